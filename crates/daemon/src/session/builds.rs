@@ -1,8 +1,8 @@
-//! The builds of one session: a few run at the same time, and the others wait for their turn.
+//! The builds of a session: a few run at the same time, and the others wait for their turn.
 //!
-//! A program may ask for more builds at once than a host can run. The thread that reads the client's link only adds a
-//! build to the line. Up to [`at_once`] threads take builds from the line, in the order in which they came, and end when
-//! the line is empty.
+//! A program may ask for more builds at once than a host can run. The thread that reads the
+//! client's link only adds a build to the line. Up to [`at_once`] threads take builds from the line
+//! in order, and end when the line is empty.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,26 +13,26 @@ use penstock_wire::Status;
 
 use super::event::lock;
 
-/// Stack of a thread that builds. Compilers recurse into expressions; LLVM's own drivers take 8 MiB. Untouched pages cost
-/// nothing.
+/// Stack of a thread that builds. Compilers recurse into expressions; LLVM's own drivers take 8
+/// MiB. Untouched pages cost nothing.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
-/// Builds of one session that run at the same time, at least: one or two long builds do not hold up the short ones behind
-/// them, on a host with few cores either.
+/// Fewest builds of a session that run at the same time, also on a host with few cores: one or two
+/// long builds must not hold up the short ones behind them.
 const BUILDS_AT_ONCE_MIN: usize = 4;
 
-/// Builds of one session that run at the same time, at most. A compiler may take 500 MB: 8 GB in all.
+/// Most builds of a session that run at the same time. A compiler may take 500 MB: 8 GB in all.
 const BUILDS_AT_ONCE_MAX: usize = 16;
 
-/// Builds of one session that wait; one more fails. A call that builds waits for its end in a thread of its own, and Linux
-/// gives all processes of a host together 32,768 threads (`pid_max`) where nobody sets another number. A build that waits takes
-/// some 1 KiB (its options and devices): 32 MiB in all.
+/// Most builds of a session that wait; one more fails. Each is a call that waits on a client's
+/// thread, and Linux gives all processes of a host 32,768 threads by default (`pid_max`). A waiting
+/// build takes some 1 KiB (its options and devices): 32 MiB in all.
 const BUILDS_WAITING_MAX: usize = 32_768;
 
-/// A build, with the answer to the client.
+/// A build, including the answer to the client.
 type Build = Box<dyn FnOnce() + Send>;
 
-/// The builds of one session.
+/// The builds of a session.
 pub(crate) struct Builds {
     at_once: usize,
     line: Mutex<Line>,
@@ -41,7 +41,7 @@ pub(crate) struct Builds {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Build>,
-    /// Threads that take builds from the line.
+    /// Number of threads that take builds from the line.
     threads: usize,
 }
 
@@ -51,17 +51,18 @@ impl Default for Builds {
     }
 }
 
-/// How many builds run at the same time: a compiler keeps a core busy, so as many as there are cores, within the limits.
+/// Returns how many builds run at the same time: a compiler keeps a core busy, so one per core,
+/// within the limits.
 fn at_once() -> usize {
     let cores = thread::available_parallelism().map_or(BUILDS_AT_ONCE_MIN, usize::from);
     cores.clamp(BUILDS_AT_ONCE_MIN, BUILDS_AT_ONCE_MAX)
 }
 
 impl Builds {
-    /// Has a thread call `build` when it is its turn. Does not wait for that.
+    /// Makes a thread call `build` in its turn. Does not wait for that.
     ///
     /// # Errors
-    /// `build` is not called, because too many wait or the host gives no thread.
+    /// Too many builds wait, or the host gives no thread. `build` is then not called.
     pub(crate) fn add(
         self: &Arc<Self>,
         build: impl FnOnce() + Send + 'static,
@@ -81,7 +82,7 @@ impl Builds {
             return Ok(());
         }
         if line.threads > 0 {
-            // Another thread takes the build when its turn comes.
+            // Another thread takes the build in its turn.
             return Ok(());
         }
         let refused = line.waiting.pop_back();
@@ -90,15 +91,14 @@ impl Builds {
         Err(Status::OUT_OF_HOST_MEMORY)
     }
 
-    /// Runs builds until none waits.
     fn run(&self) {
         while let Some(build) = self.next() {
-            // A build that panics leaves those behind it their turn.
+            // After a panic the builds behind still get their turn.
             _ = catch_unwind(AssertUnwindSafe(build));
         }
     }
 
-    /// The next build; without one, the thread that asks counts as ended.
+    /// Returns the next build. If there is none, the calling thread counts as ended.
     fn next(&self) -> Option<Build> {
         let mut line = lock(&self.line);
         let next = line.waiting.pop_front();
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds that all wait until the test lets them go.
+    /// Starts builds that all wait until the test lets them go.
     fn held_up(at_once: usize) -> (Arc<Builds>, Arc<Barrier>) {
         let builds = Arc::new(Builds { at_once, line: Mutex::default() });
         let gate = Arc::new(Barrier::new(at_once + 1));
@@ -129,7 +129,7 @@ mod tests {
             };
             builds.add(hold).expect("the line is empty");
         }
-        // All of them run.
+        // All of them run now.
         gate.wait();
         (builds, gate)
     }
@@ -145,7 +145,7 @@ mod tests {
                 .add(move || tell.send(number).expect("the test listens"))
                 .expect("under the limit");
         }
-        assert!(told.try_recv().is_err(), "a build has run out of its turn");
+        assert!(told.try_recv().is_err(), "a build ran before its turn");
         gate.wait();
         drop(tell);
         assert_eq!(told.iter().collect::<Vec<_>>(), (0..LATER).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! What all commands have in common, and the commands that move nothing between link and device.
+//! What all commands have in common, and the commands that move no bytes between link and device.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::queue::{Mark, Queue};
 use super::table::Table;
 use super::{Objects, Session, Shared, triple};
 
-/// The names in every command.
+/// Ids that every command names.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     pub(crate) queue: Id<kind::Queue>,
@@ -22,21 +22,21 @@ pub(crate) struct Names<'a> {
     pub(crate) waits: &'a [Id<kind::Event>],
 }
 
-/// What a command is given: the objects, its queue, its wait list as the device knows it, and whether it has an event.
+/// What the closure that enqueues a command gets. `waits` is the wait list as the device knows it.
 pub(crate) struct Order<'a> {
     pub(crate) objects: &'a mut Objects,
     pub(crate) queue: &'a device::Queue,
     pub(crate) waits: &'a [&'a device::Event],
-    /// Whether the client named any events, also such as have ended.
+    /// Whether the client's wait list had entries, including events that have ended.
     listed: bool,
-    /// Whether the command ends after all before it, although its queue is in no order.
+    /// Whether the command ends after all earlier ones even in an out-of-order queue.
     after_all: &'a mut bool,
     pub(crate) want: Want,
 }
 
 impl Order<'_> {
-    /// A marker or barrier: without a wait list it waits for all commands before it, and a list of events that have all
-    /// ended is none of that kind.
+    /// Enqueues a marker or barrier. Without a wait list it waits for all earlier commands; a list
+    /// whose events have all ended must not have that effect.
     fn listed_only(
         self,
         enqueue: impl FnOnce(
@@ -56,7 +56,7 @@ impl Order<'_> {
 }
 
 impl Session {
-    /// Serves a command that is one command of the device.
+    /// Serves a call that is one command of the device.
     pub(super) fn command(
         &mut self,
         names: Names<'_>,
@@ -100,7 +100,8 @@ impl Session {
     }
 }
 
-/// The queue of a command, and its wait list as the device knows it. `None`: the command has failed, and that is told.
+/// Finds the queue of a command and its wait list as the device knows it. Returns `None` if the
+/// command has failed; the failure is then reported.
 pub(crate) fn prepare<'a>(
     shared: &Arc<Shared>,
     queues: &'a mut Table<kind::Queue, Queue>,
@@ -136,7 +137,7 @@ pub(crate) fn prepare<'a>(
     }
 }
 
-/// Has the driver end `event` with its own.
+/// Makes `event` end with the driver's event.
 pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::Event, mark: Mark) {
     event.set_native(native);
     let (shared, turn) = (shared.clone(), mark.expect());
@@ -145,7 +146,8 @@ pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::E
     }));
 }
 
-/// A command that could not be given to the device: its event ends so. Without one, its queue tells: [`Queue::fail`].
+/// Ends a command that the device did not get. Without an event, the queue reports it, see
+/// [`Queue::fail`].
 pub(crate) fn refuse(
     shared: &Arc<Shared>,
     queue: Option<&mut Queue>,
@@ -163,18 +165,18 @@ pub(crate) fn refuse(
     }
 }
 
-/// A command whose wait list has failed: it does not run, and ends when its turn has come.
+/// Ends a command whose wait list has failed: it does not run, and ends in its turn.
 ///
-/// Without an event nothing tells of it, as with drivers: PoCL and Intel's runtime give success for a `clFinish` and for a blocking
-/// read behind it. The event that failed has told already.
+/// Without an event nothing reports it, as with drivers: in PoCL and Intel's runtime a `clFinish`
+/// or a blocking read behind it succeeds. The failed event has been reported already.
 fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Event>>) {
     let status = Status::WAIT_LIST_FAILED;
     let Some(event) = event else { return };
     end_in_turn(shared, queue, event, status);
 }
 
-/// Ends the event of a command that does not run when its turn has come. The client takes the end of a command of an in-order
-/// queue for the end of all before it, whatever the status.
+/// Ends the event of a command that does not run, in its turn. In an in-order queue the client
+/// takes the end of a command for the end of all before it, whatever the status.
 fn end_in_turn(shared: &Arc<Shared>, queue: &mut Queue, event: &Arc<Event>, status: Status) {
     let turn = if queue.in_order && !queue.is_idle() { queue.marker().ok() } else { None };
     let Some((turn, mark)) = turn else {
@@ -264,7 +266,7 @@ impl Serve<to_worker::Migrate> for Session {
     }
 }
 
-/// A rectangle's place in a buffer.
+/// Converts a call's numbers to a rectangle's place in a buffer.
 pub(crate) fn rect(origin: [U64; 3], row_pitch: U64, slice_pitch: U64) -> Rect {
     Rect { origin: triple(origin), row_pitch: row_pitch.get(), slice_pitch: slice_pitch.get() }
 }

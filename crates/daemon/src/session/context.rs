@@ -1,5 +1,3 @@
-//! Contexts and devices.
-
 use penstock_device as device;
 use penstock_link::Body;
 use penstock_wire::calls::{Serve, to_client, to_worker};
@@ -35,7 +33,7 @@ impl Serve<to_worker::CreateContext> for Session {
     }
 }
 
-/// As much of a driver's text as a frame takes.
+/// Cuts a driver's text to what a frame takes.
 fn truncated(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let max = usize::try_from(limits::SMALL_BYTES_MAX).unwrap_or(usize::MAX);

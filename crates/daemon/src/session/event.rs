@@ -1,4 +1,5 @@
-//! Events: the completion of commands of this worker, and of what ends elsewhere but is waited for here.
+//! Events: the completion of commands of this worker, and of commands elsewhere that are waited for
+//! here.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,10 +16,10 @@ use rustc_hash::FxHashMap;
 use super::queue::Turn;
 use super::{Session, Shared};
 
-/// An event that has not ended; all final states are 0 or negative.
+/// Status of an event that has not ended; all final states are 0 or negative.
 const OPEN: i32 = 1;
 
-/// All events of a session that can still be asked for.
+/// All events of a session that can still be used.
 #[derive(Default)]
 pub(crate) struct Events {
     table: Mutex<Table>,
@@ -27,13 +28,13 @@ pub(crate) struct Events {
 #[derive(Default)]
 struct Table {
     events: FxHashMap<Id<kind::Event>, Arc<Event>>,
-    /// Ends that a peer has told before the client has said that this peer will tell them. Each is kept under the peer's name: the
-    /// end of an event counts only if the peer that the client names has told it.
+    /// Ends that a peer told before the client named the peer that tells them. The peer is part of
+    /// the key: only the end from the peer that the client names counts.
     early: FxHashMap<(Id<kind::Event>, Id<kind::Peer>), Status>,
 }
 
 impl Table {
-    /// Whether there is room for one more event or early end.
+    /// Fails if there is no room for one more event or early end.
     fn check_room(&self) -> Result<(), FrameError> {
         if self.events.len() + self.early.len() >= limits::EVENTS_PER_SESSION_MAX {
             return Err(FrameError::Limit("EVENTS_PER_SESSION_MAX"));
@@ -42,41 +43,41 @@ impl Table {
     }
 }
 
-/// One event.
 pub(crate) struct Event {
     id: Id<kind::Event>,
-    /// Whether a command of this worker ends it; then the client is told.
+    /// Whether a command of this worker ends it; the client is then told.
     own: bool,
     /// Whether it is the end of a transfer to this worker.
     arrival: AtomicBool,
-    /// For one that ends elsewhere: the peer that tells its end, or none.
+    /// The peer that tells the end of an event that ends elsewhere; 0 for the client.
     teller: AtomicU64,
     /// [`OPEN`] or the final status.
     status: AtomicI32,
     links: Mutex<Links>,
 }
 
-/// What hangs on an event until it ends.
+/// What depends on an event until it ends.
 #[derive(Default)]
 struct Links {
     /// The device's event, for wait lists in the same device context.
     native: Option<device::Event>,
     /// User events that stand for this event in other device contexts.
     bridges: Vec<device::Event>,
-    /// User events for commands that come after this event, however it ends. They end well.
+    /// User events for commands that follow this event however it ends. They always succeed.
     successions: Vec<device::Event>,
     followers: Vec<Follower>,
-    /// What its command waits for. Some drivers run a command although an event that it waited for has failed, and call
-    /// that a success.
+    /// Wait list of its command. Some drivers run a command although an event of its wait list has
+    /// failed, and report success.
     waits: Vec<Arc<Event>>,
-    /// The client has released it, but something here waits for its end.
+    /// Whether the client has released it while something here waits for its end.
     released: bool,
 }
 
 type Follower = Box<dyn FnOnce(Status) + Send>;
 
 impl Events {
-    /// The event of a command: there before its command is tried, because others may already wait for it.
+    /// Makes the event of a command before the command is tried, because others may already wait
+    /// for it.
     pub(crate) fn announce(&self, id: Id<kind::Event>) -> Result<Option<Arc<Event>>, FrameError> {
         if id.is_none() {
             return Ok(None);
@@ -90,8 +91,8 @@ impl Events {
         }
     }
 
-    /// An event that ends elsewhere: `peer` tells its end, or the client where that is none. The peer may have told it before this
-    /// is said: workers and client use different links.
+    /// Registers an event that ends elsewhere: `peer` tells its end, or the client if `peer` is
+    /// none. The peer may have told it already, because workers and client use different links.
     fn expect(&self, id: Id<kind::Event>, peer: Id<kind::Peer>) -> Result<Arc<Event>, FrameError> {
         if id.is_none() {
             return Err(FrameError::BadId("an event"));
@@ -103,7 +104,7 @@ impl Events {
         }
         let event =
             table.events.entry(id).or_insert_with(|| Arc::new(Event::new(id, false))).clone();
-        // While nobody else finds the event: its peer may be telling the end at this moment.
+        // Still under the lock: the peer may be telling the end at this moment.
         event.teller.store(peer.get(), Ordering::Release);
         drop(table);
         if let Some(status) = told.filter(|_| !event.own) {
@@ -116,8 +117,8 @@ impl Events {
         lock(&self.table).events.get(&id).cloned()
     }
 
-    /// A peer tells the end of an event. It must be the peer that the client has named; where the client has named none yet, the end
-    /// is kept until it does.
+    /// Handles an event's end that a peer tells. It must be the peer that the client has named. If
+    /// the client has named none yet, the end is kept until it does.
     pub(crate) fn told_by(
         &self,
         peer: Id<kind::Peer>,
@@ -145,7 +146,8 @@ impl Events {
         Ok(())
     }
 
-    /// The client, or this worker for a peer that is lost, ends an expected event. Whoever is told twice is told the same.
+    /// Ends an expected event, for the client or because its peer is lost. A second end changes
+    /// nothing.
     pub(crate) fn resolve(&self, id: Id<kind::Event>, status: Status) -> Result<(), FrameError> {
         let event = match self.get(id) {
             Some(event) => event,
@@ -165,7 +167,7 @@ impl Events {
         }
     }
 
-    /// A peer is lost: so are the ends that it would have told.
+    /// Fails all events whose ends a lost peer would have told.
     pub(crate) fn lose(&self, peer: Id<kind::Peer>) {
         let lost = |event: &Event| {
             event.teller.load(Ordering::Acquire) == peer.get() && event.ended().is_none()
@@ -177,7 +179,7 @@ impl Events {
             .map(|event| event.id)
             .collect();
         for id in lost {
-            // It is expected, so nothing is wrong with resolving it.
+            // The event is expected, so resolving it cannot fail.
             _ = self.resolve(id, Status::NODE_LOST);
         }
     }
@@ -193,7 +195,7 @@ impl Events {
     fn release(&self, id: Id<kind::Event>) {
         let mut table = lock(&self.table);
         let Some(event) = table.events.get(&id) else { return };
-        // An expected event that is open must be found when its end is told: commands may wait for it.
+        // An open expected event must be found when its end is told: commands may wait for it.
         let keep = {
             let mut links = lock(&event.links);
             links.released = true;
@@ -204,7 +206,7 @@ impl Events {
         }
     }
 
-    /// Notes what the command of `event` waits for.
+    /// Notes the wait list of the command of `event`.
     pub(crate) fn note_waits(&self, event: &Event, waits: &[Id<kind::Event>]) {
         let counts = |entry: &Id<kind::Event>| Some(entry.of_entry()).filter(|(_, counts)| *counts);
         let events = waits.iter().filter_map(counts).filter_map(|(id, _)| self.get(id));
@@ -212,10 +214,10 @@ impl Events {
         lock(&event.links).waits = open.collect();
     }
 
-    /// The events of a wait list that are still open, as events of `context`.
+    /// Returns the open events of a wait list as events of `context`.
     ///
-    /// "CL_INVALID_EVENT_WAIT_LIST ... if event objects in event_wait_list are not valid events." The client has checked
-    /// that; what is unknown here is reported as the invalid event it is.
+    /// "CL_INVALID_EVENT_WAIT_LIST ... if event objects in event_wait_list are not valid events."
+    /// The client has checked that; an event that is unknown here is reported as invalid.
     pub(crate) fn natives(
         &self,
         waits: &[Id<kind::Event>],
@@ -243,7 +245,8 @@ impl Events {
         Ok(natives)
     }
 
-    /// Calls `then` when all of `waits` have ended: with the failure if one failed. In any thread; it must not block.
+    /// Calls `then` when all of `waits` have ended, with a failure if one failed. Runs on any
+    /// thread; `then` must not block.
     pub(crate) fn when_all(
         &self,
         waits: &[Id<kind::Event>],
@@ -309,7 +312,7 @@ impl Event {
         self.id
     }
 
-    /// It is the end of a transfer to this worker.
+    /// Marks it as the end of a transfer to this worker.
     pub(crate) fn set_arrival(&self) {
         self.arrival.store(true, Ordering::Release);
     }
@@ -319,13 +322,13 @@ impl Event {
         self.arrival.load(Ordering::Acquire) && self.ended().is_some_and(Status::is_error)
     }
 
-    /// The final status, if it has ended.
     pub(crate) fn ended(&self) -> Option<Status> {
         let status = self.status.load(Ordering::Acquire);
         (status <= 0).then_some(Status(status))
     }
 
-    /// Makes the device's event known, so that commands of the same device context wait for it without us.
+    /// Notes the device's event, so that commands of the same device context wait for it in the
+    /// device.
     pub(crate) fn set_native(&self, native: &device::Event) {
         let mut links = lock(&self.links);
         if self.ended().is_none() {
@@ -333,7 +336,8 @@ impl Event {
         }
     }
 
-    /// An event of `context` that ends with this one; `None` if this one has ended meanwhile.
+    /// Returns an event of `context` that ends with this one; `None` if this one has ended
+    /// meanwhile.
     fn native_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
         let mut links = lock(&self.links);
         match self.ended() {
@@ -354,8 +358,8 @@ impl Event {
         Ok(Some(bridge))
     }
 
-    /// An event of `context` that ends well when this one has ended, however that is; `None` if this one has ended
-    /// meanwhile. The device's own event would fail the command with it.
+    /// Returns an event of `context` that succeeds when this one ends, however it ends; `None` if
+    /// this one has ended meanwhile. The device's own event would fail the command.
     fn succession_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
         let mut links = lock(&self.links);
         if self.ended().is_some() {
@@ -371,7 +375,7 @@ impl Event {
         Ok(Some(succession))
     }
 
-    /// Calls `follower` with the final status: now, if it has ended. It must not block.
+    /// Calls `follower` with the final status, at once if it has ended. `follower` must not block.
     pub(crate) fn follow(&self, follower: impl FnOnce(Status) + Send + 'static) {
         let mut links = lock(&self.links);
         match self.ended() {
@@ -383,7 +387,7 @@ impl Event {
         }
     }
 
-    /// Ends it here, once: what waits in the devices and those who follow.
+    /// Ends the event here, once, for the devices and the followers.
     pub(crate) fn end(&self, status: Status) {
         let links = {
             let mut links = lock(&self.links);
@@ -394,18 +398,19 @@ impl Event {
             let released = links.released;
             std::mem::replace(&mut *links, Links { released, ..Links::default() })
         };
-        // Without the lock: the driver may call back from within.
+        // Without the lock: the driver may call back within.
         tell_all(links, status);
     }
 }
 
 thread_local! {
-    /// Ends that this thread has still to tell, while it tells one.
+    /// Ends that this thread still has to tell while it tells one.
     static TELLING: RefCell<Option<VecDeque<(Links, Status)>>> = const { RefCell::new(None) };
 }
 
-/// Tells an end to what hangs on the event. Who hears of it may end the next event, and so on: one after the other, not one
-/// within the other, because a client decides how long such a chain is.
+/// Tells an end to everything that depends on the event. A follower may end the next event, and so
+/// on. They are told one after the other and not recursively, because a client decides how long
+/// such a chain is.
 fn tell_all(links: Links, status: Status) {
     let outermost = TELLING.with_borrow_mut(|telling| match telling {
         Some(later) => {
@@ -430,7 +435,7 @@ fn tell_all(links: Links, status: Status) {
         });
         let Some((links, status)) = next else { return };
         for bridge in links.bridges {
-            // A bridge that can not be ended belongs to a context that is gone.
+            // If a bridge cannot be ended, its context is gone.
             _ = bridge.complete(Status(status.0.min(0)));
         }
         for succession in links.successions {
@@ -443,7 +448,7 @@ fn tell_all(links: Links, status: Status) {
 }
 
 impl Shared {
-    /// Ends an event that is in no order with others: tells the client, then whoever waits here.
+    /// Ends an event that is in no order with others: tells the client, then the followers here.
     pub(crate) fn end_event(
         self: &Arc<Self>,
         event: &Arc<Event>,
@@ -457,7 +462,7 @@ impl Shared {
         });
     }
 
-    /// As [`Shared::end_event`], for a command that has come back from its queue's device: behind the ends of those before it.
+    /// As [`Shared::end_event`], for a command of a queue: its end comes after those before it.
     pub(crate) fn end_command(
         self: &Arc<Self>,
         event: &Arc<Event>,
@@ -468,7 +473,8 @@ impl Shared {
         let (shared, told) = (self.clone(), event.clone());
         self.when_known(event, status, move |status| {
             turn.take(move |mark| {
-                // The client first: a finish that finds the queue idle is answered at once, and must not come before this.
+                // The client first: a finish that finds the queue idle is answered at once, and
+                // that answer must come after this.
                 shared.tell_event(&told, status, times);
                 mark.reach();
                 told.end(status);
@@ -476,8 +482,8 @@ impl Shared {
         });
     }
 
-    /// Calls `then` with the final status of a command that its device calls ended with `status`: now, or when the ends of what it
-    /// waited for are known here too.
+    /// Calls `then` with the final status of a command that its device reports ended with `status`:
+    /// now, or when the ends of its wait list are known here too.
     pub(crate) fn when_known(
         self: &Arc<Self>,
         event: &Arc<Event>,
@@ -486,8 +492,8 @@ impl Shared {
     ) {
         let waits = std::mem::take(&mut lock(&event.links).waits);
         let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
-        // "... if the execution status of any of the events in event_wait_list is a negative integer value", the command has
-        // failed, whatever the driver made of it.
+        // "... if the execution status of any of the events in event_wait_list is a negative
+        // integer value", the command has failed, whatever the driver made of it.
         let status = if waits.iter().any(failed) && !status.is_error() {
             Status::WAIT_LIST_FAILED
         } else {
@@ -496,7 +502,8 @@ impl Shared {
         if !status.is_error()
             && let Some(open) = waits.iter().find(|wait| wait.ended().is_none()).cloned()
         {
-            // The device has ended it, but how is not known before what it waited for is.
+            // The device has ended it, but the result depends on a wait list that has not ended
+            // here.
             let (shared, event) = (self.clone(), event.clone());
             lock(&event.links).waits = waits;
             return open.follow(move |_| shared.when_known(&event, status, then));
@@ -504,7 +511,6 @@ impl Shared {
         then(status);
     }
 
-    /// Tells the client that a command has ended.
     pub(crate) fn tell_event(&self, event: &Event, status: Status, times: device::Times) {
         penstock_trial::delay(penstock_trial::Place::WorkerReports);
         self.drain_output();
@@ -540,7 +546,7 @@ impl Serve<to_worker::ExpectEvent> for Session {
     ) -> Result<(), FrameError> {
         let (shared, peer) = (&self.shared, call.peer);
         let event = shared.events.expect(call.event, peer)?;
-        // Lost before or after this was noted: one of both sees it.
+        // The peer may be lost before or after this was noted; either this or `lose` sees it.
         if !peer.is_none() && !shared.peers.has(peer) && event.ended().is_none() {
             shared.events.resolve(call.event, Status::NODE_LOST)?;
         }
@@ -581,7 +587,7 @@ impl Serve<to_worker::TellPeer> for Session {
     }
 }
 
-/// Locks; no code of ours panics while it holds one of these, and if it did, the data would still be whole.
+/// Locks a mutex. No code panics while it holds one; if it did, the data would still be whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

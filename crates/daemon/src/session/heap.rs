@@ -1,10 +1,11 @@
 //! Members of symmetric heaps: memory of this worker's devices that kernels of all members reach.
 //!
-//! Here is what a session needs of them: names, links to the other members, views as arguments of kernels, launches that are
-//! under way. The memory, the threads and the protocol between members are `penstock-ggas`'s.
+//! This file has what a session needs of heaps: ids, links to the other members, views as arguments
+//! of kernels, and pending launches. `penstock-ggas` has the memory, the threads and the protocol
+//! between members.
 //!
-//! What waits does so in threads of its own: members that meet, a start, the end of a heap. The reader of the client's link must
-//! stay free, because an abort comes over it.
+//! Work that waits has threads of its own: members that meet, a start, the end of a heap. The
+//! reader of the client's link must stay free, because an abort comes over it.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,27 +31,28 @@ use super::shared::HeapView;
 use super::table::Table;
 use super::{Session, Shared};
 
-/// Threads at a time that meet members, start or end heaps: each other member of one heap may come at once, and so may a start.
+/// Most threads that meet members or start heaps at a time: all other members of one heap may come
+/// at once, and so may a start.
 const THREADS_MAX: usize = 2 * HEAP_PES_MAX;
 
-/// How often a released heap looks whether the last launch has ended.
+/// Interval at which a released heap checks whether its last launch has ended.
 const END_LOOK: Duration = Duration::from_millis(1);
 
-/// A reset waits so long at least for launches whose end the client knows and the worker is about to note, whatever the heap's
-/// own bound is: drivers' callbacks come late on a full machine.
+/// Least time that a reset waits for launches whose end the client knows and the worker is about to
+/// note, whatever the heap's own bound is: drivers' callbacks come late on a busy machine.
 const LAUNCHES_END_MIN: Duration = Duration::from_secs(5);
 
-/// `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
 
 /// The heaps of a session.
 #[derive(Default)]
 pub(crate) struct Heaps {
     table: Mutex<FxHashMap<Id<kind::Heap>, Arc<Member>>>,
-    /// Heaps in the table and such as are about to end.
+    /// Number of heaps in the table and of heaps that are about to end.
     living: Arc<AtomicUsize>,
     threads: Arc<AtomicUsize>,
-    /// Threads in which heaps end. Apart from the others, so that an end always has one: there are no more than heaps that live.
+    /// Number of threads that end heaps. Counted apart from the others, so that an end always has a
+    /// thread: there are no more ends than heaps.
     ending: Arc<AtomicUsize>,
 }
 
@@ -59,18 +61,18 @@ struct Member {
     heap: Arc<Heap>,
     share: Arc<device::Share>,
     timeout: Duration,
-    /// Launches that use it.
+    /// Number of launches that use it.
     launches: Arc<AtomicUsize>,
-    /// Threads that start or reset it: one at a time.
+    /// Number of threads that start or reset it: at most one.
     changing: Arc<AtomicUsize>,
     _living: Counted,
 }
 
-/// One of so many; counted down when dropped.
+/// One unit of a count, given back when dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// One more, unless there are `max`.
+    /// Counts one more, unless there are `max`.
     fn new(of: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let counted = Self(of.clone());
         (of.fetch_add(1, Ordering::AcqRel) < max).then_some(counted)
@@ -83,14 +85,14 @@ impl Drop for Counted {
     }
 }
 
-/// A launch under way: the heap's clock runs and its proxy is awake.
+/// A pending launch: the heap's clock runs and its proxy is awake.
 pub(crate) struct Launch {
     running: Running,
     _counted: Counted,
 }
 
 impl Launch {
-    /// It has ended so. One that failed has not done what the others wait for.
+    /// Ends the launch. If it failed, aborts the heap, because the other members wait in vain.
     pub(crate) fn end(self, status: Status) {
         if status != Status::OK {
             self.running
@@ -104,21 +106,21 @@ impl Heaps {
         lock(&self.table).get(&heap).cloned()
     }
 
-    /// The session ends: whatever waits in a kernel leaves, here and at the other members.
+    /// Ends all heaps with the session: waiting kernels return, here and at the other members.
     pub(crate) fn end(&self) {
         for member in lock(&self.table).values() {
-            // A reset that is under way must not undo it.
+            // `end` and not `abort`: a pending reset must not undo it.
             member.heap.end("the session of a member has ended");
         }
     }
 }
 
-/// Views that are arguments of kernels. They are in a table of their own, so that no transfer can be asked of one: behind most of
-/// its addresses there may be nothing.
+/// Views that are arguments of kernels. They have their own table, so that no transfer can name
+/// one: most of a view's addresses may be unmapped.
 pub(crate) struct Views {
     mems: Table<kind::Mem, device::Mem>,
     members: FxHashMap<Id<kind::Mem>, Arc<Member>>,
-    /// The views that a kernel's arguments are now, by argument.
+    /// Views that are a kernel's current arguments, by argument.
     bound: FxHashMap<Id<kind::Kernel>, Vec<(u32, Id<kind::Mem>)>>,
 }
 
@@ -133,7 +135,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Whether there are none: launches of all other programs.
+    /// Whether there are no views, as in programs without heaps.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -157,7 +159,7 @@ impl Views {
         }
     }
 
-    /// Notes which views are arguments of a kernel, after arguments of it have changed.
+    /// Notes which views are arguments of a kernel after its arguments have changed.
     pub(crate) fn bind<'a>(
         &mut self,
         kernel: Id<kind::Kernel>,
@@ -178,7 +180,7 @@ impl Views {
         }
     }
 
-    /// A kernel was made with the arguments of another one.
+    /// Notes that a kernel was made with the arguments of another one.
     pub(crate) fn bind_as(&mut self, kernel: Id<kind::Kernel>, source: Id<kind::Kernel>) {
         if let Some(bound) = self.bound.get(&source).cloned() {
             self.bound.insert(kernel, bound);
@@ -189,7 +191,7 @@ impl Views {
         self.bound.remove(&kernel);
     }
 
-    /// A launch of a kernel could not be given to its device.
+    /// Aborts the heaps of a kernel whose launch could not be given to its device.
     pub(crate) fn abort(&self, kernel: Id<kind::Kernel>) {
         let bound = self.bound.get(&kernel).into_iter().flatten();
         for member in bound.filter_map(|(_, view)| self.members.get(view)) {
@@ -199,12 +201,12 @@ impl Views {
         }
     }
 
-    /// Marks a launch of a kernel in all heaps that it has as arguments; over when dropped.
+    /// Marks a launch in all heaps that the kernel has as arguments, until the result is dropped.
     pub(crate) fn running(&self, kernel: Id<kind::Kernel>) -> Vec<Launch> {
         let bound = self.bound.get(&kernel).into_iter().flatten();
         let members = bound.filter_map(|(_, view)| self.members.get(view));
         let launch = |member: &Arc<Member>| {
-            // No launch is refused for their number: queues bound it.
+            // Launches have no limit of their own: queues bound their number.
             let counted = Counted::new(&member.launches, usize::MAX)?;
             Some(Launch { running: member.heap.running(), _counted: counted })
         };
@@ -213,7 +215,7 @@ impl Views {
 }
 
 impl Shared {
-    /// Another member of a heap has come with a ticket.
+    /// Meets another member of a heap that has come with a ticket.
     pub(super) fn member_arrived(
         self: &Arc<Self>,
         heap: Id<kind::Heap>,
@@ -222,7 +224,7 @@ impl Shared {
     ) {
         let Some(of) = self.heaps.get(heap) else { return };
         let shared = self.clone();
-        // One that can not be met is missed at the start, where the client hears of it.
+        // If it cannot be met, the start fails, and the client learns it there.
         self.in_thread(&self.heaps.threads, THREADS_MAX, "heap-arrival", move || {
             if let Err(error) = of.heap.join(member, stream) {
                 shared.complain_of("a member of a heap did not come", &error);
@@ -230,7 +232,8 @@ impl Shared {
         });
     }
 
-    /// Runs `work` in a thread of its own; `false` if `budget` has `max` at work, or the system gives none.
+    /// Runs `work` on a thread of its own. Returns `false` if `budget` is at `max` or the system
+    /// gives no thread.
     fn in_thread(
         &self,
         budget: &Arc<AtomicUsize>,
@@ -252,25 +255,25 @@ impl Shared {
         }
     }
 
-    /// Answers with a sentence, or that all went well.
+    /// Answers with an error text, or with none.
     fn reply_heap(&self, request: Id<kind::Request>, done: Result<(), String>) {
         self.reply::<Option<String>>(request, &Ok(done.err()));
     }
 }
 
-/// What is said of a heap that there is not.
+/// Error text for an unknown heap.
 fn unknown() -> String {
     "there is no such heap".to_owned()
 }
 
-/// What is said where [`THREADS_MAX`] are at work.
+/// Error text if [`THREADS_MAX`] are at work.
 fn busy() -> String {
     format!(
         "more than {THREADS_MAX} members of heaps meet at this moment; make heaps one after the other"
     )
 }
 
-/// What is said where a heap is started or reset while that happens.
+/// Error text if the heap is being started or reset already.
 fn changes() -> String {
     "the heap is being started or reset at this moment".to_owned()
 }
@@ -339,7 +342,7 @@ impl Serve<to_worker::AdmitHeapMember> for Session {
         let bytes = payload.read_all()?;
         let ticket = bytes.try_into().map_err(|_| FrameError::BadPayload("AdmitHeapMember"))?;
         let guest = Guest::Member(call.heap, call.member.get());
-        // One that comes for a heap that there is not is turned away when it comes.
+        // If the heap does not exist, the member is turned away when it comes.
         if let Err(status) = self.shared.admit(ticket, guest, call.request)? {
             self.shared.reply::<()>(call.request, &Err(status));
         }
@@ -409,7 +412,7 @@ impl Serve<to_worker::StartHeap> for Session {
     }
 }
 
-/// How each of the own PEs reaches all.
+/// Returns how each PE of this member reaches all PEs.
 fn paths(heap: &Heap) -> Result<Vec<(u32, Vec<HeapPath>)>, HeapError> {
     let plan = heap.plan();
     let all = || (0u32..).zip(&plan.members).map(|(pe, _)| pe);
@@ -461,7 +464,8 @@ impl Serve<to_worker::CreateHeapView> for Session {
     }
 }
 
-/// A PE's view as a buffer of its device, and the user's bytes of its own part in it.
+/// Makes a buffer of a PE's view on its device, and a sub-buffer of the user's bytes of its own
+/// part.
 fn view_and_part(
     member: &Member,
     context: &device::Context,
@@ -529,7 +533,7 @@ impl Serve<to_worker::ResetHeap> for Session {
         };
         let (shared, request, generation) =
             (self.shared.clone(), call.request, call.generation.get());
-        // It waits for what is under way.
+        // It waits for pending launches.
         let reset = move || {
             of.wait_for_launches();
             let done = of.heap.reset(generation).map_err(|error| error.to_string());
@@ -544,8 +548,9 @@ impl Serve<to_worker::ResetHeap> for Session {
 }
 
 impl Member {
-    /// Waits until no launch uses the heap. The client asks when it knows of the end of the last one, which may be a moment before
-    /// that is noted here; no launch takes longer than the waits of its kernels but by its own work.
+    /// Waits until no launch uses the heap. The client asks when it knows that the last one has
+    /// ended, which may be a moment before this worker does. A launch takes no longer than its
+    /// kernels' waits, apart from its own work.
     fn wait_for_launches(&self) {
         let deadline = Instant::now() + self.timeout.max(LAUNCHES_END_MIN);
         while self.launches.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
@@ -569,10 +574,10 @@ impl Serve<to_worker::ReleaseHeap> for Session {
             ending.wait_for_launches();
             drop(ending);
         };
-        // In a thread, because the heap's end waits for what is under way to other members.
+        // On a thread, because the heap's end waits for pending work for other members.
         if !self.shared.in_thread(&self.shared.heaps.ending, HEAPS_PER_SESSION_MAX, "heap-end", end)
         {
-            // The system gives no thread: it ends here, and waits for nothing.
+            // The system gives no thread, so the heap ends here without waiting.
             member.heap.end(
                 "a member was released, and its node has no thread in which it could end in order",
             );

@@ -1,4 +1,5 @@
-//! Images: making them. Their content travels as that of buffers, see `read.rs` and `write.rs`.
+//! Images: their creation. Their content travels like that of buffers, see `read.rs` and
+//! `write.rs`.
 
 use penstock_device as device;
 use penstock_wire::calls::{Serve, to_worker};

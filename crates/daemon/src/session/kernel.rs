@@ -1,4 +1,4 @@
-//! Kernels: making them, asking, and launching.
+//! Kernels: their creation, queries and launches.
 
 use penstock_device as device;
 use penstock_device::{Kernel, Range, Want};
@@ -13,7 +13,8 @@ use super::table::Table;
 use super::{Objects, Session, triple};
 
 impl Objects {
-    /// Sets the arguments that came beside a call: all that can be, because the client sends each change once. The first failure.
+    /// Sets the arguments that came with a call. Continues after a failure, because the client
+    /// sends each change once; returns the first failure.
     fn set_args(
         &self,
         kernel: &Kernel,
@@ -50,13 +51,13 @@ impl Objects {
     }
 }
 
-/// The arguments beside a call, decoded.
+/// The encoded arguments of a call.
 struct Args {
     bytes: Vec<u8>,
 }
 
 impl Args {
-    /// Takes them from the payload; all are checked before the first is used.
+    /// Takes them from the payload and checks all of them.
     fn take(payload: &mut dyn Payload) -> Result<Self, FrameError> {
         let bytes = if payload.left() == 0 { Vec::new() } else { payload.read_all()? };
         for arg in args::read(&bytes) {
@@ -69,7 +70,7 @@ impl Args {
         args::read(&self.bytes).filter_map(Result::ok)
     }
 
-    /// The queues that are arguments, which almost no kernel has: looked up before the launch borrows its own.
+    /// Looks up queues that are arguments (rare), before the launch borrows its own queue.
     fn queues(
         &self,
         queues: &Table<kind::Queue, Queue>,
@@ -98,14 +99,15 @@ impl Serve<to_worker::LaunchKernel> for Session {
     ) -> Result<(), FrameError> {
         let args = Args::take(payload)?;
         let queues = args.queues(&self.queues);
-        // Arguments stay with the kernel object, also where this launch fails: the client sends each change once.
+        // Arguments stay with the kernel object even if this launch fails: the client sends each
+        // change once.
         let set = self
             .objects
             .kernels
             .get(call.kernel)
             .and_then(|kernel| self.objects.set_args(kernel, &|id| find(&queues, id), &args));
         self.objects.views.bind(call.kernel, args.iter());
-        // Stays false also where the command's queue or wait list is at fault.
+        // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
         self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
             set?;
@@ -114,7 +116,7 @@ impl Serve<to_worker::LaunchKernel> for Session {
             let range =
                 Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
             let heaps = order.objects.views.running(call.kernel);
-            // Also where the client wants no event: the heaps have to know the launch's end.
+            // Even if the client wants no event: the heaps must know the launch's end.
             let want = if heaps.is_empty() { order.want } else { Want::Event };
             let launched = order.queue.launch(kernel, &range, order.waits, want)?;
             is_launched = true;
@@ -126,7 +128,7 @@ impl Serve<to_worker::LaunchKernel> for Session {
             Ok(launched)
         })?;
         if !is_launched {
-            // Those on the other devices wait for it in vain.
+            // PEs on other devices would wait for it in vain.
             self.objects.views.abort(call.kernel);
         }
         Ok(())
@@ -205,7 +207,7 @@ impl Serve<to_worker::KernelSubGroupInfo> for Session {
             let kernel = self.objects.kernels.get(call.kernel)?;
             let device = self.objects.device(call.device.get())?;
             let output = usize::try_from(call.output.get()).map_err(|_| Status::INVALID_VALUE)?;
-            // "... if size in bytes specified by param_value_size is ..." larger than any answer, it is garbage.
+            // A larger output size than any answer's is garbage.
             if u64::from(call.output.get()) > limits::SMALL_BYTES_MAX {
                 return Err(Status::INVALID_VALUE);
             }

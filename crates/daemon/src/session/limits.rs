@@ -10,29 +10,31 @@ use penstock_wire::{FrameError, limits};
 use super::Shared;
 use super::event::lock;
 
-/// How often a thread that waits for room looks again. At the limit 1 GiB is on its way: a tenth of a second.
+/// Interval at which a thread that waits for room looks again. At the limit, 1 GiB is on its way,
+/// which takes a tenth of a second.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
 
-/// At the limit, after so long without a byte freed, it is asked whether that depends on the client. Devices that work free
-/// some of 1 GiB within a tenth of a second.
+/// Time at the limit without a freed byte after which the wait may depend on the client. Devices
+/// that work free some of 1 GiB within a tenth of a second.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
-/// At [`limits::GATED_BYTES_MAX`], after so long without a byte freed, the session ends. A kernel may run as long while a user
-/// event is open that has nothing to do with it.
+/// Time at [`limits::GATED_BYTES_MAX`] without a freed byte after which the session ends. A kernel
+/// may run that long while an unrelated user event is open.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 impl Shared {
-    /// Waits until [`limits::STAGED_BYTES_MAX`] has room for so many bytes more: until commands have completed, or the
-    /// client has taken what it asked for.
+    /// Blocks until [`limits::STAGED_BYTES_MAX`] has room for `bytes` more: until commands have
+    /// ended, or the client has taken what it asked for.
     pub(crate) fn wait_for_room(&self, bytes: u64) -> Result<(), FrameError> {
         let is_full = |max: u64| {
             let held = Staged::held();
             if held == 0 || held.saturating_add(bytes) <= max {
                 return false;
             }
-            // Not counting transfers whose target is not ready: what makes it so may be a call that is still to be read.
+            // Transfers whose target is not ready do not count: a call that makes it ready may
+            // still have to be read.
             let held = held.saturating_sub(self.transfers.waiting_bytes());
-            // One larger than the limit alone is let through when nothing else is staged.
+            // A single larger one passes if nothing else is staged.
             held > 0 && held.saturating_add(bytes) > max
         };
         let (mut least, mut since) = (Staged::held(), Instant::now());
@@ -44,7 +46,7 @@ impl Shared {
             }
             let was_gated = self.gated.load(Ordering::Relaxed);
             if was_gated || (since.elapsed() > STUCK_AFTER && self.events.awaits_client()) {
-                // What the client tells may be behind these very bytes.
+                // The client's message may be behind these very bytes.
                 self.gated.store(true, Ordering::Relaxed);
                 if !is_full(limits::GATED_BYTES_MAX) {
                     return Ok(());
@@ -58,8 +60,8 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`Shared::wait_for_room`], for content of a transfer that may have to wait for its target: those have the same limit
-    /// again for themselves.
+    /// As [`Shared::wait_for_room`], for content of a transfer that may wait for its target. Such
+    /// content has a limit of the same size of its own.
     pub(crate) fn wait_for_transfer_room(&self, bytes: u64) -> Result<(), FrameError> {
         let is_full = || {
             let waiting = self.transfers.waiting_bytes();
@@ -71,15 +73,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the devices work on what holds the bytes, for a moment.
+    /// Lets the devices work on pending commands for a moment, and frees staged bytes.
     fn make_room(&self) -> Result<(), FrameError> {
         if self.has_ended() {
             return Err(FrameError::Broken);
         }
-        // Not under the lock: a flush may run commands, whose ends may ask for it.
+        // Without the lock: a flush may run commands whose ends need it.
         let queues: Vec<_> = lock(&self.queues).values().cloned().collect();
         for queue in queues {
-            // A queue that can not be flushed says so itself.
+            // A queue that cannot be flushed reports that itself.
             _ = queue.flush();
             queue.reclaim();
         }

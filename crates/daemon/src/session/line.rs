@@ -1,8 +1,9 @@
-//! The order in which ends of one queue are told.
+//! The order in which ends of one queue are reported.
 //!
-//! Drivers call back in any of their threads, and a command that is over when it is asked is told by the thread that asks. So what comes
-//! back from an in-order queue may come in another order than its commands, or side by side. But the client takes the end of a command, or
-//! the answer to a finish, for the end of all before it. Here whatever comes back too early waits for what is before it.
+//! Drivers call back on any of their threads, and a command that has ended when it is checked is
+//! reported by the checking thread. So ends of an in-order queue may come in another order than the
+//! commands, or concurrently. But the client takes the end of a command, or the answer to a finish,
+//! for the end of all before it. Here an end that comes too early waits for those before it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,35 +15,38 @@ use super::event::lock;
 
 type Tell = Box<dyn FnOnce() + Send>;
 
-/// Ends of one queue that are still to be told.
+/// Ends of one queue that are still to be reported.
 #[derive(Default)]
 pub(crate) struct Line(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By the command's number. None: it has not come back.
+    /// By the command's number; `None` until the command has come back.
     awaited: BTreeMap<u64, Option<Tell>>,
-    /// A thread is telling, and goes on with what comes meanwhile.
+    /// Whether a thread is reporting; it also reports the ends that come meanwhile.
     telling: bool,
 }
 
 impl Line {
-    /// The end of this command will be told. To be said in the order of the commands, before it can come back.
+    /// Announces the end of a command. Call it in the order of the commands, before they can come
+    /// back.
     pub(crate) fn expect(&self, serial: u64) {
         lock(&self.0).awaited.insert(serial, None);
     }
 
-    /// The command has come back. `tell` is called when all that was expected before it is told: now, or by the thread that tells the last of
-    /// those. `after_all` false: the command is in no order, and `tell` is called at once.
+    /// Notes that a command has come back. Calls `tell` when all announced earlier ends are
+    /// reported: now, or on the thread that reports the last of them. If `after_all` is false,
+    /// calls `tell` at once.
     ///
-    /// Does not wait. Nothing that is told before another may depend on that one.
+    /// Does not block. A report must not depend on a later one.
     pub(crate) fn ended(&self, serial: u64, after_all: bool, tell: impl FnOnce() + Send + 'static) {
         let mut state = if after_all && !planted(Defect::EndsOvertake) {
             let mut state = lock(&self.0);
             state.awaited.insert(serial, Some(Box::new(tell)));
             state
         } else {
-            // Before it is taken out: what comes after all others may be told from then on.
+            // Told before it is removed: an end that comes after all others may be reported from
+            // then on.
             tell();
             let mut state = lock(&self.0);
             state.awaited.remove(&serial);
@@ -58,7 +62,7 @@ impl Line {
                 return;
             };
             drop(state);
-            // A panic is a defect, but must not keep back all later ends of the queue.
+            // A panic is a defect, but must not hold back later ends of the queue.
             let _ = catch_unwind(AssertUnwindSafe(tell));
             state = lock(&self.0);
         }

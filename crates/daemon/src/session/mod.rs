@@ -1,8 +1,9 @@
-//! The worker's side of a session: one file for each kind of object, and in each the handlers of its calls.
+//! The worker's side of a session. Each kind of object has a file with the handlers of its calls.
 //!
-//! One thread reads the client's link and serves its calls in order ([`Session::run`]). It never waits for a device but in
-//! the calls whose documentation says so, and at the limit of staged bytes. What ends later is told by the driver's
-//! callbacks through the [`penstock_link::Outbox`], which never blocks either.
+//! One thread reads the client's link and serves its calls in order ([`Session::run`]). It waits
+//! for a device only in calls whose documentation says so, and at the limit of staged bytes. The
+//! driver's callbacks report later ends through the [`penstock_link::Outbox`], which never blocks
+//! either.
 
 mod builds;
 mod command;
@@ -52,23 +53,24 @@ use queue::Queue;
 use table::Table;
 use transfer::Transfers;
 
-/// The reason of a session's end is given so long to reach the client.
+/// Time that the reason of a session's end has to reach the client.
 const FAULT_MAX: Duration = Duration::from_millis(200);
 
-/// One client's session in its worker.
+/// A client's session in its worker.
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
     queues: Table<kind::Queue, Queue>,
     objects: Objects,
-    /// Queues with commands that the device may not have been given yet.
+    /// Queues with commands that the device may not have got yet.
     unflushed: Vec<Id<kind::Queue>>,
 }
 
-/// What commands use.
+/// Objects that commands use.
 struct Objects {
-    /// Devices by node-wide index; sub-devices are counted on.
+    /// Devices by node-wide index; sub-devices follow.
     devices: Vec<device::Device>,
-    /// Where the use of each is counted: that of a sub-device as its device's. Fewer where it is not.
+    /// Counters of the devices' use, by the same index; a sub-device has its device's. There may be
+    /// fewer than devices.
     meters: Vec<Arc<Meter>>,
     platforms: Vec<device::Platform>,
     contexts: Table<kind::Context, device::Context>,
@@ -80,31 +82,31 @@ struct Objects {
     svm: svm::Svm,
 }
 
-/// What the driver's callbacks and the other threads of the worker need.
+/// State that the driver's callbacks and the worker's other threads need.
 pub struct Shared {
     pub(crate) outbox: Outbox,
     events: Events,
     transfers: Transfers,
-    /// All queues, for whoever waits for their bytes.
+    /// All queues, for threads that wait for room for staged bytes.
     queues: Mutex<FxHashMap<Id<kind::Queue>, device::Queue>>,
     pub(crate) peers: Peers,
     heaps: heap::Heaps,
     output: Option<Arc<Output>>,
-    /// Whether a program of this session may print: then what it printed is told before the command's end.
+    /// Whether a program of this session may print. Its output is then sent before a command's end.
     prints: AtomicBool,
     /// Set when the session ends, so that no wait outlasts it.
     ended: AtomicBool,
     builds: Arc<builds::Builds>,
-    /// At the limit of staged bytes nothing was freed while the client had something to tell.
+    /// Set if waiting at the limit of staged bytes may depend on a message from the client.
     gated: AtomicBool,
-    /// Of lines about peers, which a client can cause.
+    /// Limits the log lines about peers, which a client can cause.
     complaints: Throttle,
     started: Instant,
     pub(crate) log: Logger,
 }
 
 impl Session {
-    /// A session over a link to a client.
+    /// Makes a session over a link to a client.
     pub fn new(
         node: &Node,
         sender: Sender,
@@ -150,12 +152,13 @@ impl Session {
         }
     }
 
-    /// What other threads of the worker need of this session.
+    /// Returns the state that other threads of the worker need.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
 
-    /// Serves the client until its end. Always ends with why; [`LinkError::Closed`] is the client's orderly way.
+    /// Serves the client until the session ends, and returns the reason. [`LinkError::Closed`]
+    /// means that the client closed the link.
     pub fn run(mut self, mut receiver: Receiver) -> LinkError {
         let error = loop {
             let patience =
@@ -169,7 +172,7 @@ impl Session {
             });
             match received {
                 Ok(Received::Frame) => {}
-                // Nothing more has come for now: the devices get what has.
+                // No more calls have come for now, so the devices get the commands that have.
                 Ok(Received::TimedOut) => self.flush_queues(),
                 Err(error) => break error,
             }
@@ -180,7 +183,7 @@ impl Session {
 }
 
 impl Shared {
-    /// Ends the waits of this session; a peer that broke the protocol is told so.
+    /// Ends the waits of this session. Tells a client that broke the protocol why the session ends.
     fn end(&self, error: &LinkError) {
         self.ended.store(true, Ordering::Release);
         if let LinkError::Frame(error) = error
@@ -192,28 +195,27 @@ impl Shared {
         self.peers.close();
     }
 
-    /// The session's last frame: why it ends.
+    /// Sends the session's last frame: why it ends.
     pub fn fault(&self, status: Status, why: &str) {
         let call = to_client::Fault { status: I32::new(status.0) };
         self.outbox.post(&call, &[], Body::Bytes(why.as_bytes().to_vec()));
-        // A client that does not take it learns the end from the hang-up.
+        // A client that does not take the frame still sees the hang-up.
         self.outbox.drain(Instant::now() + FAULT_MAX);
         self.outbox.close();
     }
 
-    /// Logs what a client or peer can cause, unless there is too much of it.
+    /// Logs an event that a client or peer can cause, unless there are too many.
     fn complain(&self, event: &str, error: &LinkError) {
         if let Some(suppressed) = self.complaints.pass(self.started.elapsed().as_secs()) {
             self.log.warn(event, &[("error", error), ("suppressed", &suppressed)]);
         }
     }
 
-    /// Whether the session has ended: whoever waits for something of it gives up.
+    /// Whether the session has ended; threads that wait for it then give up.
     fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Answers a request.
     fn reply<T: serde::Serialize>(&self, request: Id<kind::Request>, answer: &Result<T, Status>) {
         match answer {
             Ok(value) => self.reply_bytes(request, Status::OK, frame::encode(value)),
@@ -252,7 +254,7 @@ impl Objects {
     }
 }
 
-/// `[U64; 3]` of a call as numbers.
+/// Converts the numbers of a call.
 fn triple(wire: penstock_wire::calls::Triple) -> [u64; 3] {
     wire.map(|word| word.get())
 }

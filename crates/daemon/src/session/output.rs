@@ -1,4 +1,4 @@
-//! What kernels print: the worker's standard output, taken to the client.
+//! Output of kernels: the worker's standard output, sent to the client.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,34 +16,36 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::Shared;
 use super::event::lock;
 
-/// Output that a client has not taken, in bytes, from which on no more is collected. A terminal shows 16 MiB in seconds.
+/// Bytes of output that the client has not taken, beyond which no more is collected. A terminal
+/// shows 16 MiB in seconds.
 const UNTAKEN_BYTES_MAX: usize = 16 << 20;
 
-/// Pause before it is tried again.
+/// Pause before the next attempt.
 const UNTAKEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// The reading end of the worker's standard output.
 #[derive(Debug)]
 pub struct Output {
-    /// Locked while bytes are taken and posted, so that whoever drains it knows that all before has been posted.
+    /// Locked while bytes are read and posted, so that after a drain all earlier bytes are posted.
     pipe: Mutex<OwnedFd>,
     session: OnceLock<Weak<Shared>>,
 }
 
 impl Output {
-    /// Makes the process's standard output a pipe, and takes what comes out of it.
+    /// Makes the process's standard output a pipe and takes its reading end.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the system refuses.
     pub fn capture() -> io::Result<Arc<Self>> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        // The writing end is shared with drivers, which may not expect EAGAIN: only the reading end does not block.
+        // Drivers share the writing end and may not expect EAGAIN, so only the reading end is
+        // non-blocking.
         rustix::io::ioctl_fionbio(&reader, true)?;
         rustix::stdio::dup2_stdout(&writer)?;
         Ok(Arc::new(Self { pipe: Mutex::new(reader), session: OnceLock::new() }))
     }
 
-    /// From now on what is printed is the session's.
+    /// From now on sends the output to this session.
     pub(super) fn attach(self: &Arc<Self>, shared: &Arc<Shared>) {
         _ = self.session.set(Arc::downgrade(shared));
         let output = self.clone();
@@ -69,8 +71,9 @@ impl Output {
         }
     }
 
-    /// Posts what has been printed so far: as much as a pipe holds, so that nobody who prints on without end holds up others.
-    /// `false`: the client does not take it, so that the rest stays in the pipe, and who prints waits.
+    /// Posts the output so far, but at most a pipe's worth, so that endless output does not hold up
+    /// others. Returns `false` if the client does not take it; the rest then stays in the pipe and
+    /// blocks the printing code.
     fn drain(&self, shared: &Shared) -> bool {
         let pipe = lock(&self.pipe);
         let max = usize::try_from(limits::OUTPUT_BYTES_MAX).unwrap_or(usize::MAX);
@@ -94,7 +97,7 @@ impl Output {
 }
 
 impl Shared {
-    /// What was printed so far goes to the client before what comes next.
+    /// Sends the output so far to the client, before the frames that follow.
     pub(super) fn drain_output(&self) {
         if self.prints.load(Ordering::Acquire)
             && let Some(output) = &self.output

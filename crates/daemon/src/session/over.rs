@@ -1,26 +1,26 @@
-//! What carries the bytes of a heap to other nodes, and what is said of it.
+//! The transport of a heap's bytes to other nodes, and log lines about it.
 
 use penstock_ggas::{Heap, Over};
 use penstock_wire::describe::HeapPath;
 
 use super::Shared;
 
-/// Has a heap offer to other nodes what this one's environment asks for.
+/// Lets a heap offer the transport that this node's environment names.
 #[cfg(feature = "ucx")]
 pub(super) fn offer(heap: &Heap) {
     use crate::transport::Transport;
 
-    // The daemon has looked at it when it began.
+    // The daemon has checked the name at its start.
     if Transport::configured() == Ok(Transport::Ucx) {
         heap.offer_ucx();
     }
 }
 
-/// There is nothing but the members' stream.
+/// Does nothing: without UCX there is only the members' stream.
 #[cfg(not(feature = "ucx"))]
 pub(super) fn offer(_: &Heap) {}
 
-/// How the proxy reaches a PE.
+/// Returns how the proxy reaches a PE.
 pub(super) fn path(heap: &Heap, pe: u32) -> HeapPath {
     let member = usize::try_from(pe).ok().and_then(|pe| heap.plan().members.get(pe));
     match member.and_then(|member| heap.over(*member)) {
@@ -30,7 +30,7 @@ pub(super) fn path(heap: &Heap, pe: u32) -> HeapPath {
 }
 
 impl Shared {
-    /// Logs where a heap's bytes take another way than the usual one, or ought to.
+    /// Logs if a heap's bytes go another way than usual, or should but do not.
     pub(super) fn tell_of_ways(&self, heap: &Heap) {
         let plan = heap.plan();
         let mut others: Vec<u32> =

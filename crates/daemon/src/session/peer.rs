@@ -19,48 +19,47 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::event::lock;
 use super::{Session, Shared};
 
-/// What a worker needs to reach others and to be reached.
+/// What a worker needs to reach other workers and to be reached.
 #[derive(Clone, Default)]
 pub struct PeerSetup {
     /// The pool's key, for other nodes over TCP.
     pub key: Option<Arc<Key>>,
-    /// The way to the daemon.
     pub admissions: Option<Arc<dyn Admissions>>,
 }
 
-/// Who lets peers in: the daemon, which has the listening sockets.
+/// Admits peers: the daemon, which has the listening sockets.
 pub trait Admissions: Send + Sync {
-    /// Asks that whoever brings this ticket is handed to this worker. The answer comes by [`Shared::admitted`]. `false`:
-    /// nobody can be asked.
+    /// Asks the daemon to hand the peer that brings this ticket to this worker. The answer comes
+    /// through [`Shared::admitted`]. Returns `false` if nobody can be asked.
     fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool;
 
-    /// Whoever brings this ticket from now on is turned away.
+    /// Makes the daemon turn away a peer that brings this ticket from now on.
     fn forget(&self, ticket: &[u8; TICKET_BYTES]);
 }
 
-/// Peers in one session at most: each is a link with a thread. The nodes of a large cluster.
+/// Most peers of a session, for the nodes of a large cluster; each peer is a link with a thread.
 const PEERS_MAX: usize = 1024;
 
-/// What is kept to be said to a peer that is not there yet: as much as there are events. A client has its workers linked
-/// before it lets one tell the other anything.
+/// Most messages kept for a peer that is not linked yet: one for each event. A client links its
+/// workers before it lets them tell each other anything.
 const JOBS_MAX: usize = limits::EVENTS_PER_SESSION_MAX;
 
-/// Addresses of one invitation that are tried: each may take [`HELLO_MS_MAX`] of its thread's time. A daemon listens on one
-/// or two; the rest are the names of a host with many networks.
+/// Most addresses of an invitation that are tried: each may take [`HELLO_MS_MAX`] of its thread's
+/// time. A daemon listens on one or two; more are names of a host with many networks.
 const ADDRESSES_MAX: usize = 16;
 
-/// The other workers.
+/// The other workers of the client.
 #[derive(Default)]
 pub(crate) struct Peers {
     setup: PeerSetup,
     table: Mutex<FxHashMap<Id<kind::Peer>, Peer>>,
     tickets: Mutex<FxHashMap<[u8; TICKET_BYTES], Admission>>,
-    /// Peers that a thread is trying to reach: one thread for each.
+    /// Peers that a thread is trying to reach; each has at most one thread.
     connecting: Mutex<FxHashSet<Id<kind::Peer>>>,
 }
 
 enum Peer {
-    /// Not there yet: what shall be said to it.
+    /// Not linked yet; the messages wait.
     Awaited(Vec<Job>),
     Linked(Outbox),
     Lost,
@@ -68,12 +67,12 @@ enum Peer {
 
 type Job = Box<dyn FnOnce(&Outbox) + Send>;
 
-/// Whom a ticket lets in.
+/// Whom a ticket admits.
 #[derive(Clone, Copy)]
 pub(crate) enum Guest {
     /// Another worker of the client.
     Peer(Id<kind::Peer>),
-    /// The same worker once more, as a member of a heap.
+    /// The same worker again, as a member of a heap.
     Member(Id<kind::Heap>, u32),
 }
 
@@ -88,7 +87,8 @@ impl Peers {
         Self { setup, ..Self::default() }
     }
 
-    /// Says something to a peer, now or when it is there. To one that is lost nothing is said: its client knows.
+    /// Sends a message to a peer, now or when it is linked. Drops messages to a lost peer: its
+    /// client knows about the loss.
     pub(crate) fn post(&self, peer: Id<kind::Peer>, job: impl FnOnce(&Outbox) + Send + 'static) {
         let mut table = lock(&self.table);
         match table.get_mut(&peer) {
@@ -98,12 +98,12 @@ impl Peers {
                 drop(table);
                 job(&outbox);
             }
-            // Dropped outside the lock: it may hold memory on its way.
+            // Dropped outside the lock: the job may hold memory on its way.
             Some(Peer::Awaited(_) | Peer::Lost) | None => drop(table),
         }
     }
 
-    /// Whether something can be said to a peer, now or later.
+    /// Whether a message can reach this peer, now or later.
     pub(crate) fn has(&self, peer: Id<kind::Peer>) -> bool {
         matches!(lock(&self.table).get(&peer), Some(Peer::Awaited(_) | Peer::Linked(_)))
     }
@@ -111,7 +111,7 @@ impl Peers {
     fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
         let mut table = lock(&self.table);
         match table.get(&peer) {
-            // The client tries the other direction where one did not come about.
+            // If one direction failed, the client tries the other.
             Some(Peer::Awaited(_)) => return Ok(()),
             Some(Peer::Linked(_)) => return Err(FrameError::BadId("a peer")),
             Some(Peer::Lost) | None if peer.is_none() => return Err(FrameError::BadId("a peer")),
@@ -124,19 +124,19 @@ impl Peers {
         Ok(())
     }
 
-    /// Says to a peer that is there now what has waited for it, before anything else.
+    /// Sends the waiting messages to a peer that is linked now, before any others.
     fn link(&self, peer: Id<kind::Peer>, outbox: &Outbox) {
         loop {
             let jobs = match lock(&self.table).get_mut(&peer) {
                 Some(Peer::Awaited(jobs)) if !jobs.is_empty() => std::mem::take(jobs),
-                // Lost already: its reader was faster.
+                // Lost already, noticed first by its reader.
                 Some(Peer::Lost) | None => return outbox.close(),
                 Some(state) => {
                     *state = Peer::Linked(outbox.clone());
                     return;
                 }
             };
-            // Without the lock: a job may end events, and who follows those may post.
+            // Without the lock: a job may end events, whose followers may post.
             for job in jobs {
                 job(outbox);
             }
@@ -147,7 +147,6 @@ impl Peers {
         lock(&self.table).insert(peer, state)
     }
 
-    /// Ends all links.
     pub(crate) fn close(&self) {
         let peers = std::mem::take(&mut *lock(&self.table));
         for peer in peers.into_values() {
@@ -159,7 +158,7 @@ impl Peers {
 }
 
 impl Shared {
-    /// The daemon knows a ticket.
+    /// Notes that the daemon knows a ticket.
     pub fn admitted(&self, ticket: &[u8; TICKET_BYTES]) {
         let request = lock(&self.peers.tickets).get(ticket).map(|admission| admission.request);
         if let Some(request) = request {
@@ -167,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Another worker has come with a ticket.
+    /// Links another worker that has come with a ticket.
     pub fn arrived(self: &Arc<Self>, ticket: &[u8; TICKET_BYTES], stream: Stream) {
         // A ticket is good once.
         let admission = lock(&self.peers.tickets).remove(ticket);
@@ -186,7 +185,8 @@ impl Shared {
         }
     }
 
-    /// Forgets the tickets of a heap's members that have not come: another way was taken, or the heap is no more.
+    /// Forgets the tickets of a heap's members that have not come, because another way was taken or
+    /// the heap is gone.
     pub(super) fn forget_members(&self, heap: Id<kind::Heap>) {
         let mut tickets = lock(&self.peers.tickets);
         tickets.retain(|ticket, admission| {
@@ -198,7 +198,8 @@ impl Shared {
         });
     }
 
-    /// Has the daemon let in whoever brings `ticket`. A status: nobody can be asked, or a heap's member would be one too many.
+    /// Makes the daemon admit the bearer of `ticket`. Returns a status if nobody can be asked, or
+    /// if there are too many tickets for another member of a heap.
     pub(super) fn admit(
         &self,
         ticket: [u8; TICKET_BYTES],
@@ -208,11 +209,11 @@ impl Shared {
         let peers = &self.peers;
         {
             let mut tickets = lock(&peers.tickets);
-            // The daemon keeps no more of them for one worker, and would not answer.
+            // The daemon keeps no more tickets of one worker, and would not answer.
             if tickets.len() >= PEERS_MAX {
                 return match guest {
                     Guest::Peer(_) => Err(FrameError::Limit("PEERS_MAX")),
-                    // Heaps come and go: too many at this moment.
+                    // Heaps come and go, so this is only a temporary excess.
                     Guest::Member(..) => Ok(Err(Status::OUT_OF_RESOURCES)),
                 };
             }
@@ -227,7 +228,7 @@ impl Shared {
         Ok(if asked { Ok(()) } else { Err(Status::INVALID_OPERATION) })
     }
 
-    /// A link to a peer stands.
+    /// Starts to serve a peer whose link is established.
     pub(crate) fn link_peer(
         self: &Arc<Self>,
         peer: Id<kind::Peer>,
@@ -255,11 +256,12 @@ impl Shared {
             }
         };
         match error {
-            // It has ended with the client, most likely; this session is about to.
+            // It has most likely ended with the client; this session is about to end as well.
             LinkError::Closed => {}
             error => self.complain("a peer is lost", &error),
         }
-        // Before the ends that are lost with it: whoever hears of those must not go this way again.
+        // Reported before the ends that are lost with it: a client that hears of those must not use
+        // this peer again.
         self.outbox.post(&to_client::PeerLost { peer }, &[], Body::None);
         self.lose_peer(peer);
     }
@@ -284,7 +286,8 @@ impl Shared {
         self.link_peer(peer, link)
     }
 
-    /// Connects to the worker that an invitation names, by the first address where `meet` succeeds as well.
+    /// Connects to the worker that an invitation names, at the first address where `meet` succeeds
+    /// as well.
     pub(super) fn reach<T, E: From<LinkError>>(
         &self,
         invitation: &PeerInvitation,
@@ -306,7 +309,7 @@ impl Shared {
     }
 }
 
-/// Serves what another worker says.
+/// Serves the calls of another worker.
 struct FromPeer<'a> {
     shared: &'a Arc<Shared>,
     peer: Id<kind::Peer>,
@@ -344,7 +347,7 @@ impl Serve<to_worker::ConnectPeer> for Session {
         let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
         self.shared.peers.expect(call.peer)?;
         if !lock(&self.shared.peers.connecting).insert(call.peer) {
-            // A thread for each call would let one client take all threads of its user.
+            // Otherwise a client could take all threads of its user with many calls.
             return Err(FrameError::BadId("a peer that is being reached"));
         }
         let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);

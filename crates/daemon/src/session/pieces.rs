@@ -1,51 +1,52 @@
-//! Content on its way between link and device, in pieces: so that the link, the copy and the device work at the same time,
-//! and no transfer needs memory of its own size.
+//! Transfers of content between link and device, in pieces: link, copy and device work at the same
+//! time, and no transfer needs memory of its own size.
 
 use penstock_device as device;
 use penstock_device::{Reading, Rect, Staged, Want};
 use penstock_wire::Status;
 
-/// Bytes of a piece at most. Two of them fit a core's cache of 2 MiB; at 10 GB/s one takes 100 µs, against some 5 µs for
-/// a command.
+/// Most bytes of a piece. Two pieces fit a core's cache of 2 MiB. At 10 GB/s a piece takes 100 µs;
+/// a command takes some 5 µs.
 pub(crate) const PIECE_BYTES_MAX: u64 = 1 << 20;
 
-/// Part of a memory object that content comes from or goes to.
+/// Part of a memory object that is the source or target of content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Bytes of a buffer, from this offset on; regions are `[bytes, 1, 1]`.
+    /// Bytes of a buffer from this offset; regions are `[bytes, 1, 1]`.
     Bytes(u64),
     /// A rectangle of a buffer; regions are in bytes, rows, slices.
     Rect(Rect),
-    /// Part of an image from this origin on; regions are in pixels.
+    /// Part of an image from this origin; regions are in pixels.
     Image([u64; 3]),
 }
 
-/// A place and how much of it, checked against the memory object.
+/// A place and its size, checked against the memory object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
     place: Place,
     region: [u64; 3],
     /// Bytes of one unit of the first dimension.
     unit: u64,
-    /// Bytes of all of it.
+    /// Bytes of the whole area.
     pub(crate) bytes: u64,
 }
 
-/// A part of an [`Area`], in the order of the bytes.
+/// Part of an [`Area`], in the order of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// From the area's own origin.
+    /// Offset from the area's origin.
     from: [u64; 3],
     region: [u64; 3],
-    /// From the area's first byte.
+    /// Bytes before it in the area.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
 impl Area {
-    /// Bytes `offset..offset + size` of a buffer.
+    /// Checks the bytes `offset..offset + size` of a buffer.
     ///
-    /// "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out of bounds."
+    /// "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out of
+    /// bounds."
     pub(crate) fn bytes(mem: &device::Mem, offset: u64, size: u64) -> Result<Self, Status> {
         if mem.is_image() {
             return Err(Status::INVALID_MEM_OBJECT);
@@ -57,7 +58,6 @@ impl Area {
         Ok(Self { place: Place::Bytes(offset), region: [size, 1, 1], unit: 1, bytes: size })
     }
 
-    /// A rectangle of a buffer.
     pub(crate) fn rect(
         mem: &device::Mem,
         mut rect: Rect,
@@ -67,15 +67,16 @@ impl Area {
             return Err(Status::INVALID_MEM_OBJECT);
         }
         let [width, rows, slices] = region;
-        // "If buffer_row_pitch is 0, buffer_row_pitch is computed as region[0]." Said here, because pieces have other regions.
+        // "If buffer_row_pitch is 0, buffer_row_pitch is computed as region[0]." Computed here,
+        // because pieces have other regions.
         if rect.row_pitch == 0 {
             rect.row_pitch = width;
         }
         if rect.slice_pitch == 0 {
             rect.slice_pitch = rect.row_pitch.checked_mul(rows).ok_or(Status::INVALID_VALUE)?;
         }
-        // "CL_INVALID_VALUE if buffer_row_pitch is not 0 and is less than region[0]", and the same of slices: rows that overlap
-        // would make more bytes of a region than the buffer has.
+        // "CL_INVALID_VALUE if buffer_row_pitch is not 0 and is less than region[0]", and the same
+        // for slices: a region of overlapping rows could have more bytes than the buffer.
         if rect.row_pitch < width
             || rect.row_pitch.checked_mul(rows).is_none_or(|least| rect.slice_pitch < least)
         {
@@ -96,7 +97,6 @@ impl Area {
         Ok(Self { place: Place::Rect(rect), region, unit: 1, bytes })
     }
 
-    /// Part of an image.
     pub(crate) fn image(
         mem: &device::Mem,
         origin: [u64; 3],
@@ -107,7 +107,7 @@ impl Area {
         Ok(Self { place: Place::Image(origin), region, unit: bytes / pixels, bytes })
     }
 
-    /// All of a memory object, or of a buffer the bytes from `offset` on.
+    /// Checks an area that is all of an image, or the bytes of a buffer from `offset`.
     pub(crate) fn content(mem: &device::Mem, offset: u64, size: u64) -> Result<Self, Status> {
         match mem.whole_region() {
             Some(region) => {
@@ -122,7 +122,7 @@ impl Area {
         }
     }
 
-    /// For bytes of a buffer: where they start.
+    /// Returns the start of an area that is bytes of a buffer.
     pub(crate) fn linear(&self) -> Option<u64> {
         match self.place {
             Place::Bytes(offset) => Some(offset),
@@ -130,17 +130,17 @@ impl Area {
         }
     }
 
-    /// The whole area as one piece.
+    /// Returns the whole area as one piece.
     pub(crate) fn whole(&self) -> Piece {
         Piece { from: [0; 3], region: self.region, offset: 0, bytes: self.bytes }
     }
 
-    /// The area in pieces of at most `bytes_max` bytes (but at least one unit), in the order of its bytes.
+    /// Cuts the area into pieces of at most `bytes_max` bytes (but at least one unit), in order.
     pub(crate) fn pieces(&self, bytes_max: u64) -> impl Iterator<Item = Piece> + use<> {
         let ([width, rows, slices], unit) = (self.region, self.unit.max(1));
         let row = width.saturating_mul(unit);
         let slice = row.saturating_mul(rows);
-        // How many of each dimension one piece has: as many slices as fit, else rows, else parts of a row.
+        // Extent of a piece: as many slices as fit, otherwise rows, otherwise part of a row.
         let step = if slice <= bytes_max {
             [width, rows, (bytes_max / slice.max(1)).clamp(1, slices.max(1))]
         } else if row <= bytes_max {
@@ -161,7 +161,6 @@ impl Area {
         })
     }
 
-    /// Enqueues a read of one piece.
     pub(crate) fn read(
         &self,
         queue: &device::Queue,
@@ -180,7 +179,6 @@ impl Area {
         }
     }
 
-    /// Enqueues a write of one piece.
     pub(crate) fn write(
         &self,
         queue: &device::Queue,
@@ -201,7 +199,7 @@ impl Area {
         }
     }
 
-    /// Writes one piece without a queue, at once.
+    /// Writes one piece without a queue and blocks until that is done.
     pub(crate) fn init(
         &self,
         mem: &device::Mem,

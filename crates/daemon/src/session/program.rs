@@ -1,4 +1,5 @@
-//! Programs: making, building, asking. What takes long runs in another thread and answers when it is done.
+//! Programs: creation, builds and queries. Long work runs on another thread, which answers when it
+//! is done.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,11 +12,11 @@ use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
 
 use super::{Objects, Session, Shared};
 
-/// A program. One that is being linked has no device program yet.
+/// A program. It has no device program while it is being linked.
 #[derive(Default)]
 pub(crate) struct Program {
     device: OnceLock<device::Program>,
-    /// A build, compile or link is under way.
+    /// Whether a build, compile or link is pending.
     busy: AtomicBool,
 }
 
@@ -24,15 +25,14 @@ impl Program {
         Arc::new(Self { device: OnceLock::from(device), busy: AtomicBool::new(false) })
     }
 
-    /// The device's program.
     pub(crate) fn device(&self) -> Result<&device::Program, Status> {
         self.device.get().ok_or(Status::INVALID_PROGRAM)
     }
 
     /// Marks the program as being built.
     ///
-    /// "CL_INVALID_OPERATION if the build of a program executable ... by a previous call to clBuildProgram for program
-    /// has not completed."
+    /// "CL_INVALID_OPERATION if the build of a program executable ... by a previous call to
+    /// clBuildProgram for program has not completed."
     fn begin(self: &Arc<Self>) -> Result<Busy, Status> {
         if self.busy.swap(true, Ordering::AcqRel) {
             return Err(Status::INVALID_OPERATION);
@@ -41,7 +41,7 @@ impl Program {
     }
 }
 
-/// A program that is being built; not any more when dropped.
+/// A program that is being built, until this is dropped.
 struct Busy(Arc<Program>);
 
 impl Drop for Busy {
@@ -51,7 +51,7 @@ impl Drop for Busy {
 }
 
 impl Session {
-    /// Runs `work` in another thread when it is its turn; that thread answers the request with what `work` gives.
+    /// Runs `work` on another thread in its turn; that thread answers the request with the result.
     fn in_thread<T: 'static>(
         &mut self,
         request: Id<kind::Request>,
@@ -60,7 +60,7 @@ impl Session {
     ) {
         let shared = self.shared.clone();
         let added = self.shared.builds.add(move || {
-            // Nobody waits for a build whose session has ended while it was in line.
+            // Nobody waits for a build that was in line when its session ended.
             if !shared.has_ended() {
                 answer(&shared, request, work());
             }
@@ -121,7 +121,7 @@ impl Session {
                 return Ok(());
             }
         };
-        // There at once, empty: the client names it as soon as it has the answer.
+        // Inserted at once, empty: the client uses it as soon as it has the answer.
         let program = Arc::new(Program::default());
         self.objects.programs.insert(call.program, Ok(program.clone()))?;
         self.in_thread(call.request, answer, move || {
@@ -139,7 +139,7 @@ impl Session {
     }
 }
 
-/// Answers with a report, also of a failure: its log says why.
+/// Answers with a report, also after a failure: its log says why.
 fn answer(shared: &Shared, request: Id<kind::Request>, report: Result<BuildReport, Status>) {
     match report {
         Ok(report) => {
@@ -153,7 +153,7 @@ fn answer(shared: &Shared, request: Id<kind::Request>, report: Result<BuildRepor
     }
 }
 
-/// Whether a source may print: then output is collected before the end of commands is told.
+/// Whether a source may print. If so, output is collected before the end of commands is told.
 fn may_print(source: &[u8]) -> bool {
     source.windows(b"printf".len()).any(|window| window == b"printf")
 }
@@ -186,7 +186,7 @@ impl Serve<to_worker::CreateProgramWithBinary> for Session {
         self.objects.programs.vacant(call.program)?;
         let binaries: Vec<(u32, Vec<u8>)> =
             frame::decode("CreateProgramWithBinary", &payload.read_all()?)?;
-        // What a binary prints is not known.
+        // Whether a binary prints is unknown.
         self.shared.prints.store(true, Ordering::Release);
         let indices: Vec<u32> = binaries.iter().map(|(index, _)| *index).collect();
         let (statuses, made) = self.objects.with_binaries(call.context, binaries);
@@ -323,8 +323,8 @@ impl Serve<to_worker::ProgramBinaries> for Session {
             (0..).zip(self.objects.devices.iter().cloned()).collect();
         let binaries = self.objects.programs.get(call.program).and_then(|it| {
             let program = it.device()?;
-            // A build that ends between the driver's answer about sizes and the one with the bytes would have it write beyond
-            // their places.
+            // If a build ended between the driver's answers about sizes and bytes, the driver would
+            // write beyond the buffers.
             let _busy = it.begin()?;
             program.binaries(&devices)
         });
@@ -360,7 +360,7 @@ impl Serve<to_worker::ShowsArgInfo> for Session {
     ) -> Result<(), FrameError> {
         let program = self.objects.programs.get(call.program).and_then(|it| it.device().cloned());
         match program {
-            // It may compile.
+            // This may compile a program.
             Ok(program) => {
                 let answer = |shared: &Shared, request, shows: Result<bool, Status>| {
                     shared.reply(request, &shows)

@@ -1,4 +1,4 @@
-//! Queues: making them, and knowing when one has nothing outstanding.
+//! Queues: their creation, and whether one has nothing outstanding.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,31 +16,32 @@ use super::read::Sending;
 use super::{Session, Shared};
 use crate::usage::Meter;
 
-/// `CL_QUEUE_PROFILING_ENABLE`.
 const PROFILING: u64 = 1 << 1;
 
-/// So many commands after a finish have an event although nobody asked for one. Who finishes after each few commands then
-/// waits for the last of them; a marker behind it would cost another turn of the device's thread (66 µs instead of 34
-/// for a launch and its finish). Who enqueues many does without: events cost 2 µs each in PoCL.
+/// Number of commands after a finish that get an event even if the client asks for none. A client
+/// that finishes after every few commands then waits for the last command's event; a marker behind
+/// it would cost another turn of the device's thread (66 µs instead of 34 for a launch and its
+/// finish). Later commands get none: an event costs 2 µs in PoCL.
 const EVENTS_AFTER_FINISH: u64 = 4;
 
 /// A command queue, and what the session knows of its progress without asking the driver.
 pub(crate) struct Queue {
     pub(crate) device: device::Queue,
     pub(crate) in_order: bool,
-    /// Whether the client is told the times of all commands with events, so that each needs a turn at the device.
+    /// Whether the client gets the times of all commands with events, so that each needs a turn at
+    /// the device.
     pub(crate) timed: bool,
     /// Number of the last command given to the device.
     serial: u64,
     /// Number of the last command before the last finish.
     finished: u64,
-    /// The last command that is known to have ended, and with it all before it.
+    /// The last command that is known to have ended together with all before it.
     reached: Arc<Progress>,
-    /// The last command of an in-order queue, if it has an event: who finishes can follow it.
+    /// Event of an in-order queue's last command, if it has one; a finish can follow it.
     last: Option<Last>,
-    /// Reads that go out of home memory without a copy: later commands must not change it before it is sent.
+    /// Reads in place: later commands must not change the memory before it is sent.
     sending: Vec<Arc<Sending>>,
-    /// First failure of a command that named no event, which the client has not been told yet.
+    /// First failure of a command without an event that the client does not know yet.
     failure: Option<Status>,
     /// Whether commands were given to the driver since the last flush.
     pub(crate) dirty: bool,
@@ -48,9 +49,9 @@ pub(crate) struct Queue {
 
 /// The event of an in-order queue's last command.
 enum Last {
-    /// One that the client knows.
+    /// An event that the client knows.
     Event(Arc<Event>),
-    /// One that only the driver knows.
+    /// An event that only the driver knows.
     Native(device::Event, Mark),
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Progress {
     meter: Option<Arc<Meter>>,
     /// The last command given to the device, and whether the meter runs for this queue.
     given: Mutex<(u64, bool)>,
-    /// Ends that are still to be told.
+    /// Ends that are still to be reported.
     line: Line,
 }
 
@@ -70,7 +71,7 @@ impl Progress {
         Self { reached: AtomicU64::new(0), meter, given: Mutex::default(), line: Line::default() }
     }
 
-    /// The device has been given a command.
+    /// Notes that the device got a command.
     fn give(&self, serial: u64) {
         let Some(meter) = &self.meter else { return };
         let mut given = lock(&self.given);
@@ -92,7 +93,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// A queue may be released before its commands have ended, or be known to have.
+    /// Stops the meter: a queue may be released before its commands are known to have ended.
     fn drop(&mut self) {
         let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let (Some(meter), true) = (&self.meter, given.1) {
@@ -122,12 +123,13 @@ impl Queue {
         self.can_be_read() && self.sending.iter().all(|sending| sending.is_sent())
     }
 
-    /// Whether nothing changes memory any more: every command so far has ended, but for reads that are being sent.
+    /// Whether memory no longer changes: every command so far has ended, except for reads being
+    /// sent.
     pub(crate) fn can_be_read(&self) -> bool {
         self.reached.reached.load(Ordering::Acquire) >= self.serial
     }
 
-    /// Numbers a command that has been given to the device. What comes back tells its end.
+    /// Numbers a command that was given to the device. The mark reports its end.
     pub(crate) fn count(&mut self) -> Mark {
         self.serial += 1;
         self.dirty = true;
@@ -136,34 +138,34 @@ impl Queue {
         Mark { progress: self.reached.clone(), serial: self.serial, after_all: self.in_order }
     }
 
-    /// Whether the next command shall have an event.
+    /// Returns whether the next command needs an event.
     pub(crate) fn want(&self, asked: bool) -> Want {
         let soon = self.in_order && self.serial - self.finished < EVENTS_AFTER_FINISH;
         if asked || soon { Want::Event } else { Want::Nothing }
     }
 
-    /// The last command is this event's.
+    /// Notes the event of the last command.
     pub(crate) fn set_last(&mut self, event: &Arc<Event>) {
         if self.in_order {
             self.last = Some(Last::Event(event.clone()));
         }
     }
 
-    /// The last command has this event, which nobody but a finish will ask for.
+    /// Notes the driver's event of the last command, which only a finish will use.
     pub(crate) fn set_last_native(&mut self, native: device::Event, mark: Mark) {
         if self.in_order {
             self.last = Some(Last::Native(native, mark));
         }
     }
 
-    /// Notes a read that goes out of home memory from now on.
+    /// Notes a read in place that is being sent from now on.
     pub(crate) fn set_sending(&mut self, sending: Arc<Sending>, event: &Arc<Event>) {
         self.sending.retain(|sending| !sending.is_sent());
         self.sending.push(sending);
         self.set_last(event);
     }
 
-    /// Before a command: it must not overtake a read that is being sent.
+    /// Holds the next command back until pending reads in place are sent.
     pub(crate) fn pass_gate(&mut self) -> Result<(), Status> {
         if self.sending.is_empty() {
             return Ok(());
@@ -180,13 +182,15 @@ impl Queue {
         Ok(())
     }
 
-    /// Keeps the failure of a command that named no event. The client is told before the end of the next command that has an event,
-    /// or by the next finish: earlier nobody waits for the queue. So a client that never looks makes no frames pile up.
+    /// Keeps the failure of a command without an event. The client learns it before the end of the
+    /// next command with an event, or from the next finish; nobody waits for the queue earlier. So
+    /// a client that never asks does not make frames pile up.
     pub(crate) fn fail(&mut self, status: Status) {
         self.failure.get_or_insert(status);
     }
 
-    /// Tells the client of a failure that it does not know yet. To be called before a command with an event is given to the device.
+    /// Reports a kept failure to the client. Call it before a command with an event goes to the
+    /// device.
     pub(crate) fn tell_failure(&mut self, shared: &Shared, queue: Id<kind::Queue>) {
         if let Some(status) = self.failure.take() {
             let call = to_client::QueueFailed { queue, status: I32::new(status.0) };
@@ -194,13 +198,14 @@ impl Queue {
         }
     }
 
-    /// An event that ends when all commands so far have ended.
+    /// Enqueues a marker that ends when all commands so far have ended.
     pub(crate) fn marker(&mut self) -> Result<(device::Event, Mark), Status> {
         self.pass_gate()?;
         let marker = self.device.marker(&[], Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
         let mut mark = self.count();
-        // "If event_wait_list is NULL, then this particular command waits until all previous enqueued commands to
-        // command_queue have completed": so it tells of all, out of order too.
+        // "If event_wait_list is NULL, then this particular command waits until all previous
+        // enqueued commands to command_queue have completed": so its end is that of all, also out
+        // of order.
         mark.after_all = true;
         Ok((marker, mark))
     }
@@ -218,18 +223,18 @@ impl Queue {
 pub(crate) struct Mark {
     progress: Arc<Progress>,
     serial: u64,
-    /// Whether it ends after all before it.
+    /// Whether it ends after all commands before it.
     pub(crate) after_all: bool,
 }
 
 impl Mark {
-    /// The end will be told. To be said before the driver can call back for it.
+    /// Announces that its end will be reported. Call it before the driver can call back.
     pub(crate) fn expect(self) -> Turn {
         self.progress.line.expect(self.serial);
         Turn(self)
     }
 
-    /// The command has ended, and so have all before it if it comes after them.
+    /// Notes that the command has ended, and with it all before it if it comes after them.
     pub(crate) fn reach(&self) {
         if self.after_all {
             self.progress.reach(self.serial);
@@ -237,12 +242,12 @@ impl Mark {
     }
 }
 
-/// The place of a command whose end is to be told. It must be taken, or nothing behind it is ever told.
+/// The place of a command whose end must be reported. Unless it is taken, no later end is reported.
 #[must_use]
 pub(crate) struct Turn(Mark);
 
 impl Turn {
-    /// The driver has called back: tells the end, now or when those before it are told.
+    /// Reports the end after a callback: now, or when the ends before it are reported.
     pub(crate) fn take(self, tell: impl FnOnce(&Mark) + Send + 'static) {
         let Self(mark) = self;
         let (progress, serial, after_all) = (mark.progress.clone(), mark.serial, mark.after_all);
@@ -251,7 +256,7 @@ impl Turn {
 }
 
 impl Session {
-    /// Gives the devices all commands so far.
+    /// Flushes all queues with commands that the devices may not have got.
     pub(super) fn flush_queues(&mut self) {
         for id in std::mem::take(&mut self.unflushed) {
             if let Ok(queue) = self.queues.get_mut(id) {
@@ -260,7 +265,7 @@ impl Session {
         }
     }
 
-    /// Notes that a queue has commands that the device may not have been given.
+    /// Notes a queue with commands that the device may not have got.
     pub(super) fn note_unflushed(&mut self, id: Id<kind::Queue>) {
         if self.queues.get(id).is_ok_and(|queue| queue.dirty) && !self.unflushed.contains(&id) {
             self.unflushed.push(id);
@@ -283,18 +288,18 @@ impl Session {
         match queue.last.take() {
             Some(Last::Event(last)) => {
                 queue.flush();
-                // The client is told how it ends by the event itself.
+                // The event itself tells the client how it ended.
                 last.follow(move |_| answer(&shared, Status::OK));
             }
             Some(Last::Native(last, mark)) => {
                 queue.flush();
-                // Nothing but this finish tells of its failure.
+                // Only this finish reports its failure.
                 answer_behind(shared, &last, mark, answer);
             }
             None => {
                 let (marker, mark) = queue.marker()?;
                 queue.flush();
-                // A marker's own failure is that of a command before it, which has told of it.
+                // A marker fails because of a command before it, which has reported that.
                 answer_behind(shared, &marker, mark, move |shared, _| answer(shared, Status::OK));
             }
         }
@@ -302,7 +307,7 @@ impl Session {
     }
 }
 
-/// Answers a finish when the last command of its queue has ended, and the ends of all before it are told.
+/// Answers a finish when the last command of its queue has ended and all earlier ends are reported.
 fn answer_behind(
     shared: Arc<Shared>,
     last: &device::Event,
@@ -311,7 +316,7 @@ fn answer_behind(
 ) {
     let turn = mark.expect();
     last.on_complete(Box::new(move |status, _| {
-        // One that waited for an event that failed was not refused: see `fail_in_order`.
+        // If it waited for a failed event, the device did not refuse it: see `fail_in_order`.
         let status = if status == Status::WAIT_LIST_FAILED { Status::OK } else { status };
         turn.take(move |mark| {
             mark.reach();
@@ -354,7 +359,8 @@ impl Serve<to_worker::ReleaseQueue> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         if let Some(mut queue) = self.queues.remove(call.queue) {
-            // "clReleaseCommandQueue performs an implicit flush to issue any previously queued OpenCL commands."
+            // "clReleaseCommandQueue performs an implicit flush to issue any previously queued
+            // OpenCL commands."
             queue.flush();
             lock(&self.shared.queues).remove(&call.queue);
         }

@@ -1,8 +1,9 @@
 //! Reads: from the device to the client.
 //!
-//! A small read of an idle queue is a copy out of home memory. A large one goes from home memory straight to the link; the
-//! queue's next command is then held back by a gate until it is sent. All others go through staged pieces: on a CPU device these are
-//! one more copy, by a thread that competes with the link for a core (16 MiB over TCP within a host: 4.5 ms instead of 3.3).
+//! A small read of an idle queue is copied out of home memory. A large one goes from home memory
+//! straight to the link, and a gate holds the queue's next command back until the bytes are sent.
+//! All others go through staged pieces, which on a CPU device are one more copy, by a thread that
+//! competes with the link for a core (16 MiB over TCP within a host: 4.5 ms instead of 3.3).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,20 +23,21 @@ use super::pieces::{Area, PIECE_BYTES_MAX};
 use super::queue::Queue;
 use super::{Session, Shared, triple};
 
-/// Reads up to this size are copied rather than sent from where they are: a copy of 64 KiB takes some 5 µs, as much as the
-/// marker and the gate that sending in place needs.
+/// Largest read that is copied and not sent in place. A copy of 64 KiB takes some 5 µs, as much as
+/// the marker and the gate of a read in place.
 const COPIED_BYTES_MAX: u64 = 64 << 10;
 
 /// Home memory on its way to the client.
 pub(crate) struct Sending {
     shared: Arc<Shared>,
     event: Arc<Event>,
-    /// Where times are asked for: those of the turn that the read had at the device, and when it was told here.
+    /// Set if the read needs times: the times of its turn at the device, and when the turn was
+    /// noticed.
     turn: OnceLock<(Times, Instant)>,
-    /// What must still happen: the bytes are sent; it is known what the client is told of the end.
+    /// Number of steps left: the bytes are sent; the status for the client is known.
     left: AtomicUsize,
     sent: AtomicBool,
-    /// Ends when all is sent.
+    /// Ends when all bytes are sent.
     gate: Mutex<Option<device::Event>>,
 }
 
@@ -55,7 +57,7 @@ impl Sending {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// A user event that ends when all is sent; `None` if it is.
+    /// Returns a user event that ends when all bytes are sent; `None` if they are.
     pub(crate) fn gate(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
         let mut gate = lock(&self.gate);
         if self.is_sent() {
@@ -71,7 +73,8 @@ impl Sending {
             return;
         }
         if let Some((times, told)) = self.turn.get() {
-            // The client first: a finish that finds the queue idle is answered at once, and must not come before this.
+            // The client first: a finish that finds the queue idle is answered at once, and that
+            // answer must come after this.
             self.shared.tell_event(&self.event, Status::OK, sent_after(*times, told.elapsed()));
         }
         let gate = {
@@ -81,21 +84,21 @@ impl Sending {
         };
         self.event.end(Status::OK);
         if let Some(gate) = gate {
-            // A gate of a context that is gone holds nothing back.
+            // If the context is gone, its gate holds nothing back.
             _ = gate.complete(Status::OK);
         }
     }
 }
 
-/// The times of a read whose bytes were sent within `took` after its turn. Home memory is the host's, and so is the clock of a device
-/// that computes on it.
+/// Returns the times of a read whose bytes were sent within `took` after its turn. A device with
+/// home memory uses the host's clock.
 fn sent_after(turn: Times, took: Duration) -> Times {
     let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     let ended = turn.ended.saturating_add(took);
     Times { ended, completed: turn.completed.max(ended), ..turn }
 }
 
-/// The body of a frame that is home memory itself.
+/// Body of a frame that is home memory itself.
 struct InPlace {
     bytes: HomeBytes,
     sending: Arc<Sending>,
@@ -113,7 +116,7 @@ impl Drop for InPlace {
     }
 }
 
-/// The body of a frame that is a staged piece.
+/// Body of a frame that is a staged piece.
 pub(crate) struct Piece(pub(crate) Staged);
 
 impl AsRef<[u8]> for Piece {
@@ -129,7 +132,7 @@ impl Session {
         mem: Id<kind::Mem>,
         area: impl FnOnce(&device::Mem) -> Result<Area, Status>,
     ) -> Result<(), FrameError> {
-        // The bytes are sent under the event's name.
+        // The bytes are sent under the event's id.
         let event =
             self.shared.events.announce(names.event)?.ok_or(FrameError::BadId("a read's event"))?;
         let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, Some(&event))
@@ -168,7 +171,7 @@ impl Read<'_> {
             return Ok(self.queue.pass_gate().and_then(|()| self.nothing(waits)));
         }
         if let Some(offset) = self.area.linear() {
-            // Where times are asked for, the device says when the read's turn was.
+            // If times are wanted, the device must say when the read had its turn.
             let idle = !self.queue.timed && waits.is_empty() && self.queue.can_be_read();
             if idle && self.area.bytes <= COPIED_BYTES_MAX {
                 self.shared.wait_for_room(self.area.bytes)?;
@@ -189,7 +192,7 @@ impl Read<'_> {
         self.in_pieces(waits)
     }
 
-    /// A read of no bytes only takes its turn.
+    /// Reads no bytes: only takes its turn.
     fn nothing(&mut self, waits: &[&device::Event]) -> Result<(), Status> {
         let marker =
             self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
@@ -199,7 +202,7 @@ impl Read<'_> {
         Ok(())
     }
 
-    /// Copies out of home memory, at once.
+    /// Copies out of home memory at once.
     fn copy(&self, offset: u64) -> bool {
         let Some(home) = self.mem.home() else { return false };
         let Ok(size) = usize::try_from(self.area.bytes) else { return false };
@@ -213,7 +216,7 @@ impl Read<'_> {
         true
     }
 
-    /// Sends home memory itself, now or when its turn has come.
+    /// Sends home memory itself, now or in its turn.
     fn in_place(
         &mut self,
         bytes: HomeBytes,
@@ -229,10 +232,10 @@ impl Read<'_> {
         }
         let timed = self.queue.timed;
         if timed {
-            // Its times are not to overlap those of the read before.
+            // Its times must not overlap those of the read before.
             self.queue.pass_gate()?;
         }
-        // Else not behind the gate: a read may overtake the sending of another one.
+        // Without times it does not pass the gate: a read may overtake the sending of another one.
         let turn = self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
         let place = self.queue.count().expect();
         self.queue.set_sending(sending, self.event);
@@ -262,7 +265,7 @@ impl Read<'_> {
             let reading = match self.area.read(&self.queue.device, self.mem, piece, waits) {
                 Ok(reading) => reading,
                 Err(status) => {
-                    // Those before it are under way: the event ends with the last of them.
+                    // Earlier pieces are pending: the event ends with the last of them.
                     gather.fail(status, pieces.len() - at);
                     break;
                 }
@@ -277,7 +280,8 @@ impl Read<'_> {
                 shared.when_known(&event, status, move |status| {
                     place.take(move |mark| {
                         gather.arrived(offset, status, times, bytes);
-                        // Last: a finish that finds the queue idle is answered at once, and must not come before the bytes.
+                        // Comes last: a finish that finds the queue idle is answered at once, and
+                        // that answer must come after the bytes.
                         mark.reach();
                     });
                 });
@@ -292,10 +296,10 @@ impl Read<'_> {
     }
 }
 
-/// The turn of a read in place has come, or it has failed.
+/// Sends a read in place in its turn, or ends it if it has failed.
 fn send_or_fail(body: InPlace, status: Status, times: Option<Times>) {
     if status.is_error() {
-        // Told first: dropping the body ends the event as if it had been sent.
+        // Reported first, because dropping the body counts as sent.
         let sending = body.sending.clone();
         sending.shared.end_event(&sending.event, status, times.unwrap_or_default());
         sending.step();
@@ -314,7 +318,7 @@ fn send_in_place(body: InPlace) {
     let call = to_client::ReadData { event: event.id(), offset: U64::ZERO };
     shared.outbox.post(&call, &[], Body::Shared(Box::new(body)));
     if sending.turn.get().is_none() {
-        // Goes out right behind the bytes. Nobody asks for times, so their end need not be known.
+        // Follows the bytes directly. Without times, the client need not know when they were sent.
         shared.tell_event(event, Status::OK, Times::default());
     }
     sending.step();
@@ -357,7 +361,7 @@ impl Gather {
         self.step(state, status, 1);
     }
 
-    /// `pieces` will not come.
+    /// Counts `pieces` that will not come.
     fn fail(&self, status: Status, pieces: usize) {
         self.step(lock(&self.state), status, pieces);
     }

@@ -1,4 +1,5 @@
-//! How busy a device is. So far only where it computes with the host's cores in the host's memory: then the kernel knows.
+//! How busy a device is. So far only known if it computes with the host's cores in the host's
+//! memory.
 
 use std::fs;
 
@@ -37,16 +38,16 @@ fn sensors(device: &device::Device) -> Sensors {
     }
 }
 
-/// "MemAvailable:    1234 kB"
+/// Parses "MemAvailable:    1234 kB".
 fn available_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What all cores did together since the start of the host, in ns: work, and work and idleness together.
+/// Returns the busy time and the total time (busy and idle) of all cores since boot, in ns.
 ///
-/// "cpu  user nice system idle iowait irq softirq steal guest guest_nice", in ticks. Guests' time is in `user` as well; stolen
-/// time is neither work nor idleness of this host.
+/// "cpu  user nice system idle iowait irq softirq steal guest guest_nice", in ticks. `user`
+/// includes guests' time; stolen time is neither work nor idleness of this host.
 fn core_times(stat: &str, ticks_per_second: u64) -> Option<(u64, u64)> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();

@@ -14,7 +14,7 @@ use penstock_wire::{FrameError, Id, Payload, Status};
 
 use super::{Session, Shared};
 
-/// Part of the arena, lent to a driver. The client hears when it is given back.
+/// Part of the arena, lent to a driver. The client is told when it is given back.
 struct Part {
     arena: Arc<Arena>,
     offset: u64,
@@ -23,7 +23,7 @@ struct Part {
     session: Weak<Shared>,
 }
 
-// SAFETY: the part was found to lie within the arena's mapping when it was made, and holds on to the arena.
+// SAFETY: the part was checked to lie within the arena's mapping, and keeps the arena.
 unsafe impl device::HostMemory for Part {
     fn range(&self) -> (NonNull<u8>, usize) {
         match (self.arena.pointer(self.offset, self.size), usize::try_from(self.size)) {
@@ -36,12 +36,13 @@ unsafe impl device::HostMemory for Part {
 /// One PE's view of a heap, lent to a driver.
 pub(super) struct HeapView {
     pub(super) view: View,
-    /// The heap's memory counts as the session's as long as a driver has it.
+    /// Counts the heap's memory as the session's as long as a driver has it.
     pub(super) _share: Arc<device::Share>,
 }
 
-// SAFETY: the view stays mapped as long as it lives. The addresses of parts that only a proxy reaches can not be touched: nothing
-// here copies to or from a view but within the PE's own part (see `super::heap`), and what kernels touch ends their own worker.
+// SAFETY: the view, and so its pieces, stay mapped while it lives. Copies here stay within the PE's
+// own part (see `super::heap`), and a kernel that touches addresses outside the pieces ends its own
+// worker.
 unsafe impl device::HostMemory for HeapView {
     fn range(&self) -> (NonNull<u8>, usize) {
         self.view.range()
@@ -70,7 +71,7 @@ impl Serve<to_worker::CreateSharedBuffer> for Session {
         self.objects.mems.vacant(call.mem)?;
         let make = || {
             let context = self.objects.contexts.get(call.context)?;
-            // A client that was offered no arena has none to name.
+            // A client without an arena cannot name one.
             let arena = self.shared.outbox.arena().ok_or(Status::INVALID_OPERATION)?;
             let (offset, size) = (call.offset.get(), call.size.get());
             arena.pointer(offset, size).ok_or(Status::INVALID_VALUE)?;

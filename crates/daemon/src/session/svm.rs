@@ -1,4 +1,4 @@
-//! Shared virtual memory: allocations that have the same address in the client and here.
+//! Shared virtual memory: allocations with the same address in the client and here.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,13 @@ use penstock_wire::{FrameError, Id, Payload, Status};
 use super::Session;
 use super::command::Names;
 
-/// Allocations by address.
 #[derive(Default)]
 pub(crate) struct Svm {
     allocations: BTreeMap<u64, Id<kind::Mem>>,
 }
 
 impl Svm {
-    /// The allocation that has `address`, at or before it.
+    /// Returns the last allocation that starts at or before `address`.
     fn at(&self, address: u64) -> Option<(u64, Id<kind::Mem>)> {
         self.allocations.range(..=address).next_back().map(|(start, mem)| (*start, *mem))
     }

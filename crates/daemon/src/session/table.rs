@@ -3,10 +3,11 @@
 use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::FxHashMap;
 
-/// Objects of one kind. One that could not be made stays as its status, which then every use reports: making is one-way.
+/// Objects of one kind. Creation is one-way, so an object that could not be made stays as its
+/// status, which every use reports.
 pub(crate) struct Table<K, T> {
     objects: FxHashMap<Id<K>, Result<T, Status>>,
-    /// What a use of an unknown id reports.
+    /// Status for an unknown id.
     missing: Status,
     name: &'static str,
 }
@@ -16,7 +17,7 @@ impl<K, T> Table<K, T> {
         Self { objects: FxHashMap::default(), missing, name }
     }
 
-    /// Adds an object, or why it could not be made.
+    /// Adds an object, or the reason why it could not be made.
     pub(crate) fn insert(
         &mut self,
         id: Id<K>,
@@ -27,7 +28,7 @@ impl<K, T> Table<K, T> {
         Ok(())
     }
 
-    /// Checks that an object can be added under this id, before the effort of making it.
+    /// Checks that an object can be added under this id, before it is made.
     pub(crate) fn vacant(&self, id: Id<K>) -> Result<(), FrameError> {
         if id.is_none() || self.objects.contains_key(&id) {
             return Err(FrameError::BadId(self.name));
@@ -46,7 +47,7 @@ impl<K, T> Table<K, T> {
         self.objects.get_mut(&id).ok_or(self.missing)?.as_mut().map_err(|status| *status)
     }
 
-    /// Forgets an object. An unknown id is no error: releasing changes nothing then.
+    /// Removes an object. An unknown id is no error.
     pub(crate) fn remove(&mut self, id: Id<K>) -> Option<T> {
         self.objects.remove(&id)?.ok()
     }

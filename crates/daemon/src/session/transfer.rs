@@ -1,8 +1,8 @@
-//! Transfers: the content of a memory object from one place to another: to another worker, to another platform of this
-//! one, or (for the client to relay) to the client.
+//! Transfers of a memory object's content: to another worker, to another platform of this worker,
+//! or to the client, which relays it.
 //!
-//! Both ends wait for their own wait lists, in software: a transfer's place is in no queue, and a queue of its own would let
-//! one transfer wait for another.
+//! Both ends wait for their wait lists in software: a transfer has no place in the client's queues,
+//! and in a queue of its own one transfer would wait for another.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,9 +21,9 @@ use super::read::Piece;
 use super::write::into_home;
 use super::{Session, Shared};
 
-/// A transfer to this worker: its name, and the peer that sends the content (none: another platform of this worker). Content
-/// from another peer under the same name is not this transfer's, whether it comes before or after the client has said where the
-/// content goes.
+/// Key of a transfer to this worker: its id, and the peer that sends the content (none for another
+/// platform of this worker). Content from another peer under the same id belongs to another
+/// transfer, even if it comes before the client names the target.
 pub(super) type Source = (Id<kind::Transfer>, Id<kind::Peer>);
 
 /// Transfers to this worker.
@@ -32,14 +32,14 @@ pub(crate) struct Transfers {
     table: Mutex<FxHashMap<Source, Incoming>>,
 }
 
-/// A transfer of which one end is known.
+/// A transfer of which only one end is known.
 #[derive(Default)]
 struct Incoming {
-    /// Where it goes, once that has been said.
+    /// Target of the content, once known.
     target: Option<Target>,
     /// Whether the target's wait list has ended.
     ready: bool,
-    /// What came before it could be used.
+    /// Content that came before it could be used.
     content: Option<Result<Content, Status>>,
 }
 
@@ -75,8 +75,8 @@ impl AsRef<[u8]> for Content {
 }
 
 impl Transfers {
-    /// A peer is lost: so are the transfers that it would have sent. Content that nobody has asked for yet goes, too: a target that
-    /// is named now fails at once.
+    /// Fails the transfers that a lost peer would have sent. Content without a target is dropped
+    /// too: a target that is named later fails at once.
     pub(crate) fn lose(&self, shared: &Arc<Shared>, peer: Id<kind::Peer>) {
         let lost: Vec<Incoming> = {
             let mut table = lock(&self.table);
@@ -90,7 +90,7 @@ impl Transfers {
         }
     }
 
-    /// Whether there is room for one more.
+    /// Fails if there is no room for one more transfer.
     fn check_room(&self) -> Result<(), FrameError> {
         if lock(&self.table).len() >= limits::OBJECTS_PER_SESSION_MAX {
             return Err(FrameError::Limit("OBJECTS_PER_SESSION_MAX"));
@@ -98,7 +98,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// Staged bytes that wait for their targets.
+    /// Returns the number of staged bytes that wait for their targets.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         let staged = |incoming: &Incoming| match &incoming.content {
             Some(Ok(Content::Staged(bytes))) => bytes.len() as u64,
@@ -107,7 +107,8 @@ impl Transfers {
         lock(&self.table).values().map(staged).sum()
     }
 
-    /// A copy of a source's content for a target that is not ready. Nobody who calls this may wait for room.
+    /// Copies a source's content for a target that is not ready. Fails instead of waiting for room,
+    /// because its callers must not wait.
     fn keep(&self, bytes: &HomeBytes) -> Result<Staged, Status> {
         if self.waiting_bytes().saturating_add(bytes.len() as u64) > limits::STAGED_BYTES_MAX {
             return Err(Status::OUT_OF_RESOURCES);
@@ -115,7 +116,7 @@ impl Transfers {
         copied(bytes)
     }
 
-    /// Changes what is known of a transfer; takes it out when nothing is missing.
+    /// Changes a transfer's entry; removes and returns it if nothing is missing.
     fn update(&self, name: Source, change: impl FnOnce(&mut Incoming)) -> Option<Incoming> {
         let mut table = lock(&self.table);
         let incoming = table.entry(name).or_default();
@@ -124,7 +125,7 @@ impl Transfers {
         if whole { table.remove(&name) } else { None }
     }
 
-    /// Takes out a transfer whose bytes can go where they belong at once.
+    /// Removes and returns the target of a transfer whose bytes can go there at once.
     fn take_ready(&self, name: Source) -> Option<Target> {
         let mut table = lock(&self.table);
         let ready = table.get(&name).is_some_and(|it| it.ready && it.target.is_some());
@@ -133,7 +134,7 @@ impl Transfers {
 }
 
 impl Shared {
-    /// The content of a transfer comes from a peer.
+    /// Receives the content of a transfer from a peer.
     pub(super) fn transfer_came(
         self: &Arc<Self>,
         name: Source,
@@ -159,7 +160,7 @@ impl Shared {
             lock(&self.transfers.table).insert(name, whole);
         }
         self.transfers.check_room()?;
-        // Not used yet, or not at once. What is not announced must not make this worker take any amount of memory.
+        // Used later, or not directly. Unannounced content must not take any amount of memory.
         let size = payload.left();
         if size > limits::STAGED_BYTES_MAX {
             self.deliver(name, Err(Status::OUT_OF_RESOURCES));
@@ -178,14 +179,14 @@ impl Shared {
         Ok(())
     }
 
-    /// The content of a transfer is here.
+    /// Notes that the content of a transfer is here.
     fn deliver(self: &Arc<Self>, name: Source, content: Result<Content, Status>) {
         if let Some(whole) = self.transfers.update(name, |it| it.content = Some(content)) {
             self.store(whole);
         }
     }
 
-    /// Writes content that is here to where it goes.
+    /// Writes complete content to its target.
     fn store(self: &Arc<Self>, whole: Incoming) {
         let (Some(target), Some(content)) = (whole.target, whole.content) else { return };
         let event = target.event.clone();
@@ -220,7 +221,7 @@ impl Shared {
         queue.flush()
     }
 
-    /// The wait list of a transfer's source has ended.
+    /// Sends a transfer whose source's wait list has ended.
     fn send_content(self: &Arc<Self>, departure: Departure, waited: Result<(), Status>) {
         penstock_trial::delay(penstock_trial::Place::TransferLeaves);
         let source = waited.and_then(|()| departure.take());
@@ -253,7 +254,7 @@ enum Taken {
     Reading(device::Reading),
 }
 
-/// A body whose end tells that its source may change again.
+/// A body that ends the source's event when it is dropped: the source may then change again.
 struct Departing {
     content: Content,
     shared: Arc<Shared>,
@@ -273,7 +274,7 @@ impl Drop for Departing {
 }
 
 impl Departure {
-    /// The source's content: its own memory, or a read of it.
+    /// Takes the source's content: its memory itself, or a read of it.
     fn take(&self) -> Result<Taken, Status> {
         let home =
             self.area.linear().and_then(|offset| self.mem.home_bytes(offset, self.area.bytes));
@@ -296,7 +297,7 @@ impl Departure {
         }
     }
 
-    /// As a read of the client.
+    /// Sends it like a read of the client.
     fn go_to_client(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
         let status = content.as_ref().err().copied().unwrap_or(Status::OK);
         if let Ok(content) = content {
@@ -310,11 +311,12 @@ impl Departure {
         shared.end_event(&self.event, status, times);
     }
 
-    /// To another platform of this worker.
+    /// Passes it to another platform of this worker.
     fn go_to_neighbour(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
         let status = content.as_ref().err().copied().unwrap_or(Status::OK);
         let content = match content {
-            // The target may not be ready for long, and the source must be free to change: a copy, unless it goes at once.
+            // The target may not be ready for long, and the source must be free to change, so it is
+            // copied unless it goes at once.
             Ok(Content::Home(bytes)) => {
                 match shared.transfers.take_ready((self.transfer, Id::NONE)) {
                     Some(target) => {
@@ -387,14 +389,14 @@ impl Serve<to_worker::SendMem> for Session {
                     waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
                 let waits = if planted(Defect::OldRegion) { &[] } else { waits };
                 self.shared.events.when_all(waits, move |_| {
-                    // A command that failed leaves some content; a transfer that failed leaves none.
+                    // A failed command leaves some content; a failed transfer leaves none.
                     let failed = arrivals.iter().any(|event| event.is_failed_arrival());
                     let waited = if failed { Err(Status::WAIT_LIST_FAILED) } else { Ok(()) };
                     shared.send_content(departure, waited);
                 });
             }
             Err(status) => {
-                // The other end must not wait for what does not come.
+                // The other end must not wait for content that does not come.
                 if peer.is_none() && !transfer.is_none() {
                     shared.deliver((transfer, Id::NONE), Err(status));
                 } else {
@@ -437,7 +439,8 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 }
                 let target = Target { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
-                // Commands that used the target before must have ended, well or not: all of it is new afterwards.
+                // Earlier commands on the target must have ended, successfully or not: all of it is
+                // overwritten.
                 self.shared.events.when_all(waits, move |_| {
                     let whole = shared.transfers.update(name, |it| it.ready = true);
                     if let Some(whole) = whole {

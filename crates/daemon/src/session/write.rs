@@ -1,7 +1,7 @@
 //! Writes: from the client to the device.
 //!
-//! Where nothing is outstanding, the bytes go from the link straight to home memory, and the command has ended before the
-//! next call is read. Else they go through staged pieces.
+//! If nothing is outstanding, the bytes go from the link straight to home memory, and the command
+//! has ended before the next call is read. Otherwise they go through staged pieces.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ impl Session {
         Ok(())
     }
 
-    /// Content given at creation. Whatever goes wrong is a failure of the object: its commands report it.
+    /// Sets the content given at creation. Any error becomes the object's failure, which its
+    /// commands report.
     fn init(
         &mut self,
         mem: Id<kind::Mem>,
@@ -197,7 +198,7 @@ impl Write<'_> {
         Ok(self.take_turn(&natives))
     }
 
-    /// The command ends when `waits` have.
+    /// Enqueues a marker so that the command ends when `waits` have.
     fn take_turn(&mut self, waits: &[&device::Event]) -> Result<(), Status> {
         let want = if self.event.is_some() { Want::Event } else { Want::Nothing };
         let marker = self.queue.device.marker(waits, want)?;

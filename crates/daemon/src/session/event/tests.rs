@@ -1,4 +1,4 @@
-//! Events without a session.
+//! Tests of events without a session.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ fn id(raw: u64) -> Id<kind::Event> {
     Id::new(raw)
 }
 
-/// Makes known an event whose end the client will tell.
+/// Registers an event whose end the client will tell.
 fn expect(events: &Events, raw: u64) -> Arc<Event> {
     events.expect(id(raw), Id::NONE).unwrap()
 }
@@ -28,7 +28,7 @@ fn an_end_told_before_it_is_expected_is_kept() {
 #[test]
 fn only_the_peer_that_the_client_names_tells_an_end() {
     let events = Events::default();
-    // Too early, by a peer that the client does not name then.
+    // Told too early, by a peer that the client does not name later.
     events.told_by(OTHER_PEER, id(1), Status::OK).unwrap();
     let event = events.expect(id(1), PEER).unwrap();
     assert_eq!(event.ended(), None);
@@ -36,11 +36,11 @@ fn only_the_peer_that_the_client_names_tells_an_end() {
     assert_eq!(event.ended(), None);
     events.told_by(PEER, id(1), Status(-5)).unwrap();
     assert_eq!(event.ended(), Some(Status(-5)));
-    // What the client tells itself is told by no peer.
+    // A peer cannot tell the end of an event that the client tells.
     let event = expect(&events, 2);
     assert!(events.told_by(PEER, id(2), Status::OK).is_err());
     assert_eq!(event.ended(), None);
-    // An end that was told too early takes nobody's name away.
+    // An end that was told too early does not occupy the id.
     events.told_by(PEER, id(3), Status::OK).unwrap();
     assert!(events.announce(id(3)).is_ok_and(|event| event.is_some_and(|it| it.ended().is_none())));
 }
@@ -85,7 +85,7 @@ fn an_entry_that_only_asks_for_the_end_does_not_hand_on_the_failure() {
     let command = Event::new(id(3), true);
     events.note_waits(&command, &[id(1).however_it_ends(), id(2)]);
     let noted: Vec<_> = lock(&command.links).waits.iter().map(|event| event.id()).collect();
-    assert_eq!(noted, [id(2)], "when_known fails a command with what is noted");
+    assert_eq!(noted, [id(2)], "when_known fails a command with the noted events");
     events.resolve(id(1), Status(-5)).unwrap();
     assert!(heard.try_recv().is_err());
     events.resolve(id(2), Status::OK).unwrap();
@@ -123,5 +123,5 @@ fn ids_of_events_are_used_once() {
     events.announce(id(1)).unwrap();
     assert!(events.announce(id(1)).is_err());
     assert!(events.announce(Id::NONE).unwrap().is_none());
-    assert!(events.resolve(id(1), Status::OK).is_err(), "only its command ends an own event");
+    assert!(events.resolve(id(1), Status::OK).is_err(), "only its own command ends it");
 }
