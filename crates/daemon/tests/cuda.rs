@@ -1,4 +1,5 @@
-//! A session on CUDA's driver: a stand-in for it (that of the device crate's tests), as one more platform of the node.
+//! A session on a stand-in for CUDA's driver (from the device crate's tests), which is one more
+//! platform of the node.
 
 mod common;
 
@@ -16,13 +17,14 @@ use penstock_wire::{Id, Status, U32, U64, cuda, frame};
 const MODULE: &str = ".version 9.0\n.target sm_75\n.global .b8 table[64];\n\
     .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n.entry trap() { ret; }\n";
 
-/// Sends messages there and back, and looks at each word: see `tests/cuda/heap_kernels.h`.
+/// Sends messages there and back and checks each word, see `tests/cuda/heap_kernels.h`.
 const PING_PONG: &str = ".version 9.0\n.target sm_75\n\
     .entry heap_ping_pong(.param .u64 heap, .param .u64 rounds, .param .u64 bytes) { ret; }\n";
-/// Where that leaves what it found, in a part.
+/// Offset in a part at which that kernel leaves its result.
 const RESULT_AT: usize = 4096;
 
-/// The stand-in's platform and first device, by their indices in the node. None, with words, where there is no C compiler.
+/// Returns the stand-in's platform and first device by their indices in the node. Without a C
+/// compiler, prints that and returns `None`.
 fn standin() -> Option<(u32, u32)> {
     static FOUND: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -37,10 +39,11 @@ fn standin() -> Option<(u32, u32)> {
             .arg(source)
             .arg("-lpthread");
         if !command.status().is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: no C compiler to build the stand-in for CUDA's driver with");
+            eprintln!("SKIPPED: no C compiler that builds the stand-in for CUDA's driver");
             return None;
         }
-        // SAFETY: nothing is loaded yet and no other thread reads the environment: every test comes here first.
+        // SAFETY: nothing is loaded yet, and no other thread reads the environment: every test
+        // starts here.
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         let description = node().description();
         _ = std::fs::remove_file(&library);
@@ -68,7 +71,7 @@ fn session() -> Option<Session> {
     Some(Client::rings()).map(|client| on(client, platform, device))
 }
 
-/// A session with a context of one device.
+/// Makes a session with a context of one device.
 fn on(mut client: Client, platform: u32, device: u32) -> Session {
     let (context, queue) = (client.id(), client.id());
     let call = to_worker::CreateContext { context, platform: U32::new(platform) };
@@ -154,7 +157,7 @@ fn a_device_without_addresses_says_so() {
     let context = client.context();
     let mem = client.buffer(context, 64);
     let (status, _) = client.request(to_worker::MemAddress { request: Id::NONE, mem }, &[]);
-    // PoCL 3.1 has no cl_ext_buffer_device_address; a newer one may tell.
+    // PoCL 3.1 has no cl_ext_buffer_device_address; a newer one may report the address.
     assert!(status == Status::INVALID_OPERATION || status == Status::OK, "{status}");
 }
 
@@ -195,7 +198,7 @@ fn kernels_of_two_gpus_store_into_each_others_parts_of_a_heap() {
         let call =
             to_worker::CreateHeapView { request, heap, pe: U32::new(pe), context, view, part };
         assert_eq!(session.client.request(call, &[]).0, Status::OK);
-        // What kernels get is the GPU's address of the view, of which the part is a piece.
+        // Kernels get the GPU's address of the view; the part is a piece of it.
         let address = session.address(view).unwrap();
         assert!(session.address(part).unwrap() > address);
         let (program, report) = session.build(PING_PONG);

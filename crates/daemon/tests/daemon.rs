@@ -25,7 +25,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const FOREVER: &str =
     "kernel void forever(global volatile int *a) { while (a[0] == 0) { a[1]++; } }";
 
-/// Has the worker run a kernel that never ends.
+/// Makes the worker run a kernel that never ends.
 fn run_forever(client: &mut Client) {
     let context = client.context();
     let queue = client.queue(context, 0);
@@ -120,7 +120,8 @@ fn strangers_hold_nobody_up() {
         &["--listen", "tcp:127.0.0.1:0", "--key", key.to_str().unwrap()],
     );
     let Address::Tcp { port, .. } = daemon.addresses[1] else { panic!("no TCP address") };
-    // Who waits behind a stranger waits for the end of its hello, 5 s. A full machine may be as slow once, but not every time.
+    // A client that waits for a stranger waits for the end of its hello, 5 s. A busy machine may be
+    // as slow once, but not every time.
     let mut took = Vec::new();
     while took.len() < 3 && took.iter().all(|took| *took >= Duration::from_secs(3)) {
         let silent: Vec<UnixStream> =
@@ -130,7 +131,7 @@ fn strangers_hold_nobody_up() {
         for seed in 0..50_u8 {
             let garbage: Vec<u8> =
                 (0..200).map(|i: u8| i.wrapping_mul(31).wrapping_add(seed)).collect();
-            // The daemon may hang up before all is written.
+            // The daemon may hang up before everything is written.
             _ = TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&garbage);
             _ = UnixStream::connect(daemon.socket()).unwrap().write_all(&garbage);
         }
@@ -151,7 +152,7 @@ fn silence_ends_in_time() {
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let start = Instant::now();
     let mut bytes = Vec::new();
-    // A refusal or a hang-up, but no wait.
+    // A refusal or a hang-up ends the read; it must not wait longer.
     _ = std::io::Read::read_to_end(&mut silent, &mut bytes);
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
@@ -224,7 +225,7 @@ fn what_kernels_print_comes_before_their_end() {
     assert_eq!(String::from_utf8_lossy(&client.inbox.output), "hello 0\nhello 0\n");
 }
 
-/// Two clients' links as one client has them: a session with each of two daemons, and a link between the workers.
+/// Makes sessions of one client with two daemons, and a link between the workers.
 fn pair(name: &str) -> (Daemon, Daemon, Client, Client) {
     let here = Daemon::start(&format!("{name}-a"), &[]);
     let there = Daemon::start(&format!("{name}-b"), &[]);
@@ -282,7 +283,7 @@ fn content_and_events_go_from_worker_to_worker() {
     let written = a.write(qa, ma, 0, &content);
     assert_eq!(a.status(written), 0);
     for (transfer, early) in [(1, true), (2, false)] {
-        // The other way round the content comes before anybody asked for it.
+        // In the other case the content comes before anybody has asked for it.
         let (sent, received);
         if early {
             sent = send_mem(&mut a, ma, transfer, 2, size);
@@ -301,7 +302,8 @@ fn content_and_events_go_from_worker_to_worker() {
     send_mem(&mut b, mb, 3, 1, size);
     assert_eq!(a.status(received), 0);
 
-    // An event of one worker ends a wait in the other. Ids are the client's, so both sides use the same.
+    // An event of one worker ends a wait in the other. The client chooses ids, so both sides use
+    // the same.
     let gate = a.expect_event();
     let told = Id::new(5_000);
     a.send(to_worker::Marker { queue: qa, event: told }, &[gate], &[]);
@@ -348,7 +350,7 @@ fn the_end_of_a_worker_ends_its_transfers() {
     let start = Instant::now();
     assert_eq!(b.status(received), Status::NODE_LOST.0);
     assert_eq!(b.status(waiting), Status::WAIT_LIST_FAILED.0);
-    assert_eq!(b.inbox.peers_lost, [1], "told before what was lost with it");
+    assert_eq!(b.inbox.peers_lost, [1], "the loss of a peer comes before that of its events");
     b.send(to_worker::ExpectEvent { event: Id::new(7_001), peer: Id::new(1) }, &[], &[]);
     let late = b.marker(qb, &[Id::new(7_001)]);
     assert_eq!(b.status(late), Status::WAIT_LIST_FAILED.0);
@@ -370,12 +372,12 @@ fn a_socket_that_is_served_is_not_taken() {
     works(&mut daemon.client().0);
 }
 
-/// How often each kill is tried: 100 in the slow lane (`PENSTOCK_KILLS=100`).
+/// Returns how often each kill is tried: 100 in the slow lane (`PENSTOCK_KILLS=100`).
 fn kills() -> usize {
     std::env::var("PENSTOCK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8)
 }
 
-/// Commands of every kind on their way, nobody receiving.
+/// Sends commands of every kind, and receives nothing.
 fn in_the_middle(client: &mut Client, round: usize) {
     let context = client.context();
     let queue = client.queue(context, 0);
@@ -426,7 +428,7 @@ fn kills_in_the_middle_of_everything_leave_others_right() {
         daemon.process.wait().unwrap();
         ends(&mut client);
         soon("the end of a worker", SOON, || !is_alive(node.worker));
-        // The socket that a killed daemon left is taken by the next one.
+        // The next daemon takes over the socket that a killed daemon left.
         works(&mut Daemon::start("killed", &[]).client().0);
     }
     works(&mut witness);

@@ -16,14 +16,14 @@ use penstock_wire::{Call, Frame, Header, Id, PayloadRule, U16, U32, U64, frame, 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 
-/// A session whose client takes nothing and says what the test says.
+/// A session whose client takes nothing and sends what the test chooses.
 struct Victim {
     session: Session,
     client: (penstock_link::Sender, penstock_link::Receiver),
 }
 
 impl Victim {
-    /// With an object of each kind, under the ids 1 to 11.
+    /// Makes a session with an object of each kind, under the ids 1 to 11.
     fn new() -> Self {
         let (here, there) = common::sockets();
         let (sender, _) =
@@ -58,7 +58,7 @@ impl Victim {
         victim.good(image, &frame::encode(&shape(16)));
         let sampler = to_worker::CreateSampler { sampler: Id::new(7), context };
         victim.good(sampler, &frame::encode(&Vec::<u64>::new()));
-        // What it is launched with may be anything, so it touches nothing.
+        // The kernel's arguments may be anything, so it touches nothing.
         let source = b"kernel void nothing(global int *a, int b, local int *c) {}";
         victim.good(to_worker::CreateProgramWithSource { program, context }, source);
         let order = BuildOrder { devices: vec![0], ..BuildOrder::default() };
@@ -82,7 +82,7 @@ impl Victim {
         victim
     }
 
-    /// Waits for the end of a build.
+    /// Waits for a reply.
     fn until_reply(&mut self) {
         let mut inbox = common::Inbox::default();
         let deadline = std::time::Instant::now() + common::PATIENCE;
@@ -110,7 +110,7 @@ impl Victim {
             payload: U64::new(payload.len() as u64),
         };
         let frame = Frame { header, body, waits };
-        // An error would end the session; what is asked here is that nothing else happens.
+        // An error would end the session; the test requires that nothing else happens.
         _ = to_worker::dispatch(&mut self.session, &frame, &mut &*payload);
     }
 }
@@ -134,7 +134,7 @@ fn shape(width: u64) -> ImageDescription {
     }
 }
 
-/// Words that mean something more often than chance would have it.
+/// Makes words that have a meaning more often than random ones.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         8 => 0..12_u64,
@@ -144,7 +144,7 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Payloads that decode more often than chance would have it.
+/// Makes payloads that decode more often than random ones.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::collection::vec(word(), 0..6);
     let small = || prop::collection::vec(0..12_u32, 0..4);
@@ -189,7 +189,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 fn run(victim: &mut Victim, case: &Case) {
     let (opcode, name, size, rule) = to_worker::TABLE[case.call];
-    // Launches of 2^63 work-items are right, and take as long as they take.
+    // Launches of 2^63 work-items are valid, and would take as long as they take.
     let launch = name == "LaunchKernel";
     let word = |word: &u64| if launch { word % 64 } else { *word };
     let body: Vec<u8> =

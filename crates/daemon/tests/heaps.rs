@@ -1,4 +1,4 @@
-//! Symmetric heaps, as a worker serves them: what a client asks rightly, and what it must not get.
+//! Symmetric heaps, as a worker serves them: valid calls of a client, and calls that must fail.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of the tests themselves")]
 
 mod common;
@@ -17,7 +17,7 @@ const SOURCE: &str = "
     kernel void store(global ulong *heap, ulong at, ulong value) { heap[at] = value; }
     kernel void spin(global ulong *heap, ulong at) { while (((volatile global ulong *)heap)[at] == 0) {} }";
 
-/// Where a view tells of an abort, in words.
+/// Index of a view's abort word.
 const ABORT_WORD: u64 = std::mem::offset_of!(penstock_ggas::layout::Head, abort) as u64 / 8;
 
 fn create_call(heap: Id<kind::Heap>, bytes: u64, timeout_ms: u32) -> to_worker::CreateHeap {
@@ -45,7 +45,7 @@ fn create(client: &mut Client, call: to_worker::CreateHeap, members: &[u32]) -> 
     sentence(&client.request(call, &frame::encode(&plan)))
 }
 
-/// A heap of the worker's device alone, started.
+/// Makes and starts a heap of the worker's device alone.
 fn heap(client: &mut Client) -> Id<kind::Heap> {
     let heap = client.id();
     assert_eq!(create(client, create_call(heap, BYTES, 1_000), &[0]), None);
@@ -55,7 +55,7 @@ fn heap(client: &mut Client) -> Id<kind::Heap> {
     heap
 }
 
-/// A client with a context, a queue in it, and a heap.
+/// Makes a client with a context, a queue in it, and a heap.
 fn with_heap() -> (Client, Id<kind::Context>, Id<kind::Queue>, Id<kind::Heap>) {
     let mut client = Client::rings();
     let context = client.context();
@@ -64,7 +64,7 @@ fn with_heap() -> (Client, Id<kind::Context>, Id<kind::Queue>, Id<kind::Heap>) {
     (client, context, queue, heap)
 }
 
-/// Its view and the PE's part.
+/// Makes the view of PE 0, and its part.
 fn view(
     client: &mut Client,
     heap: Id<kind::Heap>,
@@ -99,7 +99,7 @@ fn a_kernel_gets_the_view_and_transfers_the_part() {
         let bytes = client.read(queue, part, BYTES);
         assert_eq!((&bytes[4096..4104], &bytes[8..24]), (&value.to_le_bytes()[..], &[7; 16][..]));
     }
-    // Without an event it is done all the same.
+    // A launch without an event works as well.
     let args = common::args(&[
         Arg::Mem(view),
         Arg::Bytes(&at.to_le_bytes()),
@@ -111,7 +111,7 @@ fn a_kernel_gets_the_view_and_transfers_the_part() {
     client.send(to_worker::ReleaseMem { mem: view }, &[], &[]);
     client.send(to_worker::ReleaseMem { mem: part }, &[], &[]);
     client.send(to_worker::ReleaseHeap { heap }, &[], &[]);
-    // Arguments that are gone are no more than that.
+    // A launch with released arguments only fails.
     let event = client.id();
     client.launch(queue, kernel, event, 1, &[], &common::args(&[Arg::Mem(view)]));
     assert_eq!(client.status(event), Status::INVALID_MEM_OBJECT.0);
@@ -126,7 +126,7 @@ fn nothing_but_kernels_reaches_a_view() {
     assert_eq!(client.status(event), Status::INVALID_MEM_OBJECT.0);
     let event = client.write(queue, view, 0, &[1; 8]);
     assert_eq!(client.status(event), Status::INVALID_MEM_OBJECT.0);
-    // And nothing but its own bytes through a part.
+    // A part gives access only to its own bytes.
     for (offset, size) in [(BYTES, 1), (0, BYTES + 1), (u64::MAX, 2)] {
         let event = client.id();
         client.inbox.reads.insert(event.get(), vec![0; 16]);
@@ -145,7 +145,7 @@ fn an_abort_is_told_and_a_reset_undoes_it() {
         sentence(&client.request(to_worker::HeapStatus { request: Id::NONE, heap }, &[]))
     };
     assert_eq!(status(&mut client), None);
-    // A kernel that looks at nothing but the abort word runs until it is set.
+    // A kernel that only checks the abort word runs until it is set.
     let kernel = client.kernel(context, SOURCE, "spin");
     let event = client.id();
     let args = common::args(&[Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())]);
@@ -182,7 +182,7 @@ fn a_launch_that_fails_before_the_driver_sees_it_aborts_the_heap() {
     let nowhere = client.id();
     let no_mem = Arg::Mem(client.id());
     let wrong = [Arg::Mem(view), no_mem];
-    // A queue that there is not; an argument that can not be set.
+    // A queue that does not exist; an argument that cannot be set.
     for (turn, queue, args) in [(1, nowhere, &set[..]), (2, queue, &wrong[..])] {
         let event = client.id();
         client.launch(queue, kernel, event, 1, &[], &common::args(args));
@@ -192,7 +192,7 @@ fn a_launch_that_fails_before_the_driver_sees_it_aborts_the_heap() {
         assert_eq!(sentence(&client.request(reset_call(heap, turn), &[])), None);
         assert!(
             sentence(&client.request(reset_call(heap, turn), &[])).is_some(),
-            "a number is used once"
+            "a generation is used once"
         );
     }
     client.end();
@@ -216,7 +216,7 @@ fn a_view_that_a_question_set_is_known_to_the_next_launch() {
     client.send(to_worker::CloneKernel { kernel: copy, source: kernel }, &[], &[]);
     let nowhere = client.id();
     for (turn, kernel) in [(1, kernel), (2, copy)] {
-        // Fails, and the heap that nobody names here is aborted.
+        // The launch fails, and its heap is aborted although the call does not name it.
         let event = client.id();
         client.launch(nowhere, kernel, event, 1, &[], &[]);
         assert!(client.status(event) < 0);
@@ -224,7 +224,7 @@ fn a_view_that_a_question_set_is_known_to_the_next_launch() {
         assert!(why.is_some(), "turn {turn}");
         assert_eq!(sentence(&client.request(reset_call(heap, turn), &[])), None);
     }
-    // And one that runs keeps the heap from being reset under it.
+    // A running launch keeps its heap from being reset.
     let event = client.id();
     client.launch(queue, kernel, event, 1, &[], &[]);
     client.send(to_worker::AbortHeap { heap }, &[], b"enough");
@@ -241,7 +241,8 @@ fn a_session_that_ends_ends_the_waits_of_its_kernels() {
     let args = common::args(&[Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())]);
     client.launch(queue, kernel, event, 1, &[], &args);
     client.send(to_worker::Flush { queue }, &[], &[]);
-    // The worker's thread drops all objects; a driver's release waits for the kernel, which the abort has ended.
+    // The worker's thread drops all objects. A driver's release waits for the kernel, which the
+    // abort has ended.
     assert!(matches!(client.end(), Some(LinkError::Closed)));
 }
 
@@ -278,7 +279,7 @@ fn heaps_of_one_session_are_bounded() {
     for heap in heaps {
         client.send(to_worker::ReleaseHeap { heap }, &[], &[]);
     }
-    // They end in threads of their own.
+    // They end on threads of their own.
     let deadline = std::time::Instant::now() + common::PATIENCE;
     while create(&mut client, create_call(more, BYTES, 1_000), &[0]).is_some() {
         assert!(std::time::Instant::now() < deadline, "released heaps do not end");
@@ -305,7 +306,7 @@ fn what_is_said_of_an_unknown_heap_or_pe_is_answered() {
     let connect =
         to_worker::ConnectHeapMember { request: Id::NONE, heap: nobody, member: U32::new(1) };
     assert!(sentence(&client.request(connect, &frame::encode(&invitation))).is_some());
-    // Nobody listens for this worker, so nobody can be let in.
+    // Nobody listens for this worker, so nobody can be admitted.
     let admit = to_worker::AdmitHeapMember { request: Id::NONE, heap: nobody, member: U32::new(1) };
     assert_eq!(client.request(admit, &[3; 32]).0, Status::INVALID_OPERATION);
 

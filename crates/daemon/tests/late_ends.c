@@ -1,12 +1,12 @@
-/* A loader in front of the system's, behind which the end of every fill is told late: other commands overtake it on their way
- * back, as threads of a driver may. */
+/* A loader in front of the system's that reports the end of every fill late, so that the ends of
+ * other commands overtake it, as ends from several threads of a driver may. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* Longer than anything behind a fill takes in these tests, so that what overtakes it is seen to. */
+/* Longer than anything behind a fill takes in these tests, so that it is sure to overtake. */
 enum { LATE_MS = 300, HELD_MAX = 64 };
 
 typedef void (CL_CALLBACK *callback)(cl_event, cl_int, void *);
@@ -20,7 +20,7 @@ struct late {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cl_event held[HELD_MAX];
 
-/* Puts `to` where `from` is. */
+/* Replaces `from` by `to` in the list; returns whether `from` was there. */
 static int replace(cl_event from, cl_event to) {
     int found = 0;
     pthread_mutex_lock(&lock);
@@ -49,7 +49,7 @@ static void CL_CALLBACK ended(cl_event event, cl_int status, void *argument) {
     pthread_detach(thread);
 }
 
-/* The real ones. */
+/* Functions of the system's loader. */
 #define REAL(name) ((__typeof__(&name))real(#name))
 extern void *dlsym(void *, const char *);
 extern void *dlopen(const char *, int);

@@ -1,5 +1,5 @@
-//! What one client can make its worker hold or start. A process of its own: some of it is counted for the whole process, as a
-//! worker serves one client.
+//! What one client can make its worker hold or start. This test is a process of its own, because
+//! some of the limits count for the whole process, as in a worker.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of the tests themselves")]
 
 mod common;
@@ -16,7 +16,7 @@ const GIB: u64 = 1 << 30;
 const CL_DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
 const CL_DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 
-/// One test at a time, for what is counted for the process.
+/// Locks the limits that count for the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -52,7 +52,7 @@ fn all_buffers_together_are_no_more_than_the_devices_have() {
     };
     assert_eq!(refused, Status::MEM_OBJECT_ALLOCATION_FAILURE.0);
     assert!(!mems.is_empty());
-    // What is released is there for others.
+    // Others can use released memory.
     let mem = mems.pop().unwrap();
     client.send(to_worker::ReleaseMem { mem }, &[], &[]);
     let mem = client.buffer(context, each);
@@ -79,7 +79,7 @@ fn writes_behind_a_user_event_do_not_hide_its_end() {
             &piece,
         );
     }
-    // Behind more bytes than the worker wants to hold.
+    // This comes behind more bytes than the worker wants to hold.
     client.resolve(gate, 0);
     assert_eq!(client.finish(queue), Status::OK);
     client.end();
@@ -102,7 +102,7 @@ fn content_without_a_target_is_bounded() {
         );
         assert_eq!(client.status(event), 0, "the source may change again");
     }
-    // The third did not fit, and whoever waits for it is told.
+    // The third did not fit; its target learns that.
     for (transfer, status) in [(3, Status::OUT_OF_RESOURCES), (1, Status::OK), (2, Status::OK)] {
         let (event, transfer) = (client.id(), Id::new(transfer));
         client.send(
@@ -162,7 +162,7 @@ fn a_long_chain_of_transfers_ends() {
 #[test]
 fn one_thread_tries_to_reach_a_peer() {
     let mut client = Client::rings();
-    // A listener whose queue is full answers nobody: the thread waits.
+    // A listener whose queue is full does not answer, so the thread waits.
     let folder = std::env::temp_dir().join(format!("penstock-limits-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("full");
@@ -176,6 +176,6 @@ fn one_thread_tries_to_reach_a_peer() {
     client.until("the end of the session", |inbox| inbox.fault.is_some());
     assert!(client.inbox.fault.as_ref().unwrap().contains("a peer that is being reached"));
     std::fs::remove_dir_all(&folder).unwrap();
-    // The thread is gone with its patience.
+    // The thread ends with its time-out.
     std::thread::sleep(Duration::from_millis(10));
 }

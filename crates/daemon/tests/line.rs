@@ -1,4 +1,5 @@
-//! The daemon's line: clients that wait for a worker, and tools that ask what the node is like.
+//! The daemon's line: clients that wait for a worker, and tools that ask for the node's
+//! description.
 
 mod common;
 #[path = "common/daemon.rs"]
@@ -25,10 +26,10 @@ fn a_burst_of_clients_is_served() {
     assert_eq!(daemon.status()["refused"], 0);
 }
 
-/// Loading drivers takes so long there.
+/// Time that the slow daemon's workers need to load their drivers.
 const SLOW_START: Duration = Duration::from_secs(2);
 
-/// A daemon whose workers need two seconds to start.
+/// Starts a daemon whose workers need two seconds to start.
 fn slow_daemon(name: &str) -> Option<Daemon> {
     let library = loader(name, "sleep(2);")?;
     Some(Daemon::start_with(name, &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]))
@@ -53,7 +54,7 @@ fn clients_in_line_are_told_at_once_and_served_in_their_order() {
     });
     for (place, (came, ((opened, heard), _))) in served.iter().enumerate() {
         assert!(opened.is_ok(), "{opened:?}");
-        // First who the daemon is, then the place, and the place again each second until the end.
+        // First the daemon's identity, then the place in line, and the place again each second.
         let line: Vec<_> = heard.iter().skip(1).collect();
         assert!(matches!(heard[0].1, Progress::Met(Some(_))), "{heard:?}");
         let ahead = |(_, progress): &&(Instant, Progress)| match progress {
@@ -65,8 +66,8 @@ fn clients_in_line_are_told_at_once_and_served_in_their_order() {
         assert!(line.iter().map(ahead).is_sorted_by(|before, after| before >= after), "{heard:?}");
     }
     let times: Vec<_> = served.iter().map(|(_, (_, at))| *at).collect();
-    // A full machine may wake two that are served together in any order; those of different rounds
-    // it may not.
+    // A busy machine may wake two clients of the same round in any order, but not clients of
+    // different rounds.
     assert!(times[0] + SLOW_START / 2 < times[2 * cores], "{times:?}");
     assert!(times[cores..].iter().all(|late| *late > times[0]), "{times:?}");
 }
@@ -126,7 +127,7 @@ fn a_client_in_line_sees_its_daemons_end() {
 #[test]
 fn a_survey_describes_the_node_and_takes_no_worker() {
     let daemon = Daemon::start("survey", &[]);
-    // Also right after the start, before any worker is ready.
+    // This also works right after the start, before any worker is ready.
     let survey = daemon.survey();
     let (_client, description) = daemon.client();
     assert_eq!(survey.node.platforms, description.platforms);

@@ -1,4 +1,4 @@
-//! The order in which a session tells ends, on a driver that calls back late for some commands.
+//! The order in which a session reports ends, on a driver that calls back late for some commands.
 
 mod common;
 
@@ -13,7 +13,8 @@ use penstock_wire::{Call, Id, U64};
 
 const OUT_OF_ORDER: u64 = 1;
 
-/// Puts the loader of `late_ends.c` in front of the system's. False, with words, where there is no C compiler.
+/// Loads `late_ends.c` in front of the system's loader. Without a C compiler, prints that and
+/// returns false.
 fn has_late_ends() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
@@ -23,13 +24,14 @@ fn has_late_ends() -> bool {
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut command = Command::new(compiler);
         command.args(["-O1", "-fPIC", "-shared", "-o"]).arg(&library).arg(source);
-        // Whole, so that what the stand-in does not have is found in the system's.
+        // The system's loader is linked as a whole: it has what the stand-in lacks.
         command.args(["-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-lpthread", "-ldl"]);
         if !command.status().is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: no C compiler to build the stand-in for an OpenCL loader with");
+            eprintln!("SKIPPED: no C compiler that builds the stand-in for an OpenCL loader");
             return false;
         }
-        // SAFETY: nothing is loaded yet and no other thread reads the environment: every test comes here first.
+        // SAFETY: nothing is loaded yet, and no other thread reads the environment: every test
+        // starts here.
         unsafe { std::env::set_var("PENSTOCK_LIBOPENCL", &library) };
         _ = common::node();
         _ = std::fs::remove_file(&library);
@@ -37,7 +39,7 @@ fn has_late_ends() -> bool {
     })
 }
 
-/// A fill, whose end is told late.
+/// Enqueues a fill, whose end is reported late.
 fn fill(client: &mut Client, queue: Id<kind::Queue>, mem: Id<kind::Mem>) -> Id<kind::Event> {
     let event = client.id();
     let call = to_worker::FillBuffer { queue, mem, event, offset: U64::ZERO, size: U64::new(64) };
@@ -45,7 +47,8 @@ fn fill(client: &mut Client, queue: Id<kind::Queue>, mem: Id<kind::Mem>) -> Id<k
     event
 }
 
-/// A client with a queue, a buffer, and a fill of it under way. None, with words, where ends cannot be told late.
+/// Makes a client with a queue, a buffer, and a pending fill of it. `None` if the stand-in cannot
+/// be built.
 fn filling(properties: u64) -> Option<Filling> {
     has_late_ends().then(|| {
         let mut client = Client::rings();
@@ -64,7 +67,7 @@ struct Filling {
     filled: Id<kind::Event>,
 }
 
-/// Where among all that came the end of an event is.
+/// Returns the position of an event's end among all frames received.
 fn place(client: &Client, event: Id<kind::Event>) -> Option<usize> {
     let end = (to_client::EventDone::OPCODE, event.get());
     client.inbox.order.iter().position(|came| *came == end)
@@ -105,7 +108,7 @@ fn a_finish_is_answered_behind_the_ends_of_all_commands() {
 fn a_write_at_once_does_not_pass_an_earlier_end() {
     let Some(Filling { mut client, queue, mem, filled, .. }) = filling(0) else { return };
     let marked = client.marker(queue, &[]);
-    // The device has long ended both.
+    // The device ended both long ago.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let written = client.write(queue, mem, 0, &[1; 64]);
     assert_eq!(client.status(written), 0);

@@ -1,4 +1,4 @@
-//! Handlers of a session, against a real driver, through a real link.
+//! Handlers of a session, on a real driver, through a real link.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of the tests themselves")]
 
 mod common;
@@ -16,7 +16,7 @@ use penstock_wire::{Id, Status, Times, TimesOf, U32, U64, frame};
 const ADD: &str = "kernel void add(global const int *a, global const int *b, global int *c) {
     size_t i = get_global_id(0); c[i] = a[i] + b[i];
 }";
-/// Changes all of a buffer slowly enough to be overtaken by what does not wait.
+/// Changes a whole buffer, slowly enough that commands that do not wait overtake it.
 const SLOW: &str = "kernel void slow(global volatile int *a, int rounds) {
     for (int r = 0; r < rounds; r++) a[get_global_id(0)] += 1;
 }";
@@ -66,7 +66,7 @@ fn where_markers_alone_are_timed_nothing_else_is_told_with_times() {
     let written = client.write(queue, mem, 0, &[5; 1 << 20]);
     let after = client.marker(queue, &[]);
     assert_eq!(client.finish(queue), Status::OK);
-    // Of an idle queue, small and large: none of them takes a turn at the device.
+    // Small and large reads of an idle queue: none of them takes a turn at the device.
     for size in [4, 1 << 20] {
         let read = client.read_waiting(queue, mem, size, &[]);
         assert_eq!(client.ended(read).times(), Times::default());
@@ -166,7 +166,7 @@ fn large_and_odd_sizes_arrive() {
         for size in [0, 1, 4096, 65_536, 65_537, (1 << 20) + 1, 5_000_000] {
             let mem = client.buffer(context, size + 8);
             let content: Vec<u8> = (0..size).map(|i| (i * 7 % 253) as u8).collect();
-            // Behind a marker nobody knows whether the queue is idle.
+            // After a marker without an event nobody knows whether the queue is idle.
             client.send(to_worker::Marker { queue, event: Id::NONE }, &[], &[]);
             let busy = client.write(queue, mem, 0, &content);
             assert_eq!(client.status(busy), 0, "{size}");
@@ -212,14 +212,14 @@ fn large_reads_that_follow_each_other_have_times_that_do_not_overlap() {
     let reads = [0; 3].map(|_| client.read_waiting(queue, mem, 8 << 20, &[]));
     let done = reads.map(|read| client.ended(read));
     for read in &done {
-        // The bytes are on their way between the two: no link carries 100 GB/s.
+        // The bytes are sent between the two times, and no link carries 100 GB/s.
         assert!(read.ended.get() - read.started.get() > 80_000, "{read:?}");
     }
     for pair in done.windows(2) {
         assert!(pair[0].ended.get() <= pair[1].ended.get(), "{pair:?}");
         assert!(pair[0].ended.get() <= pair[1].started.get(), "{pair:?}");
     }
-    // And what comes behind them does not begin before they have ended.
+    // A command behind them does not begin before they have ended.
     let marker = client.marker(queue, &[]);
     assert!(client.ended(marker).ended.get() >= done[2].ended.get());
 }
@@ -253,7 +253,7 @@ fn a_failed_event_fails_what_waits_for_it() {
             &[9; 64],
         );
         client.resolve(gate, -5);
-        // Known to have failed when this comes.
+        // The event is known to have failed when this comes.
         let late = client.id();
         client.send(
             to_worker::WriteBuffer { queue, mem, event: late, offset: U64::ZERO },
@@ -316,16 +316,16 @@ fn a_failure_without_event_is_told_before_the_next_end() {
         |queue| to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::new(10) };
     for before in 1..=2 {
         client.send(wrong(queue), &[], &[0; 16]);
-        // The second one is told together with the first one, and another queue does not tell it.
+        // The second failure is reported together with the first, and only on this queue.
         client.send(wrong(queue), &[], &[0; 16]);
         let elsewhere = client.marker(other, &[]);
         assert_eq!(client.status(elsewhere), 0);
         assert_eq!(client.inbox.queue_failures.len(), before - 1);
-        assert_eq!(client.read(queue, mem, 16), [0; 16], "the read itself has not failed");
+        assert_eq!(client.read(queue, mem, 16), [0; 16], "the read itself succeeds");
         // The markers and the reads so far, without this one.
         let told = (queue.get(), Status::INVALID_VALUE, 2 * before - 1);
         assert_eq!(client.inbox.queue_failures.last(), Some(&told));
-        assert_eq!(client.finish(queue), Status::OK, "it is told once");
+        assert_eq!(client.finish(queue), Status::OK, "the failure is reported once");
     }
     assert_eq!(client.inbox.queue_failures.len(), 2);
 }
@@ -390,7 +390,8 @@ fn a_kernel_that_runs_long_holds_nobody_else_up() {
     let (busy, free) = (client.queue(context, 0), client.queue(context, 0));
     let kernel = client.kernel(context, SLOW, "slow");
     let mem = client.buffer(context, 4);
-    // A second on a usual machine. On a full one all others may be late once, but not behind a kernel of ten seconds.
+    // A second on a usual machine. On a busy one the others may be late once, but not behind a
+    // kernel of ten seconds.
     let mut held_up = Vec::new();
     for rounds in [200_000_000_i32, 800_000_000, 2_000_000_000] {
         let event = client.id();
@@ -410,7 +411,7 @@ fn a_kernel_that_runs_long_holds_nobody_else_up() {
         }
         held_up.push(took);
     }
-    panic!("always as long as the kernel: {held_up:?}");
+    panic!("other commands always took as long as the kernel: {held_up:?}");
 }
 
 #[test]
@@ -539,7 +540,8 @@ fn reads_on_their_way_see_no_later_write() {
     let mem = client.buffer(context, size as u64);
     let written = client.write(queue, mem, 0, &vec![1; size]);
     assert_eq!(client.status(written), 0);
-    // More than the link holds, so that the first is not sent when the write comes; nobody receives meanwhile.
+    // More than the link holds, so that the first read is not sent when the write comes; the client
+    // receives nothing meanwhile.
     let reads: Vec<_> = (0..4).map(|_| client.read_waiting(queue, mem, size as u64, &[])).collect();
     client.sender.flush().unwrap();
     std::thread::sleep(Duration::from_millis(50));
@@ -591,7 +593,7 @@ fn images_keep_their_content() {
     client.send(to_worker::ReadImage { queue, mem, event, origin, region }, &[], &[]);
     assert_eq!(client.status(event), 0);
     assert!(client.inbox.reads[&event.get()] == content);
-    // Taken by the client, to be relayed.
+    // The client takes the content to relay it.
     let event = client.id();
     client.inbox.reads.insert(event.get(), vec![0; content.len()]);
     let size = U64::new(content.len() as u64);
@@ -656,7 +658,7 @@ fn content_moves_between_contexts_of_one_worker() {
         assert_eq!(client.status(received), 0);
         assert_eq!(client.read(other, target, size), vec![3; 100_000]);
     }
-    // A source that is not there ends the target's wait.
+    // If the source does not exist, the target's wait ends.
     let received = client.id();
     let transfer = Id::new(72);
     client.send(
@@ -738,7 +740,7 @@ fn programs_are_compiled_linked_and_loaded_again() {
     let (status, report) = client.request(call, &binaries);
     let report: LoadReport = frame::decode("a report", &report).unwrap();
     assert_eq!((status, report.statuses), (Status::OK, vec![0]));
-    // CL_PROGRAM_BINARY_TYPE: CL_PROGRAM_BINARY_TYPE_EXECUTABLE, before it is built.
+    // CL_PROGRAM_BINARY_TYPE is CL_PROGRAM_BINARY_TYPE_EXECUTABLE before the build.
     let kind = find(&report.devices[0].1, 0x1184).map(<[u8]>::to_vec);
     assert_eq!(kind, Some(4_u32.to_ne_bytes().to_vec()));
     let order = BuildOrder { devices: vec![0], ..BuildOrder::default() };

@@ -15,8 +15,8 @@ use penstock_wire::frame;
 use penstock_wire::hello::Role;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when
-/// others' patience does.
+/// Time-out for events that usually take some milliseconds, on a busy machine. A failure takes for
+/// ever, or until the time-outs of others.
 pub const SOON: Duration = Duration::from_secs(15);
 
 pub struct Daemon {
@@ -75,7 +75,7 @@ impl Daemon {
         self.open(None, 0).unwrap()
     }
 
-    /// Opens a link as clients do, and says what the client heard before, with the times.
+    /// Opens a link as clients do. Also returns what the client heard before that, with times.
     pub fn wait_in_line(&self) -> (Result<Opened, LinkError>, Vec<(Instant, Progress)>) {
         let mut heard = Vec::new();
         let mut watch = |progress| {
@@ -125,7 +125,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // One that has ended already is waited for all the same.
+        // A daemon that has ended already is reaped all the same.
         _ = self.process.kill();
         _ = self.process.wait();
         _ = std::fs::remove_dir_all(&self.directory);
@@ -157,8 +157,8 @@ pub fn works(client: &mut Client) {
     assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
 }
 
-/// A library in the place of the OpenCL loader that runs `code` when it is loaded; nothing where
-/// there is no C compiler. It is in the folder of the daemon with this name, and goes with that.
+/// Builds a library in place of the OpenCL loader that runs `code` when it is loaded; `None`
+/// without a C compiler. It is in the folder of the daemon with this name, and is removed with it.
 pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
     let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -172,6 +172,6 @@ pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
     if compiled.is_ok_and(|status| status.success()) {
         return Some(library);
     }
-    eprintln!("SKIPPED: no C compiler, so no loader of our own");
+    eprintln!("SKIPPED: no C compiler that builds the test's loader");
     None
 }

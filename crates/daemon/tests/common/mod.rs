@@ -18,7 +18,7 @@ use penstock_wire::{
     Call, FrameError, I32, Id, Payload, Request, Status, TimesOf, U32, U64, frame,
 };
 
-/// Longer than anything here takes, so that a test that hangs fails.
+/// Time-out: longer than anything here takes, so that a hanging test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn node() -> &'static Node {
@@ -31,7 +31,7 @@ pub fn node() -> &'static Node {
     })
 }
 
-/// Two connected sockets.
+/// Makes two connected sockets.
 pub fn sockets() -> (Stream, Stream) {
     let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
     (Stream::from_fd(a.into()).unwrap(), Stream::from_fd(b.into()).unwrap())
@@ -54,14 +54,14 @@ pub struct Inbox {
     pub output: Vec<u8>,
     pub fault: Option<String>,
     pub peers_lost: Vec<u64>,
-    /// Failures of queues, and how many events had ended before each.
+    /// Failures of queues, and the number of events that had ended before each.
     pub queue_failures: Vec<(u64, Status, usize)>,
-    /// Opcodes in the order of their arrival.
+    /// Opcode and id of each frame, in the order of arrival.
     pub order: Vec<(u16, u64)>,
 }
 
 impl Client {
-    /// A client of a session that a thread of this process serves.
+    /// Makes a client of a session that a thread of this process serves.
     pub fn start(features: u64) -> Self {
         let (here, there) = sockets();
         let (told, shared) = std::sync::mpsc::channel();
@@ -86,7 +86,7 @@ impl Client {
         Self::start(feature::ALL)
     }
 
-    /// A client of a worker that a daemon has started.
+    /// Makes a client of a worker that a daemon has started.
     pub fn of_link(sender: Sender, receiver: Receiver) -> Self {
         Self { sender, receiver, inbox: Inbox::default(), next: 1, worker: None, shared: None }
     }
@@ -107,7 +107,7 @@ impl Client {
             .receive(patience, &mut |frame, payload| to_client::dispatch(inbox, frame, payload))
     }
 
-    /// Receives until `done`.
+    /// Receives frames until `done` returns true.
     pub fn until(&mut self, what: &str, done: impl Fn(&Inbox) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(&self.inbox) {
@@ -140,13 +140,13 @@ impl Client {
         self.request(to_worker::Finish { request: Id::NONE, queue }, &[]).0
     }
 
-    /// Hangs up, and tells how the session ended.
+    /// Hangs up, and returns how the session ended.
     pub fn end(mut self) -> Option<LinkError> {
         self.sender.close();
         self.worker.take().map(|worker| worker.join().unwrap())
     }
 
-    // -- objects ---------------------------------------------------------------------------------------------------
+    // -- objects ------------------------------------------------------------------------------
 
     pub fn context(&mut self) -> Id<kind::Context> {
         let context = self.id();
@@ -159,7 +159,7 @@ impl Client {
         self.queue_telling(context, properties, TimesOf::Commands as u32)
     }
 
-    /// A queue that tells times of these.
+    /// Makes a queue that reports the times of `times` (see [`TimesOf`]).
     pub fn queue_telling(
         &mut self,
         context: Id<kind::Context>,
@@ -182,7 +182,7 @@ impl Client {
         mem
     }
 
-    /// A built program.
+    /// Makes a program and builds it.
     pub fn program(
         &mut self,
         context: Id<kind::Context>,
@@ -240,7 +240,7 @@ impl Client {
         event
     }
 
-    /// A blocking read.
+    /// Reads a buffer and waits for the bytes.
     pub fn read(&mut self, queue: Id<kind::Queue>, mem: Id<kind::Mem>, size: u64) -> Vec<u8> {
         let event = self.read_waiting(queue, mem, size, &[]);
         assert_eq!(self.status(event), 0);
@@ -334,7 +334,7 @@ inbox! {
     }
 }
 
-/// Kernel arguments.
+/// Encodes the arguments of a launch, from index 0.
 pub fn args(list: &[penstock_wire::args::Arg<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (index, arg) in (0..).zip(list) {
