@@ -134,8 +134,7 @@ pub(crate) fn cores(worker: u32) -> Value {
     json!({ "busy": seconds, "unavailable": reason })
 }
 
-/// Reports a client's use of each device: the time, and its core-seconds and joules if they can be
-/// told apart from those of other devices.
+/// Reports a client's use of each device: the time, and core-seconds and joules if known for it.
 pub(crate) fn devices(
     found: &[Found],
     cores: &Value,

@@ -49,7 +49,7 @@ pub enum Error {
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// Action that failed.
+        /// Action that failed, for example "making an eventfd".
         doing: &'static str,
         /// Reason of the failure.
         source: io::Error,
@@ -218,8 +218,7 @@ impl Daemon {
             if ready.first() == Some(&true) {
                 return;
             }
-            // Reading empties the counter; if there is nothing to read, the counter is empty
-            // already.
+            // Reading empties the counter, if it is not empty already.
             _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
             for ((id, control), ready) in controls.iter().zip(ready.iter().skip(2)) {
                 if *ready {
@@ -311,8 +310,7 @@ impl Daemon {
         // Set first, so that a listener's end does not count as a failure.
         self.workers().ending = true;
         for listener in listeners {
-            // Wakes the accepting thread. The file goes when the last reference to the listener
-            // does.
+            // Wakes the accepting thread. The file goes with the last reference to the listener.
             _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
         self.workers().end_all();
@@ -348,8 +346,7 @@ impl Daemon {
     }
 }
 
-/// Returns the addresses at which workers of other nodes reach this daemon. The host's name
-/// replaces a wildcard address.
+/// Returns this daemon's addresses for other nodes, with the host's name for wildcards.
 fn reachable(addresses: &[Address]) -> Vec<String> {
     let public = |address: &Address| match address {
         Address::Tcp { host, port } if matches!(host.as_str(), "0.0.0.0" | "::") => {

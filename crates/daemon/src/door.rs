@@ -79,7 +79,7 @@ impl Hellos {
         self.pending().open.retain(|hello| hello.id != id);
     }
 
-    /// Closes all connections.
+    /// Closes all connections whose hello is pending.
     pub(crate) fn end(&self) {
         for hello in self.pending().open.drain(..) {
             _ = rustix::net::shutdown(&hello.handle, Shutdown::Both);
@@ -192,8 +192,7 @@ impl Daemon {
         hand_over(&control, &ToWorker::Peer(ticket), stream.as_fd())
     }
 
-    /// Sends the node's description. Right after the daemon's start, it waits for the first worker,
-    /// which has to find out.
+    /// Sends the node's description, as soon as the first worker has found it out.
     fn tell_node(&self, accepted: Accepted) -> Result<(), LinkError> {
         let waiting = Waiting::begin(&self.surveys);
         let note_every = Duration::from_millis(LINE_NOTE_MS);

@@ -1,9 +1,7 @@
 //! penstockd: the daemon of a node, and the worker that serves one client.
 //!
-//! * [`serve`] is the daemon: it accepts connections, checks who connects, and hands each client to
-//!   a spare worker.
-//! * [`worker_main`] is a worker: the same executable, one process per client. Only workers use
-//!   drivers.
+//! * [`serve`] is the daemon: it accepts and identifies clients and hands each to a spare worker.
+//! * [`worker_main`] is a worker: one process per client, the only one that uses drivers.
 //! * [`session`] has the worker's handlers, one for each call of the protocol.
 #![deny(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! The clients that wait for a worker, in the order in which they came: a state machine without
 //! I/O, threads or clocks.
 //!
-//! The line is fair because it only ever gives its first client away, and nobody can join before
-//! its end. It is bounded by [`CLIENTS_IN_LINE_MAX`]. It also says when the clients are to be told
-//! that the daemon lives ([`LINE_NOTE_MS`]).
+//! The line is fair: it only gives its first client away, and clients only join at its end. It is
+//! bounded by [`CLIENTS_IN_LINE_MAX`]. It also says when to tell the clients that the daemon lives
+//! ([`LINE_NOTE_MS`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,8 +16,7 @@ const NOTE_EVERY: Duration = Duration::from_millis(LINE_NOTE_MS);
 #[derive(Debug)]
 pub(crate) struct Line<C> {
     waiting: VecDeque<C>,
-    /// When all clients are next told that the daemon lives; each was told its place when it
-    /// joined.
+    /// When all clients are next told that the daemon lives. Each learns its place when it joins.
     note_at: Option<Instant>,
 }
 
@@ -67,9 +66,8 @@ impl<C> Line<C> {
         self.note_at
     }
 
-    /// If it is time, calls `tell` for each client with the number of clients before it. Clients
-    /// for which `tell` fails are gone: they leave the line, those behind them move up, and they
-    /// are returned.
+    /// If it is time, calls `tell` for each client with the number of clients before it. A client
+    /// for which `tell` fails is gone: it leaves the line, and is returned.
     pub(crate) fn note(&mut self, now: Instant, mut tell: impl FnMut(&C, u32) -> bool) -> Vec<C> {
         if self.note_at.is_none_or(|at| now < at) {
             return Vec::new();

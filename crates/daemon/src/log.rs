@@ -62,8 +62,7 @@ struct Window {
 }
 
 impl Throttle {
-    /// Returns whether a line may be written in this second: the number of lines suppressed since
-    /// the last one, or `None`.
+    /// Returns whether a line may be written in this second, with the number suppressed before it.
     pub(crate) fn pass(&self, second: u64) -> Option<u64> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.second != second {
@@ -104,8 +103,7 @@ impl Logger {
     fn write(&self, level: &str, event: &str, fields: &Fields<'_>) {
         let mut line = self.line(SystemTime::now(), level, event, fields);
         line.push('\n');
-        // One write per line, so that lines of several processes do not mix. Errors are ignored:
-        // nobody may be reading the log.
+        // One write per line, so that lines of several processes do not mix. Errors are ignored.
         _ = std::io::stderr().write_all(line.as_bytes());
     }
 
@@ -148,8 +146,7 @@ fn cut(value: &dyn Display) -> String {
     text
 }
 
-/// Quotes a value with spaces or control characters, so that it cannot look like another field or
-/// line.
+/// Quotes a value with spaces or control characters, so that it cannot look like another field.
 fn quoted(value: &str) -> String {
     let plain = !value.is_empty()
         && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');

@@ -56,8 +56,7 @@ pub(crate) enum ToDaemon {
         /// Why devices may be missing.
         problem: Option<String>,
     },
-    /// Sent before [`ToDaemon::Ready`]. Memory with the node's description, as clients get it,
-    /// comes with the message.
+    /// The node's description, in memory that comes with it. Sent before [`ToDaemon::Ready`].
     Describe,
     /// Hand the peer that brings this ticket to this worker.
     Admit([u8; TICKET_BYTES]),
@@ -87,8 +86,8 @@ impl Control {
         Self(fd)
     }
 
-    /// Sends a message, optionally with a descriptor. Never blocks: a receiver that does not take
-    /// its messages has failed.
+    /// Sends a message and a descriptor. Never blocks: a receiver that takes no messages has
+    /// failed.
     pub(crate) fn send<M: Serialize>(
         &self,
         message: &M,

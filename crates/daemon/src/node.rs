@@ -1,5 +1,4 @@
-//! What a worker finds on its node: the drivers' platforms and devices, and their description for
-//! clients.
+//! What a worker finds on its node: platforms and devices, and their description for clients.
 
 use std::fmt;
 use std::fs::File;
@@ -22,8 +21,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Loads the drivers and queries them. If loading fails, the node has no platforms, and the
-    /// error is returned beside it.
+    /// Loads and queries the drivers. If loading fails, returns an empty node and the error.
     pub fn find(addresses: Vec<String>) -> (Self, Option<device::LoadError>) {
         match device::Driver::load() {
             Ok(driver) => (Self::of(driver.platforms(), addresses), None),
@@ -99,8 +97,7 @@ pub(crate) fn description_file(node: &Node) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads the description from memory that a worker sent; returns `None` if it is invalid. The
-/// worker may write to the memory meanwhile.
+/// Reads the description from memory that a worker sent, and may still write to; `None` if invalid.
 pub(crate) fn read_description(memory: OwnedFd) -> Option<NodeDescription> {
     let file = File::from(memory);
     let length = usize::try_from(file.metadata().ok()?.len()).ok()?;

@@ -10,13 +10,11 @@ use std::time::{Duration, Instant};
 
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 
-/// Fewest workers that are kept ready. A client that comes while the next spare starts waits for
-/// it: some 100 ms.
+/// Fewest workers that are kept ready. Without one, a client waits some 100 ms for a start.
 pub(crate) const SPARES_MIN: usize = 2;
 
 /// Most workers that are kept ready, per core. Each is a process of some 60 MB. More would not
-/// help: a burst of more clients than that keeps the cores busy for longer than the starts of their
-/// workers take.
+/// help: a larger burst of clients keeps the cores busy for longer than their workers' starts take.
 const SPARES_PER_CORE_MAX: usize = 2;
 
 /// Most workers that start at the same time, per core: a start computes and does not wait.
@@ -31,12 +29,12 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 /// ... which doubles with each further failure, up to this.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Delay before a spare is replaced, if another one is left: loading drivers must not slow down the
-/// start of the client that took the spare.
+/// Delay before a spare is replaced, if another one is left, so that loading drivers does not slow
+/// down the client that took the spare.
 const REPLACE_AFTER: Duration = Duration::from_millis(500);
 
-/// Number of failed starts in a row that cannot be an accident (both first spares, and one more).
-/// From then on clients are refused at once.
+/// Number of failed starts in a row (both first spares, and one more) after which clients are
+/// refused.
 const FAILURES_HOPELESS: u32 = 3;
 
 /// Numbers of workers and of waiting clients.
@@ -48,7 +46,6 @@ pub(crate) struct Census {
     pub(crate) starting: usize,
     /// Workers with a client.
     pub(crate) serving: usize,
-    /// Clients in line.
     pub(crate) waiting: usize,
 }
 

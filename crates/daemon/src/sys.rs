@@ -93,8 +93,7 @@ pub(crate) fn offer_to_oom_killer() {
     _ = std::fs::write("/proc/self/oom_score_adj", "500");
 }
 
-/// Unblocks all signals. A child process inherits its parent's mask, and drivers expect an empty
-/// one.
+/// Unblocks all signals: a child inherits its parent's mask, and drivers expect an empty one.
 pub(crate) fn unblock_signals() {
     // SAFETY: a signal set is plain bits, for which zero is a value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };

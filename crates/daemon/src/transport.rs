@@ -1,14 +1,11 @@
-//! What carries the bytes of heaps between nodes: TCP, or UCX if the daemon's environment asks for
-//! it and the build has it.
+//! Transport of heaps' bytes between nodes: TCP, or UCX if the environment and the build have it.
 //!
-//! The node decides, not the client: its operator knows whether there is a network that UCX
-//! supports.
+//! The node decides, not the client: its operator knows whether its network suits UCX.
 
 /// Variable of the daemon, which its workers inherit.
 const VARIABLE: &str = "PENSTOCK_HEAP_TRANSPORT";
 
-/// Transport that this node offers to other nodes for heaps. UCX is used only if both sides offer
-/// it.
+/// Transport that this node offers for heaps. UCX is used only if both sides offer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// The stream that the members have anyway.

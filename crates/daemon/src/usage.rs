@@ -1,5 +1,4 @@
-//! How long a client has used its devices: its worker counts, and the daemon reads the shared
-//! memory.
+//! How long a client has used its devices. The worker counts; the daemon reads shared memory.
 //!
 //! A device is in use from its first command until all its commands are known to have ended. The
 //! end of a command without an event is known when the client next waits for its queue. So the
@@ -18,7 +17,7 @@ const DEVICES_MAX: usize = PAGE_BYTES / size_of::<u64>();
 /// Bit of a word: the device is in use.
 const IN_USE: u64 = 1;
 
-/// The worker's side.
+/// The worker's side of the counters.
 #[derive(Debug)]
 pub(crate) struct Usage {
     memory: SharedMemory,
@@ -101,7 +100,7 @@ impl Meter {
     }
 }
 
-/// The daemon's side.
+/// The daemon's side of the counters.
 #[derive(Debug)]
 pub(crate) struct Used(SharedMemory);
 
@@ -130,8 +129,7 @@ fn seconds_of(word: u64, now_ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-/// Returns the time of a clock that all processes of the host share. It starts at boot, so 63 bits
-/// last for 292 years.
+/// Returns ns since boot, on a clock that all processes share; 63 bits last for 292 years.
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000

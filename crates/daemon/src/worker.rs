@@ -85,8 +85,7 @@ fn run() -> io::Result<()> {
     serve(client, &node, &control, setup, output, log)
 }
 
-/// Ends this worker, and so its session, after a panic in any thread: nobody must wait for a dead
-/// thread.
+/// Ends this worker after a panic in any thread: nobody must wait for a dead thread.
 fn end_at_panic(log: Logger) {
     std::panic::set_hook(Box::new(move |what| {
         log.warn("a defect ends the session", &[("panic", what)]);
@@ -149,8 +148,7 @@ fn serve(
         );
         log.info("the session ends", &[("why", &why)]);
         _ = control.send(&ToDaemon::Ended(why), None);
-        // The process does not return from `main`: drivers' exit handlers wait for kernels and may
-        // crash.
+        // No return from `main`: drivers' exit handlers wait for kernels and may crash.
         crate::sys::exit_now(0)
     })
 }

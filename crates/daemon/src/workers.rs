@@ -1,5 +1,4 @@
-//! The daemon's workers: spares that wait for a client, and workers that serve one; and the clients
-//! that wait in line.
+//! The daemon's workers (spares, and workers with a client), and the clients that wait in line.
 //!
 //! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
@@ -26,12 +25,11 @@ use crate::refill::{Census, Refill};
 use crate::transport::Transport;
 use crate::usage::Used;
 
-/// Longest start of a worker; a driver that takes longer hangs. The slowest seen took 8 s, on a
-/// node with eight GPUs that had just booted.
+/// Longest start of a worker; a longer one hangs. The slowest seen took 8 s, with eight GPUs after
+/// boot.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Most open tickets of one worker, as many as a session has peers. This bounds the daemon's memory
-/// for a worker.
+/// Most open tickets of one worker, as many as a session has peers. Bounds the daemon's memory.
 const TICKETS_PER_WORKER_MAX: usize = 1024;
 
 /// Time that a worker has to end after it has closed its control socket; then it is killed.
@@ -59,7 +57,6 @@ pub(crate) struct Workers {
     description: Option<NodeDescription>,
     /// Set when the daemon ends: no more workers are started.
     pub(crate) ending: bool,
-    /// What clients cost.
     pub(crate) account: Account,
 }
 
@@ -321,8 +318,7 @@ impl Workers {
         std::iter::from_fn(|| self.line.next()).collect()
     }
 
-    /// Tells clients in line that the daemon lives, if it is time. Returns the number of clients
-    /// that had left; they are removed.
+    /// If it is time, tells clients in line that the daemon lives. Returns how many had left.
     pub(crate) fn note_line(&mut self, now: Instant) -> usize {
         self.line.note(now, |client, ahead| client.tell_in_line(ahead).is_ok()).len()
     }
@@ -350,8 +346,7 @@ impl Workers {
         Turn { before: self.served, beside: u32::try_from(self.serving()).unwrap_or(u32::MAX) }
     }
 
-    /// Returns the node's description as a client that came now would see it; `None` before the
-    /// first worker has sent one.
+    /// Returns the node's description as a new client would see it; `None` before it is known.
     pub(crate) fn description(&self) -> Option<NodeDescription> {
         let description = self.description.clone()?;
         Some(NodeDescription { turn: self.turn(), ..description })
@@ -483,8 +478,8 @@ impl Workers {
     }
 }
 
-/// Nodes of the pool that workers use if PENSTOCK_LIBCUDA names Penstock's own library. Not for a
-/// daemon that is itself one of these nodes.
+/// Names the pool's nodes for workers that use Penstock's own library as PENSTOCK_LIBCUDA. Must not
+/// be set for a daemon on one of these nodes.
 const DRIVER_NODES_VARIABLE: &str = "PENSTOCK_LIBCUDA_NODES";
 
 fn cores() -> usize {
@@ -498,8 +493,7 @@ fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
         // The name shown by `ps`, which otherwise shows /proc/self/exe.
         .arg0("penstockd")
         .arg("worker")
-        // If a loader finds Penstock's own libraries, they must not open a pool from inside a
-        // worker.
+        // Penstock's own libraries must not open a pool from inside a worker.
         .env("PENSTOCK_WORKER", "1")
         .env(
             "PENSTOCK_NODES",

@@ -1,5 +1,4 @@
-//! A session on a stand-in for CUDA's driver (from the device crate's tests), which is one more
-//! platform of the node.
+//! A session on a stand-in for CUDA's driver, which is one more platform of the node.
 
 mod common;
 
@@ -23,8 +22,7 @@ const PING_PONG: &str = ".version 9.0\n.target sm_75\n\
 /// Offset in a part at which that kernel leaves its result.
 const RESULT_AT: usize = 4096;
 
-/// Returns the stand-in's platform and first device by their indices in the node. Without a C
-/// compiler, prints that and returns `None`.
+/// Returns the stand-in's platform and first device in the node; `None` without a C compiler.
 fn standin() -> Option<(u32, u32)> {
     static FOUND: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -42,8 +40,8 @@ fn standin() -> Option<(u32, u32)> {
             eprintln!("SKIPPED: no C compiler that builds the stand-in for CUDA's driver");
             return None;
         }
-        // SAFETY: nothing is loaded yet, and no other thread reads the environment: every test
-        // starts here.
+        // SAFETY: nothing is loaded yet and no other thread reads the environment: tests start
+        // here.
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         let description = node().description();
         _ = std::fs::remove_file(&library);

@@ -302,8 +302,7 @@ fn content_and_events_go_from_worker_to_worker() {
     send_mem(&mut b, mb, 3, 1, size);
     assert_eq!(a.status(received), 0);
 
-    // An event of one worker ends a wait in the other. The client chooses ids, so both sides use
-    // the same.
+    // An event of one worker ends a wait in the other, under the same id.
     let gate = a.expect_event();
     let told = Id::new(5_000);
     a.send(to_worker::Marker { queue: qa, event: told }, &[gate], &[]);

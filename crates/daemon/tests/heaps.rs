@@ -241,8 +241,7 @@ fn a_session_that_ends_ends_the_waits_of_its_kernels() {
     let args = common::args(&[Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())]);
     client.launch(queue, kernel, event, 1, &[], &args);
     client.send(to_worker::Flush { queue }, &[], &[]);
-    // The worker's thread drops all objects. A driver's release waits for the kernel, which the
-    // abort has ended.
+    // The worker drops all objects; a driver's release waits for the kernel, which has ended.
     assert!(matches!(client.end(), Some(LinkError::Closed)));
 }
 

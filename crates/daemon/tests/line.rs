@@ -1,5 +1,4 @@
-//! The daemon's line: clients that wait for a worker, and tools that ask for the node's
-//! description.
+//! The daemon's line: clients that wait for a worker, and tools that ask about the node.
 
 mod common;
 #[path = "common/daemon.rs"]
@@ -66,8 +65,7 @@ fn clients_in_line_are_told_at_once_and_served_in_their_order() {
         assert!(line.iter().map(ahead).is_sorted_by(|before, after| before >= after), "{heard:?}");
     }
     let times: Vec<_> = served.iter().map(|(_, (_, at))| *at).collect();
-    // A busy machine may wake two clients of the same round in any order, but not clients of
-    // different rounds.
+    // A busy machine may reorder clients of one round, but not of different rounds.
     assert!(times[0] + SLOW_START / 2 < times[2 * cores], "{times:?}");
     assert!(times[cores..].iter().all(|late| *late > times[0]), "{times:?}");
 }

@@ -13,8 +13,7 @@ use penstock_wire::{Call, Id, U64};
 
 const OUT_OF_ORDER: u64 = 1;
 
-/// Loads `late_ends.c` in front of the system's loader. Without a C compiler, prints that and
-/// returns false.
+/// Loads `late_ends.c` in front of the system's loader. Returns false without a C compiler.
 fn has_late_ends() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
@@ -30,8 +29,8 @@ fn has_late_ends() -> bool {
             eprintln!("SKIPPED: no C compiler that builds the stand-in for an OpenCL loader");
             return false;
         }
-        // SAFETY: nothing is loaded yet, and no other thread reads the environment: every test
-        // starts here.
+        // SAFETY: nothing is loaded yet and no other thread reads the environment: tests start
+        // here.
         unsafe { std::env::set_var("PENSTOCK_LIBOPENCL", &library) };
         _ = common::node();
         _ = std::fs::remove_file(&library);
@@ -47,8 +46,7 @@ fn fill(client: &mut Client, queue: Id<kind::Queue>, mem: Id<kind::Mem>) -> Id<k
     event
 }
 
-/// Makes a client with a queue, a buffer, and a pending fill of it. `None` if the stand-in cannot
-/// be built.
+/// Makes a client with a queue, a buffer and a pending fill; `None` without the stand-in.
 fn filling(properties: u64) -> Option<Filling> {
     has_late_ends().then(|| {
         let mut client = Client::rings();

@@ -540,8 +540,7 @@ fn reads_on_their_way_see_no_later_write() {
     let mem = client.buffer(context, size as u64);
     let written = client.write(queue, mem, 0, &vec![1; size]);
     assert_eq!(client.status(written), 0);
-    // More than the link holds, so that the first read is not sent when the write comes; the client
-    // receives nothing meanwhile.
+    // More than the link holds, so that the first read is not sent when the write comes.
     let reads: Vec<_> = (0..4).map(|_| client.read_waiting(queue, mem, size as u64, &[])).collect();
     client.sender.flush().unwrap();
     std::thread::sleep(Duration::from_millis(50));

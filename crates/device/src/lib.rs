@@ -3,10 +3,9 @@
 //! dispatch table, so that the code above it handles only one kind of driver.
 //!
 //! The client checks the arguments that its API requires it to check, because there the program
-//! gets the error at once. This crate does not rely on those checks. Whatever sizes, offsets and
-//! values a client sends, no call here touches memory outside its objects; such a call fails with
-//! OpenCL's code for the mistake. A *driver* that crashes takes down the worker, and only that
-//! client's session.
+//! gets the error at once. This crate does not rely on that: whatever sizes, offsets and values a
+//! client sends, no call touches memory outside its objects; such a call fails with OpenCL's code.
+//! A *driver* that crashes takes down the worker, and only that client's session.
 //!
 //! All objects are cheap to clone and may be used from any thread.
 

@@ -46,8 +46,8 @@ enum Block {
 }
 
 impl Staged {
-    /// Returns `length` bytes of unspecified content. They never hold another client's data,
-    /// because this process serves only one client.
+    /// Returns `length` bytes of unspecified content, never another client's: the process serves
+    /// one.
     ///
     /// # Errors
     /// `CL_OUT_OF_HOST_MEMORY`.
@@ -88,8 +88,7 @@ impl Deref for Staged {
     fn deref(&self) -> &[u8] {
         match &self.block {
             Block::Small(bytes) => bytes,
-            // SAFETY: this block owns the mapping, the kernel cleared its pages, and it is at least
-            // `length` bytes long.
+            // SAFETY: the block owns the mapping of at least `length` bytes, cleared by the kernel.
             Block::Large(Some(block)) => unsafe {
                 std::slice::from_raw_parts(block.mapping.address(), self.length)
             },
@@ -102,8 +101,7 @@ impl DerefMut for Staged {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.block {
             Block::Small(bytes) => bytes,
-            // SAFETY: this block owns the mapping, the kernel cleared its pages, and it is at least
-            // `length` bytes long.
+            // SAFETY: the block owns the mapping of at least `length` bytes, cleared by the kernel.
             Block::Large(Some(block)) => unsafe {
                 std::slice::from_raw_parts_mut(block.mapping.address(), self.length)
             },

@@ -1,5 +1,4 @@
-//! Test of a kernel that ends its context. It has a process of its own, because nothing else can
-//! run there afterwards.
+//! Test of a kernel that ends its context, in a process of its own, which it leaves unusable.
 
 mod cuda_common;
 

@@ -254,8 +254,7 @@ fn a_device_that_must_not_wait_gets_an_error_and_no_hang() {
     thread.join().unwrap();
 }
 
-/// Fails commands whose events nobody holds behind a user event; some fail before everything that
-/// they wait for has ended.
+/// Fails commands without known events behind a user event, some before their wait lists end.
 #[test]
 fn a_failure_reaches_commands_whose_events_nobody_has() {
     let Some((context, queue)) = first_that_waits(0) else { return };

@@ -13,8 +13,7 @@ use penstock_wire::Status;
 
 use super::event::lock;
 
-/// Stack of a thread that builds. Compilers recurse into expressions; LLVM's own drivers take 8
-/// MiB. Untouched pages cost nothing.
+/// Stack of a thread that builds: compilers recurse into expressions. Untouched pages cost nothing.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// Fewest builds of a session that run at the same time, also on a host with few cores: one or two
@@ -51,8 +50,7 @@ impl Default for Builds {
     }
 }
 
-/// Returns how many builds run at the same time: a compiler keeps a core busy, so one per core,
-/// within the limits.
+/// Returns the number of builds that run at the same time: one per core, within the limits.
 fn at_once() -> usize {
     let cores = thread::available_parallelism().map_or(BUILDS_AT_ONCE_MIN, usize::from);
     cores.clamp(BUILDS_AT_ONCE_MIN, BUILDS_AT_ONCE_MAX)

@@ -146,8 +146,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::E
     }));
 }
 
-/// Ends a command that the device did not get. Without an event, the queue reports it, see
-/// [`Queue::fail`].
+/// Ends a command that the device did not get. Without an event, [`Queue::fail`] reports it.
 pub(crate) fn refuse(
     shared: &Arc<Shared>,
     queue: Option<&mut Queue>,

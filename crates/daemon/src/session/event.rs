@@ -1,5 +1,4 @@
-//! Events: the completion of commands of this worker, and of commands elsewhere that are waited for
-//! here.
+//! Events: the ends of this worker's commands, and of commands elsewhere that it waits for.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -66,8 +65,8 @@ struct Links {
     /// User events for commands that follow this event however it ends. They always succeed.
     successions: Vec<device::Event>,
     followers: Vec<Follower>,
-    /// Wait list of its command. Some drivers run a command although an event of its wait list has
-    /// failed, and report success.
+    /// Wait list of its command, because some drivers run a command after a failure in its wait
+    /// list.
     waits: Vec<Arc<Event>>,
     /// Whether the client has released it while something here waits for its end.
     released: bool,
@@ -76,8 +75,7 @@ struct Links {
 type Follower = Box<dyn FnOnce(Status) + Send>;
 
 impl Events {
-    /// Makes the event of a command before the command is tried, because others may already wait
-    /// for it.
+    /// Makes a command's event before the command is tried, because others may wait for it already.
     pub(crate) fn announce(&self, id: Id<kind::Event>) -> Result<Option<Arc<Event>>, FrameError> {
         if id.is_none() {
             return Ok(None);
@@ -146,8 +144,7 @@ impl Events {
         Ok(())
     }
 
-    /// Ends an expected event, for the client or because its peer is lost. A second end changes
-    /// nothing.
+    /// Ends an expected event for the client or a lost peer. A second end changes nothing.
     pub(crate) fn resolve(&self, id: Id<kind::Event>, status: Status) -> Result<(), FrameError> {
         let event = match self.get(id) {
             Some(event) => event,
@@ -245,8 +242,8 @@ impl Events {
         Ok(natives)
     }
 
-    /// Calls `then` when all of `waits` have ended, with a failure if one failed. Runs on any
-    /// thread; `then` must not block.
+    /// Calls `then` on any thread when all of `waits` have ended, with a failure if one failed.
+    /// `then` must not block.
     pub(crate) fn when_all(
         &self,
         waits: &[Id<kind::Event>],
@@ -327,8 +324,7 @@ impl Event {
         (status <= 0).then_some(Status(status))
     }
 
-    /// Notes the device's event, so that commands of the same device context wait for it in the
-    /// device.
+    /// Notes the device's event, so that commands of the same device context can wait for it.
     pub(crate) fn set_native(&self, native: &device::Event) {
         let mut links = lock(&self.links);
         if self.ended().is_none() {
@@ -336,8 +332,7 @@ impl Event {
         }
     }
 
-    /// Returns an event of `context` that ends with this one; `None` if this one has ended
-    /// meanwhile.
+    /// Returns an event of `context` that ends with this one; `None` if this one has ended.
     fn native_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
         let mut links = lock(&self.links);
         match self.ended() {
@@ -409,8 +404,8 @@ thread_local! {
 }
 
 /// Tells an end to everything that depends on the event. A follower may end the next event, and so
-/// on. They are told one after the other and not recursively, because a client decides how long
-/// such a chain is.
+/// on; this happens in a loop and not recursively, because a client decides how long such a chain
+/// is.
 fn tell_all(links: Links, status: Status) {
     let outermost = TELLING.with_borrow_mut(|telling| match telling {
         Some(later) => {
@@ -473,8 +468,8 @@ impl Shared {
         let (shared, told) = (self.clone(), event.clone());
         self.when_known(event, status, move |status| {
             turn.take(move |mark| {
-                // The client first: a finish that finds the queue idle is answered at once, and
-                // that answer must come after this.
+                // The client first: the answer to a finish that finds the queue idle must come
+                // after this.
                 shared.tell_event(&told, status, times);
                 mark.reach();
                 told.end(status);
@@ -502,8 +497,7 @@ impl Shared {
         if !status.is_error()
             && let Some(open) = waits.iter().find(|wait| wait.ended().is_none()).cloned()
         {
-            // The device has ended it, but the result depends on a wait list that has not ended
-            // here.
+            // The device has ended it, but the result depends on events that have not ended here.
             let (shared, event) = (self.clone(), event.clone());
             lock(&event.links).waits = waits;
             return open.follow(move |_| shared.when_known(&event, status, then));

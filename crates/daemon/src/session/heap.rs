@@ -1,8 +1,7 @@
 //! Members of symmetric heaps: memory of this worker's devices that kernels of all members reach.
 //!
-//! This file has what a session needs of heaps: ids, links to the other members, views as arguments
-//! of kernels, and pending launches. `penstock-ggas` has the memory, the threads and the protocol
-//! between members.
+//! This file has the ids, the links to other members, the views as arguments of kernels, and the
+//! pending launches. `penstock-ggas` has the memory, the threads and the members' protocol.
 //!
 //! Work that waits has threads of its own: members that meet, a start, the end of a heap. The
 //! reader of the client's link must stay free, because an abort comes over it.
@@ -31,8 +30,7 @@ use super::shared::HeapView;
 use super::table::Table;
 use super::{Session, Shared};
 
-/// Most threads that meet members or start heaps at a time: all other members of one heap may come
-/// at once, and so may a start.
+/// Most threads that meet members or start heaps: all other members of a heap may come at once.
 const THREADS_MAX: usize = 2 * HEAP_PES_MAX;
 
 /// Interval at which a released heap checks whether its last launch has ended.
@@ -51,8 +49,8 @@ pub(crate) struct Heaps {
     /// Number of heaps in the table and of heaps that are about to end.
     living: Arc<AtomicUsize>,
     threads: Arc<AtomicUsize>,
-    /// Number of threads that end heaps. Counted apart from the others, so that an end always has a
-    /// thread: there are no more ends than heaps.
+    /// Number of threads that end heaps, counted apart: there are never more than heaps, so none is
+    /// refused.
     ending: Arc<AtomicUsize>,
 }
 
@@ -232,8 +230,7 @@ impl Shared {
         });
     }
 
-    /// Runs `work` on a thread of its own. Returns `false` if `budget` is at `max` or the system
-    /// gives no thread.
+    /// Runs `work` on a new thread. Returns `false` if `budget` is at `max` or there is no thread.
     fn in_thread(
         &self,
         budget: &Arc<AtomicUsize>,
@@ -464,8 +461,7 @@ impl Serve<to_worker::CreateHeapView> for Session {
     }
 }
 
-/// Makes a buffer of a PE's view on its device, and a sub-buffer of the user's bytes of its own
-/// part.
+/// Makes a buffer of a PE's view, and a sub-buffer of the user's bytes in its own part.
 fn view_and_part(
     member: &Member,
     context: &device::Context,
@@ -548,9 +544,9 @@ impl Serve<to_worker::ResetHeap> for Session {
 }
 
 impl Member {
-    /// Waits until no launch uses the heap. The client asks when it knows that the last one has
-    /// ended, which may be a moment before this worker does. A launch takes no longer than its
-    /// kernels' waits, apart from its own work.
+    /// Waits until no launch uses the heap. The client knows of the last end, perhaps a moment
+    /// before this worker. A launch takes no longer than its kernels' waits, apart from its own
+    /// work.
     fn wait_for_launches(&self) {
         let deadline = Instant::now() + self.timeout.max(LAUNCHES_END_MIN);
         while self.launches.load(Ordering::Acquire) > 0 && Instant::now() < deadline {

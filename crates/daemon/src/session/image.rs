@@ -1,5 +1,4 @@
-//! Images: their creation. Their content travels like that of buffers, see `read.rs` and
-//! `write.rs`.
+//! Images: their creation. `read.rs` and `write.rs` transfer their content.
 
 use penstock_device as device;
 use penstock_wire::calls::{Serve, to_worker};

@@ -99,8 +99,7 @@ impl Serve<to_worker::LaunchKernel> for Session {
     ) -> Result<(), FrameError> {
         let args = Args::take(payload)?;
         let queues = args.queues(&self.queues);
-        // Arguments stay with the kernel object even if this launch fails: the client sends each
-        // change once.
+        // The arguments stay even if this launch fails: the client sends each change once.
         let set = self
             .objects
             .kernels

@@ -10,8 +10,8 @@ use penstock_wire::{FrameError, limits};
 use super::Shared;
 use super::event::lock;
 
-/// Interval at which a thread that waits for room looks again. At the limit, 1 GiB is on its way,
-/// which takes a tenth of a second.
+/// Interval at which a thread that waits for room looks. At the limit 1 GiB is on its way, for 0.1
+/// s.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
 
 /// Time at the limit without a freed byte after which the wait may depend on the client. Devices
@@ -31,8 +31,7 @@ impl Shared {
             if held == 0 || held.saturating_add(bytes) <= max {
                 return false;
             }
-            // Transfers whose target is not ready do not count: a call that makes it ready may
-            // still have to be read.
+            // Transfers whose target is not ready do not count: a later call may make it ready.
             let held = held.saturating_sub(self.transfers.waiting_bytes());
             // A single larger one passes if nothing else is staged.
             held > 0 && held.saturating_add(bytes) > max

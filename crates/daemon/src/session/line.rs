@@ -28,15 +28,13 @@ struct State {
 }
 
 impl Line {
-    /// Announces the end of a command. Call it in the order of the commands, before they can come
-    /// back.
+    /// Announces the end of a command. Call it in the commands' order, before they can come back.
     pub(crate) fn expect(&self, serial: u64) {
         lock(&self.0).awaited.insert(serial, None);
     }
 
     /// Notes that a command has come back. Calls `tell` when all announced earlier ends are
-    /// reported: now, or on the thread that reports the last of them. If `after_all` is false,
-    /// calls `tell` at once.
+    /// reported, perhaps on another thread; if `after_all` is false, at once.
     ///
     /// Does not block. A report must not depend on a later one.
     pub(crate) fn ended(&self, serial: u64, after_all: bool, tell: impl FnOnce() + Send + 'static) {
@@ -45,8 +43,7 @@ impl Line {
             state.awaited.insert(serial, Some(Box::new(tell)));
             state
         } else {
-            // Told before it is removed: an end that comes after all others may be reported from
-            // then on.
+            // Told before it is removed, because later ends may be reported from then on.
             tell();
             let mut state = lock(&self.0);
             state.awaited.remove(&serial);

@@ -1,9 +1,8 @@
 //! The worker's side of a session. Each kind of object has a file with the handlers of its calls.
 //!
 //! One thread reads the client's link and serves its calls in order ([`Session::run`]). It waits
-//! for a device only in calls whose documentation says so, and at the limit of staged bytes. The
-//! driver's callbacks report later ends through the [`penstock_link::Outbox`], which never blocks
-//! either.
+//! for a device only in calls that say so, and at the limit of staged bytes. The driver's callbacks
+//! report later ends through the [`penstock_link::Outbox`], which never blocks either.
 
 mod builds;
 mod command;
@@ -69,8 +68,7 @@ pub struct Session {
 struct Objects {
     /// Devices by node-wide index; sub-devices follow.
     devices: Vec<device::Device>,
-    /// Counters of the devices' use, by the same index; a sub-device has its device's. There may be
-    /// fewer than devices.
+    /// Counters of the devices' use, by the same index. There may be fewer than devices.
     meters: Vec<Arc<Meter>>,
     platforms: Vec<device::Platform>,
     contexts: Table<kind::Context, device::Context>,
@@ -157,8 +155,8 @@ impl Session {
         self.shared.clone()
     }
 
-    /// Serves the client until the session ends, and returns the reason. [`LinkError::Closed`]
-    /// means that the client closed the link.
+    /// Serves the client until the session ends. Returns the reason: [`LinkError::Closed`] if the
+    /// client closed the link.
     pub fn run(mut self, mut receiver: Receiver) -> LinkError {
         let error = loop {
             let patience =

@@ -16,8 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::Shared;
 use super::event::lock;
 
-/// Bytes of output that the client has not taken, beyond which no more is collected. A terminal
-/// shows 16 MiB in seconds.
+/// Most bytes of output that wait for the client. A terminal shows 16 MiB in seconds.
 const UNTAKEN_BYTES_MAX: usize = 16 << 20;
 
 /// Pause before the next attempt.
@@ -38,8 +37,8 @@ impl Output {
     /// Fails if the system refuses.
     pub fn capture() -> io::Result<Arc<Self>> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        // Drivers share the writing end and may not expect EAGAIN, so only the reading end is
-        // non-blocking.
+        // Drivers share the writing end and may not expect EAGAIN: only the reading end never
+        // blocks.
         rustix::io::ioctl_fionbio(&reader, true)?;
         rustix::stdio::dup2_stdout(&writer)?;
         Ok(Arc::new(Self { pipe: Mutex::new(reader), session: OnceLock::new() }))
@@ -72,8 +71,8 @@ impl Output {
     }
 
     /// Posts the output so far, but at most a pipe's worth, so that endless output does not hold up
-    /// others. Returns `false` if the client does not take it; the rest then stays in the pipe and
-    /// blocks the printing code.
+    /// others. Returns `false` if the client does not take it; the pipe then blocks the printing
+    /// code.
     fn drain(&self, shared: &Shared) -> bool {
         let pipe = lock(&self.pipe);
         let max = usize::try_from(limits::OUTPUT_BYTES_MAX).unwrap_or(usize::MAX);

@@ -87,8 +87,7 @@ impl Peers {
         Self { setup, ..Self::default() }
     }
 
-    /// Sends a message to a peer, now or when it is linked. Drops messages to a lost peer: its
-    /// client knows about the loss.
+    /// Sends a message to a peer, now or when it is linked; drops it if the peer is lost.
     pub(crate) fn post(&self, peer: Id<kind::Peer>, job: impl FnOnce(&Outbox) + Send + 'static) {
         let mut table = lock(&self.table);
         match table.get_mut(&peer) {
@@ -185,8 +184,7 @@ impl Shared {
         }
     }
 
-    /// Forgets the tickets of a heap's members that have not come, because another way was taken or
-    /// the heap is gone.
+    /// Forgets the tickets of a heap's members that will not come.
     pub(super) fn forget_members(&self, heap: Id<kind::Heap>) {
         let mut tickets = lock(&self.peers.tickets);
         tickets.retain(|ticket, admission| {
@@ -260,8 +258,7 @@ impl Shared {
             LinkError::Closed => {}
             error => self.complain("a peer is lost", &error),
         }
-        // Reported before the ends that are lost with it: a client that hears of those must not use
-        // this peer again.
+        // Reported before the lost ends: a client that hears of those must not use this peer again.
         self.outbox.post(&to_client::PeerLost { peer }, &[], Body::None);
         self.lose_peer(peer);
     }
@@ -286,8 +283,7 @@ impl Shared {
         self.link_peer(peer, link)
     }
 
-    /// Connects to the worker that an invitation names, at the first address where `meet` succeeds
-    /// as well.
+    /// Connects to the worker of an invitation, at the first address where `meet` succeeds.
     pub(super) fn reach<T, E: From<LinkError>>(
         &self,
         invitation: &PeerInvitation,

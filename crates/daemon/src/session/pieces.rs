@@ -5,8 +5,8 @@ use penstock_device as device;
 use penstock_device::{Reading, Rect, Staged, Want};
 use penstock_wire::Status;
 
-/// Most bytes of a piece. Two pieces fit a core's cache of 2 MiB. At 10 GB/s a piece takes 100 µs;
-/// a command takes some 5 µs.
+/// Most bytes of a piece. Two fit a core's cache of 2 MiB. One takes 100 µs at 10 GB/s, a command 5
+/// µs.
 pub(crate) const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 /// Part of a memory object that is the source or target of content.
@@ -67,8 +67,8 @@ impl Area {
             return Err(Status::INVALID_MEM_OBJECT);
         }
         let [width, rows, slices] = region;
-        // "If buffer_row_pitch is 0, buffer_row_pitch is computed as region[0]." Computed here,
-        // because pieces have other regions.
+        // "If buffer_row_pitch is 0, buffer_row_pitch is computed as region[0]": here, not per
+        // piece.
         if rect.row_pitch == 0 {
             rect.row_pitch = width;
         }

@@ -1,5 +1,4 @@
-//! Programs: creation, builds and queries. Long work runs on another thread, which answers when it
-//! is done.
+//! Programs: creation, builds and queries. Another thread does long work and answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -323,8 +322,8 @@ impl Serve<to_worker::ProgramBinaries> for Session {
             (0..).zip(self.objects.devices.iter().cloned()).collect();
         let binaries = self.objects.programs.get(call.program).and_then(|it| {
             let program = it.device()?;
-            // If a build ended between the driver's answers about sizes and bytes, the driver would
-            // write beyond the buffers.
+            // If a build ended between the answers about sizes and bytes, the driver would write
+            // too much.
             let _busy = it.begin()?;
             program.binaries(&devices)
         });

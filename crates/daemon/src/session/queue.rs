@@ -28,8 +28,7 @@ const EVENTS_AFTER_FINISH: u64 = 4;
 pub(crate) struct Queue {
     pub(crate) device: device::Queue,
     pub(crate) in_order: bool,
-    /// Whether the client gets the times of all commands with events, so that each needs a turn at
-    /// the device.
+    /// Whether commands with events need times, and so a turn at the device.
     pub(crate) timed: bool,
     /// Number of the last command given to the device.
     serial: u64,
@@ -123,8 +122,7 @@ impl Queue {
         self.can_be_read() && self.sending.iter().all(|sending| sending.is_sent())
     }
 
-    /// Whether memory no longer changes: every command so far has ended, except for reads being
-    /// sent.
+    /// Whether memory no longer changes: all commands have ended, except for reads being sent.
     pub(crate) fn can_be_read(&self) -> bool {
         self.reached.reached.load(Ordering::Acquire) >= self.serial
     }
@@ -189,8 +187,8 @@ impl Queue {
         self.failure.get_or_insert(status);
     }
 
-    /// Reports a kept failure to the client. Call it before a command with an event goes to the
-    /// device.
+    /// Reports a kept failure to the client. Call it before the device gets a command with an
+    /// event.
     pub(crate) fn tell_failure(&mut self, shared: &Shared, queue: Id<kind::Queue>) {
         if let Some(status) = self.failure.take() {
             let call = to_client::QueueFailed { queue, status: I32::new(status.0) };

@@ -23,16 +23,15 @@ use super::pieces::{Area, PIECE_BYTES_MAX};
 use super::queue::Queue;
 use super::{Session, Shared, triple};
 
-/// Largest read that is copied and not sent in place. A copy of 64 KiB takes some 5 µs, as much as
-/// the marker and the gate of a read in place.
+/// Largest read that is copied: a copy of 64 KiB takes some 5 µs, like marker and gate of a read in
+/// place.
 const COPIED_BYTES_MAX: u64 = 64 << 10;
 
 /// Home memory on its way to the client.
 pub(crate) struct Sending {
     shared: Arc<Shared>,
     event: Arc<Event>,
-    /// Set if the read needs times: the times of its turn at the device, and when the turn was
-    /// noticed.
+    /// For reads with times: the times of the turn at the device, and when it was noticed.
     turn: OnceLock<(Times, Instant)>,
     /// Number of steps left: the bytes are sent; the status for the client is known.
     left: AtomicUsize,
@@ -73,8 +72,8 @@ impl Sending {
             return;
         }
         if let Some((times, told)) = self.turn.get() {
-            // The client first: a finish that finds the queue idle is answered at once, and that
-            // answer must come after this.
+            // The client first: the answer to a finish that finds the queue idle must come after
+            // this.
             self.shared.tell_event(&self.event, Status::OK, sent_after(*times, told.elapsed()));
         }
         let gate = {
@@ -90,8 +89,7 @@ impl Sending {
     }
 }
 
-/// Returns the times of a read whose bytes were sent within `took` after its turn. A device with
-/// home memory uses the host's clock.
+/// Returns the times of a read that was sent within `took` after its turn, on the host's clock.
 fn sent_after(turn: Times, took: Duration) -> Times {
     let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     let ended = turn.ended.saturating_add(took);
@@ -280,8 +278,8 @@ impl Read<'_> {
                 shared.when_known(&event, status, move |status| {
                     place.take(move |mark| {
                         gather.arrived(offset, status, times, bytes);
-                        // Comes last: a finish that finds the queue idle is answered at once, and
-                        // that answer must come after the bytes.
+                        // Comes last: the answer to a finish that finds the queue idle must follow
+                        // the bytes.
                         mark.reach();
                     });
                 });

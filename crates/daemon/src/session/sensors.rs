@@ -1,5 +1,4 @@
-//! How busy a device is. So far only known if it computes with the host's cores in the host's
-//! memory.
+//! How busy a device is. Known only for devices that use the host's cores and memory.
 
 use std::fs;
 

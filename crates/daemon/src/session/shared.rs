@@ -40,9 +40,8 @@ pub(super) struct HeapView {
     pub(super) _share: Arc<device::Share>,
 }
 
-// SAFETY: the view, and so its pieces, stay mapped while it lives. Copies here stay within the PE's
-// own part (see `super::heap`), and a kernel that touches addresses outside the pieces ends its own
-// worker.
+// SAFETY: the view and its pieces stay mapped while it lives. Copies here stay within the PE's own
+// part (see `super::heap`); a kernel that touches unmapped addresses ends its own worker.
 unsafe impl device::HostMemory for HeapView {
     fn range(&self) -> (NonNull<u8>, usize) {
         self.view.range()

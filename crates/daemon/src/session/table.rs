@@ -3,8 +3,8 @@
 use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::FxHashMap;
 
-/// Objects of one kind. Creation is one-way, so an object that could not be made stays as its
-/// status, which every use reports.
+/// Objects of one kind. Creation is one-way: a failed one stays as its status, which every use
+/// reports.
 pub(crate) struct Table<K, T> {
     objects: FxHashMap<Id<K>, Result<T, Status>>,
     /// Status for an unknown id.

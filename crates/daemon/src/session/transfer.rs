@@ -1,5 +1,5 @@
-//! Transfers of a memory object's content: to another worker, to another platform of this worker,
-//! or to the client, which relays it.
+//! Transfers of a memory object's content to another worker, to another platform of this worker, or
+//! to the client.
 //!
 //! Both ends wait for their wait lists in software: a transfer has no place in the client's queues,
 //! and in a queue of its own one transfer would wait for another.
@@ -107,8 +107,7 @@ impl Transfers {
         lock(&self.table).values().map(staged).sum()
     }
 
-    /// Copies a source's content for a target that is not ready. Fails instead of waiting for room,
-    /// because its callers must not wait.
+    /// Copies a source's content for a target that is not ready. Fails instead of waiting for room.
     fn keep(&self, bytes: &HomeBytes) -> Result<Staged, Status> {
         if self.waiting_bytes().saturating_add(bytes.len() as u64) > limits::STAGED_BYTES_MAX {
             return Err(Status::OUT_OF_RESOURCES);
@@ -315,8 +314,8 @@ impl Departure {
     fn go_to_neighbour(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
         let status = content.as_ref().err().copied().unwrap_or(Status::OK);
         let content = match content {
-            // The target may not be ready for long, and the source must be free to change, so it is
-            // copied unless it goes at once.
+            // Copied unless it goes at once: the target may be late, and the source must be free to
+            // change.
             Ok(Content::Home(bytes)) => {
                 match shared.transfers.take_ready((self.transfer, Id::NONE)) {
                     Some(target) => {
@@ -439,8 +438,7 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 }
                 let target = Target { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
-                // Earlier commands on the target must have ended, successfully or not: all of it is
-                // overwritten.
+                // Earlier commands on the target must have ended: all of it is overwritten.
                 self.shared.events.when_all(waits, move |_| {
                     let whole = shared.transfers.update(name, |it| it.ready = true);
                     if let Some(whole) = whole {

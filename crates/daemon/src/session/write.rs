@@ -53,8 +53,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sets the content given at creation. Any error becomes the object's failure, which its
-    /// commands report.
+    /// Sets the content given at creation. An error becomes the object's status.
     fn init(
         &mut self,
         mem: Id<kind::Mem>,

@@ -15,8 +15,7 @@ use penstock_wire::frame;
 use penstock_wire::hello::Role;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Time-out for events that usually take some milliseconds, on a busy machine. A failure takes for
-/// ever, or until the time-outs of others.
+/// Time-out for events that usually take milliseconds. Failures take for ever, or much longer.
 pub const SOON: Duration = Duration::from_secs(15);
 
 pub struct Daemon {

@@ -13,17 +13,15 @@ use super::device::Device;
 use super::driver::check;
 use super::object::Address;
 
-/// Time that a waiting thread polls before it sleeps. Polling costs a core; a sleeping thread needs
-/// some 20 µs to wake up.
+/// Time that a thread polls before it sleeps. A sleeping thread needs some 20 µs to wake up.
 const LOOK_MAX: Duration = Duration::from_micros(30);
-/// CUDA gives times as `f32` milliseconds, whose values are 0.25 µs apart after four seconds. Then
-/// a later point becomes the new base.
+/// CUDA's `f32` milliseconds are 0.25 µs apart after 4 s; then a later point becomes the base.
 const BASE_MS_MAX: f32 = 4_000.0;
 
 /// Most attempts to measure a base.
 const BASE_TRIES: usize = 10;
-/// A recorded event of an idle stream is seen after some 10 µs. A measurement that took no longer
-/// than this is exact enough.
+/// An idle stream's event is seen after some 10 µs. A measurement of up to this time is exact
+/// enough.
 const UNDISTURBED_NS: u64 = 50_000;
 
 /// Returns the time of this host's monotonic clock in ns. All times here are on this clock.
@@ -98,8 +96,7 @@ impl Stamp {
 
 impl Drop for Stamp {
     fn drop(&mut self) {
-        // A stream that waits for the event waits for what was recorded when it was told to, so the
-        // event may be recorded anew at once.
+        // May be recorded anew at once: a stream waits for what was recorded when it was told to.
         self.device.spare_events(self.timed).push(self.raw);
     }
 }
@@ -130,8 +127,8 @@ impl Base {
         best.map(|(_, base)| base).ok_or(Status::OUT_OF_RESOURCES)
     }
 
-    /// Returns the times, in ns, at which the stream reached these two points. They must be later
-    /// than all points of earlier calls.
+    /// Returns when the stream reached two points, in ns. They must be later than those of earlier
+    /// calls.
     pub(super) fn times(
         &mut self,
         start: &Arc<Stamp>,

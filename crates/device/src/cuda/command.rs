@@ -19,8 +19,7 @@ use super::parts::Layout;
 use super::pinned::{SLOT_BYTES, Slots, is_pinned};
 use super::stream::{Landing, Stream};
 
-/// Most bytes of a write that CUDA copies from any memory within the call. For more it waits for
-/// the device.
+/// Most bytes of a write that CUDA copies within the call; for more it waits for the device.
 const TAKEN_AT_ONCE_MAX: usize = 64 << 10;
 
 /// A command that has not been issued to its stream, or not all of it.
@@ -71,8 +70,7 @@ pub(super) struct Launch {
     /// Bytes of dynamic shared memory.
     pub(super) shared: u32,
     pub(super) params: Vec<u8>,
-    /// View of a symmetric heap that is among the parameters. It must live until the stream has the
-    /// launch.
+    /// View of a symmetric heap among the parameters; must live until the stream has the launch.
     pub(super) heap: Option<Ref<Memory>>,
 }
 
@@ -143,8 +141,8 @@ impl Launch {
     fn runs_as_a_whole(&self) -> bool {
         let blocks = self.grid.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
         let device = self.function.module().device();
-        // Cooperative launches on one GPU may run one after the other. Two devices that share the
-        // GPU would then wait for each other for ever.
+        // Cooperative launches of two devices on one GPU may run one after the other and wait for
+        // ever.
         if self.heap.is_none()
             || blocks == 1
             || device.is_shared()
@@ -176,8 +174,7 @@ impl Launch {
             attrs: &raw mut attribute,
             numAttrs: 1,
         };
-        // SAFETY: as for a launch without attributes; `attribute` is the only one and outlives the
-        // call.
+        // SAFETY: as for a launch without attributes; `attribute` outlives the call.
         check(unsafe { launch(&config, self.function.raw(), std::ptr::null_mut(), extra) })
     }
 }
@@ -199,8 +196,7 @@ fn write(
         let Some(slot) = Slots::take(stream.device(), part.bytes(), may_wait)? else {
             return Ok(Given::NoRoom);
         };
-        // SAFETY: the command's bytes stay until its event ends, and `done` of them were copied;
-        // the slot has room for the part.
+        // SAFETY: the command's bytes stay until its event ends; the slot has room for the part.
         unsafe { slot.address().copy_from_nonoverlapping(from.get().add(*done), part.bytes()) };
         upload(stream, slot.address(), &part)?;
         *done += part.bytes();
@@ -264,8 +260,8 @@ fn upload(stream: &Arc<Stream>, from: *const u8, to: &Layout) -> Result<(), Stat
 fn download(stream: &Arc<Stream>, from: &Layout, to: *mut u8) -> Result<(), Status> {
     let cuda = stream.device().cuda();
     if from.is_linear() {
-        // SAFETY: the range lies within a buffer; `to` is pinned, has room, and stays until the
-        // device is done.
+        // SAFETY: the range is in a buffer; `to` is pinned, has room, and stays until the copy
+        // ends.
         return check(unsafe {
             (cuda.cuMemcpyDtoHAsync)(to.cast(), from.address, from.bytes(), stream.raw())
         });
@@ -345,7 +341,7 @@ fn set_target(order: &mut CUDA_MEMCPY3D, to: &Layout) {
     order.dstHeight = rows_between_slices(to);
 }
 
-/// Returns the distance of slices in rows: "slice_pitch must be a multiple of row_pitch". A single
+/// Returns the rows from slice to slice: "slice_pitch must be a multiple of row_pitch". A single
 /// slice needs no more than its own rows.
 fn rows_between_slices(layout: &Layout) -> usize {
     (layout.slice_pitch / layout.row_pitch.max(1)).max(layout.extent[1])

@@ -33,8 +33,7 @@ pub(super) unsafe extern "C" fn create(
     code: *mut cl_int,
 ) -> cl_context {
     let make = || {
-        // Memory belongs to one GPU. The session uses one context per GPU and moves content between
-        // them.
+        // Memory belongs to one GPU; the session moves content between contexts.
         if count != 1 || devices.is_null() {
             return Err(Status::INVALID_DEVICE);
         }

@@ -87,8 +87,7 @@ impl Device {
         &self.reaper
     }
 
-    /// Makes this device's context current on this thread. Nearly all of CUDA's functions need
-    /// that.
+    /// Makes the device's context current on this thread, as nearly all functions of CUDA need.
     pub(super) fn enter(&self) -> Result<(), Status> {
         let context = *self.primary.get_or_init(|| {
             let mut context: CUcontext = std::ptr::null_mut();

@@ -15,8 +15,8 @@ use penstock_wire::status::Status;
 const LIBRARY: &str = "libcuda.so.1";
 /// Names another library. It is then used even if it is Penstock's own `libcuda.so.1`.
 const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBCUDA";
-/// Symbol that only Penstock's own `libcuda.so.1` has. A worker that drove that library without
-/// being told to would call itself for ever.
+/// Symbol of Penstock's own `libcuda.so.1` only. A worker that used that would call itself for
+/// ever.
 const OUR_MARK: &CStr = c"penstock_libcuda";
 
 macro_rules! functions {
@@ -141,8 +141,7 @@ fn open() -> Option<Cuda> {
     Some(cuda)
 }
 
-/// Translates the code of a call. A lack of memory becomes OpenCL's code, which the session knows;
-/// all other errors keep CUDA's number.
+/// Translates a code. A lack of memory becomes OpenCL's code; other errors keep CUDA's number.
 pub(super) fn check(code: CUresult) -> Result<(), Status> {
     match code {
         CUDA_SUCCESS => Ok(()),

@@ -68,8 +68,8 @@ impl Callbacks {
             // "event_command_status ... if the command was abnormally terminated, the error code".
             // Otherwise it is the status that the callback was registered for.
             let status = if self.status < 0 { self.status } else { told.status };
-            // SAFETY: the caller of `clSetEventCallback` passed the function with its data; it is
-            // called once, and the event lives.
+            // SAFETY: function and data come from `clSetEventCallback`; called once, and the event
+            // lives.
             unsafe { (told.callback)(self.event.handle(), status, told.data.get()) };
         }
     }

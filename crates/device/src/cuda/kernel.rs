@@ -39,8 +39,7 @@ struct Args {
     /// `None` before it is set.
     params: Option<Vec<u8>>,
     shared: u32,
-    /// View of a symmetric heap among the parameters. Weak, because "clSetKernelArg does not update
-    /// the reference count".
+    /// View of a symmetric heap. Weak: "clSetKernelArg does not update the reference count".
     heap: Option<Weak<Object<Memory>>>,
 }
 

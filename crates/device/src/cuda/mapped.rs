@@ -39,8 +39,7 @@ fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<Mapped>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the memory that starts at `start` on the host and has at least `bytes` bytes, if it is
-/// mapped for this device.
+/// Returns this host memory if at least `bytes` of it are mapped for this device.
 pub(super) fn at(
     device: &'static Object<Device>,
     start: usize,

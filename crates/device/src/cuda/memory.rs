@@ -64,8 +64,7 @@ impl Memory {
         Ok(Self { device, address, size, of: None, destructors: Mutex::default() })
     }
 
-    /// Makes a buffer over memory that the GPU can already use: mapped host memory or a module's
-    /// variable.
+    /// Makes a buffer over mapped host memory or a module's variable.
     fn over(
         device: &'static Object<Device>,
         address: CUdeviceptr,

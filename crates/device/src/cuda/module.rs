@@ -21,8 +21,7 @@ use super::shared::SharedLimits;
 
 /// Size of each log of the just-in-time compiler. Longer logs are cut.
 const LOG_BYTES: usize = 64 << 10;
-/// Most functions that are listed of a module. Their addresses take 8 MiB; libraries of kernels
-/// have far fewer.
+/// Most functions that are listed of a module: 8 MiB of addresses, more than libraries have.
 const FUNCTIONS_MAX: u32 = 1 << 20;
 /// Dynamic shared memory that any launch may use without a call that allows it first.
 const SHARED_UNASKED: u32 = 48 << 10;
@@ -103,8 +102,8 @@ impl Module {
         self.device
     }
 
-    /// Returns the names of its kernels: from a driver that can list them, otherwise those found in
-    /// the image that the driver knows.
+    /// Returns the names of its kernels from the driver, or those in the image that an older driver
+    /// knows.
     pub(super) fn kernel_names(&self) -> Vec<String> {
         self.listed().unwrap_or_else(|| {
             let seen = self.seen.kernels.iter();
@@ -148,8 +147,7 @@ impl Module {
         Ok(function)
     }
 
-    /// Returns the variables of these names that the module has; without names, of all names found
-    /// in the image.
+    /// Returns the module's variables of these names, or all that were found in the image.
     pub(super) fn globals(self: &Arc<Self>, asked: Option<&[String]>) -> Vec<Global> {
         let names = asked.unwrap_or(&self.seen.globals);
         let globals: Vec<Global> = names.iter().filter_map(|name| self.global(name).ok()).collect();
@@ -285,8 +283,7 @@ impl Function {
         Ok(narrow(blocks) * narrow(units))
     }
 
-    /// Allows launches this much dynamic shared memory, if they may not use it already. The
-    /// device's context is current.
+    /// Allows launches this much dynamic shared memory, if needed. The device's context is current.
     pub(super) fn allow_shared(&self, bytes: u32) -> Result<(), Status> {
         let known = self.shared_max.load(Ordering::Acquire);
         if known >= bytes {

@@ -1,6 +1,5 @@
-//! Names of kernels and variables in a module: from PTX text, or from the symbol table of a cubin.
-//! They are only hints; the driver decides whether the module has them. All bytes may come from a
-//! hostile client.
+//! Names of kernels and variables in a module, from PTX text or a cubin's symbol table. Only hints:
+//! the driver decides whether the module has them. All bytes may come from a hostile client.
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
@@ -84,8 +83,7 @@ fn is_name(token: &str) -> bool {
     token.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '$' | '%'))
 }
 
-/// Finds the functions and objects that the symbol table of a 64-bit little-endian ELF file
-/// defines.
+/// Finds the functions and objects in the symbol table of a 64-bit little-endian ELF file.
 fn symbols(image: &[u8]) -> Option<Names> {
     const SYMBOL_TABLE: u32 = 2;
     const SECTION_BYTES: usize = 64;
@@ -148,8 +146,7 @@ mod tests {
 
     #[test]
     fn elf_files_name_theirs() {
-        // The header, the section headers of the symbol table and of its strings, then both
-        // contents.
+        // The header, the section headers of symbols and strings, then both contents.
         let mut image = vec![0_u8; 64];
         image.splice(..4, *b"\x7fELF");
         image.splice(40..48, 64_u64.to_le_bytes());

@@ -75,8 +75,7 @@ pub(super) unsafe fn get<'a, B: Body>(handle: *mut B::Raw) -> Result<&'a Object<
     if object.is_null() || !object.is_aligned() {
         return Err(B::WRONG);
     }
-    // SAFETY: objects of all kinds begin with the same two words, and the caller says that it
-    // lives.
+    // SAFETY: all kinds begin with the same two words, and the caller says that it lives.
     let tag = unsafe { (&raw const (*object).tag).read() };
     if tag != B::TAG {
         return Err(B::WRONG);
@@ -157,8 +156,8 @@ pub(super) unsafe fn made<T>(
     made.unwrap_or(std::ptr::null_mut())
 }
 
-/// An address that belongs to C and is sent between threads. Its users keep to what the call that
-/// passed it in said about it.
+/// An address of C's, sent between threads. Its users keep to what the call that passed it
+/// promised.
 pub(super) struct Address<T>(*mut T, PhantomData<T>);
 
 // SAFETY: it is only an address; each use says why it may be dereferenced.

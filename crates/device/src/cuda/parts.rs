@@ -62,8 +62,7 @@ impl Layout {
         self.extent.iter().product()
     }
 
-    /// Returns the part behind the first `done` bytes, in the order of rows and slices: a box of at
-    /// least one byte and at most `max`.
+    /// Returns the part behind the first `done` bytes, in order: a box of one to `max` bytes.
     pub(super) fn part(&self, done: usize, max: usize) -> Self {
         let [width, height, depth] = self.extent;
         let (x, row) = (done % width, done / width);

@@ -1,8 +1,6 @@
-//! Host memory that the GPU reads and writes by itself. Copies from and to other memory block the
-//! thread that requests them.
+//! Host memory that the GPU accesses by itself. Copies of other memory block the calling thread.
 //!
-//! Staged bytes are pinned where they are ([`Pinned`]); all others go through slots, which are
-//! reused.
+//! Staged bytes are pinned in place ([`Pinned`]); all others go through slots, which are reused.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -18,8 +16,7 @@ use super::driver::check;
 use super::object::{Address, Object};
 use super::platform;
 
-/// Size of a large slot. At 25 GB/s the bus needs 170 µs for it; issuing a command takes some 10
-/// µs.
+/// Size of a large slot. At 25 GB/s it takes the bus 170 µs; issuing a command takes 10 µs.
 pub(super) const SLOT_BYTES: usize = 4 << 20;
 /// Size of a small slot; most reads fit.
 pub(super) const SMALL_SLOT_BYTES: usize = 64 << 10;
@@ -56,8 +53,7 @@ impl Slots {
     /// Takes a slot for `bytes`, at most [`SLOT_BYTES`]. If all are in use, waits for one if
     /// `may_wait` is set, and returns `None` otherwise. The device's context is current.
     ///
-    /// Slots become free when the device has finished the commands that use them, so the wait ends
-    /// if they do.
+    /// A slot becomes free when the commands that use it have ended, so the wait ends if they do.
     pub(super) fn take(
         device: &'static Device,
         bytes: usize,
@@ -148,8 +144,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Pins whole pages. Returns `None` if that fails, or if CUDA's driver is not in use: then it
-    /// is not worth the time.
+    /// Pins whole pages. Returns `None` if that fails or CUDA's driver is not in use.
     pub(crate) fn new(start: *mut u8, bytes: usize) -> Option<Self> {
         let device = *platform::known_devices().iter().find(|device| device.is_used())?;
         device.enter().ok()?;

@@ -212,8 +212,7 @@ pub(super) unsafe extern "C" fn get_info(
             // SAFETY: the caller passes locations of the size that it names.
             return unsafe { place.write(&program.answer(name)?) };
         }
-        // "an array of n pointers allocated by the caller": n is 1; null if the image is not
-        // wanted.
+        // "an array of n pointers allocated by the caller": one, or null if it is not wanted.
         let pointer_bytes = size_of::<*mut u8>();
         if !value.is_null() {
             if size < pointer_bytes {

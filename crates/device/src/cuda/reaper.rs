@@ -1,5 +1,4 @@
-//! Frees resources that commands may still use, on a thread per device, once the device has
-//! finished all the work that it was given.
+//! Frees resources on a thread per device, once the device has finished all that it was given.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -48,8 +47,7 @@ impl Reaper {
         }
     }
 
-    /// Waits until everything passed in so far is freed. Returns false if nothing was ever passed
-    /// in.
+    /// Waits until everything passed in so far is freed. Returns false if there never was anything.
     pub(super) fn drain(device: &'static Device) -> bool {
         if device.reaper().way.get().is_none() {
             return false;
@@ -77,8 +75,8 @@ fn reap(device: &'static Device, all: Vec<Remains>) {
     for remains in all {
         match remains {
             Remains::Memory(address, then) => {
-                // SAFETY: the memory's object is gone, so this is the last use. Nobody could be
-                // told of a failure.
+                // SAFETY: the memory's object is gone, so this is the last use. A failure is
+                // ignored.
                 let _ = entered.map(|()| unsafe { (device.cuda().cuMemFree)(address) });
                 then();
             }

@@ -1,12 +1,10 @@
 //! How much dynamic shared memory each function of a module may use. CUDA's attribute is
-//! overwritten, not raised: of two launches that each ask for their own size, the smaller one could
-//! come last.
+//! overwritten, not raised, so concurrent launches could leave the smaller of their sizes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Limit of each function by its address. A module has one table, because several of its kernels
-/// may name one function.
+/// Limit of each function by its address. Several kernels of a module may name one function.
 #[derive(Debug, Default)]
 pub(super) struct SharedLimits(Mutex<BTreeMap<usize, u32>>);
 

@@ -158,8 +158,8 @@ impl Stream {
         Ok(event)
     }
 
-    /// Issues a command to the device. Returns false if it must wait for an event or a slot. The
-    /// device's context is current.
+    /// Issues a command; returns false if it must wait for an event or a slot. The context is
+    /// current.
     fn give(self: &Arc<Self>, command: &mut Command, may_wait: bool) -> Result<bool, Status> {
         // First check the wait list: a command that cannot run must not be begun.
         let (mut stamps, mut after) = (Vec::new(), Vec::new());
@@ -300,8 +300,8 @@ impl Stream {
             if let (Ok(()), Some(Landing { slot, to: Some((to, bytes)) })) =
                 (reached, &flight.landing)
             {
-                // SAFETY: the device has written `bytes` bytes to the slot; the command's memory
-                // has room for them until its event ends.
+                // SAFETY: the slot has `bytes` bytes; the command's memory has room until its event
+                // ends.
                 unsafe { to.get().copy_from_nonoverlapping(slot.address(), *bytes) };
             }
             drop(flight.landing);
@@ -411,8 +411,8 @@ impl Order {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
-            // SAFETY: this object owns the stream and no thread uses it any more. The device still
-            // executes what was issued.
+            // SAFETY: this object owns the stream, and no thread uses it. The device finishes its
+            // work.
             let _ = check(unsafe { (self.device.cuda().cuStreamDestroy)(self.raw()) });
         }
     }

@@ -1,5 +1,5 @@
-//! The dispatch table that is the first word of every object. [`function`] looks up its functions
-//! by name where no ICD loader is installed.
+//! The dispatch table that begins every object. [`function`] finds its functions without an ICD
+//! loader.
 
 use std::ffi::{CStr, c_void};
 

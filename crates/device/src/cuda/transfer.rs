@@ -32,8 +32,7 @@ pub(super) unsafe extern "C" fn write(
         let to = memory.range(offset, size)?;
         let from = host(from.cast_mut())?;
         let (work, tail) = (Work::Write { from, to, done: 0 }, Tail { count, waits, event });
-        // SAFETY: the caller passes valid handles, lists and locations; the bytes stay until the
-        // command has ended.
+        // SAFETY: the caller passes valid arguments; the bytes stay until the command has ended.
         unsafe {
             enqueue(queue, CL_COMMAND_WRITE_BUFFER, work, [Some(memory), None], tail, blocking != 0)
         }
@@ -57,8 +56,7 @@ pub(super) unsafe extern "C" fn read(
         let from = memory.range(offset, size)?;
         let to = host(to)?;
         let (work, tail) = (Work::Read { from, to, done: 0 }, Tail { count, waits, event });
-        // SAFETY: the caller passes valid handles, lists and locations; the memory stays until the
-        // command has ended.
+        // SAFETY: the caller passes valid arguments; the memory stays until the command has ended.
         unsafe {
             enqueue(queue, CL_COMMAND_READ_BUFFER, work, [Some(memory), None], tail, blocking != 0)
         }

@@ -1,5 +1,4 @@
-//! The loader's functions, found by name at run time, and the two forms of OpenCL's calls: they
-//! return a code, or a handle and write a code.
+//! The loader's functions, found by name at run time, and helpers for their codes and handles.
 
 use std::ffi::{CString, c_void};
 use std::sync::OnceLock;
@@ -7,8 +6,7 @@ use std::sync::OnceLock;
 use penstock_cl_sys::{CL_SUCCESS, CORE_FUNCTIONS, SLOTS, cl_icd_dispatch, cl_int, slot};
 use penstock_wire::status::Status;
 
-/// Longest answer of a driver, limited by what a reply may carry; a program's binaries are the
-/// largest.
+/// Longest answer of a driver. A reply may carry no more; a program's binaries are the largest.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 
 /// Functions of the loader, in the form of a dispatch table; missing ones are `None`.
@@ -16,8 +14,7 @@ pub(super) struct Functions {
     table: cl_icd_dispatch,
 }
 
-// SAFETY: the table is never changed, and its pointers (also the `void *` of Direct3D's slots) are
-// to code.
+// SAFETY: the table is never changed, and all its pointers (also `void *`) are to code.
 unsafe impl Send for Functions {}
 // SAFETY: as above.
 unsafe impl Sync for Functions {}
@@ -167,8 +164,7 @@ macro_rules! owned {
         #[derive(Debug)]
         pub(super) struct $name($handle);
 
-        // SAFETY: any thread may use OpenCL's objects; a lock protects those that are not
-        // thread-safe (a kernel's arguments).
+        // SAFETY: any thread may use OpenCL's objects; a lock protects a kernel's arguments.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}

@@ -24,8 +24,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Checks a range of `dims` dimensions. Without `local` the driver chooses the size of
-    /// work-groups.
+    /// Checks a range of `dims` dimensions. Without `local` the driver chooses the work-groups.
     ///
     /// # Errors
     /// `CL_INVALID_WORK_DIMENSION`, `CL_INVALID_GLOBAL_OFFSET`, `CL_INVALID_GLOBAL_WORK_SIZE`,
@@ -160,15 +159,14 @@ impl Queue {
         let handles: Vec<_> = mems.iter().map(|mem| mem.raw()).collect();
         let number = api::count(handles.len())?;
         self.enqueue(waits, want, |length, list, event| {
-            // SAFETY: the queue lives; the list has `number` objects; `enqueue` made list and
+            // SAFETY: the queue lives; the list has `number` entries; `enqueue` made list and
             // event.
             unsafe { migrate(self.raw(), number, handles.as_ptr(), flags, length, list, event) }
         })
     }
 
-    /// Migrates nothing, because the devices work on this process's memory. The driver is not
-    /// called: PoCL 3.1 returns the event of a migration without a reference for the caller, so the
-    /// event may be gone when it is used.
+    /// Migrates nothing, because the devices work on this process's memory. PoCL 3.1 would return
+    /// an event without a reference for the caller.
     fn stay(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
         if waits.is_empty() && self.is_out_of_order() && !self.profiles() {
             // A marker without a wait list would wait for all earlier commands.

@@ -23,9 +23,8 @@ owned!(
     clReleaseContext
 );
 
-/// Most events of failed commands that a context keeps, see [`Context::keep_failed`]. A session has
-/// at most 65,536 events at a time, and a failed command is behind few of them. With PoCL's memory
-/// for them these events take 8 MiB.
+/// Most events of failed commands that a context keeps, see [`Context::keep_failed`]: 8 MiB in
+/// PoCL. A session has at most 65,536 events, and a failed command is behind few of them.
 const FAILED_EVENTS_MAX: usize = 1 << 14;
 
 /// Most image formats that one context may list. A driver that reports more has a defect.
@@ -89,8 +88,8 @@ impl Context {
         let data =
             std::ptr::without_provenance_mut::<c_void>(usize::try_from(id).unwrap_or_default());
         let mut code = 0;
-        // SAFETY: the properties end with 0, the list has `number` devices, and `told` expects a
-        // number as data.
+        // SAFETY: the properties end with 0, the list has `number` devices, `told` expects a
+        // number.
         let handle = unsafe {
             create(
                 &raw const properties[start],
@@ -123,8 +122,7 @@ impl Context {
         self.0.raw.raw()
     }
 
-    /// Returns a number that is unique in this process. Events of one context cannot be waited for
-    /// in another.
+    /// Returns a number that is unique in this process. Wait lists cannot span contexts.
     pub fn id(&self) -> u64 {
         self.0.id
     }
@@ -187,8 +185,7 @@ impl Context {
         let device = self.devices().first().ok_or(Status::INVALID_DEVICE)?;
         let properties = device.queue_properties() & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
         if properties == 0 {
-            // An in-order queue of its own, because transfers would wait for each other in a shared
-            // one.
+            // In a shared in-order queue, transfers would wait for each other.
             return Queue::new(self, device, properties, 0);
         }
         // All transfers share one queue that lives as long as the context: Intel's runtime hangs if
@@ -207,9 +204,8 @@ impl Context {
         self.0.init_queue.get_or_init(make).as_ref().map_err(|&status| status)
     }
 
-    /// Lock that is held for reading while a command is enqueued and for writing while a user event
-    /// fails: PoCL 3.1 never ends a command that is enqueued behind an event that has already
-    /// failed.
+    /// Lock held for reading while a command is enqueued, and for writing while a user event fails:
+    /// PoCL 3.1 never ends a command that is enqueued behind a failed event.
     pub(super) fn failing(&self) -> &RwLock<()> {
         &self.0.failing
     }
@@ -228,8 +224,8 @@ impl Context {
         self.0.open_user_events.load(Ordering::Acquire) > 0 || self.has_failed_user_event()
     }
 
-    /// Keeps the event of a failed command while others may still notify it. Only the newest events
-    /// are kept, and none longer than the context.
+    /// Keeps a failed command's event while others may notify it: the newest, until the context is
+    /// freed.
     pub(super) fn keep_failed(&self, event: OwnedEvent) {
         let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = if failed.len() < FAILED_EVENTS_MAX { None } else { failed.pop_front() };

@@ -209,8 +209,7 @@ impl Device {
 
     /// Whether commands must not be enqueued before their wait lists have ended. PoCL's `basic`
     /// device runs a command on the thread that ends its wait list, inside a lock that the command
-    /// needs, so that thread hangs. Oclgrind runs commands within `clFlush`, which then waits for
-    /// ever.
+    /// needs, and hangs. Oclgrind runs commands within `clFlush`, which then waits for ever.
     pub fn must_not_wait(&self) -> bool {
         *self.0.must_not_wait.get_or_init(|| match self.platform().name().as_str() {
             "Portable Computing Language" => self.name().starts_with("basic"),

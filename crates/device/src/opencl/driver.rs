@@ -45,8 +45,7 @@ impl Driver {
     /// Loads the platforms, once per process.
     ///
     /// # Errors
-    /// Fails if there is neither a loader nor CUDA's driver. A loader without platforms is no
-    /// error.
+    /// Fails if there is neither a loader nor CUDA's driver. A loader without platforms suffices.
     pub fn load() -> Result<Self, LoadError> {
         DRIVER.get_or_init(Self::open).clone()
     }
@@ -60,22 +59,19 @@ impl Driver {
     fn open() -> Result<Self, LoadError> {
         let cuda = cuda::platform();
         let path = std::env::var(LOADER_VARIABLE).unwrap_or_else(|_| LOADER.to_owned());
-        // SAFETY: constructors of the loader and the drivers run here. Whoever installed or named
-        // them allows that.
+        // SAFETY: runs the constructors of the loader and the drivers, which are trusted.
         match unsafe { libloading::Library::new(&path) } {
             Ok(library) => {
                 Functions::load(&|name: &CString| {
                     // SAFETY: the symbol is only kept as an address; it has the type of OpenCL's
-                    // function of this name.
+                    // function.
                     let symbol = unsafe { library.get::<*const c_void>(name.as_bytes_with_nul()) };
                     symbol.ok().map(|symbol| *symbol)
                 });
-                // Drivers keep threads running and callbacks pending, so their code must stay
-                // loaded.
+                // Drivers keep threads running and callbacks pending, so the code must stay loaded.
                 std::mem::forget(library);
                 let mut platforms = platforms().unwrap_or_default();
-                // The loader does not list CUDA's platform, but it dispatches by an object's first
-                // word.
+                // The loader does not list CUDA's platform, but dispatches calls to it.
                 platforms.extend(cuda.map(Platform::from_handle));
                 Ok(Self { platforms })
             }
@@ -94,8 +90,8 @@ fn platforms() -> Result<Vec<Platform>, Status> {
     // SAFETY: only the length of the list is asked for.
     let code = unsafe { list(0, std::ptr::null_mut(), &mut count) };
     if code != 0 {
-        // A loader without drivers returns CL_PLATFORM_NOT_FOUND_KHR; for other errors there are no
-        // platforms either.
+        // CL_PLATFORM_NOT_FOUND_KHR: a loader without drivers. After other errors there are none
+        // either.
         return Ok(Vec::new());
     }
     let mut handles: Vec<cl_platform_id> =

@@ -84,8 +84,7 @@ impl Event {
 
     /// `clSetUserEventStatus` with [`Status::OK`] or a failure. After a failure, all commands that
     /// wait for the event, directly or not, end with
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`. May be called anywhere, also in a completion
-    /// callback.
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`. Completion callbacks may call this.
     ///
     /// # Errors
     /// The driver's error; `CL_INVALID_OPERATION` for the second call.
@@ -150,8 +149,7 @@ impl Event {
         self.0.context.id()
     }
 
-    /// Returns the command's status: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) until it
-    /// ends.
+    /// Returns the status: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) until the end.
     pub fn status(&self) -> Status {
         match raw_status(&self.0.raw) {
             // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the
@@ -180,16 +178,14 @@ impl Event {
         }
         let started = self.time(CL_PROFILING_COMMAND_START);
         let ended = self.time(CL_PROFILING_COMMAND_END);
-        // Intel's runtime gives a marker no queueing time. No phase begins later than the next one,
-        // so the next one's time stands in.
+        // Intel's runtime gives a marker no queueing time; the next phase's time stands in.
         let submitted = known_or(self.time(CL_PROFILING_COMMAND_SUBMIT), started);
         Times {
             queued: known_or(self.time(CL_PROFILING_COMMAND_QUEUED), submitted),
             submitted,
             started,
             ended,
-            // A driver older than 2.0 has no such time; its kernels have no children that end
-            // later.
+            // A driver older than 2.0 has no such time; its kernels have no children.
             completed: known_or(self.time(CL_PROFILING_COMMAND_COMPLETE), ended),
         }
     }
@@ -219,9 +215,8 @@ impl Event {
         if status.is_error() { Err(status) } else { waited }
     }
 
-    /// Calls `done` once when the event has ended, successfully or not: on a thread of the driver,
-    /// on the helper thread, or on this thread before this returns. `done` must not block. Unless
-    /// the queue is flushed, it may never be called.
+    /// Calls `done` once when the event has ended, on a thread of the driver, the helper or the
+    /// caller. `done` must not block. Unless the queue is flushed, it may never be called.
     pub fn on_complete(&self, done: Box<dyn FnOnce(Status, Times) + Send>) {
         watch::on_complete(self, done);
     }

@@ -1,5 +1,4 @@
-//! Home memory: memory of this process that kernels work on, without a copy between link and
-//! device.
+//! Home memory: memory of this process that kernels work on, without a copy on the way.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -99,16 +98,14 @@ impl Mapping {
     /// Copies bytes out from `offset`. Panics if they are out of bounds.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.bytes));
-        // SAFETY: the range was checked above; `into` is no part of the mapping, to which no
-        // reference exists.
+        // SAFETY: the range was checked; `into` is elsewhere: no reference to the mapping exists.
         unsafe { std::ptr::copy(self.address().add(offset), into.as_mut_ptr(), into.len()) }
     }
 
     /// Copies bytes to `offset`. Panics if they are out of bounds.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes));
-        // SAFETY: the range was checked above; `bytes` is no part of the mapping, to which no
-        // reference exists.
+        // SAFETY: the range was checked; `bytes` is elsewhere: no reference to the mapping exists.
         unsafe { std::ptr::copy(bytes.as_ptr(), self.address().add(offset), bytes.len()) }
     }
 }
@@ -177,16 +174,15 @@ impl<'a> Home<'a> {
         Ok(())
     }
 
-    /// Copies another buffer's bytes to `offset`. The ranges may overlap: a client chooses where
-    /// its buffers are.
+    /// Copies another buffer's bytes to `offset`. The ranges may overlap: the client places
+    /// buffers.
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` if they are out of bounds.
     pub fn copy(&self, offset: u64, bytes: &HomeBytes) -> Result<(), Status> {
         let place = self.place(offset, bytes.length)?;
         let from = bytes.place().ok_or(Status::INVALID_VALUE)?;
-        // SAFETY: both ranges were checked; `self` and `bytes` keep their buffers; `copy` allows
-        // overlap.
+        // SAFETY: both ranges were checked, and their buffers are kept; `copy` allows overlap.
         unsafe { std::ptr::copy(from, place, bytes.length) }
         Ok(())
     }
@@ -251,8 +247,7 @@ impl HomeBytes {
     pub fn read(&self, into: &mut [u8]) -> Result<(), Status> {
         let from =
             self.place().filter(|_| into.len() == self.length).ok_or(Status::INVALID_VALUE)?;
-        // SAFETY: the range was checked, `self` keeps the buffer, and `into` is as long and no part
-        // of it.
+        // SAFETY: the range was checked, `self` keeps the buffer, and `into` is elsewhere.
         unsafe { std::ptr::copy(from, into.as_mut_ptr(), into.len()) }
         Ok(())
     }
@@ -265,8 +260,8 @@ impl HomeBytes {
 impl AsRef<[u8]> for HomeBytes {
     fn as_ref(&self) -> &[u8] {
         let Some(place) = self.place() else { return &[] };
-        // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. If a
-        // kernel writes there meanwhile, which OpenCL leaves undefined, the bytes are other plain
+        // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. A kernel
+        // that writes there meanwhile, which OpenCL leaves undefined, only makes them other plain
         // bytes.
         unsafe { std::slice::from_raw_parts(place, self.length) }
     }

@@ -27,8 +27,7 @@ pub(super) struct Shape {
 }
 
 impl Mem {
-    /// `clCreateImage`, from the buffer or image `parent` if there is one. An image without a
-    /// parent is filled with zeros.
+    /// `clCreateImage`, from `parent` if there is one. Without a parent, the image is all zeros.
     ///
     /// # Errors
     /// The driver's error; `CL_INVALID_IMAGE_DESCRIPTOR` for mip-maps, multi-sampling, or an image
@@ -50,8 +49,7 @@ impl Mem {
         } else if description.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER {
             return Err(INVALID_IMAGE_DESCRIPTOR);
         }
-        // Drivers check each dimension, but not all of them the product; some then fail to
-        // allocate.
+        // Drivers check each dimension, but not all of them the product.
         let least = region::bytes(whole, known.unwrap_or(1)).map_err(|_| INVALID_IMAGE_SIZE)?;
         if context.devices().iter().all(|device| least > device.limits().allocation) {
             return Err(INVALID_IMAGE_SIZE);
@@ -108,8 +106,7 @@ impl Mem {
         let write = function!(clEnqueueWriteImage)?;
         let queue = self.context().init_queue()?;
         let _inside = super::watch::Inside::enter();
-        // SAFETY: the call blocks, so `bytes` lives until it was copied; without pitches the region
-        // has exactly its size.
+        // SAFETY: the call blocks, so `bytes` lives until it was copied; the region has its size.
         api::check(unsafe {
             write(
                 queue.raw(),
@@ -141,8 +138,7 @@ impl Mem {
         if self.fill_zero(whole).is_ok() {
             return Ok(());
         }
-        // Some formats cannot be filled. They are written layer by layer, so that no second image's
-        // worth of memory is needed.
+        // Some formats cannot be filled. They are written by layer, to need less memory.
         let layer = [whole[0], whole[1], 1];
         let zeros = vec![0; api::size(self.region_bytes([0; 3], layer)?)?];
         (0..whole[2]).try_for_each(|z| self.init_image([0, 0, z], layer, &zeros))

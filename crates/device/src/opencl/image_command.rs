@@ -33,8 +33,8 @@ impl Queue {
         }
         let (origin, size) = (region::triple(origin)?, region::extent(region)?);
         self.give(bytes, waits, want, |start, number, list, event| {
-            // SAFETY: queue and image live; the region lies within the image and has the size of
-            // the bytes at `start`.
+            // SAFETY: queue and image live; the region lies within the image, and `start` has its
+            // size.
             unsafe {
                 write(
                     self.raw(),
@@ -69,8 +69,8 @@ impl Queue {
         let bytes = mem.region_bytes(origin, region)?;
         let (origin, size) = (region::triple(origin)?, region::extent(region)?);
         self.take(bytes, waits, |start, number, list, event| {
-            // SAFETY: queue and image live; the region lies within the image and has the size of
-            // the memory at `start`.
+            // SAFETY: queue and image live; the region lies within the image, and `start` has its
+            // size.
             unsafe {
                 read(
                     self.raw(),
@@ -116,8 +116,7 @@ impl Queue {
         let (from, to) = (region::triple(source_origin)?, region::triple(target_origin)?);
         let size = region::extent(region)?;
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and images live; both regions lie within, and elements have the same
-            // size.
+            // SAFETY: queue and images live; both regions lie within; elements have the same size.
             unsafe {
                 copy(
                     self.raw(),

@@ -179,8 +179,8 @@ impl Kernel {
 
     fn set_value(&self, index: u32, size: usize, value: *const c_void) -> Result<(), Status> {
         let set = function!(clSetKernelArg)?;
-        // SAFETY: the value has its size, or is null for local memory; the driver copies it. The
-        // caller holds the lock on the arguments.
+        // SAFETY: the value has its size or is null; the driver copies it; the caller holds the
+        // lock.
         api::check(unsafe { set(self.raw(), index, size, value) })
     }
 
@@ -192,9 +192,8 @@ impl Kernel {
         const SVM_PTRS: u32 = 0x11B6;
         self.0.program.context().platform().needs(2, 0)?;
         if name == SVM_PTRS {
-            // These addresses are in buffers over this process's memory, which the driver does not
-            // know as its own and may refuse. The device works on that memory, so nothing has to
-            // move.
+            // These addresses are in this process's memory, which the driver may not know as its
+            // own. The device works on that memory, so nothing has to move.
             return Ok(());
         }
         let set = function!(clSetKernelExecInfo)?;
@@ -274,8 +273,7 @@ impl Kernel {
         let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
         let args = self.args();
         let mut local = [1_usize; 3];
-        // SAFETY: queue and kernel live; the lists have three entries, of which the driver reads
-        // `dims`.
+        // SAFETY: queue and kernel live; the lists have three entries, at least `dims`.
         let code = unsafe {
             suggest(
                 queue.raw(),
@@ -318,8 +316,7 @@ impl Kernel {
         count.min(limits::ARG_INDEX_MAX) as usize
     }
 
-    /// Returns `clGetKernelArgInfo` of every argument; `None` if the driver lacks it for any of
-    /// them.
+    /// Returns `clGetKernelArgInfo` of every argument; `None` if any of them lacks it.
     pub(super) fn arg_descriptions(&self) -> Option<Vec<ArgDescription>> {
         (0..self.arg_count())
             .map(|index| self.arg_description(api::count(index).ok()?).ok())
@@ -363,8 +360,8 @@ impl Kernel {
             CL_KERNEL_ARG_ADDRESS_PRIVATE => match arg.type_name.as_str() {
                 "sampler_t" => Takes::Sampler,
                 "queue_t" => Takes::Queue,
-                // Images and pipes should be global, but not all drivers say so. Only they have an
-                // access qualifier.
+                // Images and pipes: not all drivers call them global. Only they have an access
+                // qualifier.
                 _ if arg.access != CL_KERNEL_ARG_ACCESS_NONE => Takes::Memory,
                 name => Takes::Value(value_bytes(name)),
             },

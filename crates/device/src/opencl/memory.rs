@@ -29,8 +29,7 @@ owned!(
 const INVALID_BUFFER_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_BUFFER_SIZE);
 
 /// Flags about kernels' accesses, the only ones that reach the driver. The client has checked the
-/// host's accesses; these flags must not hinder the worker, which moves content between nodes. The
-/// worker decides where host memory is.
+/// host's accesses, and the worker needs all of them; it also decides where host memory is.
 pub(super) const KERNEL_FLAGS: u64 =
     CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY | CL_MEM_KERNEL_READ_AND_WRITE;
 
@@ -98,8 +97,8 @@ impl Mem {
         Ok(mem)
     }
 
-    /// `clCreateBuffer` in lent memory, which is given back when neither driver nor session use it
-    /// any more. Its content stays.
+    /// `clCreateBuffer` in lent memory, which keeps its content and is given back after the last
+    /// use.
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` if the devices cannot work on this memory or at this address; the
@@ -132,7 +131,7 @@ impl Mem {
     }
 
     /// `clSVMAlloc` at exactly this address, where the client has its own memory. The result is a
-    /// buffer: all commands on buffers accept it.
+    /// buffer.
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` if the devices do not work on this process's memory;
@@ -178,8 +177,7 @@ impl Mem {
         Ok(Self::of(raw, context, Kind::Buffer, size))
     }
 
-    /// As [`Mem::buffer_in`], on CUDA's platform: the GPU gets addresses for the memory. Commands
-    /// copy it like any buffer of the GPU.
+    /// As [`Mem::buffer_in`], on CUDA's platform: a buffer at the GPU's addresses for the memory.
     fn mapped(
         context: &Context,
         flags: u64,
@@ -262,8 +260,7 @@ impl Mem {
             )
         };
         let raw = OwnedMem::take(api::made(raw, code)?);
-        // "buffer must be a valid buffer object and cannot be a sub-buffer object", so the parent's
-        // offset is 0; adding it is right in any case.
+        // "buffer must be ... and cannot be a sub-buffer object", so the parent's offset is 0.
         let home = parent.0.home.map(|home| HomeOf { offset: home.offset + offset, ..home });
         let context = parent.context().clone();
         Ok(Self(Arc::new(Inner {
@@ -369,8 +366,7 @@ impl Mem {
         Home::part(home.start, home.mapped, home.offset, api::size(self.size()).ok()?)
     }
 
-    /// Returns bytes of the home memory that keep the buffer alive, to be sent. `None` without home
-    /// memory or out of bounds.
+    /// Returns bytes of the home memory that keep the buffer alive; `None` without such bytes.
     pub fn home_bytes(&self, offset: u64, size: u64) -> Option<HomeBytes> {
         HomeBytes::of(self, offset, size)
     }
@@ -407,8 +403,7 @@ fn create_buffer(
 ) -> Result<OwnedMem, Status> {
     let create = function!(clCreateBuffer)?;
     let mut code = 0;
-    // SAFETY: the context lives; `host` is null or has `bytes` bytes that stay until the driver has
-    // deleted the object, see `keep_until_deleted`.
+    // SAFETY: the context lives; `host` is null or has `bytes` bytes, see `keep_until_deleted`.
     let raw = unsafe { create(context.raw(), flags, bytes, host, &mut code) };
     api::made(raw, code).map(OwnedMem::take)
 }
@@ -428,8 +423,7 @@ unsafe extern "C" fn deleted<T>(_mem: cl_mem, data: *mut c_void) {
     drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
 
-/// Fills a buffer with zeros and waits: a client must not see what another one left in the device's
-/// memory.
+/// Fills a buffer with zeros: a client must not see what another one left in device memory.
 fn clear(context: &Context, mem: &OwnedMem, bytes: usize) -> Result<(), Status> {
     let fill = function!(clEnqueueFillBuffer)?;
     let finish = function!(clFinish)?;

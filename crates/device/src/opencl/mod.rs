@@ -1,5 +1,4 @@
-//! The OpenCL back end: a safe layer over the node's ICD loader. Each kind of object has a file;
-//! commands are sorted by what they move.
+//! The OpenCL back end: a safe layer over the node's ICD loader, with a file per kind of object.
 
 mod account;
 mod api;

@@ -21,9 +21,9 @@ use super::queue::Queue;
 /// Size of the tested buffer: one page, the smallest home memory.
 const BYTES: usize = 4096;
 
-/// Tests whether a device shares host memory. `CL_MEM_USE_HOST_PTR` alone does not tell: a driver
-/// may keep a copy on the device and update it only when the buffer is mapped. So both directions
-/// are tested without a map.
+/// Tests whether a device shares host memory. `CL_MEM_USE_HOST_PTR` does not tell: a driver may
+/// keep a copy that it updates when the buffer is mapped. So both directions are tested without a
+/// map.
 pub(super) fn shares_host_memory(device: &Device) -> bool {
     let unified = device.number::<u32>(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0;
     let is_cpu = device.number::<u64>(CL_DEVICE_TYPE).unwrap_or(0) & CL_DEVICE_TYPE_CPU != 0;
@@ -55,9 +55,9 @@ fn tried(device: &Device) -> Result<bool, Status> {
     Ok(read == expected)
 }
 
-/// Tests, once per device, whether kernels have argument descriptions although the options, empty
-/// or null, do not ask for them. PoCL 3.1 shows them with null options, Intel's runtime always,
-/// NVIDIA's never.
+/// Tests, once per device, whether kernels have argument descriptions that the options (empty or
+/// null) do not ask for. PoCL 3.1 shows them with null options, Intel's runtime always, NVIDIA's
+/// never.
 pub(super) fn shows_arg_info(context: &Context, device: &Device, with_options: bool) -> bool {
     static KNOWN: Mutex<Vec<((usize, bool), bool)>> = Mutex::new(Vec::new());
     let key = (device.raw().addr(), with_options);
@@ -75,8 +75,7 @@ pub(super) fn shows_arg_info(context: &Context, device: &Device, with_options: b
 fn mem_over(context: &Context, mapping: &Mapping) -> Result<OwnedMem, Status> {
     let create = function!(clCreateBuffer)?;
     let mut code = 0;
-    // SAFETY: the mapping has the bytes and is dropped after the object, when no command is
-    // pending.
+    // SAFETY: the mapping has the bytes and is dropped after the object and its commands.
     let handle = unsafe {
         create(
             context.raw(),

@@ -19,9 +19,8 @@ owned!(
     clReleaseProgram
 );
 
-/// Makes the compiler keep the data of `clGetKernelArgInfo`. The client needs it to know which
-/// arguments are memory; the worker needs it to refuse bytes that the driver would take for a
-/// handle.
+/// Makes the compiler keep the data of `clGetKernelArgInfo`. The client must know which arguments
+/// are memory; the worker must refuse bytes that the driver would take for a handle.
 pub(super) const ARG_INFO_OPTION: &str = "-cl-kernel-arg-info";
 
 const INVALID_BUILD_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_BUILD_OPTIONS);
@@ -92,8 +91,7 @@ impl Program {
         let mut starts: Vec<_> = binaries.iter().map(|(_, binary)| binary.as_ptr()).collect();
         let number = api::count(binaries.len())?;
         let mut code = 0;
-        // SAFETY: all lists have `number` entries, and each binary has its length; the driver
-        // copies them.
+        // SAFETY: all lists have `number` entries, each binary its length; the driver copies them.
         let raw = unsafe {
             create(
                 context.raw(),
@@ -294,8 +292,7 @@ impl Program {
         probe::shows_arg_info(self.context(), device, self.0.had_options.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a small kernel has argument descriptions, built with empty options or with
-    /// null.
+    /// Returns whether a small kernel has argument descriptions, with empty options or with null.
     pub(super) fn try_arg_info(
         context: &Context,
         device: &Device,

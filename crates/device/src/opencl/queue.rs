@@ -32,13 +32,12 @@ pub(super) struct OwnedQueue {
     is_kept_until_idle: bool,
 }
 
-/// Longest time that a command for a device that must not wait is held back, see
-/// [`Device::must_not_wait`]. The caller waits meanwhile, so it is shorter than the silence after
-/// which a peer takes a worker for dead.
+/// Longest time that a command for a device that must not wait is held back (see
+/// [`Device::must_not_wait`]). The caller waits too, so this is shorter than a peer's time-out for
+/// a worker.
 const HELD_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// Whether a command gets an event. A command without one is cheaper, but nobody sees a failure
-/// after it was enqueued.
+/// Whether a command gets an event. Without one it is cheaper, but later failures are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     Event,
@@ -83,8 +82,8 @@ impl OwnedQueue {
         self.raw.as_ref().map_or(std::ptr::null_mut(), RawQueue::raw)
     }
 
-    /// `clFinish`. Needed after a blocking write: in Intel's runtime, such a write returns before
-    /// other queues see its bytes.
+    /// `clFinish`. After a blocking write of Intel's runtime, other queues see the bytes only
+    /// later.
     pub(super) fn finish(&self) -> Result<(), Status> {
         self.raw.as_ref().map_or(Ok(()), RawQueue::finish)
     }
@@ -133,8 +132,7 @@ impl RawQueue {
 }
 
 impl Queue {
-    /// `clCreateCommandQueueWithProperties` with `CL_QUEUE_PROPERTIES`, and `CL_QUEUE_SIZE` unless
-    /// `size` is 0.
+    /// `clCreateCommandQueueWithProperties`; `size` is `CL_QUEUE_SIZE`, or 0 for none.
     ///
     /// # Errors
     /// The driver's error; `CL_INVALID_DEVICE` if the context does not have the device.
@@ -227,8 +225,8 @@ impl Queue {
         self.0.reclaim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enqueues a command. `call` gets length and start of the wait list, and the event's location
-    /// or null.
+    /// Enqueues a command. `call` gets the wait list's length and start, and the event's place or
+    /// null.
     pub(super) fn enqueue(
         &self,
         waits: &[&Event],
@@ -250,8 +248,7 @@ impl Queue {
         }
         let start = if list.is_empty() { std::ptr::null() } else { list.as_ptr() };
         let mut event = std::ptr::null_mut();
-        // If only the driver needs the event, `Event`'s `drop` keeps it until the command has
-        // ended.
+        // If only the driver needs the event, `drop` keeps it until the command has ended.
         let has_event = want == Want::Event || self.context().may_fail();
         let place = if has_event { &raw mut event } else { std::ptr::null_mut() };
         let _inside = Inside::enter();
@@ -271,8 +268,7 @@ impl Queue {
         if want == Want::Event { event.map(Some) } else { Ok(None) }
     }
 
-    /// Only in builds that inject delays: for some commands, makes an event that ends a little
-    /// later and holds the command back.
+    /// In builds that inject delays: may make an event that holds the command back a little.
     fn late_start(&self, waits: &[&Event]) -> Option<Event> {
         if !penstock_trial::is_put_off(Place::DeviceStarts) {
             return None;

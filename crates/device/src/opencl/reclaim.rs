@@ -35,8 +35,7 @@ pub(super) struct Reclaim {
     /// Kept bytes in the order of their commands.
     pending: VecDeque<(Event, Kept)>,
     spare: Vec<Mapping>,
-    /// Slabs whose marker failed. The commands before the marker may still run, so these slabs are
-    /// kept until the queue has finished.
+    /// Slabs whose marker failed, kept until the queue has finished: commands may still use them.
     doubtful: Vec<Mapping>,
 }
 
@@ -85,9 +84,8 @@ impl Reclaim {
         self.pending.push_back((event, Kept::Bytes(bytes)));
     }
 
-    /// Frees bytes of ended commands, the oldest first, up to the first command that has not ended.
-    /// In an out-of-order queue some bytes stay longer than needed, but each command costs one
-    /// look.
+    /// Frees bytes of ended commands, from the oldest to the first that has not ended. In an
+    /// out-of-order queue some bytes stay longer than needed, but each command costs one look.
     pub(super) fn sweep(&mut self) {
         while let Some((event, _)) = self.pending.front() {
             let status = event.status();
@@ -102,8 +100,7 @@ impl Reclaim {
         }
     }
 
-    /// Takes the slabs that are free once the queue has finished. Call it before the queue
-    /// finishes.
+    /// Takes the slabs that are free once the queue has finished. Call it before that.
     pub(super) fn take_doubtful(&mut self) -> Vec<Mapping> {
         self.sweep();
         std::mem::take(&mut self.doubtful)
@@ -134,7 +131,7 @@ impl Reclaim {
         }
         self.spare.clear();
         let Some(last) = last_marker(queue, context) else {
-            // Nobody can tell when the bytes are free. They are few, and this process ends with its
+            // Nobody knows when the bytes are free. They are few, and the process ends with its
             // client.
             std::mem::forget(self);
             return;

@@ -3,8 +3,7 @@
 
 use penstock_wire::status::Status;
 
-/// Place and layout of a rectangle in a buffer, as in `clEnqueueReadBufferRect`. A pitch of 0 means
-/// no gaps.
+/// Place of a rectangle in a buffer, as in `clEnqueueReadBufferRect`. Pitches of 0: no gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rect {
     /// Start: `x` in bytes, `y` in rows, `z` in slices.
@@ -89,8 +88,7 @@ pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, S
     })
 }
 
-/// Checks that a region lies within an image. Returns the region's size in bytes, with elements of
-/// `pixel` bytes.
+/// Checks that a region lies within an image; returns its bytes, at `pixel` bytes per element.
 pub(super) fn image(
     whole: [u64; 3],
     pixel: u64,

@@ -74,9 +74,8 @@ impl Program {
         }
     }
 
-    /// Returns what a client may query of a program of binaries before its build: kind and build
-    /// status of each device's binary. Nothing more: Intel's runtime ends the process if it is
-    /// asked for the kernels of such a program.
+    /// Returns kind and build status of each device's binary, before a build. Nothing more: Intel's
+    /// runtime ends the process if it is asked for the kernels of such a program.
     pub fn load_report(&self, devices: &[(u32, Device)]) -> Vec<(u32, Info)> {
         let known = |device| {
             let queries = [CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_BINARY_TYPE];
@@ -88,8 +87,7 @@ impl Program {
         devices.iter().map(|(index, device)| (*index, known(device))).collect()
     }
 
-    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: the binary of each of `devices` in the context that
-    /// has one.
+    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: the binary of each device that has one.
     ///
     /// # Errors
     /// The driver's error; `CL_OUT_OF_RESOURCES` if they exceed what a reply may carry.
@@ -111,8 +109,7 @@ impl Program {
             )
             .collect();
         let get = function!(clGetProgramInfo)?;
-        // SAFETY: the driver writes each binary to its pointer, which has the size that the driver
-        // named, and skips nulls.
+        // SAFETY: each pointer has room for the size that the driver named, or is null and skipped.
         api::check(unsafe {
             get(
                 self.raw(),
@@ -214,8 +211,7 @@ impl Kernel {
     }
 }
 
-/// Returns a device's binary. If the program is for parts of a device, PoCL lists the whole device,
-/// so the parents are tried too.
+/// Returns a device's binary, or its parents': PoCL lists the whole device for a program on parts.
 fn binary_of<'a>(device: &Device, listed: &'a [(usize, Vec<u8>)]) -> Option<&'a [u8]> {
     let own = |device: &Device| listed.iter().find(|(handle, _)| *handle == device.raw().addr());
     let (_, binary) = iter::successors(Some(device), |device| device.parent()).find_map(own)?;

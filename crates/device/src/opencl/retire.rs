@@ -2,10 +2,9 @@
 //!
 //! Intel's runtime for CPUs keeps a released queue until its last command has ended, and then
 //! destroys it on the thread that ran that command. The destructor waits for all tasks of the
-//! queue, which include that thread's own: the thread waits for itself for ever, and everything
-//! that needs it hangs (`tests/model/found/intel-queue-release.c`). Queues of this driver are
-//! therefore released here, when their commands have ended and the driver's threads have finished
-//! with them.
+//! queue, including that thread's own, so the thread and everything that needs it hang
+//! (`tests/model/found/intel-queue-release.c`). This driver's queues are therefore released here,
+//! when their commands have ended and the driver's threads have finished with them.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

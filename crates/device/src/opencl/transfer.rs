@@ -76,8 +76,8 @@ impl Queue {
         self.expect_same_context(&[mem])?;
         let (place, length) = region::range(mem.size(), offset, bytes.len() as u64)?;
         self.give(bytes, waits, want, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within the buffer; `give` keeps the
-            // `length` bytes at `start`.
+            // SAFETY: queue and buffer live; the range lies within; `give` keeps the `length`
+            // bytes.
             unsafe {
                 write(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
             }
@@ -100,8 +100,8 @@ impl Queue {
         self.expect_same_context(&[mem])?;
         let (place, length) = region::range(mem.size(), offset, size)?;
         self.take(size, waits, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within the buffer; `take` keeps the
-            // `length` bytes at `start`.
+            // SAFETY: queue and buffer live; the range lies within; `take` keeps the `length`
+            // bytes.
             unsafe {
                 read(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
             }
@@ -131,8 +131,7 @@ impl Queue {
         }
         let size = region::extent(region)?;
         self.give(bytes, waits, want, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the rectangle lies within the buffer; `start` has the
-            // region's bytes without gaps.
+            // SAFETY: queue and buffer live; the rectangle lies within; `start` has all its bytes.
             unsafe {
                 write(
                     self.raw(),
@@ -171,8 +170,7 @@ impl Queue {
         let at = region::rect(mem.size(), rect, region)?;
         let size = region::extent(region)?;
         self.take(region::bytes(region, 1)?, waits, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the rectangle lies within the buffer; `start` has room
-            // for the region without gaps.
+            // SAFETY: queue and buffer live; the rectangle lies within; `start` has room for it.
             unsafe {
                 read(
                     self.raw(),
@@ -293,8 +291,7 @@ impl Queue {
             return Err(Status::INVALID_VALUE);
         }
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within the buffer; the driver copies
-            // the pattern.
+            // SAFETY: queue and buffer live; the range lies within; the driver copies the pattern.
             unsafe {
                 fill(
                     self.raw(),

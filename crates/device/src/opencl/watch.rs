@@ -37,8 +37,7 @@ struct Awaited {
     done: Done,
     /// Whether the driver refused the callback.
     only_looked_at: bool,
-    /// Whether the last look found it ended. If it still awaits its callback at the next look, none
-    /// will come.
+    /// Whether the last look found it ended. If no callback comes until the next look, none will.
     had_ended: bool,
 }
 
@@ -77,8 +76,7 @@ thread_local! {
     static COLLECTED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Delays completions on this thread while it lives. Make it before taking a lock that they may
-/// need.
+/// Delays completions on this thread while it lives. Make it before any lock that they may need.
 #[derive(Debug)]
 pub(super) struct Inside(());
 
@@ -118,8 +116,7 @@ pub(super) fn on_complete(event: &Event, done: Done) {
     let data = std::ptr::without_provenance_mut::<c_void>(number);
     let inside = Inside::enter();
     let set = function!(clSetEventCallback).and_then(|set| {
-        // SAFETY: the event lives; `called_back` takes a number as data, so a late or second call
-        // is harmless.
+        // SAFETY: the event lives; `called_back` takes a number, so a second call is harmless.
         api::check(unsafe { set(event.raw(), CL_COMPLETE, Some(called_back), data) })
     });
     drop(inside);
@@ -145,8 +142,7 @@ pub(super) fn fail_later(event: Event, status: Status) {
     WAKE.notify_one();
 }
 
-/// Keeps an event until it may be released. Nobody waits for that, so the next round is soon
-/// enough.
+/// Keeps an event until it may be released. Nobody waits for that, so it is not urgent.
 pub(super) fn keep(event: Event) {
     let mut state = lock();
     state.kept.push(event);
@@ -182,16 +178,14 @@ fn tell(number: usize) {
     let status = event.status();
     let status = if status.0 > 0 { Status::OK } else { status };
     let times = if status.is_error() { Times::default() } else { event.times() };
-    // A panic must not reach the driver's code. A completion that panics has a defect that its own
-    // tests must find.
+    // A panic must not reach the driver's code. Such a panic is a defect that tests must find.
     let _ = catch_unwind(AssertUnwindSafe(move || {
         done(status, times);
         drop(event);
     }));
 }
 
-/// Checks the awaited events. A failure is reported at once, a success only if no callback came
-/// between two looks.
+/// Checks the awaited events. Reports failures at once, successes only on the second look.
 fn look(most: usize, for_successes: bool) {
     let events: Vec<(usize, Event)> = {
         let state = lock();

@@ -15,8 +15,7 @@ pub const READ_WRITE: u64 = 1;
 pub const OUT_OF_ORDER: u64 = 1;
 pub const PROFILING: u64 = 2;
 
-/// Makes a context over the first device, and a queue. Without a device, prints that and returns
-/// `None`.
+/// Makes a context over the first device, and a queue; `None` without a device.
 pub fn first(properties: u64) -> Option<(Context, Queue)> {
     let (platform, device) = first_device()?;
     let context = Context::new(

@@ -34,8 +34,7 @@ pub struct Setup {
     pub loader: bool,
 }
 
-/// Builds the stand-in and loads it as the process's driver. Without a C compiler, prints that and
-/// returns false.
+/// Builds the stand-in and loads it as the process's driver. False without a C compiler.
 fn prepare(setup: Setup) -> bool {
     static ONCE: Once = Once::new();
     static BUILT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
@@ -55,8 +54,7 @@ fn prepare(setup: Setup) -> bool {
             command.arg("-DNEWER");
         }
         let built = command.status().is_ok_and(|status| status.success());
-        // SAFETY: no other thread reads the environment: the first test runs this before anything
-        // is loaded, and all others wait.
+        // SAFETY: no other thread reads the environment: the first test runs this, others wait.
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         if !setup.loader {
             // SAFETY: as above.
