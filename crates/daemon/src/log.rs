@@ -62,7 +62,7 @@ struct Window {
 }
 
 impl Throttle {
-    /// Returns whether a line may be written in this second, with the number suppressed before it.
+    /// If a line may be written in this second, returns the number of lines suppressed before it.
     pub(crate) fn pass(&self, second: u64) -> Option<u64> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.second != second {
@@ -90,7 +90,7 @@ impl Logger {
         Self { worker: Some(std::process::id()), ..self }
     }
 
-    /// Logs an event that is as it should be.
+    /// Logs an event of normal operation.
     pub fn info(&self, event: &str, fields: &Fields<'_>) {
         self.write("info", event, fields);
     }

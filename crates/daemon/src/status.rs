@@ -23,7 +23,7 @@ impl Daemon {
                 "client": session.client,
                 "seconds": session.since.elapsed().as_secs(),
                 "core_seconds": cores,
-                // Joules of the whole node while the client was served, whoever used it.
+                // Joules of the whole node while the client was served, including those of others.
                 "joules": joules,
                 "devices": devices,
             })

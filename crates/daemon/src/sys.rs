@@ -10,7 +10,7 @@ use penstock_link::{Addresses, LinkError, SharedMemory};
 /// Size of a page, the unit of mappings.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Number of file descriptors that a daemon needs at most.
+/// Most file descriptors that a daemon needs.
 const DESCRIPTORS_MAX: u64 = 8_192;
 
 /// A page of shared memory as words.

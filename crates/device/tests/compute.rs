@@ -310,7 +310,7 @@ fn kernels_are_duplicated_with_their_arguments() {
     let second = match kernel.duplicate() {
         Ok(second) => second,
         Err(status) => {
-            eprintln!("SKIPPED: the driver can not clone kernels: {status}");
+            eprintln!("SKIPPED: the driver cannot clone kernels: {status}");
             return;
         }
     };
@@ -332,7 +332,7 @@ fn devices_are_described_and_split() {
             assert!(info.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 64 << 10);
             let equally = i64::try_from(penstock_cl_sys::CL_DEVICE_PARTITION_EQUALLY).unwrap();
             let Ok(parts) = device.sub_devices(&[equally, 1]) else {
-                eprintln!("SKIPPED: {} can not be split", device.name());
+                eprintln!("SKIPPED: {} cannot be split", device.name());
                 continue;
             };
             assert!(!parts.is_empty() && parts.iter().all(|part| *part != device));

@@ -159,7 +159,7 @@ impl Shared {
             lock(&self.transfers.table).insert(name, whole);
         }
         self.transfers.check_room()?;
-        // Used later, or not directly. Unannounced content must not take any amount of memory.
+        // Staged for later use. Unannounced content must not take unlimited memory.
         let size = payload.left();
         if size > limits::STAGED_BYTES_MAX {
             self.deliver(name, Err(Status::OUT_OF_RESOURCES));

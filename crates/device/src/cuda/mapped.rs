@@ -128,7 +128,7 @@ fn unregister(device: &Device, at: usize) {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let mut known = all();
-        // New memory may already be at the same start.
+        // An entry with references belongs to other memory at the same start.
         if known.get(&self.start).is_some_and(|one| one.strong_count() == 0) {
             known.remove(&self.start);
         }

@@ -18,8 +18,8 @@ use super::object::{self, Body, Object};
 
 /// Most GPUs of a node. A driver that reports more has a defect.
 const DEVICES_MAX: c_int = 256;
-/// Number of devices that each GPU appears as. They share one context, so their kernels run at the
-/// same time, which kernels of two processes do not. For measurements and tests with one GPU.
+/// Names the number of devices that each GPU appears as. They share one context, so their kernels
+/// run at the same time, unlike kernels of two processes. For measurements and tests with one GPU.
 const EACH_VARIABLE: &str = "PENSTOCK_CUDA_EACH";
 /// Upper bound of that number. More devices on one GPU measure nothing new.
 const EACH_MAX: u32 = 8;
@@ -113,7 +113,7 @@ impl Platform {
     }
 }
 
-/// Returns the number of `cuDriverGetVersion`, or 0 if that fails.
+/// Returns the result of `cuDriverGetVersion`, or 0 if that fails.
 pub(super) fn driver_version(cuda: &Cuda) -> c_int {
     let mut version = 0;
     // SAFETY: `version` outlives the call.
