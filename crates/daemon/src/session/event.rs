@@ -115,8 +115,8 @@ impl Events {
         lock(&self.table).events.get(&id).cloned()
     }
 
-    /// Handles an event's end that a peer tells. The client must have named this peer. If the client
-    /// has named none yet, the end is kept until it does.
+    /// Handles an event's end that a peer tells. The client must have named this peer. If the
+    /// client has named none yet, the end is kept until it does.
     pub(crate) fn told_by(
         &self,
         peer: Id<kind::Peer>,
