@@ -1,8 +1,11 @@
-//! Kernel arguments beside a launch: only those that changed since the kernel object's last launch on the same node.
+//! Kernel arguments beside a launch. Only those travel that changed since the kernel object's last
+//! launch on the same node.
 //!
 //! ```text
-//! | index u16 | kind u8 | 0 u8 | size u32 | value: size bytes for Bytes, else 8 bytes |   repeated
+//! | index u16 | kind u8 | 0 u8 | size u32 | value: size bytes |   repeated
 //! ```
+//!
+//! The value of kind `Bytes` may have any size; those of all other kinds have 8 bytes.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -14,13 +17,12 @@ use crate::limits::ARG_INDEX_MAX;
 /// One argument of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg<'a> {
-    /// A value, as the device sees it.
+    /// The bytes of a value, as the device sees it.
     Bytes(&'a [u8]),
     /// A memory object, or none (`NULL`).
     Mem(Id<kind::Mem>),
-    /// A sampler.
     Sampler(Id<kind::Sampler>),
-    /// So many bytes of local memory.
+    /// Size of local memory, in bytes.
     Local(u64),
     /// An address in shared virtual memory.
     Svm(u64),
@@ -47,7 +49,7 @@ const QUEUE: u8 = 5;
 /// Appends argument `index` to `into`.
 ///
 /// # Errors
-/// When the index or a value's size is over what the encoding holds.
+/// If the index or the size of a value exceeds what the encoding holds.
 pub fn write(into: &mut Vec<u8>, index: u32, arg: Arg<'_>) -> Result<(), FrameError> {
     if index > ARG_INDEX_MAX {
         return Err(FrameError::BadPayload("a kernel argument's index"));
@@ -85,7 +87,8 @@ pub fn write(into: &mut Vec<u8>, index: u32, arg: Arg<'_>) -> Result<(), FrameEr
     Ok(())
 }
 
-/// Reads the arguments of a launch, which may come from a hostile peer.
+/// Reads the arguments of a launch from bytes that may come from a hostile peer. Ends after the
+/// first error.
 pub fn read(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u32, Arg<'_>), FrameError>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {

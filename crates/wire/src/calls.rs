@@ -1,8 +1,10 @@
-//! The table of all calls. One entry makes the opcode, the frame's body, and the handler's type; whoever serves a
-//! direction ([`to_worker`], [`to_client`], [`to_peer`]) must have a handler for each of its calls or does not compile.
+//! The table of all calls. One entry generates the opcode, the body of the frame, and the handler's
+//! type. A receiver of one direction ([`to_worker`], [`to_client`], [`to_peer`]) does not compile
+//! without a handler for each of its calls.
 //!
-//! Calls are one-way unless they are a [`Request`]. A failure of a one-way call is reported with the event it names
-//! ([`to_client::EventDone`]), or, where it names none, with the next [`to_worker::Finish`] of its queue.
+//! Calls are one-way unless they are a [`Request`]. A worker reports the failure of a one-way call
+//! with the event that the call names ([`to_client::EventDone`]). If the call names no event, the
+//! next [`to_worker::Finish`] of its queue reports the failure.
 
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,10 +15,11 @@ use crate::limits;
 
 /// Serves one call of a peer.
 pub trait Serve<C: Call> {
-    /// Acts on `call`. A failure of the call itself is reported to the client; an error here ends the session.
+    /// Executes `call`. A handler reports a failure of the call itself to the client; an error
+    /// returned here ends the session.
     ///
     /// # Errors
-    /// When the peer broke the protocol, or the link broke.
+    /// If the peer broke the protocol, or the link broke.
     fn serve(
         &mut self,
         call: &C,
@@ -28,75 +31,76 @@ pub trait Serve<C: Call> {
 mod define;
 use define::calls;
 
-/// Part of an image: `[x, y, z]` and `[width, height, depth]`, with OpenCL's meaning for arrays and lower dimensions.
+/// Position or size of a region: `[x, y, z]` or `[width, height, depth]`, with OpenCL's meaning for
+/// image arrays and for images of fewer dimensions.
 pub type Triple = [U64; 3];
 
 calls! {
-    /// What a client asks of its worker.
+    /// Calls of a client to its worker.
     mod to_worker / ServeClient;
 
-    // -- contexts and queues -------------------------------------------------------------------------------------
+    // -- contexts and queues ---------------------------------------------------------------------
 
-    /// `clCreateContext` over devices of one platform of the node. Payload: `Vec<u32>`, the devices' node-wide indices.
+    /// `clCreateContext` over devices of one platform of the node. Payload: `Vec<u32>`, the
+    /// node-wide indices of the devices.
     0x0100 CreateContext [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         context: Id<kind::Context>,
         /// Index of the platform in the node's description.
         platform: U32,
     }
-    /// Last `clReleaseContext`.
+    /// Sent at the last `clReleaseContext`.
     0x0101 ReleaseContext [PayloadRule::None] { context: Id<kind::Context> }
-    /// `clCreateCommandQueueWithProperties`.
     0x0102 CreateQueue [PayloadRule::None] {
         queue: Id<kind::Queue>,
         context: Id<kind::Context>,
         /// Node-wide index of the device.
         device: U32,
-        /// `CL_QUEUE_PROPERTIES`.
+        /// Bits of `CL_QUEUE_PROPERTIES` (`cl_command_queue_properties`).
         properties: U64,
-        /// `CL_QUEUE_SIZE`, or 0 for none given.
+        /// `CL_QUEUE_SIZE`, or 0 if the program gave none.
         size: U32,
-        /// A [`crate::TimesOf`].
+        /// Number of a [`crate::TimesOf`].
         times: U32,
     }
-    /// Last `clReleaseCommandQueue`.
+    /// Sent at the last `clReleaseCommandQueue`.
     0x0103 ReleaseQueue [PayloadRule::None] { queue: Id<kind::Queue> }
-    /// `clFlush`: the worker hands all commands so far to the device.
+    /// `clFlush`: the worker hands all earlier commands of the queue to the device.
     0x0104 Flush [PayloadRule::None] { queue: Id<kind::Queue> }
-    /// `clFinish`: answered when all commands of the queue so far have ended. The reply's status is the first failure
-    /// since the last `Finish` of a command that named no event. The ends of all those commands are told before.
+    /// `clFinish`. The worker answers when all earlier commands of the queue have ended, and after
+    /// it has told their ends. The status of the reply is that of the first command without an
+    /// event that failed since the last `Finish`.
     0x0105 Finish -> () [PayloadRule::None] { request: Id<kind::Request>, queue: Id<kind::Queue> }
-    /// `clCreateSubDevices`. Payload: `Vec<i64>`, the properties, without the last 0.
+    /// `clCreateSubDevices`. Payload: `Vec<i64>`, the properties without the terminating 0.
     0x0106 CreateSubDevices -> Vec<crate::describe::DeviceDescription> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         device: U32,
     }
-    /// `clGetDeviceAndHostTimer`: the device's clock now, in ns.
+    /// `clGetDeviceAndHostTimer`. Answered with the clocks of the device and of the worker, in ns.
     0x0107 DeviceTimer -> crate::describe::Timers [PayloadRule::None] { request: Id<kind::Request>, device: U32 }
-    /// `clGetSupportedImageFormats`.
     0x0108 ImageFormats -> Vec<(u32, u32)> [PayloadRule::None] {
         request: Id<kind::Request>,
         context: Id<kind::Context>,
-        /// `cl_mem_flags`.
+        /// Value of type `cl_mem_flags`.
         flags: U64,
-        /// `cl_mem_object_type`.
+        /// Value of type `cl_mem_object_type`.
         image_type: U32,
     }
-    /// Answered at once. For tests of the link, and to learn whether the worker lives.
+    /// Answered at once. Tests use it on the link; clients use it to learn whether the worker
+    /// lives.
     0x0109 Ping -> () [PayloadRule::None] { request: Id<kind::Request> }
-    /// How busy a device is.
+    /// Answered with how busy the device is.
     0x010a DeviceSensors -> crate::describe::Sensors [PayloadRule::None] { request: Id<kind::Request>, device: U32 }
 
-    // -- memory --------------------------------------------------------------------------------------------------
+    // -- memory ----------------------------------------------------------------------------------
 
-    /// `clCreateBuffer`. The content is zero.
+    /// `clCreateBuffer`. The new buffer contains zeros.
     0x0120 CreateBuffer [PayloadRule::None] {
         mem: Id<kind::Mem>,
         context: Id<kind::Context>,
-        /// `cl_mem_flags`, without those of host pointers.
+        /// Value of type `cl_mem_flags`, without the flags of host pointers.
         flags: U64,
         size: U64,
     }
-    /// `clCreateSubBuffer`.
     0x0121 CreateSubBuffer [PayloadRule::None] {
         mem: Id<kind::Mem>,
         parent: Id<kind::Mem>,
@@ -104,15 +108,14 @@ calls! {
         origin: U64,
         size: U64,
     }
-    /// `clCreateImage`. Payload: [`crate::describe::ImageDescription`].
+    /// `clCreateImage`. Payload: a [`crate::describe::ImageDescription`].
     0x0122 CreateImage [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         mem: Id<kind::Mem>,
         context: Id<kind::Context>,
         flags: U64,
-        /// The buffer or image that the image is made from, or none.
+        /// The buffer or image from which the image is made, or none.
         parent: Id<kind::Mem>,
     }
-    /// `clCreatePipe`.
     0x0123 CreatePipe [PayloadRule::None] {
         mem: Id<kind::Mem>,
         context: Id<kind::Context>,
@@ -120,21 +123,24 @@ calls! {
         packet_size: U32,
         packets_max: U32,
     }
-    /// Last `clReleaseMemObject`. Commands that use the object still run.
+    /// Sent at the last `clReleaseMemObject`. Commands that use the object still run.
     0x0124 ReleaseMem [PayloadRule::None] { mem: Id<kind::Mem> }
-    /// `clCreateSamplerWithProperties`. Payload: `Vec<u64>`, the properties, without the last 0.
+    /// `clCreateSamplerWithProperties`. Payload: `Vec<u64>`, the properties without the terminating
+    /// 0.
     0x0125 CreateSampler [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         sampler: Id<kind::Sampler>,
         context: Id<kind::Context>,
     }
-    /// Last `clReleaseSampler`.
+    /// Sent at the last `clReleaseSampler`.
     0x0126 ReleaseSampler [PayloadRule::None] { sampler: Id<kind::Sampler> }
-    /// Content given when a buffer is made (`CL_MEM_COPY_HOST_PTR`): done before any later call is served.
+    /// Initial content of a buffer (`CL_MEM_COPY_HOST_PTR`). The worker writes it before it serves
+    /// any later call.
     0x0127 InitBuffer [PayloadRule::Stream] { mem: Id<kind::Mem>, offset: U64 }
-    /// Content given when an image is made; rows and slices without gaps. Done before any later call is served.
+    /// Initial content of an image, rows and slices without gaps. The worker writes it before it
+    /// serves any later call.
     0x0128 InitImage [PayloadRule::Stream] { mem: Id<kind::Mem>, origin: Triple, region: Triple }
-    /// `clSVMAlloc` at an address that the client chose, so that it is the same in both processes. Answered with
-    /// whether the worker could take the address.
+    /// `clSVMAlloc` at an address that the client chose, so that the address is the same in both
+    /// processes. The status of the reply says whether the worker could take the address.
     0x0129 AllocSvm -> () [PayloadRule::None] {
         request: Id<kind::Request>,
         mem: Id<kind::Mem>,
@@ -145,9 +151,10 @@ calls! {
         address: U64,
     }
 
-    /// `clCreateBuffer` in the link's arena, at an offset of whole pages that the client chose: where the device shares the
-    /// host's memory, and the client is on this host. The content is what is there. When the worker has nothing left of
-    /// the buffer it says [`to_client::MemGone`].
+    /// `clCreateBuffer` in the link's arena, at an offset of whole pages that the client chose.
+    /// Requires that the device shares the host's memory and that the client is on this host. The
+    /// buffer keeps the bytes that the arena has there. The worker sends [`to_client::MemGone`]
+    /// when it no longer holds any part of the buffer.
     0x012a CreateSharedBuffer [PayloadRule::None] {
         mem: Id<kind::Mem>,
         context: Id<kind::Context>,
@@ -155,46 +162,52 @@ calls! {
         size: U64,
         offset: U64,
     }
-    /// Where kernels see the buffer: `CUdeviceptr`, or what `cl_ext_buffer_device_address` and shared virtual memory say. Of a
-    /// sub-buffer, its own first byte. `CL_INVALID_OPERATION` where the device has no such address.
+    /// The address that kernels see: a `CUdeviceptr`, or the address from
+    /// `cl_ext_buffer_device_address` or shared virtual memory. For a sub-buffer, the address of
+    /// its own first byte. Fails with `CL_INVALID_OPERATION` if the device has no such address.
     0x012b MemAddress -> u64 [PayloadRule::None] { request: Id<kind::Request>, mem: Id<kind::Mem> }
 
-    // -- symmetric heaps -----------------------------------------------------------------------------------------
-    // A member is a worker that has devices (PEs) of the heap. All members are created, then each two of them are linked, then all
-    // are started, and each PE gets its view. Sentences in replies say why not; none: done.
+    // -- symmetric heaps -------------------------------------------------------------------------
+    // A member is a worker that has devices (PEs) of the heap. The client creates all members,
+    // links each pair of them, starts all of them, and then creates the view of each PE. A reply of
+    // `Some(sentence)` says why the call failed; `None` means success.
 
-    /// `clCreateGlobalBufferPENSTOCK`: this worker's member of a heap. Payload: [`crate::describe::HeapPlan`].
+    /// `clCreateGlobalBufferPENSTOCK`: makes this worker a member of a heap. Payload:
+    /// [`crate::describe::HeapPlan`].
     0x0180 CreateHeap -> Option<String> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         heap: Id<kind::Heap>,
-        /// The index of this member.
+        /// Index of this member.
         me: U32,
-        /// Of each PE's part, as the program sees it.
+        /// Size of each PE's part as the program sees it, in bytes.
         bytes: U64,
-        /// How long a kernel may wait inside the heap.
+        /// Longest time that a kernel may wait inside the heap, in ms.
         timeout_ms: U32,
-        /// Not 0: use the proxy also between members that could share memory.
+        /// If not 0, members use the proxy even if they could share memory.
         force_proxy: U32,
     }
-    /// Lets in the worker of another member when it comes with a ticket; answered when that is known. Payload: the ticket.
+    /// Lets in the worker of another member when it presents the ticket. Answered as soon as the
+    /// ticket is registered. Payload: the ticket.
     0x0181 AdmitHeapMember -> () [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         heap: Id<kind::Heap>,
-        /// The member that will come.
+        /// Index of the member that will present the ticket.
         member: U32,
     }
-    /// Opens this heap's link to another member. Answered when both have met. Payload: [`crate::describe::PeerInvitation`].
+    /// Opens the heap's link to another member. Answered when the link is open. Payload:
+    /// [`crate::describe::PeerInvitation`].
     0x0182 ConnectHeapMember -> Option<String> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         heap: Id<kind::Heap>,
         member: U32,
     }
-    /// All members have met: maps the memory and starts the threads.
+    /// Maps the memory and starts the threads. Sent when all members are linked.
     0x0183 StartHeap -> crate::describe::HeapStarted [PayloadRule::None] {
         request: Id<kind::Request>,
         heap: Id<kind::Heap>,
     }
-    /// Makes two buffers of a started heap: what a kernel on this PE's device gets as its argument, and the PE's own part.
+    /// Makes two buffers of a started heap: the kernel argument for this PE's device (`view`), and
+    /// the PE's own part (`part`).
     0x0184 CreateHeapView -> () [PayloadRule::None] {
         request: Id<kind::Request>,
         heap: Id<kind::Heap>,
@@ -203,63 +216,70 @@ calls! {
         view: Id<kind::Mem>,
         part: Id<kind::Mem>,
     }
-    /// Whether the heap has been aborted, and why.
+    /// Answered with the reason if the heap has been aborted.
     0x0185 HeapStatus -> Option<String> [PayloadRule::None] { request: Id<kind::Request>, heap: Id<kind::Heap> }
-    /// `clAbortGlobalBufferPENSTOCK`: all waits of kernels in the heap end. Payload: why.
+    /// `clAbortGlobalBufferPENSTOCK`: ends all waits of kernels in the heap. Payload: the reason, a
+    /// text.
     0x0186 AbortHeap [PayloadRule::UpTo(limits::HEAP_REASON_BYTES_MAX)] { heap: Id<kind::Heap> }
-    /// Makes a heap usable again that was aborted, or in which a wait was too long. No kernel may use it.
+    /// Makes a heap usable again after an abort or after a wait that was too long. No kernel may be
+    /// using the heap.
     0x0187 ResetHeap -> Option<String> [PayloadRule::None] {
         request: Id<kind::Request>,
         heap: Id<kind::Heap>,
-        /// The same for all members, and above that of each reset before, also of one that only some members did.
+        /// The same number for all members, and larger than that of every earlier reset, including
+        /// resets that only some members did.
         generation: U64,
     }
-    /// Last release of a heap. Launches that use it still run.
+    /// Sent at the last release of a heap. Launches that use it still run.
     0x0188 ReleaseHeap [PayloadRule::None] { heap: Id<kind::Heap> }
 
-    // -- programs and kernels ------------------------------------------------------------------------------------
+    // -- programs and kernels --------------------------------------------------------------------
 
-    /// `clCreateProgramWithSource`. Payload: the source, strings joined.
+    /// `clCreateProgramWithSource`. Payload: the source strings, joined.
     0x0140 CreateProgramWithSource [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         program: Id<kind::Program>,
         context: Id<kind::Context>,
     }
-    /// `clCreateProgramWithBinary`. Payload: `Vec<(u32, Vec<u8>)>`, a device's index and its binary.
+    /// `clCreateProgramWithBinary`. Payload: `Vec<(u32, Vec<u8>)>`, the index of a device and its
+    /// binary.
     0x0141 CreateProgramWithBinary -> crate::describe::LoadReport [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
         context: Id<kind::Context>,
     }
-    /// `clCreateProgramWithIL`. Payload: the IL.
+    /// `clCreateProgramWithIL`. Payload: the intermediate language.
     0x0142 CreateProgramWithIl [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         program: Id<kind::Program>,
         context: Id<kind::Context>,
     }
-    /// `clCreateProgramWithBuiltInKernels`. Payload: [`crate::describe::BuiltInKernels`].
+    /// `clCreateProgramWithBuiltInKernels`. Payload: a [`crate::describe::BuiltInKernels`].
     0x0143 CreateProgramWithBuiltInKernels -> () [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
         context: Id<kind::Context>,
     }
-    /// Last `clReleaseProgram`.
+    /// Sent at the last `clReleaseProgram`.
     0x0144 ReleaseProgram [PayloadRule::None] { program: Id<kind::Program> }
-    /// `clBuildProgram`. Payload: [`crate::describe::BuildOrder`]. Other calls are served while the build runs.
+    /// `clBuildProgram`. Payload: [`crate::describe::BuildOrder`]. The worker serves other calls
+    /// while the build runs.
     0x0145 BuildProgram -> crate::describe::BuildReport [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
     }
-    /// `clCompileProgram`. Payload: [`crate::describe::BuildOrder`], with the headers' programs.
+    /// `clCompileProgram`. Payload: [`crate::describe::BuildOrder`] with the header programs.
     0x0146 CompileProgram -> crate::describe::BuildReport [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
     }
-    /// `clLinkProgram`. Payload: [`crate::describe::BuildOrder`], with the inputs. Makes `program`, if it can.
+    /// `clLinkProgram`. Payload: [`crate::describe::BuildOrder`] with the inputs. Creates `program`
+    /// if linking succeeds.
     0x0147 LinkProgram -> crate::describe::BuildReport [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
         context: Id<kind::Context>,
     }
-    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: index of a device of the node, and its binary.
+    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`. Answered with the node-wide index and the binary of
+    /// each device.
     0x0148 ProgramBinaries -> Vec<(u32, Vec<u8>)> [PayloadRule::None] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
@@ -270,36 +290,35 @@ calls! {
         program: Id<kind::Program>,
         spec_id: U32,
     }
-    /// `clUnloadPlatformCompiler`.
     0x014a UnloadCompiler [PayloadRule::None] { platform: U32 }
-    /// Whether the driver would have told the descriptions of kernels' arguments with the options of the program's last build. The
-    /// worker has it keep them in any case.
+    /// Whether the driver itself would give descriptions of kernel arguments under the options of
+    /// the program's last build. The worker makes it keep them in any case.
     0x014b ShowsArgInfo -> bool [PayloadRule::None] { request: Id<kind::Request>, program: Id<kind::Program> }
-    /// `clCreateKernel`. Payload: the name. A name that the build's report does not have was refused in the client.
+    /// `clCreateKernel`. Payload: the name. The client has already refused names that the build
+    /// report does not list.
     0x0150 CreateKernel [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         kernel: Id<kind::Kernel>,
         program: Id<kind::Program>,
     }
-    /// `clCloneKernel`.
     0x0151 CloneKernel [PayloadRule::None] { kernel: Id<kind::Kernel>, source: Id<kind::Kernel> }
-    /// Last `clReleaseKernel`.
+    /// Sent at the last `clReleaseKernel`.
     0x0152 ReleaseKernel [PayloadRule::None] { kernel: Id<kind::Kernel> }
-    /// `clSetKernelExecInfo`. Payload: the value as it is.
+    /// `clSetKernelExecInfo`. Payload: the value, unchanged.
     0x0153 SetKernelExecInfo -> () [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         kernel: Id<kind::Kernel>,
         name: U32,
     }
-    /// `clGetKernelSubGroupInfo`. Payload: the input value. Answered with the output bytes.
+    /// `clGetKernelSubGroupInfo`. Payload: the input value. Answered with the bytes of the output.
     0x0154 KernelSubGroupInfo -> Vec<u8> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         kernel: Id<kind::Kernel>,
         device: U32,
         name: U32,
-        /// How many bytes the caller has for the output.
+        /// Size of the caller's memory for the output, in bytes.
         output: U32,
     }
-    /// `clGetKernelSuggestedLocalWorkSizeKHR`. Payload: arguments, see [`crate::args`].
+    /// `clGetKernelSuggestedLocalWorkSizeKHR`. Payload: the arguments, see [`crate::args`].
     0x0155 SuggestedLocalSize -> [u64; 3] [PayloadRule::UpTo(limits::ARGS_BYTES_MAX)] {
         request: Id<kind::Request>,
         queue: Id<kind::Queue>,
@@ -308,8 +327,8 @@ calls! {
         offset: Triple,
         global: Triple,
     }
-    /// `clGetKernelWorkGroupInfo`, for a kernel of another device or one whose numbers depend on its arguments (local memory).
-    /// Payload: arguments, see [`crate::args`].
+    /// `clGetKernelWorkGroupInfo`, if the build report has no answer for the device, or if the
+    /// answer depends on the arguments (local memory). Payload: the arguments, see [`crate::args`].
     0x0156 KernelWorkGroupInfo -> Vec<u8> [PayloadRule::UpTo(limits::ARGS_BYTES_MAX)] {
         request: Id<kind::Request>,
         kernel: Id<kind::Kernel>,
@@ -317,17 +336,17 @@ calls! {
         name: U32,
     }
 
-    // -- commands ------------------------------------------------------------------------------------------------
-    // `event` may be none: then nobody can ask for it, and the worker keeps no event.
+    // -- commands --------------------------------------------------------------------------------
+    // If `event` is none, the worker keeps no event for the command.
 
-    /// `clEnqueueNDRangeKernel`, `clEnqueueTask`, `cuLaunchKernel`. Payload: the arguments that changed since the last
-    /// launch of this kernel object, see [`crate::args`].
+    /// `clEnqueueNDRangeKernel`, `clEnqueueTask`, `cuLaunchKernel`. Payload: the arguments that
+    /// changed since the last launch of this kernel object, see [`crate::args`].
     0x0200 LaunchKernel [PayloadRule::UpTo(limits::ARGS_BYTES_MAX)] {
         queue: Id<kind::Queue>,
         kernel: Id<kind::Kernel>,
         event: Id<kind::Event>,
         dims: U32,
-        /// Whether `local` is given; else the driver chooses.
+        /// Not 0 if `local` is given; otherwise the driver chooses the work-group size.
         has_local: U32,
         offset: Triple,
         global: Triple,
@@ -340,8 +359,9 @@ calls! {
         event: Id<kind::Event>,
         offset: U64,
     }
-    /// `clEnqueueReadBuffer`, `cuMemcpyDtoH`. The bytes come with [`to_client::ReadData`] frames named `event`, all of
-    /// them before its [`to_client::EventDone`]; so `event` must be given.
+    /// `clEnqueueReadBuffer`, `cuMemcpyDtoH`. `event` must be given: the bytes come in
+    /// [`to_client::ReadData`] frames that name it, all of them before its
+    /// [`to_client::EventDone`].
     0x0202 ReadBuffer [PayloadRule::None] {
         queue: Id<kind::Queue>,
         mem: Id<kind::Mem>,
@@ -349,7 +369,7 @@ calls! {
         offset: U64,
         size: U64,
     }
-    /// `clEnqueueWriteBufferRect`. Payload: the region's rows without gaps.
+    /// `clEnqueueWriteBufferRect`. Payload: the rows of the region without gaps.
     0x0203 WriteBufferRect [PayloadRule::Stream] {
         queue: Id<kind::Queue>,
         mem: Id<kind::Mem>,
@@ -359,7 +379,8 @@ calls! {
         row_pitch: U64,
         slice_pitch: U64,
     }
-    /// `clEnqueueReadBufferRect`. The bytes come as for [`ReadBuffer`], the region's rows without gaps.
+    /// `clEnqueueReadBufferRect`. The bytes come as for [`ReadBuffer`]: the rows of the region
+    /// without gaps.
     0x0204 ReadBufferRect [PayloadRule::None] {
         queue: Id<kind::Queue>,
         mem: Id<kind::Mem>,
@@ -369,7 +390,6 @@ calls! {
         row_pitch: U64,
         slice_pitch: U64,
     }
-    /// `clEnqueueCopyBuffer`.
     0x0205 CopyBuffer [PayloadRule::None] {
         queue: Id<kind::Queue>,
         source: Id<kind::Mem>,
@@ -379,7 +399,6 @@ calls! {
         target_offset: U64,
         size: U64,
     }
-    /// `clEnqueueCopyBufferRect`.
     0x0206 CopyBufferRect [PayloadRule::None] {
         queue: Id<kind::Queue>,
         source: Id<kind::Mem>,
@@ -401,7 +420,7 @@ calls! {
         offset: U64,
         size: U64,
     }
-    /// `clEnqueueWriteImage`. Payload: the region's rows and slices without gaps.
+    /// `clEnqueueWriteImage`. Payload: the rows and slices of the region without gaps.
     0x0208 WriteImage [PayloadRule::Stream] {
         queue: Id<kind::Queue>,
         mem: Id<kind::Mem>,
@@ -409,7 +428,7 @@ calls! {
         origin: Triple,
         region: Triple,
     }
-    /// `clEnqueueReadImage`. The bytes come as for [`ReadBuffer`], rows and slices without gaps.
+    /// `clEnqueueReadImage`. The bytes come as for [`ReadBuffer`]: rows and slices without gaps.
     0x0209 ReadImage [PayloadRule::None] {
         queue: Id<kind::Queue>,
         mem: Id<kind::Mem>,
@@ -417,7 +436,6 @@ calls! {
         origin: Triple,
         region: Triple,
     }
-    /// `clEnqueueCopyImage`.
     0x020a CopyImage [PayloadRule::None] {
         queue: Id<kind::Queue>,
         source: Id<kind::Mem>,
@@ -427,7 +445,6 @@ calls! {
         target_origin: Triple,
         region: Triple,
     }
-    /// `clEnqueueCopyImageToBuffer`.
     0x020b CopyImageToBuffer [PayloadRule::None] {
         queue: Id<kind::Queue>,
         source: Id<kind::Mem>,
@@ -437,7 +454,6 @@ calls! {
         region: Triple,
         target_offset: U64,
     }
-    /// `clEnqueueCopyBufferToImage`.
     0x020c CopyBufferToImage [PayloadRule::None] {
         queue: Id<kind::Queue>,
         source: Id<kind::Mem>,
@@ -455,17 +471,18 @@ calls! {
         origin: Triple,
         region: Triple,
     }
-    /// `clEnqueueMarkerWithWaitList`, and every command that moves nothing (a map of memory that is current already).
+    /// `clEnqueueMarkerWithWaitList`, and every command that moves no bytes, such as a map of
+    /// memory that is already current.
     0x020e Marker [PayloadRule::None] { queue: Id<kind::Queue>, event: Id<kind::Event> }
-    /// `clEnqueueBarrierWithWaitList`.
     0x020f Barrier [PayloadRule::None] { queue: Id<kind::Queue>, event: Id<kind::Event> }
-    /// `clEnqueueMigrateMemObjects` within the context's devices of this node. Payload: `Vec<u64>`, memory ids.
+    /// `clEnqueueMigrateMemObjects` among the context's devices of this node. Payload: `Vec<u64>`,
+    /// ids of memory objects.
     0x0210 Migrate [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         queue: Id<kind::Queue>,
         event: Id<kind::Event>,
         flags: U64,
     }
-    /// `clEnqueueSVMMemcpy` between allocations of this node, by address.
+    /// `clEnqueueSVMMemcpy` between addresses of allocations of this node.
     0x0211 CopySvm [PayloadRule::None] {
         queue: Id<kind::Queue>,
         event: Id<kind::Event>,
@@ -474,36 +491,39 @@ calls! {
         size: U64,
     }
 
-    // -- events, nodes among themselves --------------------------------------------------------------------------
+    // -- events and links between nodes ----------------------------------------------------------
 
-    /// Nobody can ask for these events any more. Payload: `[u64 LE]`, event ids.
+    /// The client will not ask for these events again. Payload: their ids, `[u64 LE]`.
     0x0300 ReleaseEvents [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {}
-    /// An event that ends elsewhere: a user event, or a command of another node. Calls after this may wait for it.
+    /// Announces an event that ends elsewhere: a user event, or a command of another node. Later
+    /// calls may wait for it.
     0x0301 ExpectEvent [PayloadRule::None] {
         event: Id<kind::Event>,
-        /// The worker that tells its end; none: the client. What another worker tells of the event does not count. The loss of
-        /// the named worker ends the event.
+        /// The worker that tells the end of the event, or none if the client does. The end as told
+        /// by another worker is ignored. The loss of this worker ends the event.
         peer: Id<kind::Peer>,
     }
-    /// The client tells that an expected event has ended (`clSetUserEventStatus`, or the relay where nodes have no link).
+    /// Tells the end of an expected event (`clSetUserEventStatus`, or the client's relay between
+    /// nodes without a link).
     0x0302 ResolveEvent [PayloadRule::None] { event: Id<kind::Event>, status: I32 }
-    /// When `event`, of this worker, ends, `peer` is told, where it was expected.
+    /// Asks the worker to tell `peer` when `event`, which is its own, ends. `peer` has an
+    /// `ExpectEvent` for it.
     0x0303 TellPeer [PayloadRule::None] { event: Id<kind::Event>, peer: Id<kind::Peer> }
-    /// Makes a link to another worker of the same client. Payload: [`crate::describe::PeerInvitation`]. Answered when
-    /// the link stands; the client relays where it can not be made.
+    /// Opens a link to another worker of the same client. Answered when the link is open. If it
+    /// cannot be opened, the client relays. Payload: [`crate::describe::PeerInvitation`].
     0x0304 ConnectPeer -> () [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         peer: Id<kind::Peer>,
     }
-    /// The ticket that lets another worker of this client in, under the name `peer`. Payload: the ticket,
-    /// [`crate::hello::TICKET_BYTES`] bytes.
+    /// Registers the ticket with which another worker of this client comes in, under the name
+    /// `peer`. Payload: the ticket, [`crate::hello::TICKET_BYTES`] bytes.
     0x0305 AdmitPeer -> () [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         request: Id<kind::Request>,
         peer: Id<kind::Peer>,
     }
-    /// Sends a copy of a whole memory object to where [`ReceiveMem`] with the same `transfer` waits for it: another
-    /// worker, or (`peer` none) another platform of this one. Starts when the wait list has ended; `event` ends when the
-    /// source may change again.
+    /// Sends a copy of a range of a memory object to the [`ReceiveMem`] with the same `transfer`:
+    /// at worker `peer`, or, if `peer` is none, at another platform of this worker. Starts when the
+    /// wait list has ended. `event` ends when the source may change again.
     0x0306 SendMem [PayloadRule::None] {
         mem: Id<kind::Mem>,
         event: Id<kind::Event>,
@@ -512,14 +532,14 @@ calls! {
         offset: U64,
         size: U64,
     }
-    /// Takes the content of a memory object from a transfer. Starts when the wait list has ended; `event` ends when the
-    /// content is there.
+    /// Takes the content of a range of a memory object from a transfer. Starts when the wait list
+    /// has ended. `event` ends when the content has arrived.
     0x0307 ReceiveMem [PayloadRule::None] {
         mem: Id<kind::Mem>,
         event: Id<kind::Event>,
         transfer: Id<kind::Transfer>,
-        /// The sender; none: another platform of this worker. Content from another worker is not taken. The loss of the named
-        /// worker ends the transfer.
+        /// The sending worker, or none for another platform of this worker. Content from any other
+        /// worker is refused. The loss of the sender ends the transfer.
         peer: Id<kind::Peer>,
         offset: U64,
         size: U64,
@@ -527,51 +547,58 @@ calls! {
 }
 
 calls! {
-    /// What a worker tells its client.
+    /// Calls of a worker to its client.
     mod to_client / ServeWorker;
 
-    /// The answer to a [`Request`]. Payload: the request's `Reply` where the status is a success (or, for a build, in any case).
+    /// The answer to a [`Request`]. Payload: the request's `Reply` if the status is a success (for
+    /// a build, in any case).
     0x8000 Reply [PayloadRule::UpTo(limits::REPLY_BYTES_MAX)] { request: Id<kind::Request>, status: I32 }
-    /// A command with an event has ended. Of an in-order queue ends are told in the order of the commands, and in any queue that of a
-    /// marker or barrier without a wait list comes behind all before it; but one that was refused, or never started because its wait
-    /// list had failed, may be told at once. Times are the device's, in ns, 0 where the queue does not tell them (`CreateQueue`).
+    /// A command with an event has ended. In an in-order queue ends come in the order of the
+    /// commands. In any queue the end of a marker or barrier without a wait list comes after the
+    /// ends of all earlier commands. Exceptions are commands that were refused, or that never
+    /// started because their wait list failed: their ends may come at once. Times are those of the
+    /// device's clock in ns, or 0 if the queue does not tell them (`CreateQueue`).
     0x8001 EventDone [PayloadRule::None] {
         event: Id<kind::Event>,
-        /// 0, or the failure.
+        /// 0, or the failure's status.
         status: I32,
         queued: U64,
         submitted: U64,
         started: U64,
         ended: U64,
-        /// `CL_PROFILING_COMMAND_COMPLETE`.
+        /// Time of `CL_PROFILING_COMMAND_COMPLETE`, in ns.
         completed: U64,
     }
-    /// Bytes that a read brought. Payload: bytes from `offset` of the read's own range on.
+    /// Bytes that a read brought. Payload: the bytes; `offset` is relative to the range of the
+    /// read.
     0x8002 ReadData [PayloadRule::Stream] { event: Id<kind::Event>, offset: U64 }
-    /// What kernels printed. Payload: the bytes.
+    /// Text that kernels printed. Payload: its bytes.
     0x8003 Output [PayloadRule::UpTo(limits::OUTPUT_BYTES_MAX)] {}
-    /// An error of the driver reported through the context (`pfn_notify`). Payload: the text.
+    /// An error that the driver reported through the context (`pfn_notify`). Payload: the text.
     0x8004 ContextError [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] { context: Id<kind::Context> }
-    /// The last frame of a worker that ends the session: why. Payload: the text.
+    /// The last frame of a worker that ends the session. Payload: the reason, a text.
     0x8005 Fault [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] { status: I32 }
-    /// Neither the worker nor a device will touch the memory of a [`to_worker::CreateSharedBuffer`] again.
+    /// Neither the worker nor a device will touch the memory of this
+    /// [`to_worker::CreateSharedBuffer`] again.
     0x8006 MemGone [PayloadRule::None] { mem: Id<kind::Mem> }
-    /// The link to another worker has ended, although that one may still live: what was awaited from there has failed, and
-    /// from now on the client relays between the two.
+    /// The link to another worker has ended, although that worker may still live. What was awaited
+    /// from it has failed, and from now on the client relays between the two.
     0x8007 PeerLost [PayloadRule::None] { peer: Id<kind::Peer> }
-    /// Since the worker last told a failure of this queue, the device has refused a command that has no event. It is told before
-    /// the end of the next command of the queue that has an event, so that whoever waits for that end knows of the failure. A
+    /// The device has refused a command without an event, the first since the worker last told a
+    /// failure of this queue. The worker sends this before the end of the queue's next command that
+    /// has an event, so that a thread that waits for that end knows of the failure. A
     /// [`to_worker::Finish`] tells such a failure by its own status instead.
     0x8008 QueueFailed [PayloadRule::None] { queue: Id<kind::Queue>, status: I32 }
 }
 
 calls! {
-    /// What workers of one client tell each other.
+    /// Calls between workers of one client.
     mod to_peer / ServePeer;
 
-    /// An event of the sender has ended.
+    /// An event of the sending worker has ended.
     0x9000 PeerEvent [PayloadRule::None] { event: Id<kind::Event>, status: I32 }
-    /// The content for a [`to_worker::ReceiveMem`]; with an error status and no payload if it could not be had.
+    /// The content for a [`to_worker::ReceiveMem`]. If the sender could not obtain it, the status
+    /// is an error and the payload is empty.
     0x9001 TransferData [PayloadRule::Stream] { transfer: Id<kind::Transfer>, status: I32 }
 }
 

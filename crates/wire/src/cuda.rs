@@ -1,70 +1,79 @@
-//! What a node tells beside OpenCL's own queries where it drives CUDA's driver itself: query numbers of a range that no vendor
-//! has, and codes that keep CUDA's numbers.
+//! What a node that drives CUDA's driver itself tells beside the answers to OpenCL's queries: query
+//! numbers from a range that no vendor uses, and statuses that keep CUDA's error codes.
 //!
-//! Such a node shows a platform of the name [`PLATFORM_NAME`] with one device of the type `CL_DEVICE_TYPE_CUSTOM` for each GPU: it
-//! takes modules (PTX text, cubin, fat binary) for program binaries, no OpenCL C. A kernel there has three arguments: the whole packed
-//! parameter buffer ([`ARG_PARAMS`]), local memory of as many bytes as the launch has dynamic shared memory
-//! ([`ARG_SHARED`]), and the view of a symmetric heap whose address is among the parameters ([`ARG_HEAP`]). Work-groups are blocks; the global size is grid times block. A buffer's address is told by
-//! [`crate::calls::to_worker::MemAddress`]; a variable of a module, which lies in no buffer, becomes one by
-//! [`crate::calls::to_worker::AllocSvm`] with an address and size that lie within it.
+//! Such a node shows a platform with the name [`PLATFORM_NAME`], with one device of type
+//! `CL_DEVICE_TYPE_CUSTOM` for each GPU. Program binaries are modules (PTX text, cubin, fat
+//! binary); OpenCL C is not accepted. A kernel has three arguments: the whole packed parameter
+//! buffer ([`ARG_PARAMS`]), the dynamic shared memory, given as local memory of that size
+//! ([`ARG_SHARED`]), and the view of a symmetric heap whose address is among the parameters
+//! ([`ARG_HEAP`]). Work-groups are blocks; the global size is grid times block.
+//! [`crate::calls::to_worker::MemAddress`] tells a buffer's address. A variable of a module lies in
+//! no buffer; [`crate::calls::to_worker::AllocSvm`] with an address and size within the variable
+//! makes a buffer of it.
 
 use crate::status::Status;
 
 /// `CL_PLATFORM_NAME` of the platform.
 pub const PLATFORM_NAME: &str = "NVIDIA CUDA driver";
 
-/// Kernel argument with the packed parameters, as `CU_LAUNCH_PARAM_BUFFER_POINTER` takes them. Not set for a kernel without any.
+/// Kernel argument with the packed parameters, as `CU_LAUNCH_PARAM_BUFFER_POINTER` takes them. Not
+/// set for a kernel without parameters.
 pub const ARG_PARAMS: u32 = 0;
-/// Kernel argument that is the dynamic shared memory. May stay unset: none.
+/// Kernel argument whose size is that of the dynamic shared memory. May stay unset, for none.
 pub const ARG_SHARED: u32 = 1;
-/// Kernel argument that tells of a view of a symmetric heap: it is kept until the launch has ended, and the launch may have to run as a
-/// whole. May stay unset, and be set to none.
+/// Kernel argument that names a view of a symmetric heap. The worker keeps the view until the
+/// launch has ended, and the blocks of the launch may have to run at the same time. May stay unset,
+/// or be set to none.
 pub const ARG_HEAP: u32 = 2;
 
-/// `clGetDeviceInfo`: this plus a `CUdevice_attribute` asks for that attribute; the answer is an `i32`.
+/// Query of `clGetDeviceInfo`: this number plus a `CUdevice_attribute`. The answer is an `i32`.
 pub const DEVICE_ATTRIBUTE: u32 = 0x4F00_0000;
-/// Attributes that may be asked: over a hundred more than there were in CUDA 13.0.
+/// Number of device attributes that may be asked for: over a hundred more than CUDA 13.0 has.
 pub const DEVICE_ATTRIBUTES_MAX: u32 = 256;
-/// `clGetDeviceInfo`: what `cuDriverGetVersion` tells, an `i32`.
+/// Query of `clGetDeviceInfo`: the answer of `cuDriverGetVersion`, an `i32`.
 pub const DEVICE_DRIVER_VERSION: u32 = 0x4F00_1000;
-/// `clGetDeviceInfo`: what `cuDeviceGetUuid` tells, 16 bytes.
+/// Query of `clGetDeviceInfo`: the answer of `cuDeviceGetUuid`, 16 bytes.
 pub const DEVICE_UUID: u32 = 0x4F00_1001;
-/// `clGetDeviceInfo`: what `cuDeviceGetPCIBusId` tells, a text.
+/// Query of `clGetDeviceInfo`: the answer of `cuDeviceGetPCIBusId`, a text.
 pub const DEVICE_PCI_BUS_ID: u32 = 0x4F00_1002;
 
-/// `clGetKernelWorkGroupInfo`: this plus a `CUfunction_attribute` asks for that attribute; the answer is an `i32`.
+/// Query of `clGetKernelWorkGroupInfo`: this number plus a `CUfunction_attribute`. The answer is an
+/// `i32`.
 pub const KERNEL_ATTRIBUTE: u32 = 0x4F01_0000;
-/// Attributes of kernels that are asked for: those of CUDA 13.0.
+/// Number of kernel attributes that may be asked for: those of CUDA 13.0.
 pub const KERNEL_ATTRIBUTES_MAX: u32 = 16;
-/// `clGetKernelWorkGroupInfo`: where each parameter is in the buffer: pairs of `u64`, offset and size. There is no answer where the
-/// driver can not tell (before CUDA 12.4).
+/// Query of `clGetKernelWorkGroupInfo`: the place of each parameter in the buffer, as pairs of
+/// `u64`, offset and size. There is no answer if the driver cannot tell (before CUDA 12.4).
 pub const KERNEL_PARAMS: u32 = 0x4F01_1000;
 
-/// `clGetKernelWorkGroupInfo`: this plus a number of threads of a block asks how many such blocks, with the dynamic shared memory that
-/// the kernel's argument has, the GPU runs at the same time if it does nothing else; the answer is a `u64`. There is no answer where the
-/// driver can not tell.
+/// Query of `clGetKernelWorkGroupInfo`: this number plus the number of threads of a block. The
+/// answer, a `u64`, is the number of such blocks, with the dynamic shared memory of the kernel's
+/// argument, that an otherwise idle GPU runs at the same time. There is no answer if the driver
+/// cannot tell.
 pub const KERNEL_RESIDENT: u32 = 0x4F01_2000;
-/// Threads of a block that may be asked for: four times those of any GPU.
+/// Largest number of threads per block in such a query: four times the limit of any GPU.
 pub const KERNEL_RESIDENT_THREADS_MAX: u32 = 4096;
 
-/// `clGetProgramBuildInfo`: the module's variables, see [`globals`].
+/// Query of `clGetProgramBuildInfo`: the module's variables, see [`globals`].
 pub const BUILD_GLOBALS: u32 = 0x4F02_0000;
-/// Build option: names of variables that the answer to [`BUILD_GLOBALS`] shall have, if the module has them, separated by commas.
-/// Without it those are told that can be seen in the module (PTX text, or the symbol table of a cubin).
+/// Build option: names, separated by commas, of the variables that the answer to [`BUILD_GLOBALS`]
+/// shall list if the module has them. Without this option the answer lists the variables that are
+/// visible in the module (PTX text, or the symbol table of a cubin).
 pub const GLOBALS_OPTION: &str = "--globals=";
 
 /// A variable of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
-    /// Its name, as in the module.
+    /// Name in the module.
     pub name: String,
-    /// Where it is on the device.
+    /// Address on the device.
     pub address: u64,
-    /// Its size in bytes.
+    /// Size of the variable in bytes.
     pub size: u64,
 }
 
-/// Writes the answer to [`BUILD_GLOBALS`]: for each variable address, size, length of the name, name.
+/// Encodes the answer to [`BUILD_GLOBALS`]: for each variable its address, its size, the length of
+/// its name, and the name.
 pub fn write_globals(globals: &[Global]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for global in globals {
@@ -76,7 +85,7 @@ pub fn write_globals(globals: &[Global]) -> Vec<u8> {
     bytes
 }
 
-/// Reads the answer to [`BUILD_GLOBALS`]; none where the bytes are no such answer.
+/// Decodes the answer to [`BUILD_GLOBALS`]. Returns `None` if the bytes are not such an answer.
 pub fn globals(mut bytes: &[u8]) -> Option<Vec<Global>> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -93,19 +102,21 @@ pub fn globals(mut bytes: &[u8]) -> Option<Vec<Global>> {
     Some(found)
 }
 
-/// A status is this minus CUDA's code: far below OpenCL's own and those of its extensions, which end above -10,000.
+/// A status is this number minus CUDA's code. It is far below the codes of OpenCL and its
+/// extensions, which end above -10,000.
 const STATUS_BASE: i32 = -700_000;
-/// CUDA's codes end with `CUDA_ERROR_UNKNOWN`.
+/// The largest of CUDA's codes, `CUDA_ERROR_UNKNOWN`.
 const CODE_MAX: u32 = 999;
 
-/// A failure of CUDA's driver as a status. Codes beyond CUDA's own become `CUDA_ERROR_UNKNOWN`.
+/// Returns the status for a failure of CUDA's driver. Codes beyond CUDA's own become
+/// `CUDA_ERROR_UNKNOWN`.
 pub fn status(code: u32) -> Status {
-    // At most 999, see above.
+    // `code` is at most CODE_MAX (999), so the conversion cannot fail.
     let code = i32::try_from(code.clamp(1, CODE_MAX)).unwrap_or_default();
     Status(STATUS_BASE - code)
 }
 
-/// CUDA's code (`CUresult`) in a status that has one.
+/// Returns CUDA's code (`CUresult`) if the status has one.
 pub fn code(status: Status) -> Option<u32> {
     let code = u32::try_from(STATUS_BASE.checked_sub(status.0)?).ok()?;
     (1..=CODE_MAX).contains(&code).then_some(code)

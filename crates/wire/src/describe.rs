@@ -1,12 +1,12 @@
-//! What a node tells of itself. Information queries travel as the bytes that the driver answered, by query number, so that
-//! a query which Penstock has never heard of is answered too.
+//! How a node describes itself. The answers to information queries travel as the driver's bytes, by
+//! query number, so that queries unknown to Penstock are answered too.
 
 use serde::{Deserialize, Serialize};
 
-/// Answers of a driver: query number (`CL_DEVICE_NAME`...) and the bytes of its answer.
+/// Answers of a driver: the number of each query (`CL_DEVICE_NAME`...) and the bytes of its answer.
 pub type Info = Vec<(u32, Vec<u8>)>;
 
-/// The bytes that answer query `name`.
+/// Returns the bytes that answer query `name`.
 pub fn find(info: &Info, name: u32) -> Option<&[u8]> {
     info.iter().find(|(known, _)| *known == name).map(|(_, bytes)| bytes.as_slice())
 }
@@ -14,205 +14,200 @@ pub fn find(info: &Info, name: u32) -> Option<&[u8]> {
 /// A node: one host with a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDescription {
-    /// Its host name.
     pub host: String,
-    /// The kernel's boot id: two nodes with the same one are on the same host.
+    /// Boot id of the host's kernel. Two nodes with the same boot id are on the same host.
     pub boot: String,
     /// Process id of the worker, for messages.
     pub worker: u32,
     /// Version of the daemon, for messages.
     pub version: String,
-    /// Addresses where the daemon listens, for workers of other nodes.
+    /// Addresses at which the daemon listens, for workers of other nodes.
     pub addresses: Vec<String>,
-    /// Its OpenCL platforms.
     pub platforms: Vec<PlatformDescription>,
-    /// How busy it was when this client came.
+    /// How busy the node was when this client came.
     pub turn: Turn,
 }
 
-/// A session's place among all that a daemon served.
+/// A session's place among all sessions of its daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Sessions that the daemon had served before, ended ones too.
+    /// Number of sessions that the daemon had served before, including those that have ended.
     pub before: u64,
-    /// Sessions beside this one when it began.
+    /// Number of other sessions when this one began.
     pub beside: u32,
 }
 
-/// What a daemon tells a tool that asks for its node: the answer to [`crate::hello::Role::Survey`].
+/// A daemon's answer to a tool that asks for its node ([`crate::hello::Role::Survey`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
-    /// The node, as a client that came now would see it.
+    /// The node as a client that came now would see it.
     pub node: NodeDescription,
-    /// What is wrong with the node's drivers, if anything is.
+    /// What is wrong with the node's drivers, or `None`.
     pub problem: Option<String>,
 }
 
 /// An OpenCL platform of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformDescription {
-    /// `clGetPlatformInfo`.
+    /// The driver's answers to `clGetPlatformInfo`.
     pub info: Info,
-    /// Its devices.
     pub devices: Vec<DeviceDescription>,
 }
 
 /// A device of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceDescription {
-    /// Its index in the node, over all platforms; sub-devices are counted on.
+    /// Index in the node, over all platforms. Sub-devices continue the numbering.
     pub index: u32,
-    /// `clGetDeviceInfo`.
+    /// The driver's answers to `clGetDeviceInfo`.
     pub info: Info,
-    /// Whether kernels and the worker see the same memory (found by trying): then any host address can be shared.
+    /// Whether kernels and the worker see the same memory, found by a probe. If they do, any host
+    /// address can be shared.
     pub shares_host_memory: bool,
 }
 
-/// How busy a device is; what is not known is none. Two of them give the share of time between them.
+/// Load of a device; a field is `None` if unknown. The differences of two readings give the share
+/// of busy time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sensors {
-    /// Memory that nobody uses, in bytes.
+    /// Unused memory, in bytes.
     pub memory_free: Option<u64>,
-    /// Time that its cores worked, together, since some moment, in ns.
+    /// Time that all cores together have worked since a fixed moment, in ns.
     pub busy_ns: Option<u64>,
-    /// Time that they could have worked since that moment, in ns.
+    /// Time that all cores together could have worked since that moment, in ns.
     pub capacity_ns: Option<u64>,
 }
 
-/// `clGetDeviceAndHostTimer`, in ns.
+/// Clocks of `clGetDeviceAndHostTimer`, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
-    /// The device's clock, the one of profiling.
+    /// The device's clock, which profiling uses.
     pub device: u64,
     /// The worker's monotonic clock at the same moment.
     pub host: u64,
 }
 
-/// `cl_image_format` and `cl_image_desc`, without pitches: content travels without gaps.
+/// `cl_image_format` and `cl_image_desc`, with sizes in pixels. Pitches matter only for images made
+/// from a buffer, because content travels without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageDescription {
-    /// `image_channel_order`.
     pub channel_order: u32,
-    /// `image_channel_data_type`.
+    /// Value of the field `image_channel_data_type`.
     pub channel_type: u32,
-    /// `image_type`.
     pub image_type: u32,
-    /// `image_width`, in pixels.
     pub width: u64,
-    /// `image_height`, in pixels.
     pub height: u64,
-    /// `image_depth`, in pixels.
     pub depth: u64,
-    /// `image_array_size`.
     pub array_size: u64,
-    /// `image_row_pitch` in bytes, only for an image made from a buffer.
+    /// Row pitch in bytes, only for an image made from a buffer.
     pub row_pitch: u64,
-    /// `image_slice_pitch` in bytes, only for an image made from a buffer.
+    /// Slice pitch in bytes, only for an image made from a buffer.
     pub slice_pitch: u64,
-    /// `num_mip_levels`.
     pub mip_levels: u32,
-    /// `num_samples`.
     pub samples: u32,
 }
 
-/// Build, compile or link.
+/// The inputs of a build, compilation or link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildOrder {
     /// Node-wide indices of the devices to build for.
     pub devices: Vec<u32>,
-    /// The options; none where the program gave `NULL`, which is not the same as an empty text for each driver.
+    /// The options, or `None` if the program gave `NULL`. Some drivers distinguish `NULL` from an
+    /// empty text.
     pub options: Option<String>,
-    /// Compile: header programs, by the name under which they are included. Link: the inputs, names empty.
+    /// For a compilation: the header programs, each with the name under which it is included. For a
+    /// link: the input programs, with empty names.
     pub programs: Vec<(String, u64)>,
 }
 
-/// `clCreateProgramWithBuiltInKernels`.
+/// The inputs of `clCreateProgramWithBuiltInKernels`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltInKernels {
     /// Node-wide indices of the devices.
     pub devices: Vec<u32>,
-    /// The names, separated by semicolons.
+    /// Names of the kernels, separated by semicolons.
     pub names: String,
 }
 
-/// What became of `clCreateProgramWithBinary`.
+/// The result of `clCreateProgramWithBinary`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// For each binary, in their order: whether the driver takes it.
+    /// For each binary, in order: the status with which the driver took or refused it.
     pub statuses: Vec<i32>,
-    /// For each device of the program: node-wide index and the answers of `clGetProgramBuildInfo` that do not need a build.
+    /// For each device of the program: its node-wide index and the answers of
+    /// `clGetProgramBuildInfo` that need no build.
     pub devices: Vec<(u32, Info)>,
 }
 
-/// How a build, compile or link ended, and all that a client may ask about its result.
+/// The result of a build, compilation or link, with all that a client may ask about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildReport {
-    /// What the driver's call returned.
+    /// Status that the driver's call returned.
     pub status: i32,
-    /// For each device of the program: node-wide index and the answers of `clGetProgramBuildInfo`.
+    /// For each device of the program: its node-wide index and the answers of
+    /// `clGetProgramBuildInfo`.
     pub devices: Vec<(u32, Info)>,
-    /// The program's kernels; empty unless it is an executable.
+    /// Kernels of the program; empty unless the program is an executable.
     pub kernels: Vec<KernelDescription>,
-    /// `clGetProgramInfo` that a build decides (scope constructors and destructors, IL).
+    /// Answers of `clGetProgramInfo` that depend on the build (scope constructors and destructors,
+    /// IL).
     pub info: Info,
 }
 
 /// A kernel of a built program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelDescription {
-    /// Its name.
     pub name: String,
-    /// `CL_KERNEL_ATTRIBUTES`.
+    /// Text of `CL_KERNEL_ATTRIBUTES`, as the driver gives it.
     pub attributes: String,
-    /// Its arguments; `arg_info` says whether more than their number is known.
+    /// Arguments of the kernel. If `arg_info` is false, only their number is known.
     pub args: Vec<ArgDescription>,
     /// Whether `clGetKernelArgInfo` is available.
     pub arg_info: bool,
-    /// For each device: node-wide index and the answers of `clGetKernelWorkGroupInfo`.
+    /// For each device: its node-wide index and the answers of `clGetKernelWorkGroupInfo`.
     pub work_group: Vec<(u32, Info)>,
 }
 
-/// `clGetKernelArgInfo`.
+/// The driver's answers to `clGetKernelArgInfo` for one argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgDescription {
-    /// `CL_KERNEL_ARG_ADDRESS_QUALIFIER`.
+    /// Value of type `cl_kernel_arg_address_qualifier`.
     pub address: u32,
-    /// `CL_KERNEL_ARG_ACCESS_QUALIFIER`.
+    /// Value of type `cl_kernel_arg_access_qualifier`.
     pub access: u32,
-    /// `CL_KERNEL_ARG_TYPE_QUALIFIER`.
+    /// Bits of type `cl_kernel_arg_type_qualifier`.
     pub type_qualifier: u64,
-    /// `CL_KERNEL_ARG_TYPE_NAME`.
     pub type_name: String,
-    /// `CL_KERNEL_ARG_NAME`.
     pub name: String,
 }
 
-/// Where another worker of the same client waits, and what lets one in.
+/// The address of another worker of the same client, and the ticket that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerInvitation {
     /// Addresses of the other node's daemon, best first.
     pub addresses: Vec<String>,
-    /// What [`crate::calls::to_worker::AdmitPeer`] told the other worker.
+    /// The ticket that [`crate::calls::to_worker::AdmitPeer`] gave to the other worker.
     pub ticket: [u8; crate::hello::TICKET_BYTES],
 }
 
-/// Which device is where in a symmetric heap.
+/// The members of a symmetric heap's PEs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapPlan {
-    /// For each PE the index of the member (worker) that it belongs to.
+    /// For each PE, the index of the member (worker) that it belongs to.
     pub members: Vec<u32>,
 }
 
-/// How one PE of a heap reaches another one.
+/// The path by which one PE of a heap reaches another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeapPath {
-    /// It is the PE itself.
+    /// Both are the same PE.
     Own,
-    /// Both see the same memory: loads and stores.
+    /// Both see the same memory and use loads and stores.
     Shared,
-    /// Through the proxies of their workers.
+    /// The proxies of their workers carry the accesses.
     Proxy,
-    /// The same, and UCX carries the proxies' bytes. Only of nodes that were told to use it.
+    /// As `Proxy`, and UCX carries the proxies' bytes. Used only by nodes whose configuration asks
+    /// for it.
     ProxyUcx,
 }
 
@@ -227,11 +222,11 @@ impl std::fmt::Display for HeapPath {
     }
 }
 
-/// A heap that has been started.
+/// The result of starting a heap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapStarted {
-    /// Why it could not be started.
+    /// The reason why the heap could not be started, or `None`.
     pub refused: Option<String>,
-    /// For each of the worker's own PEs: the PE, and its path to each.
+    /// For each of the worker's own PEs: the PE, and its path to each PE of the heap.
     pub paths: Vec<(u32, Vec<HeapPath>)>,
 }

@@ -1,8 +1,10 @@
 //! The frame: a fixed header, the call's body, its wait list, and the payload beside it.
 //!
 //! ```text
-//! | Header (16 B) | body (fixed by the opcode) | wait list (8 B each) | payload (streamed, never copied into the frame) |
+//! | Header (16 B) | body (size fixed by opcode) | wait list (8 B each) | payload (streamed) |
 //! ```
+//!
+//! The payload is never copied into the frame.
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,39 +12,38 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::id::{Id, kind};
 use crate::limits::{BODY_BYTES_MAX, STREAM_BYTES_MAX, WAITS_MAX};
 
-/// What stands in front of every call.
+/// The fixed header in front of every call.
 #[derive(
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 #[repr(C)]
 pub struct Header {
-    /// Which call, see [`crate::calls`].
+    /// Number of the call, see [`crate::calls`].
     pub opcode: U16,
-    /// Size of the body, in bytes; it must be what the opcode says.
+    /// Size of the body in bytes. It must be the size in the table.
     pub body: U16,
     /// Number of events in the wait list.
     pub waits: U16,
-    /// 0; for later use.
+    /// Always 0, for later use.
     pub reserved: U16,
-    /// Size of the payload, in bytes.
+    /// Size of the payload in bytes.
     pub payload: U64,
 }
 
 const _: () = assert!(size_of::<Header>() == 16);
 
-/// What payload a call may have.
+/// The payload that a call may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadRule {
-    /// None at all.
     None,
-    /// At most so many bytes, which the receiver takes into memory whole.
+    /// At most this number of bytes. The receiver takes all of them into memory.
     UpTo(u64),
-    /// Any number of bytes, which the receiver passes on piece by piece.
+    /// Any number of bytes. The receiver passes them on piece by piece.
     Stream,
 }
 
 impl PayloadRule {
-    /// The most bytes that this rule allows.
+    /// Returns the largest number of bytes that this rule allows.
     pub const fn bytes_max(self) -> u64 {
         match self {
             Self::None => 0,
@@ -52,21 +53,20 @@ impl PayloadRule {
     }
 }
 
-/// One call of the protocol: its body is `Self`.
+/// One call of the protocol. `Self` is the body.
 pub trait Call:
     FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + std::fmt::Debug
 {
-    /// Its number on the wire.
+    /// Number of the call on the wire.
     const OPCODE: u16;
-    /// Its name, for logs.
+    /// Name of the call, for logs.
     const NAME: &'static str;
-    /// What payload it may have.
     const PAYLOAD: PayloadRule;
 
-    /// The header in front of this call.
+    /// Returns the header in front of this call.
     ///
     /// # Errors
-    /// When wait list or payload are over their limits.
+    /// If the wait list or the payload exceeds its limit.
     fn header(waits: usize, payload: u64) -> Result<Header, FrameError> {
         const { assert!(size_of::<Self>() <= BODY_BYTES_MAX) };
         let waits = u16::try_from(waits)
@@ -87,30 +87,29 @@ pub trait Call:
     }
 }
 
-/// A call that is answered with a [`crate::calls::Reply`] that carries the same request id.
+/// A call that a [`crate::calls::to_client::Reply`] with the same request id answers.
 pub trait Request: Call {
-    /// What the reply's payload holds when its status is a success.
+    /// The content of the reply's payload if its status is a success.
     type Reply: serde::Serialize + serde::de::DeserializeOwned;
-    /// Sets the id by which the reply is known.
+    /// Sets the id that the reply will carry.
     fn set_request(&mut self, request: Id<kind::Request>);
 }
 
-/// A frame as it was received, but for its payload.
+/// A frame as it was received, without its payload.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// The header, already checked against its limits.
+    /// The header, already checked against the table.
     pub header: Header,
-    /// The call's body.
     pub body: &'a [u8],
-    /// The entries of the wait list, see [`Id::of_entry`].
+    /// Entries of the wait list, see [`Id::of_entry`].
     pub waits: &'a [Id<kind::Event>],
 }
 
 impl Header {
-    /// Checks a header from a peer against the entry of the table that its opcode names.
+    /// Checks a header from a peer against the entry of the table that the opcode names.
     ///
     /// # Errors
-    /// Names what is wrong with it.
+    /// If the body's size, the reserved field or the payload's size is wrong.
     pub fn check(
         &self,
         name: &'static str,
@@ -134,21 +133,22 @@ fn check_payload(name: &'static str, rule: PayloadRule, payload: u64) -> Result<
     Ok(())
 }
 
-/// The payload of a frame being served: bytes that are still on the link. What a handler leaves is skipped.
+/// The payload of the frame that is being served. Its bytes are still on the link; the receiver
+/// skips those that a handler leaves.
 pub trait Payload {
-    /// Bytes left.
+    /// Number of bytes left.
     fn left(&self) -> u64;
 
     /// Fills `into` with the next bytes.
     ///
     /// # Errors
-    /// When fewer are left, or the link broke.
+    /// If fewer bytes are left, or the link broke.
     fn read(&mut self, into: &mut [u8]) -> Result<(), FrameError>;
 
-    /// Takes all that is left into memory.
+    /// Reads all remaining bytes into memory. The table's rule for the call bounds their number.
     ///
     /// # Errors
-    /// As [`Payload::read`]. The table's rule for the call has bounded the size.
+    /// As [`Payload::read`].
     fn read_all(&mut self) -> Result<Vec<u8>, FrameError> {
         let left = usize::try_from(self.left()).map_err(|_| FrameError::PayloadTooLarge {
             name: "payload",
@@ -175,60 +175,55 @@ impl Payload for &[u8] {
     }
 }
 
-/// What a peer can do wrong in a frame. Each ends its session, and nothing else.
+/// Violations of the protocol in a frame. Each ends the peer's session and affects nothing else.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
     /// An opcode that this side does not serve.
     #[error("the peer sent a call with the unknown opcode {0:#06x}")]
     UnknownOpcode(u16),
-    /// The body has another size than the table says.
+    /// The size of the body is not the one in the table.
     #[error("the peer sent {name} with a body of {got} bytes; it has {expected}")]
     WrongBody {
-        /// The call.
         name: &'static str,
-        /// Size sent.
+        /// Size that the peer sent, in bytes.
         got: u16,
-        /// Size of the body in the table.
+        /// Size in the table, in bytes.
         expected: usize,
     },
     /// A reserved field is not zero.
     #[error("the peer sent {name} with a reserved field that is not zero")]
     Reserved {
-        /// The call.
         name: &'static str,
     },
-    /// Too many events to wait for.
+    /// A wait list is too long.
     #[error("{count} events in a wait list; at most {max} fit one call")]
     TooManyWaits {
-        /// Number of events.
         count: usize,
-        /// [`WAITS_MAX`].
         max: usize,
     },
     /// A payload over the limit of its call.
     #[error("{name} with a payload of {got} bytes; at most {max} are allowed")]
     PayloadTooLarge {
-        /// The call.
         name: &'static str,
-        /// Size sent.
+        /// Size of the payload, in bytes.
         got: u64,
-        /// The limit.
+        /// Largest size that is allowed, in bytes.
         max: u64,
     },
     /// A payload shorter than the call needs.
     #[error("the payload is shorter than its call needs")]
     PayloadTooShort,
-    /// A structured payload that does not decode.
+    /// A structured payload cannot be decoded.
     #[error("the payload of {0} does not decode")]
     BadPayload(&'static str),
-    /// An object or event was named with an id that is taken, or with none.
+    /// A call would make an object or event with an id that is in use or is none.
     #[error("{0} was made with an id that is none or in use")]
     BadId(&'static str),
-    /// A peer tells something of an object that is another peer's to tell.
+    /// A peer tells something about an object for which another peer is responsible.
     #[error("the peer speaks for another one: {0}")]
     NotItsOwn(&'static str),
-    /// A limit of the session, see [`crate::limits`].
+    /// A limit of the session is reached, see [`crate::limits`].
     #[error("a limit of the session is reached: {0}")]
     Limit(&'static str),
     /// The link broke inside a frame.
@@ -247,7 +242,7 @@ pub fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
 /// Decodes a structured payload from a peer.
 ///
 /// # Errors
-/// [`FrameError::BadPayload`] with `name` when the bytes are not a `T`, or too many.
+/// Returns [`FrameError::BadPayload`] with `name` if the bytes are not exactly one `T`.
 pub fn decode<T: serde::de::DeserializeOwned>(
     name: &'static str,
     bytes: &[u8],

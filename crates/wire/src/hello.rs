@@ -1,4 +1,5 @@
-//! The opening of a link, before any call. Fixed-size messages, so that a stranger's bytes need no parser.
+//! The opening of a link, before any call. Messages have fixed sizes, so that a stranger's bytes
+//! need no parser.
 //!
 //! ```text
 //! connecting side                         accepting side
@@ -10,17 +11,17 @@
 //!                                    <-   Final { InLine, ahead }       any number of times
 //!                                    <-   Final { verdict }
 //! ```
-//! A daemon that has no worker for a client at once says so at once: [`Verdict::InLine`], with the
+//! A daemon that has no worker ready for a client immediately answers [`Verdict::InLine`], with the
 //! number of clients that are served before this one. The daemon repeats that message every
-//! [`LINE_NOTE_MS`](crate::limits::LINE_NOTE_MS) until it can say the last verdict, so that a
-//! client can tell a daemon that is busy from one that is dead or stopped.
+//! [`LINE_NOTE_MS`](crate::limits::LINE_NOTE_MS) until it can send the last verdict, so that a
+//! client can tell a busy daemon from one that is dead or stopped.
 //!
-//! The instance is a public key that a daemon makes at its start. Its signature lets a client see
+//! The instance is a public key that a daemon makes when it starts. Its signature shows a client
 //! that two addresses lead to one daemon, see [`Welcome::signature`].
 //!
-//! Proofs are HMAC-SHA-256 with the pool's key over a label for the side, both nonces and both hellos: neither side sends a
-//! byte that helps a stranger, and none of them can be replayed or reflected. On a Unix socket the kernel tells who the
-//! peer is, and the proofs are zero.
+//! Proofs are HMAC-SHA-256 under the pool's key, over a label for the side, both nonces and both
+//! hellos. Neither side sends a byte that helps a stranger, and no proof can be replayed or
+//! reflected. On a Unix socket the kernel identifies the peer, and the proofs are zero.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -29,36 +30,36 @@ use crate::limits::CLIENTS_IN_LINE_MAX;
 
 /// First bytes of every link.
 pub const MAGIC: [u8; 8] = *b"PENSTOCK";
-/// Bytes of a nonce: a collision within 2^64 links is as likely as guessing a proof.
+/// Size of a nonce in bytes. A collision within 2^64 links is as likely as guessing a proof.
 pub const NONCE_BYTES: usize = 32;
-/// Bytes of a proof: the output of SHA-256.
+/// Size of a proof in bytes: the output of SHA-256.
 pub const PROOF_BYTES: usize = 32;
-/// Bytes of the name of a running daemon: an Ed25519 public key.
+/// Size of an instance, which names a running daemon, in bytes: an Ed25519 public key.
 pub const INSTANCE_BYTES: usize = 32;
-/// Bytes of an Ed25519 signature.
+/// Size of an Ed25519 signature in bytes.
 pub const SIGNATURE_BYTES: usize = 64;
-/// Bytes of the pool's key.
+/// Size of the pool's key in bytes.
 pub const KEY_BYTES: usize = 32;
-/// Bytes of a ticket that lets a worker in to another worker of the same client.
+/// Size in bytes of a ticket, which lets a worker in to another worker of the same client.
 pub const TICKET_BYTES: usize = 32;
 
-/// Features that both sides must have said to be used.
+/// Features; a link uses those that both sides have announced.
 pub mod feature {
     /// Shared-memory rings beside a Unix socket.
     pub const SHARED_RINGS: u64 = 1 << 0;
-    /// Workers talk to each other.
+    /// Links between the client's workers.
     pub const PEERS: u64 = 1 << 1;
-    /// Beside the rings, memory for buffers that both sides see.
+    /// Memory for buffers that both sides see, beside the rings.
     pub const SHARED_ARENA: u64 = 1 << 2;
-    /// No feature of the link: the connecting side, which knows several addresses, wants the
-    /// accepting side's instance. A signature takes some 50 µs on both sides, which a program with
-    /// one node does not have to wait for.
+    /// Not a feature of the link: the connecting side knows several addresses and wants the
+    /// accepting side's instance. A signature takes some 50 µs on both sides, and a program with
+    /// one node need not wait for it.
     pub const PROVE_INSTANCE: u64 = 1 << 3;
-    /// All of this version.
+    /// All features of the link in this version.
     pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA;
 }
 
-/// Why a link is opened.
+/// The reason why a link is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Role {
@@ -68,13 +69,13 @@ pub enum Role {
     Peer = 2,
     /// A tool that asks the daemon for its status.
     Control = 3,
-    /// A tool that asks the daemon for the description of its node, without a worker of its own.
-    /// See [`crate::describe::Survey`].
+    /// A tool that asks the daemon for the description of its node and takes no worker. See
+    /// [`crate::describe::Survey`].
     Survey = 4,
 }
 
 impl Role {
-    /// The role with this number.
+    /// Returns the role with this number.
     pub const fn from_wire(raw: u16) -> Option<Self> {
         match raw {
             1 => Some(Self::Client),
@@ -86,24 +87,23 @@ impl Role {
     }
 }
 
-/// What the accepting side says to a hello.
+/// The accepting side's verdict on a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u16)]
 pub enum Verdict {
-    /// Welcome.
     #[error("welcome")]
     Welcome = 0,
-    /// The versions differ; the message carries the daemon's.
+    /// The versions differ. The message carries the daemon's version.
     #[error("it speaks another version of the protocol")]
     WrongVersion = 1,
-    /// The proof is wrong: not the pool's key.
+    /// The proof was not made with the pool's key.
     #[error("it does not accept our key; both sides need the same key file (penstock key)")]
     WrongKey = 2,
-    /// The Unix user may not use this daemon.
+    /// The daemon does not serve this Unix user.
     #[error("it does not serve this user")]
     WrongUser = 3,
-    /// All sessions are taken or wait for a worker, and the line behind them is full: see
-    /// [`CLIENTS_IN_LINE_MAX`].
+    /// All sessions are taken or wait for a worker, and the line behind them has
+    /// [`CLIENTS_IN_LINE_MAX`] clients.
     #[error(
         "it has no worker for us, and its line is full: CLIENTS_IN_LINE_MAX ({CLIENTS_IN_LINE_MAX}) clients wait in it"
     )]
@@ -114,20 +114,20 @@ pub enum Verdict {
     /// No session has this ticket.
     #[error("it knows no such ticket")]
     WrongTicket = 6,
-    /// The hello is not one of this protocol.
+    /// The message is not a hello of this protocol.
     #[error("it did not understand our hello")]
     NotUnderstood = 7,
-    /// The daemon has no key, so it takes nobody over TCP.
+    /// The daemon has no key, so it accepts nobody over TCP.
     #[error("it has no key file, so it accepts nobody over TCP (penstock key --create)")]
     NoKey = 8,
-    /// Not the last verdict: the client waits for a worker. Only to [`Role::Client`] and
+    /// The client waits for a worker; another verdict follows. Only for [`Role::Client`] and
     /// [`Role::Survey`].
     #[error("it has us wait in line")]
     InLine = 9,
 }
 
 impl Verdict {
-    /// The verdict with this number.
+    /// Returns the verdict with this number.
     pub const fn from_wire(raw: u16) -> Option<Self> {
         Some(match raw {
             0 => Self::Welcome,
@@ -149,15 +149,12 @@ impl Verdict {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Hello {
-    /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`crate::limits::PROTOCOL_VERSION`].
     pub version: U16,
-    /// A [`Role`].
+    /// Number of a [`Role`].
     pub role: U16,
-    /// Bits of [`feature`] that this side has.
+    /// Bits of [`feature`] that the connecting side has.
     pub features: U64,
-    /// Random.
     pub nonce: [u8; NONCE_BYTES],
 }
 
@@ -165,26 +162,23 @@ pub struct Hello {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Welcome {
-    /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`crate::limits::PROTOCOL_VERSION`].
     pub version: U16,
-    /// A [`Verdict`]; only [`Verdict::Welcome`] is followed by anything.
+    /// Number of a [`Verdict`]. The hello goes on only after [`Verdict::Welcome`].
     pub verdict: U16,
-    /// Bits of [`feature`] that this side has.
+    /// Bits of [`feature`] that the accepting side has.
     pub features: U64,
-    /// Random.
     pub nonce: [u8; NONCE_BYTES],
-    /// Which running daemon this is; zero where it was not asked ([`feature::PROVE_INSTANCE`]) or
-    /// does not say.
+    /// The instance of this daemon; zero if the client did not ask for it
+    /// ([`feature::PROVE_INSTANCE`]) or the daemon does not tell.
     pub instance: [u8; INSTANCE_BYTES],
-    /// The instance's signature over [`transcript`] of [`side::INSTANCE`] and over how the
-    /// accepting side sees the two ends of the socket. Who connects compares that with its own
-    /// sight of them. So a signature is right only for a connection that leads straight to the
-    /// daemon with that instance: nobody else can make one, and one that is relayed shows other
+    /// The instance's signature over [`transcript`] of [`side::INSTANCE`] and over the two ends of
+    /// the socket as the accepting side sees them. The connecting side checks it against the ends
+    /// as it sees them. So the signature is right only on a connection that leads straight to the
+    /// daemon with that instance: only that daemon can make one, and a relayed one shows other
     /// ends.
     pub signature: [u8; SIGNATURE_BYTES],
-    /// That this side has the key.
+    /// Proof that the accepting side has the key.
     pub proof: [u8; PROOF_BYTES],
 }
 
@@ -192,9 +186,9 @@ pub struct Welcome {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Answer {
-    /// That this side has the key.
+    /// Proof that the connecting side has the key.
     pub proof: [u8; PROOF_BYTES],
-    /// For [`Role::Peer`]: the ticket; else zero.
+    /// The ticket of a [`Role::Peer`]; zero for other roles.
     pub ticket: [u8; TICKET_BYTES],
 }
 
@@ -202,14 +196,15 @@ pub struct Answer {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Final {
-    /// A [`Verdict`]; after [`Verdict::InLine`] another message of this kind follows.
+    /// Number of a [`Verdict`]. After [`Verdict::InLine`] another message of this kind follows.
     pub verdict: U16,
-    /// For [`Verdict::InLine`]: how many clients are served before this one. Else zero.
+    /// Number of clients that are served before this one, for [`Verdict::InLine`]; otherwise zero.
     pub ahead: U32,
 }
 
-/// What a proof is made over: a label for the side that proves, then both hellos but for the proof
-/// itself. A signature of the instance is made before it, with a blank signature.
+/// Returns the bytes over which a side makes its proof: the label of that side, then both hellos
+/// with the proof blank. The signature of the instance is made before the proof, over a transcript
+/// whose signature is blank too.
 pub fn transcript(prover: &'static str, hello: &Hello, welcome: &Welcome) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(320);
     bytes.extend_from_slice(prover.as_bytes());
@@ -222,11 +217,9 @@ pub fn transcript(prover: &'static str, hello: &Hello, welcome: &Welcome) -> Vec
 
 /// Labels of the sides in [`transcript`].
 pub mod side {
-    /// The accepting side.
     pub const ACCEPTING: &str = "penstock 2 accepting";
-    /// The connecting side.
     pub const CONNECTING: &str = "penstock 2 connecting";
-    /// The running daemon at the accepting side, whoever has the pool's key.
+    /// The running daemon at the accepting side, whether or not it has the pool's key.
     pub const INSTANCE: &str = "penstock 2 instance";
 }
 

@@ -1,4 +1,4 @@
-//! Names of objects, chosen by the client so that creating one needs no answer.
+//! Ids of objects. The client chooses them, so that creating an object needs no answer.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,8 +7,9 @@ use std::marker::PhantomData;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The name of an object of kind `K` in one client's sessions. The client counts upwards from 1 and never uses a
-/// number twice, so a late message about a released object can not meet a new one. 0 means "none".
+/// Id of an object of kind `K` in one client's sessions. The client counts upwards from 1 and never
+/// reuses a number, so a late message about a released object cannot meet a new one. 0 means
+/// "none".
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(transparent)]
 pub struct Id<K> {
@@ -17,44 +18,44 @@ pub struct Id<K> {
 }
 
 impl<K> Id<K> {
-    /// No object.
+    /// The id that names no object.
     pub const NONE: Self = Self::new(0);
 
-    /// The id with this number.
+    /// Makes the id with this number.
     pub const fn new(raw: u64) -> Self {
         Self { raw: U64::new(raw), kind: PhantomData }
     }
 
-    /// The number.
     pub const fn get(self) -> u64 {
         self.raw.get()
     }
 
-    /// Whether this names no object.
+    /// Returns whether this id names no object.
     pub const fn is_none(self) -> bool {
         self.get() == 0
     }
 }
 
-/// The bit of a wait list's entry that says [`Id::however_it_ends`]. Names are counted from 1 and do not reach it.
+/// The bit of a wait-list entry that [`Id::however_it_ends`] sets. Ids count from 1 and do not
+/// reach it.
 const HOWEVER_IT_ENDS: u64 = 1 << 63;
 
 impl Id<kind::Event> {
-    /// The entry of a wait list whose command comes after the end of this event, also if that is a failure. An entry
-    /// that is only the event's name fails the command with the event.
+    /// Returns a wait-list entry whose command runs after this event ends, even if the event fails.
+    /// With the plain id as the entry, a failure of the event fails the command.
     #[must_use]
     pub const fn however_it_ends(self) -> Self {
         Self::new(self.get() | HOWEVER_IT_ENDS)
     }
 
-    /// The event of a wait list's entry, and whether its failure fails the command.
+    /// Returns the event of a wait-list entry, and whether the event's failure fails the command.
     #[must_use]
     pub const fn of_entry(self) -> (Self, bool) {
         (Self::new(self.get() & !HOWEVER_IT_ENDS), self.get() & HOWEVER_IT_ENDS == 0)
     }
 }
 
-// Derived impls would ask the same of `K`, which is only a name.
+// Derived impls would demand the same of `K`, which is only a label.
 impl<K> Clone for Id<K> {
     fn clone(&self) -> Self {
         *self
@@ -78,7 +79,7 @@ impl<K> fmt::Debug for Id<K> {
     }
 }
 
-/// What an [`Id`] can name.
+/// The kinds of object that an [`Id`] can name.
 pub mod kind {
     macro_rules! kinds {
         ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -86,27 +87,24 @@ pub mod kind {
         };
     }
     kinds! {
-        /// A context: devices of one platform of one node.
+        /// Devices of one platform of one node.
         Context,
         /// A command queue of one device.
         Queue,
-        /// A buffer, sub-buffer, image or pipe: whatever can be a memory argument of a kernel.
+        /// A buffer, sub-buffer, image or pipe: anything that can be a memory argument of a kernel.
         Mem,
-        /// A sampler.
         Sampler,
-        /// A program.
         Program,
-        /// A kernel object.
         Kernel,
-        /// An event: the completion of one command.
+        /// The completion of one command.
         Event,
         /// A call that is answered.
         Request,
-        /// Bytes on their way from one memory object to another one.
+        /// Bytes on their way from one memory object to another.
         Transfer,
         /// Another worker of the same client.
         Peer,
-        /// A symmetric heap: memory on several devices that their kernels reach by themselves.
+        /// A symmetric heap: memory on several devices that kernels on all of them reach.
         Heap,
     }
 }

@@ -1,15 +1,17 @@
 //! Penstock's protocol: every call, frame, id and limit.
 //!
-//! * [`calls`] is the table of all calls; one entry makes the opcode, the frame's body, and a handler that the
-//!   receiver must have or it does not compile.
-//! * [`frame`] is the fixed header in front of each call, and the checks of everything that a peer may send.
+//! * [`calls`] is the table of all calls. One entry generates the opcode, the body of the frame,
+//!   and a handler that the receiver must have to compile.
+//! * [`frame`] is the fixed header in front of each call, and the checks of everything that a peer
+//!   may send.
 //! * [`args`] is the encoding of kernel arguments beside a launch.
 //! * [`hello`] is the opening of a link, before any call.
-//! * [`describe`] is what a node tells of itself: platforms, devices, kernels.
-//! * [`cuda`] is what is told beyond that where a node drives CUDA itself.
-//! * [`limits`] names every limit, with its derivation.
+//! * [`describe`] is how a node describes itself: platforms, devices, kernels.
+//! * [`cuda`] is what a node that drives CUDA itself tells beyond that.
+//! * [`limits`] names every limit and gives its derivation.
 //!
-//! This crate does no I/O, reads no clock and has no unsafe code. Everything it decodes is taken for hostile.
+//! This crate does no I/O, reads no clock and has no unsafe code. It treats every byte it decodes
+//! as hostile.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,8 +1,9 @@
-//! How a command or call ended.
+//! The status with which a command or call ended.
 
 use serde::{Deserialize, Serialize};
 
-/// An OpenCL status code: 0 or positive is fine, negative is an error. Codes of a driver travel as they are.
+/// An OpenCL status code: 0 or positive for success, negative for an error. Codes of a driver
+/// travel unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 pub struct Status(pub i32);
 
@@ -11,43 +12,29 @@ impl Status {
     pub const OK: Self = Self(0);
     /// `CL_DEVICE_NOT_AVAILABLE`: the node or its worker is lost.
     pub const NODE_LOST: Self = Self(-2);
-    /// `CL_MEM_OBJECT_ALLOCATION_FAILURE`.
     pub const MEM_OBJECT_ALLOCATION_FAILURE: Self = Self(-4);
-    /// `CL_OUT_OF_RESOURCES`: a limit of the session or the daemon.
+    /// `CL_OUT_OF_RESOURCES`: a limit of the session or the daemon was reached.
     pub const OUT_OF_RESOURCES: Self = Self(-5);
-    /// `CL_OUT_OF_HOST_MEMORY`.
     pub const OUT_OF_HOST_MEMORY: Self = Self(-6);
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`: an event of the wait list failed.
     pub const WAIT_LIST_FAILED: Self = Self(-14);
-    /// `CL_INVALID_VALUE`.
     pub const INVALID_VALUE: Self = Self(-30);
-    /// `CL_INVALID_DEVICE`.
     pub const INVALID_DEVICE: Self = Self(-33);
-    /// `CL_INVALID_CONTEXT`.
     pub const INVALID_CONTEXT: Self = Self(-34);
-    /// `CL_INVALID_COMMAND_QUEUE`.
     pub const INVALID_COMMAND_QUEUE: Self = Self(-36);
-    /// `CL_INVALID_MEM_OBJECT`.
     pub const INVALID_MEM_OBJECT: Self = Self(-38);
-    /// `CL_INVALID_SAMPLER`.
     pub const INVALID_SAMPLER: Self = Self(-41);
-    /// `CL_INVALID_PROGRAM`.
     pub const INVALID_PROGRAM: Self = Self(-44);
-    /// `CL_INVALID_PROGRAM_EXECUTABLE`.
     pub const INVALID_PROGRAM_EXECUTABLE: Self = Self(-45);
-    /// `CL_INVALID_KERNEL`.
     pub const INVALID_KERNEL: Self = Self(-48);
-    /// `CL_INVALID_EVENT`.
     pub const INVALID_EVENT: Self = Self(-58);
-    /// `CL_INVALID_OPERATION`.
     pub const INVALID_OPERATION: Self = Self(-59);
 
-    /// Whether this is an error.
     pub const fn is_error(self) -> bool {
         self.0 < 0
     }
 
-    /// `Ok` for a success, else the status as the error.
+    /// Returns `Ok` for a success, otherwise the status as the error.
     pub const fn ok(self) -> Result<(), Self> {
         if self.is_error() { Err(self) } else { Ok(()) }
     }

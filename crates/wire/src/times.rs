@@ -1,37 +1,37 @@
-//! When a command's phases were.
+//! The times of a command's phases.
 
 use crate::calls::to_client::EventDone;
 use crate::id::kind;
 use crate::{I32, Id, Status, U64};
 
-/// When a command was queued, submitted, started and ended, on its device's clock, in ns. All 0 where the queue does not profile.
+/// Times of a command's phases on its device's clock, in ns. All are 0 if the queue does not
+/// profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// `CL_PROFILING_COMMAND_QUEUED`.
     pub queued: u64,
-    /// `CL_PROFILING_COMMAND_SUBMIT`.
     pub submitted: u64,
-    /// `CL_PROFILING_COMMAND_START`.
     pub started: u64,
-    /// `CL_PROFILING_COMMAND_END`.
     pub ended: u64,
-    /// `CL_PROFILING_COMMAND_COMPLETE`.
+    /// Time of `CL_PROFILING_COMMAND_COMPLETE`: the end of the command and of all that it enqueued
+    /// on the device.
     pub completed: u64,
 }
 
-/// Of which commands the times are told, where a queue profiles. Who reads times can tell what was told without: it is 0.
+/// Selects the commands whose times a profiling queue tells. The times of all other commands are
+/// told as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum TimesOf {
-    /// Of all that have an event, so each of them takes a turn of its own at the device.
+    /// All commands that have an event. Each of them then takes a turn of its own at the device.
     #[default]
     Commands = 0,
-    /// Of markers alone (`cuEventRecord`). Reads and writes of an idle queue then need no turn.
+    /// Only markers (`cuEventRecord`). Reads and writes of an idle queue then need no turn at the
+    /// device.
     Markers = 1,
 }
 
 impl TimesOf {
-    /// The choice with this number.
+    /// Returns the choice with this number.
     pub const fn from_wire(raw: u32) -> Option<Self> {
         match raw {
             0 => Some(Self::Commands),
@@ -42,7 +42,8 @@ impl TimesOf {
 }
 
 impl EventDone {
-    /// Tells of an end. A status above 0 is none of an end, and is taken for 0.
+    /// Makes the message that tells the end of a command. A positive `status` is not that of an
+    /// ended command and becomes 0.
     pub fn new(event: Id<kind::Event>, status: Status, times: Times) -> Self {
         Self {
             event,
@@ -55,7 +56,7 @@ impl EventDone {
         }
     }
 
-    /// The times that it tells.
+    /// Returns the times that the message carries.
     pub fn times(&self) -> Times {
         Times {
             queued: self.queued.get(),

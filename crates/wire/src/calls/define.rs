@@ -1,4 +1,4 @@
-//! What one line of the table of calls becomes.
+//! The code that each entry of the table of calls generates.
 
 macro_rules! calls {
     ($(#[$module_doc:meta])* mod $module:ident / $handler:ident;
@@ -43,7 +43,7 @@ macro_rules! calls {
             /// Checks a header from a peer.
             ///
             /// # Errors
-            /// When the opcode is unknown, or a size is not what the table says.
+            /// If the opcode is unknown, or a size is not the one in the table.
             pub fn check(header: &Header) -> Result<(), FrameError> {
                 match header.opcode.get() {
                     $($code => header.check(stringify!($name), size_of::<$name>(), $rule),)*
@@ -51,10 +51,10 @@ macro_rules! calls {
                 }
             }
 
-            /// Gives a frame to the handler of its call.
+            /// Passes a frame to the handler of its call.
             ///
             /// # Errors
-            /// As [`check`], and whatever ends the session.
+            /// Those of [`check`], and the handler's errors, which end the session.
             pub fn dispatch(
                 handler: &mut impl $handler,
                 frame: &Frame<'_>,

@@ -1,4 +1,4 @@
-//! The table holds together, and no bytes of a peer get past it.
+//! Checks that the table is consistent and that it refuses malformed frames.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 
-/// Counts what reaches a handler, for every call of every direction.
+/// Counts the calls and payload bytes that reach a handler.
 #[derive(Default)]
 struct Counter {
     served: usize,
@@ -21,7 +21,7 @@ impl<C: Call> Serve<C> for Counter {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        // The body is what was sent, byte for byte.
+        // The body has its size in the table.
         assert_eq!(call.as_bytes().len(), size_of::<C>());
         self.served += 1;
         self.taken += payload.read_all()?.len() as u64;
@@ -126,7 +126,7 @@ fn limits_are_enforced_by_the_sender() {
 }
 
 proptest! {
-    /// Any header with any body is either refused or served; nothing panics.
+    /// Any header with any body is either refused or served, without a panic.
     #[test]
     fn any_frame_is_safe(header: [u8; 16], body in prop::collection::vec(any::<u8>(), 0..600), payload: Vec<u8>) {
         let header = Header::read_from_bytes(&header).unwrap();
