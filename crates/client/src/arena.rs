@@ -1,4 +1,5 @@
-//! Buffers in memory that client and worker share: where devices compute on the host's memory, and the node is this host.
+//! Buffers in memory that client and worker share. Used if the devices compute on the host's memory
+//! and the node is this host.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,11 +12,11 @@ use penstock_wire::{FrameError, Id, Payload};
 use range_alloc::RangeAllocator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Buffers take whole pages, so that none shares one with another.
+/// Buffers take whole pages, so that no two of them share a page.
 const PAGE_BYTES: u64 = 4096;
 
-/// From this size on the pages of a released buffer are given back to the system; smaller ones are likely to be used
-/// again, and giving back and faulting in a page costs more than writing it.
+/// Size from which on the pages of a released buffer are returned to the system. Smaller buffers
+/// are likely to be reused, and returning and faulting in a page costs more than writing it.
 const DISCARD_BYTES_MIN: u64 = 256 << 10;
 
 /// The shared memory of one session.
@@ -26,11 +27,12 @@ pub(crate) struct Shared {
 
 struct Parts {
     free: RangeAllocator<u64>,
-    /// How many buffers of the program have a part.
+    /// Number of the program's buffers that have a part.
     taken: usize,
-    /// Of buffers that the program has released, but the worker may still use.
+    /// Ranges of buffers that the program has released but the worker may still use.
     leaving: FxHashMap<u64, Range<u64>>,
-    /// Buffers that the worker has nothing of, although the program has not released them: it could not make them.
+    /// Buffers that the worker does not have although the program has not released them, because it
+    /// could not create them.
     refused: FxHashSet<u64>,
 }
 
@@ -55,7 +57,7 @@ impl Shared {
         })
     }
 
-    /// Takes a part for a buffer; nothing if there is none so large.
+    /// Takes a part for a buffer. Returns `None` if no free range is large enough.
     pub(crate) fn take(self: &Arc<Self>, size: u64) -> Option<Part> {
         let mut parts = self.parts();
         let range = parts.free.allocate_range(size.checked_next_multiple_of(PAGE_BYTES)?).ok()?;
@@ -64,7 +66,8 @@ impl Shared {
         Some(Part { shared: self.clone(), range })
     }
 
-    /// The program has released the buffer `mem`. Its part is free when the worker says that it has none of it left.
+    /// Notes that the program has released the buffer `mem`. Its part becomes free when the worker
+    /// says that it holds nothing of the buffer.
     pub(crate) fn leave(&self, mem: Id<kind::Mem>, part: Part) {
         let mut parts = self.parts();
         parts.taken = parts.taken.saturating_sub(1);
@@ -76,11 +79,11 @@ impl Shared {
         }
     }
 
-    /// The worker has nothing left of a buffer.
+    /// Notes that the worker holds nothing of a buffer.
     pub(crate) fn gone(&self, mem: Id<kind::Mem>) {
         let mut parts = self.parts();
         let Some(range) = parts.leaving.remove(&mem.get()) else {
-            // A worker that names buffers which nobody made fills no memory here.
+            // The bound keeps a worker from filling memory here by naming buffers that nobody made.
             if parts.refused.len() < parts.taken {
                 parts.refused.insert(mem.get());
             }
@@ -90,7 +93,8 @@ impl Shared {
         parts.free.free_range(range);
     }
 
-    /// What is free is zero: a new buffer's content is the same wherever it lives.
+    /// Fills a range with zeros before it becomes free, so that a new buffer has the same content
+    /// wherever it lives.
     fn clear(&self, range: &Range<u64>) {
         static ZEROS: [u8; 4096] = [0; 4096];
         let size = range.end - range.start;
@@ -109,28 +113,28 @@ impl Shared {
 }
 
 impl Part {
-    /// Where it begins in the arena.
+    /// Returns the offset in the arena.
     pub(crate) fn offset(&self) -> u64 {
         self.range.start
     }
 
-    /// Where `size` bytes from `offset` on are in this process.
+    /// Returns the address in this process of `size` bytes at `offset`.
     pub(crate) fn pointer(&self, offset: u64, size: u64) -> Option<NonNull<u8>> {
         let size = usize::try_from(size).ok()?;
         self.shared.arena.pointer(self.place(offset, size)?, size as u64)
     }
 
-    /// Copies bytes in. `false`: they do not fit.
+    /// Copies bytes in. Returns `false` if they do not fit.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> bool {
         self.place(offset, bytes.len()).is_some_and(|place| self.shared.arena.write(place, bytes))
     }
 
-    /// Copies bytes out. `false`: there are not so many.
+    /// Copies bytes out. Returns `false` if `into` reaches past the end.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         self.place(offset, into.len()).is_some_and(|place| self.shared.arena.read(place, into))
     }
 
-    /// `size` bytes from `offset` on, as a payload.
+    /// Returns `size` bytes at `offset` as a payload.
     pub(crate) fn payload(&self, offset: u64, size: u64) -> PartPayload<'_> {
         PartPayload { part: self, offset, left: size }
     }
@@ -141,7 +145,7 @@ impl Part {
     }
 }
 
-/// Bytes of a part that somebody takes as if they came over the link.
+/// Bytes of a part that are read like a payload from the link.
 pub(crate) struct PartPayload<'a> {
     part: &'a Part,
     offset: u64,

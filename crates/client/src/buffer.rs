@@ -15,10 +15,11 @@ use crate::source::{Given, NOTHING, Source};
 use crate::uses::Use;
 
 impl Queue {
-    /// Writes bytes into a buffer. They are taken before this returns, unless the command is held back.
+    /// Writes bytes into a buffer. The bytes are taken before this returns, unless the command is
+    /// held back.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn write(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -42,8 +43,8 @@ impl Queue {
         })
     }
 
-    /// As [`Queue::write`], where that takes no command: the host shares the memory, and nothing has to be waited for.
-    /// `false`: nothing was done.
+    /// As [`Queue::write`], but only if no command is needed: the host shares the memory, and there
+    /// is nothing to wait for. Returns `false` if it did nothing.
     pub fn write_at_once(
         &self,
         memory: &Arc<Memory>,
@@ -71,7 +72,7 @@ impl Queue {
     /// Reads bytes of a buffer into `target`, which is written to until the event ends.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn read(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -113,10 +114,10 @@ impl Queue {
         })
     }
 
-    /// As [`Queue::read`], and waits until the bytes are there. The event has ended.
+    /// As [`Queue::read`], and waits until the bytes have arrived. The returned event has ended.
     ///
     /// # Errors
-    /// When the node is lost, or an earlier command failed that the program has no event of.
+    /// If the node is lost, or an earlier command without an event has failed.
     pub fn read_now(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -145,10 +146,10 @@ impl Queue {
         Ok(event)
     }
 
-    /// Writes a box of `region` bytes, rows and slices.
+    /// Writes a box. `region` has its width in bytes and its numbers of rows and slices.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn write_rect(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -172,10 +173,10 @@ impl Queue {
         })
     }
 
-    /// Reads a box; `target` gets its rows without gaps.
+    /// Reads a box. `target` receives its rows without gaps.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn read_rect(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -202,10 +203,10 @@ impl Queue {
         })
     }
 
-    /// Copies between buffers.
+    /// Copies bytes between buffers.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn copy(
         self: &Arc<Self>,
         (source, source_offset): (&Arc<Memory>, u64),
@@ -237,7 +238,7 @@ impl Queue {
     /// Copies a box between buffers.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn copy_rect(
         self: &Arc<Self>,
         (source, from): (&Arc<Memory>, Rect),
@@ -272,7 +273,7 @@ impl Queue {
     /// Fills a range with a pattern.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn fill(
         self: &Arc<Self>,
         memory: &Arc<Memory>,

@@ -1,10 +1,10 @@
-//! Which of several addresses of one daemon is used: a daemon that is named twice is one node.
+//! Selects one of several addresses of the same daemon. A daemon that is named twice is one node.
 
 use std::collections::BTreeMap;
 
 use penstock_link::{Address, InstanceId};
 
-/// The daemons that were met, and the address through which each is used.
+/// The daemons that were met, each with the rank of the address through which it is used.
 #[derive(Debug, Default)]
 pub struct Claims(BTreeMap<InstanceId, Rank>);
 
@@ -12,9 +12,9 @@ pub struct Claims(BTreeMap<InstanceId, Rank>);
 type Rank = (bool, usize);
 
 impl Claims {
-    /// The daemon `instance` was met at `address`, which has this index in the list. Whether the
-    /// daemon is used through this address, as far as is known by now. A daemon whose instance is
-    /// not proved is a node of its own.
+    /// Notes that the daemon `instance` was met at `address`, which has this index in the list.
+    /// Returns whether the daemon is used through this address, as far as is known now. A daemon
+    /// whose instance is not proved counts as a node of its own.
     pub fn claim(&mut self, instance: Option<InstanceId>, index: usize, address: &Address) -> bool {
         let Some(instance) = instance else { return true };
         let rank = (!matches!(address, Address::Unix(_)), index);
@@ -23,7 +23,7 @@ impl Claims {
         *best == rank
     }
 
-    /// Whether the daemon `instance` is still used through the address with this index.
+    /// Returns whether the daemon `instance` is still used through the address with this index.
     pub fn holds(&self, instance: Option<InstanceId>, index: usize) -> bool {
         instance.and_then(|instance| self.0.get(&instance)).is_none_or(|best| best.1 == index)
     }
@@ -40,12 +40,12 @@ mod tests {
         let (one, other) = (Some([1; 32]), Some([2; 32]));
         let mut claims = Claims::default();
         assert!(claims.claim(one, 1, &tcp));
-        // The same daemon, earlier in the list; later; and by a better way.
+        // The same daemon at an earlier index, at a later index, and at a better kind of address.
         assert!(claims.claim(one, 0, &tcp) && !claims.holds(one, 1));
         assert!(!claims.claim(one, 2, &tcp));
         assert!(claims.claim(one, 3, &unix) && !claims.holds(one, 0) && claims.holds(one, 3));
         assert!(!claims.claim(one, 4, &unix) && !claims.claim(one, 5, &tcp));
-        // Another daemon, and some that did not prove which they are.
+        // Another daemon, and two that did not prove their instance.
         assert!(claims.claim(other, 6, &tcp) && claims.holds(other, 6));
         assert!(claims.claim(None, 7, &tcp) && claims.claim(None, 8, &tcp));
         assert!(claims.holds(None, 7) && claims.holds(None, 8));

@@ -1,7 +1,8 @@
-//! Collective launches: one kernel on all devices of a heap, at the same time.
+//! Collective launches: one kernel on all devices of a heap at the same time.
 //!
-//! Kernels that wait for each other must all run. So such a launch is refused where they could not, and starts only when
-//! nothing before it is left in its queues, nor another collective launch at its places.
+//! Kernels that wait for each other must all run. So such a launch is refused if they could not,
+//! and starts only when all earlier commands of its queues, and all earlier collective launches at
+//! its places, have ended.
 
 mod fit;
 
@@ -21,12 +22,12 @@ use crate::queue::{Access, Queue, Want};
 pub use fit::HeapLaunch;
 
 impl Heap {
-    /// Starts `kernel` with its arguments as they are now on all devices of the heap; `queues` has one queue of each of them, in
-    /// any order. The events are in that order.
+    /// Starts `kernel` with its present arguments on all devices of the heap. `queues` has one
+    /// queue for each device, in any order. The returned events are in that order.
     ///
     /// # Errors
-    /// [`Error::Heap`] with a sentence that says what is too many or missing, where, and what to do: then nothing was started.
-    /// When a node is lost.
+    /// [`Error::Heap`] with a sentence that says what is too large or missing, where, and what to
+    /// do; then nothing was started. Or an error if a node is lost.
     pub fn launch(
         &self,
         queues: &[&Arc<Queue>],
@@ -38,7 +39,8 @@ impl Heap {
         self.launch_each(&launches, waits)
     }
 
-    /// As [`Heap::launch`] with a kernel and a size of its own on each device, where those are in contexts of their own.
+    /// As [`Heap::launch`], with a separate kernel and index space on each device, for devices in
+    /// contexts of their own.
     ///
     /// # Errors
     /// As [`Heap::launch`].
@@ -54,13 +56,13 @@ impl Heap {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) =
             checked.as_ref().err().map(|error| error.to_string().into());
         checked?;
-        // Held over the whole launch, so that another thread's does not come between.
+        // Held over the whole launch, so that no launch of another thread comes between.
         let mut collective: Vec<_> =
             self.contexts.iter().map(|context| context.collective()).collect();
         for of in &mut collective {
             of.retain(|(_, event)| event.known_status().is_none());
         }
-        // Those in the same queues are before it anyway.
+        // Launches in the same queues come first anyway.
         let running = collective.iter().flat_map(|of| of.iter());
         let elsewhere = running.filter(|(of, _)| queues.iter().all(|queue| queue.id() != *of));
         let before = ends_of(elsewhere.map(|(_, event)| event));
@@ -69,7 +71,8 @@ impl Heap {
         let started = self
             .gather(queues, &waits)
             .and_then(|ready| self.start_all(launches, &ready, &mut events));
-        // Also of a launch that failed on its way: what has started is to be waited for.
+        // This includes a launch that failed half-way: later launches must wait for what has
+        // started.
         for of in &mut collective {
             of.extend(queues.iter().map(|queue| queue.id()).zip(events.iter().cloned()));
         }
@@ -78,7 +81,7 @@ impl Heap {
             Ok(()) => Ok(events),
             Err(error) => {
                 if !events.is_empty() {
-                    // Those that run wait for those that do not.
+                    // The kernels that run wait for those that do not.
                     _ = self.abort(&format!("a collective launch failed on its way: {error}"));
                 }
                 Err(error)
@@ -86,7 +89,8 @@ impl Heap {
         }
     }
 
-    /// What all launches wait for, so that none starts long before the others: the ends of everything before them in their queues.
+    /// Returns the events that all launches wait for, so that none starts long before the others:
+    /// the ends of all earlier commands in their queues, and `waits`.
     fn gather(&self, queues: &[&Arc<Queue>], waits: &[Event]) -> Result<Vec<Event>> {
         let has_ended = |event: &Event| event.known_status() == Some(Status::OK);
         if waits.iter().all(has_ended) && queues.iter().all(|queue| queue.progress().is_idle()) {
@@ -94,7 +98,7 @@ impl Heap {
         }
         let mut ready = Vec::with_capacity(queues.len() + waits.len());
         for queue in queues {
-            // Without a wait list it waits for all commands before it.
+            // A marker without a wait list waits for all earlier commands.
             ready.extend(queue.marker(None, &[], Want::Event)?);
         }
         ready.extend_from_slice(waits);
@@ -112,7 +116,8 @@ impl Heap {
             let event = queue.launch(kernel, space, ready, Want::Event)?;
             events.extend(event);
         }
-        // A kernel may wait for one that a batch still holds, and nobody need flush for it.
+        // A kernel may wait for another one that is still in a batch, and the program need not
+        // flush.
         for member in &self.members {
             member.flush()?;
         }
@@ -152,7 +157,8 @@ impl Heap {
                 "kernel {name} has not this heap among its arguments, so its work-items can not meet; set it first"
             )));
         }
-        // Between places a buffer moves after its writer has ended, which here waits for who needs the buffer.
+        // Between places a buffer moves only after its writer has ended, and here that writer waits
+        // for the kernel that needs the buffer.
         let writes = || args.uses().iter().any(|(_, access)| *access != Access::Read);
         if !queue.context().is_single() && writes() {
             return Err(refused(&format!(
@@ -164,7 +170,8 @@ impl Heap {
     }
 }
 
-/// An event that ends well when all of these have ended, well or not; none where there are none. A wait list would fail with them.
+/// Returns an event that ends well when all of these have ended, whether well or not, or `None` if
+/// there are none. As wait list entries they would make the launch fail with them.
 fn ends_of<'a>(events: impl Iterator<Item = &'a Event>) -> Option<Event> {
     let events: Vec<&Event> = events.collect();
     if events.is_empty() {

@@ -1,4 +1,4 @@
-//! What all commands have in common: how they are sent now, or held back and sent later.
+//! The path that all commands share: each is sent now, or held back and sent later.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::uses::Use;
 
 /// A command about to be sent.
 pub(crate) struct Issue {
-    /// The wait list, as the queue's worker knows it.
+    /// The wait list, in ids that the queue's worker knows.
     pub(crate) waits: Vec<Id<kind::Event>>,
-    /// The event's name on the wire; none if the command has no event.
+    /// Id of the event, or none if the command has no event.
     pub(crate) event: Id<kind::Event>,
 }
 
-/// What a command needs to be sent, without what is particular to its kind.
+/// The parts of a command that all kinds of commands have.
 pub(crate) struct Spec<'a> {
     pub(crate) uses: &'a [Use<'a>],
     pub(crate) waits: &'a [Event],
@@ -35,16 +35,17 @@ pub(crate) struct Spec<'a> {
     pub(crate) sync: Option<Sync>,
     /// The program's memory that the command reads when it is sent.
     pub(crate) reads_host: Option<HostShape>,
-    /// The program's memory that it writes until it has ended.
+    /// The program's memory that the command writes until it has ended.
     pub(crate) writes_host: Option<HostShape>,
-    /// A client event that is set when the client has done what it does itself behind the command.
+    /// A client event that ends when the client has done its own work behind the command.
     pub(crate) gate: Option<&'a Event>,
     pub(crate) target: Option<Box<dyn Target>>,
-    /// What must not be released before the command was sent, beside the memory that it uses.
+    /// An object, beside the memory that the command uses, that must stay alive until the command
+    /// is sent.
     pub(crate) keep: Option<Keep>,
 }
 
-/// Something that lives as long as somebody has this.
+/// Keeps an object alive.
 pub(crate) type Keep = Arc<dyn std::any::Any + Send + std::marker::Sync>;
 
 impl<'a> Spec<'a> {
@@ -64,24 +65,24 @@ impl<'a> Spec<'a> {
 }
 
 impl Spec<'_> {
-    /// Whether it is a marker or a barrier without a wait list.
+    /// Returns whether the command is a marker or a barrier without a wait list.
     fn is_after_all(&self) -> bool {
         self.sync.is_some_and(|sync| !sync.is_listed)
     }
 }
 
-/// Sends what is particular to a command.
+/// Sends the call of a command that was held back.
 pub(crate) type Later = Box<dyn FnOnce(&Session, &Issue) -> Result<()> + Send>;
 
-/// What becomes of a command now.
+/// The decision about a command.
 enum Decided {
-    /// With what the machine has planned, if it was asked.
+    /// Send it, with the machine's plan if the machine was asked.
     Send(Option<Planned>),
     Held(Event),
 }
 
 impl Queue {
-    /// Sends a command that is one call with the bytes of `source`, or holds it back.
+    /// Sends a command that consists of one call with the bytes of `source`, or holds it back.
     pub(crate) fn issue<C: Call>(
         self: &Arc<Self>,
         spec: Spec<'_>,
@@ -100,8 +101,8 @@ impl Queue {
         self.command(spec, now, later)
     }
 
-    /// Sends a command, or holds it back. `now` sends what is particular to it. `later` makes what sends the same later,
-    /// with the program's memory as it is then.
+    /// Sends a command, or holds it back. `now` sends its call. `later` makes the function that
+    /// sends the same call later, with the content that the program's memory has then.
     pub(crate) fn command(
         self: &Arc<Self>,
         mut spec: Spec<'_>,
@@ -110,7 +111,8 @@ impl Queue {
     ) -> Enqueued {
         let has_failed = |event: &Event| event.known_status().is_some_and(Status::is_error);
         if spec.waits.iter().any(has_failed) {
-            // "... the execution status of the command is CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST."
+            // "... the execution status of the command is
+            // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST."
             return Ok(Some(Event::ended(Status::WAIT_LIST_FAILED)));
         }
         for it in spec.uses {
@@ -118,7 +120,7 @@ impl Queue {
         }
         if self.may_be_alone(&spec) {
             let mut issued = self.progress().issue();
-            // The machine would plan nothing, and nobody needs an event.
+            // The machine would plan nothing, and no event is needed.
             if order().is_quiet() && !(spec.want == Want::Settled && self.concerns_others()) {
                 let serial = issued.count();
                 now(self.session(), &Issue { waits: Vec::new(), event: Id::NONE })?;
@@ -131,7 +133,8 @@ impl Queue {
         while planted(Defect::HeldFirst) && spec.writes_host.as_ref().is_some_and(may_be_read) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        // Held until the command is sent or held back, so that no other thread's command comes between.
+        // Held until the command is sent or held back, so that no command of another thread comes
+        // between.
         let mut issued = self.progress().issue();
         let id = crate::ids::next_id();
         let planned = match self.decide(&mut spec, id, later)? {
@@ -178,7 +181,7 @@ impl Queue {
             order().sent(CommandId(id.get()));
         }
         if spec.want == Want::Nothing {
-            // The worker tells a failure of a command that has an event to the event alone.
+            // The worker reports the failure of a command with an event only through that event.
             event.iter().for_each(|event| self.report(event));
         }
         if event.is_some() {
@@ -187,7 +190,8 @@ impl Queue {
         Ok(event)
     }
 
-    /// Whether a command needs nothing but to be sent, as far as the command itself says.
+    /// Returns whether the command itself requires only that it is sent: no event, no wait list and
+    /// no plan.
     fn may_be_alone(&self, spec: &Spec<'_>) -> bool {
         spec.waits.is_empty()
             && spec.want != Want::Event
@@ -209,7 +213,7 @@ impl Queue {
             || planned.is_some_and(|planned| planned.is_tracked)
     }
 
-    /// Asks the machine what becomes of a command. The queue is locked.
+    /// Asks the machine whether to send or hold back a command. The caller holds the queue's lock.
     fn decide(
         self: &Arc<Self>,
         spec: &mut Spec<'_>,
@@ -226,7 +230,8 @@ impl Queue {
         let waits: Vec<CommandId> = open.map(name_of).collect();
         let uses = spec.uses.iter().filter_map(Use::of_allocation);
         let uses: Vec<_> = uses.collect();
-        // Addresses of programs have 47 bits at most; the bytes that stand for printed text have their own.
+        // Addresses of programs have at most 47 bits. Printed text is represented by bytes outside
+        // that range.
         let apart = if planted(Defect::DeviceChain) { (self.place() as u64) << 48 } else { 0 };
         let own = |shape: HostShape| HostShape { start: shape.start + apart, ..shape };
         let command = Submit {
@@ -266,7 +271,8 @@ impl Queue {
         })
     }
 
-    /// An event that ends with everything that was sent in the queue so far, whatever is held back behind that.
+    /// Returns an event that ends with all commands that were sent in the queue so far. Commands
+    /// that are held back do not count.
     pub(crate) fn mark_sent(&self) -> Result<Event> {
         let mut issued = self.progress().issue();
         let event = Event::of_command(self.session(), crate::ids::next_id(), true);
@@ -279,7 +285,8 @@ impl Queue {
         Ok(event)
     }
 
-    /// Sends a command with its transfers. The status is an error if it was not sent because what it waits for has failed.
+    /// Sends a command with its transfers. Returns an error status if the command was not sent
+    /// because something that it waits for has failed.
     fn transmit<'m>(
         &self,
         issued: &mut Issuing<'_>,
@@ -298,7 +305,7 @@ impl Queue {
         for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
             match event.id_for(session) {
                 Ok(id) => ids.extend(id),
-                // Also for a transfer that could not be started.
+                // This is also the case if a transfer could not be started.
                 Err(_) => return started.map(|()| Status::WAIT_LIST_FAILED),
             }
         }
@@ -308,7 +315,7 @@ impl Queue {
             ids.extend(ends.into_iter().map(Id::however_it_ends));
         }
         if ids.len() > 1 {
-            // Segments of one object have the same transfers. Where the failure of an event counts, that entry stays.
+            // Segments of one object have the same transfers. The entry whose failure counts stays.
             ids.sort_unstable_by_key(|id| (id.of_entry().0.get(), id.get()));
             ids.dedup_by_key(|id| id.of_entry().0);
         }
@@ -317,7 +324,8 @@ impl Queue {
             self.note_waits(serial, waits);
         }
         if let Some(event) = event {
-            // What else is planned lives until the command is sent: it names these events.
+            // The rest of the plan stays alive until the command is sent, because the call names
+            // its events.
             let (behind, is_behind_writers) = match &mut planned {
                 Some(planned) => (std::mem::take(&mut planned.behind), planned.is_behind_writers),
                 None => (Vec::new(), false),
@@ -339,10 +347,11 @@ impl Queue {
         Ok(Status::OK)
     }
 
-    /// Notes what has ended in other queues when the command has ended, whatever is told of it until then.
+    /// Notes the events of other queues that have ended when this command has ended, even if this
+    /// process hears of their ends later.
     fn note_waits(&self, serial: u64, waits: &[Event]) {
         let progress = self.progress();
-        // Events of the client have ended when what waits for them is sent.
+        // Client events have ended before a command that waits for them is sent.
         let is_open = |event: &&Event| {
             event.known_status().is_none()
                 && !event.is_of_client()
@@ -354,8 +363,9 @@ impl Queue {
         }
     }
 
-    /// The same for a command of an out-of-order queue, when it is enqueued. It comes after its wait list and the barriers
-    /// before it, or `is_after_all`: after everything before it.
+    /// As [`Self::note_waits`], for a command of an out-of-order queue, when it is enqueued. The
+    /// command comes after its wait list and the earlier barriers, or, if `is_after_all`, after all
+    /// earlier commands.
     fn note_order(
         &self,
         issued: &Issuing<'_>,
@@ -378,8 +388,8 @@ impl Queue {
         self.progress().wait_for(serial, std::iter::once(event.awaited()));
     }
 
-    /// A blocking write with this number has returned: the program takes it for ended, and all before it where the queue
-    /// is in order.
+    /// Notes that a blocking write with this number has returned. The program takes the write for
+    /// ended, and in an in-order queue all commands before it.
     fn settle_up_to(&self, serial: u64) {
         self.progress().settle(serial);
         if self.is_in_order() {
@@ -447,8 +457,8 @@ impl Held for Kept {
             send,
         );
         drop(issued);
-        // The end comes first: whoever finds the command sent waits for its worker, which would not tell an end that the
-        // client itself has given.
+        // The end comes first: a thread that finds the command sent waits for the worker, and the
+        // worker does not report an end that the client itself has set.
         match sent {
             Ok(Status::OK) => {}
             Ok(status) => _ = event.end(status, Times::default()),

@@ -1,4 +1,4 @@
-//! Devices that share memory objects, over any nodes and platforms.
+//! Contexts: devices that share memory objects, over any nodes and platforms.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,23 +18,26 @@ use crate::session::Session;
 /// A set of devices that share memory objects, programs and events.
 pub struct Context {
     places: Vec<Place>,
-    /// Collective launches of heaps that may still run: one after the other, because each must have its devices to itself.
+    /// Collective launches of heaps that may still run. They run one after the other, because each
+    /// must have its devices to itself.
     collective: Mutex<Vec<(Id<kind::Queue>, Event)>>,
     name: ContextId,
-    /// The queues that were made in it.
+    /// The queues of the context.
     queues: Mutex<Vec<Weak<dyn Sibling>>>,
-    /// Their number, so that it is known without the lock.
+    /// Number of queues, so that it can be read without the lock.
     queue_count: AtomicUsize,
 }
 
 /// A queue, as another queue of the context sees it.
 pub(crate) trait Sibling: Send + Sync {
-    /// Has commands of other queues wait for the blocking writes of this one that have returned and not ended.
+    /// Makes commands of other queues wait for the blocking writes of this one that have returned
+    /// but not ended.
     fn settle_all(self: Arc<Self>);
 }
 
-/// A platform of a node, with those of the context's devices that belong to it: one context of a driver. Memory is shared
-/// by the driver within a place, and moved by us between places.
+/// A platform of a node, with those of the context's devices that belong to it. It corresponds to
+/// one context of a driver. The driver shares memory within a place, and the client moves it
+/// between places.
 pub struct Place {
     pub(crate) id: Id<kind::Context>,
     pub(crate) session: Arc<Session>,
@@ -43,10 +46,11 @@ pub struct Place {
 }
 
 impl Context {
-    /// A context over `devices`. Where they are on several nodes, waits once until the workers have met.
+    /// Makes a context over `devices`. If they are on several nodes, waits until the workers have
+    /// tried to link, once per pair.
     ///
     /// # Errors
-    /// When a node is lost. A driver's refusal is found by the first call that waits.
+    /// If a node is lost. The first call that waits reports a driver's refusal.
     pub fn new(devices: &[Arc<Device>]) -> Result<Arc<Self>> {
         let mut places: Vec<Place> = Vec::new();
         for device in devices {
@@ -83,7 +87,7 @@ impl Context {
         }))
     }
 
-    /// Its name in the state machine.
+    /// Returns the name in the state machine.
     pub(crate) fn name(&self) -> ContextId {
         self.name
     }
@@ -97,7 +101,8 @@ impl Context {
         }
     }
 
-    /// A queue was made. The queues before it are told, because its commands follow what the program takes for done.
+    /// Adds a new queue. Earlier queues are told, because the new queue's commands follow
+    /// everything that the program takes for done.
     pub(crate) fn join(&self, queue: Weak<dyn Sibling>) {
         let before: Vec<_> = {
             let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,46 +114,45 @@ impl Context {
         before.into_iter().for_each(Sibling::settle_all);
     }
 
-    /// A queue is gone.
+    /// Removes a queue that is gone.
     pub(crate) fn leave(&self) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|queue| queue.strong_count() > 0);
         self.queue_count.store(queues.len(), Ordering::Release);
     }
 
-    /// Whether it has more than one queue.
     pub(crate) fn has_several_queues(&self) -> bool {
         self.queue_count.load(Ordering::Acquire) > 1
     }
 
-    /// Its places.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Collective launches that may still run; whoever starts one holds this.
+    /// Locks the collective launches that may still run. A thread that starts one holds this lock.
     pub(crate) fn collective(&self) -> MutexGuard<'_, Vec<(Id<kind::Queue>, Event)>> {
         self.collective.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a driver alone keeps its memory coherent.
+    /// Returns whether there is only one place, so that a driver alone keeps memory coherent.
     pub fn is_single(&self) -> bool {
         self.places.len() == 1
     }
 
-    /// Whether its places are on more than one node.
     pub(crate) fn has_several_nodes(&self) -> bool {
         let mut nodes = self.places.iter().map(|place| place.session.number());
         let first = nodes.next();
         nodes.any(|node| Some(node) != first)
     }
 
-    /// Index of the place that `device` belongs to. A sub-device belongs to its parent's place.
+    /// Returns the index of the place that `device` belongs to. A sub-device belongs to its
+    /// parent's place.
     pub fn place_of(&self, device: &Device) -> Option<usize> {
         self.places.iter().position(|place| place.is_for(device))
     }
 
-    /// `clGetSupportedImageFormats`: what all places support. Waits for the workers.
+    /// `clGetSupportedImageFormats`. Returns the formats that all places support. Waits for the
+    /// workers.
     ///
     /// # Errors
     /// The driver's code.
@@ -179,23 +183,23 @@ impl Place {
             || self.devices.iter().any(|known| known.index() == device.index()))
     }
 
-    /// The devices of the context that are here.
+    /// Returns the devices of the context that belong to this place.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
 
-    /// The session with the place's worker.
+    /// Returns the session with the place's worker.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// The result of making an object here. That the node is lost is no failure of an object that other nodes have as well:
-    /// commands here report it.
+    /// Returns the result of making an object here. The loss of the node is no failure of an object
+    /// that other nodes have as well; commands at this place report it.
     pub(crate) fn unless_lost(&self, made: Result<()>) -> Result<()> {
         if self.session.is_lost() { Ok(()) } else { made }
     }
 
-    /// The name of this place's part of the context on the wire.
+    /// Returns the id of this place's part of the context on the wire.
     pub fn id(&self) -> Id<kind::Context> {
         self.id
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between a face and the pool.
+//! Errors between a face and the pool.
 
 use std::sync::Arc;
 
@@ -9,23 +9,20 @@ use penstock_wire::{FrameError, Status};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The node's worker is gone, and with it all of the session's objects.
+    /// The node's worker is gone, and with it all objects of the session.
     #[error("node {node} is lost: {reason}")]
     Lost {
-        /// The node.
         node: Arc<str>,
-        /// What was seen of it.
+        /// Reason of the loss, as the client saw it.
         reason: Arc<str>,
     },
     /// The worker or its driver refused a call.
     #[error("node {node}: {status}")]
     Refused {
-        /// The node.
         node: Arc<str>,
-        /// The driver's code.
         status: Status,
     },
-    /// A memory object's content went with the only node that had it.
+    /// The current content of a memory object was on a lost node, or a transfer from there failed.
     #[error(
         "the current content of a memory object was on a node that is lost, or did not come from it"
     )]
@@ -33,20 +30,19 @@ pub enum Error {
     /// A node could not be reached.
     #[error("node {address} does not answer: {reason}")]
     Unreachable {
-        /// Its address, as configured.
+        /// Address of the node, as configured.
         address: Arc<str>,
-        /// Why.
         reason: Arc<LinkError>,
     },
-    /// A symmetric heap, or a launch on one, that can not be.
+    /// A symmetric heap, or a launch on one, is impossible.
     #[error("{why}")]
     Heap {
-        /// The code for it.
+        /// Status code for the program.
         status: Status,
-        /// What can not be, where, and what to do.
+        /// A sentence that says what is impossible, where, and what to do.
         why: Arc<str>,
     },
-    /// A call is over a limit of the protocol.
+    /// A call exceeds a limit of the protocol.
     #[error(transparent)]
     Frame(FrameError),
     /// The configuration is wrong.
@@ -55,7 +51,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The status code that tells this error to a program.
+    /// Returns the status code that tells this error to a program.
     pub fn status(&self) -> Status {
         match self {
             Self::Refused { status, .. } | Self::Heap { status, .. } => *status,
@@ -75,7 +71,7 @@ impl From<FrameError> for Error {
 /// The result of a call into the pool.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A symmetric heap, or a launch on one, that cannot be.
+/// Returns the error for a symmetric heap, or a launch on one, that is impossible.
 pub(crate) fn refused(why: &str) -> Error {
     Error::Heap { status: Status::INVALID_OPERATION, why: why.into() }
 }

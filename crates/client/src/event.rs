@@ -1,4 +1,4 @@
-//! The completion of one command.
+//! Events. An event stands for the completion of one command.
 
 mod waits;
 
@@ -19,10 +19,12 @@ use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
 use waits::Waits;
 
-/// What is run, in the thread that ends an event, before anybody else hears of the end.
+/// A function that runs, in the thread that ends an event, before any other thread hears of the
+/// end.
 type Hook = Box<dyn FnOnce(Status) + Send>;
 
-/// Status of an event that has not ended: `CL_SUBMITTED`. (Workers hand commands to devices at once, and do not tell when.)
+/// Status of an event that has not ended: `CL_SUBMITTED`. Workers hand commands to devices at once
+/// and do not tell when.
 pub(crate) const SUBMITTED: i32 = 2;
 
 /// The completion of one command, or a user event. Clones name the same event.
@@ -33,24 +35,29 @@ type Callback = Box<dyn FnOnce(Status) + Send>;
 
 pub(crate) struct Inner {
     pub(crate) id: Id<kind::Event>,
-    /// Who runs the command; none for a user event or one that ended in the client.
+    /// The session that runs the command, or `None` for a user event or an event that ended in the
+    /// client.
     session: Option<Arc<Session>>,
-    /// [`SUBMITTED`] or the final status.
+    /// [`SUBMITTED`], or the final status.
     status: AtomicI32,
     times: OnceLock<Times>,
-    /// What the end tells of the command's queue. Set before the command is sent.
+    /// The command's place in its queue, if the end of this event implies the ends of all earlier
+    /// commands. Set before the command is sent.
     mark: OnceLock<Mark>,
-    /// Whether the command was sent, or never will be. What waits for the event receives only after that.
+    /// Whether the command was sent, or never will be. A thread that waits for the event starts to
+    /// receive only after that.
     is_sent: AtomicBool,
     /// Whether a blocking call has returned, so that the program takes the command for ended.
     is_taken_for_ended: AtomicBool,
-    /// Whether a blocking write returns at the end of this event, and not when its bytes are taken.
+    /// Whether a blocking write returns at the end of this event, not when its bytes are taken.
     returns_at_end: AtomicBool,
-    /// Commands that have still to write the program's memory, and happen before this one: its end is told after theirs.
+    /// Commands that happen before this one and have still to write the program's memory. Their
+    /// ends are told before this one's.
     behind: Mutex<Vec<Event>>,
-    /// Whether `behind` may have some that are open.
+    /// Whether `behind` may have open events.
     is_behind: AtomicBool,
-    /// In an out-of-order queue, what the command comes after. Those ends may be told later than this one's.
+    /// In an out-of-order queue, the events that the command comes after. Their ends may be told
+    /// later than this one's.
     after: Mutex<Vec<Weak<dyn Awaited>>>,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
@@ -60,35 +67,36 @@ pub(crate) struct Inner {
 struct Shared {
     callbacks: Vec<Callback>,
     hooks: Vec<Hook>,
-    /// Where a failure is noted, because the program does not hold the event.
+    /// Where a failure is noted if the program does not hold the event.
     report: Option<Arc<Failure>>,
-    /// A failure is told once, whoever asks for that.
+    /// Whether a place to note a failure was given. A failure is told once.
     is_reported: bool,
-    /// What the command waits for, if that is more than the program's wait list.
+    /// The events that the command waits for, if they are more than the program's wait list.
     waits: Option<Box<Waits>>,
-    /// Sessions that expect this event although another one, or the client, ends it.
+    /// Sessions that expect this event although another session, or the client, ends it.
     told: Vec<Told>,
 }
 
 struct Told {
     session: Weak<Session>,
     node: usize,
-    /// The client itself tells the end (user events, relayed events).
+    /// Whether the client itself tells the end (user events, relayed events).
     by_client: bool,
 }
 
 impl Event {
-    /// The event of a command that `session` runs. `is_sent` is false for a command that is held back.
+    /// Makes the event of a command that `session` runs. `is_sent` is false for a command that is
+    /// held back.
     pub(crate) fn of_command(session: &Arc<Session>, id: Id<kind::Event>, is_sent: bool) -> Self {
         Self::new(Some(session.clone()), id, SUBMITTED, is_sent)
     }
 
-    /// An event that the client itself ends, by [`Event::set_status`].
+    /// Makes an event that the client itself ends, by [`Event::set_status`].
     pub(crate) fn of_client(id: Id<kind::Event>) -> Self {
         Self::new(None, id, SUBMITTED, true)
     }
 
-    /// An event that has ended already.
+    /// Makes an event that has ended already.
     pub fn ended(status: Status) -> Self {
         Self::new(None, crate::ids::next_id(), status.0.min(0), true)
     }
@@ -116,7 +124,7 @@ impl Event {
         _ = self.0.mark.set(mark);
     }
 
-    /// Sets the commands after whose ends this one is told.
+    /// Sets the commands whose ends are told before this one's.
     pub(crate) fn set_behind(&self, behind: Vec<Self>) {
         if !behind.is_empty() && !planted(Defect::EventEarly) {
             *self.0.behind.lock().unwrap_or_else(PoisonError::into_inner) = behind;
@@ -124,52 +132,56 @@ impl Event {
         }
     }
 
-    /// Sets what the command waits for: the program's wait list, and what was added to it.
+    /// Sets the events that the command waits for: the program's wait list, and the events that the
+    /// client added.
     pub(crate) fn set_waits(&self, listed: &[Self], added: &[Self]) {
         if !added.is_empty() {
             self.0.shared().waits = Some(Box::new(Waits::new(listed, added)));
         }
     }
 
-    /// Sets what the command comes after: when it has ended well, these have ended, whatever has been told of them.
+    /// Sets the events that the command comes after. When the command has ended well they have
+    /// ended too, whatever has been told of them.
     pub(crate) fn set_after(&self, after: Vec<Weak<dyn Awaited>>) {
         *self.0.after() = after;
     }
 
-    /// Whether its end is told before the ends of all commands that come later in the queue of `progress`.
+    /// Returns whether the end of this event is told before the ends of all later commands in the
+    /// queue of `progress`.
     pub(crate) fn is_told_before(&self, progress: &Arc<Progress>) -> bool {
         self.0.mark.get().is_some_and(|mark| Arc::ptr_eq(&mark.progress, progress))
     }
 
-    /// Itself, for what comes after it.
+    /// Returns a reference to this event for events and queues that come after it.
     pub(crate) fn awaited(&self) -> Weak<dyn Awaited> {
         let inner: Arc<dyn Awaited> = self.0.clone();
         Arc::downgrade(&inner)
     }
 
-    /// Has a session end it, when the session's worker tells the end. To be said before the command is sent.
+    /// Has a session end this event when its worker tells the end. Must be called before the
+    /// command is sent.
     ///
     /// # Errors
-    /// When the session is lost.
+    /// If the session is lost.
     pub(crate) fn expect_at(&self, session: &Session) -> Result<()> {
         session.expect(self.0.id, self.0.clone())
     }
 
-    /// As [`Event::expect_at`], with where the bytes of the read go.
+    /// As [`Event::expect_at`], with the target for the bytes of the read.
     ///
     /// # Errors
-    /// When the session is lost.
+    /// If the session is lost.
     pub(crate) fn expect_read_at(&self, session: &Session, target: Box<dyn Target>) -> Result<()> {
         session.expect_read(self.0.id, self.0.clone(), target)
     }
 
-    /// Whether the client itself ends it.
+    /// Returns whether the client itself ends this event.
     pub(crate) fn is_of_client(&self) -> bool {
         self.0.session.is_none()
     }
 
-    /// Those of the commands before this one that are open. What has ended is forgotten, so that a long pipeline of
-    /// events does not keep all of them.
+    /// Returns the open events among those in `behind`, and forgets the ended ones, so that a long
+    /// pipeline of events does not keep all of them alive.
     fn behind(&self) -> Vec<Self> {
         if !self.0.is_behind.load(Ordering::Acquire) {
             return Vec::new();
@@ -183,29 +195,33 @@ impl Event {
             self.0.is_behind.store(!open.is_empty(), Ordering::Release);
             (open, ended)
         };
-        // Without the lock: these may be the last references.
+        // Dropped after the lock is released: these may be the last references.
         drop(ended);
         open
     }
 
-    /// Has a blocking write return at its end: something before it is open that the program would notice.
+    /// Has a blocking write return at the end of this event, because an earlier command is open and
+    /// the program would notice.
     pub(crate) fn note_open_before(&self) {
         self.0.returns_at_end.store(true, Ordering::Release);
     }
 
-    /// Whether commands that happen before this one had not ended when it was sent, and the program would notice if
-    /// this one were called ended before them: they write the program's memory, or it has their events.
+    /// Returns whether, when this command was sent, earlier commands had not ended, and the program
+    /// would notice if this command counted as ended before them: they write the program's memory,
+    /// or the program has their events.
     pub(crate) fn returns_at_end(&self) -> bool {
         self.0.returns_at_end.load(Ordering::Acquire)
     }
 
-    /// The program takes the command for ended, and all before it in its queue: a blocking call has returned. A question
-    /// for their status waits for them.
+    /// Notes that a blocking call has returned, so that the program takes this command for ended,
+    /// and all earlier commands of its queue. A question for their status waits until their ends
+    /// are told.
     pub(crate) fn take_for_ended(&self) {
         take_for_ended(vec![self.0.clone()]);
     }
 
-    /// The command was sent. The caller wakes those who wait: [`progress::user_event_ended`].
+    /// Notes that the command was sent. The caller wakes waiting threads with
+    /// [`progress::user_event_ended`].
     pub(crate) fn mark_sent(&self) {
         self.0.is_sent.store(true, Ordering::Release);
     }
@@ -221,25 +237,29 @@ impl Event {
         self.0.is_sent.load(Ordering::Acquire) || self.raw_status().is_some()
     }
 
-    /// `None` while its worker, or the client, has not told its end.
+    /// Returns the status that the worker or the client has set, or `None` if neither has told the
+    /// end.
     fn raw_status(&self) -> Option<Status> {
         let status = self.0.status.load(Ordering::Acquire);
         (status <= 0).then_some(Status(status))
     }
 
-    /// `None` while it has not ended, as far as is known without asking anybody.
+    /// Returns the final status, or `None` if the event has not ended as far as this process knows
+    /// without asking.
     pub fn known_status(&self) -> Option<Status> {
         self.raw_status().filter(|_| self.behind().is_empty())
     }
 
-    /// `None` while it has not ended, as far as the link has brought. Waits for a command that the program takes for
-    /// ended, because a later blocking write of its queue has returned.
+    /// Returns the final status, or `None` if the event has not ended as far as the link has
+    /// brought news. Waits for a command that the program takes for ended, because a blocking call
+    /// or a later blocking write of its queue has returned.
     pub fn poll(&self) -> Option<Status> {
         if self.known_status().is_none() {
             let is_before = |mark: &Mark| mark.progress.is_settled(mark.serial);
             let is_taken = self.0.is_taken_for_ended.load(Ordering::Acquire);
             let is_over = is_taken || self.0.mark.get().is_some_and(is_before);
-            // The program itself may have to let go what is held back.
+            // A command that is held back is not waited for: the program itself may have to release
+            // it.
             if is_over && self.is_sent() && !planted(Defect::TimesEarly) {
                 return Some(self.wait());
             }
@@ -253,7 +273,7 @@ impl Event {
         self.known_status()
     }
 
-    /// Waits for its end. A lost node ends it.
+    /// Waits until the event has ended, and returns its status. The loss of its node ends it.
     pub fn wait(&self) -> Status {
         if let Some(status) = self.known_status() {
             return status;
@@ -273,7 +293,7 @@ impl Event {
         }
     }
 
-    /// Goes on receiving until it has ended, although nobody waits for it.
+    /// Keeps the session receiving until the event has ended, although no thread waits for it.
     pub(crate) fn keep_receiving(&self) {
         if let Some(session) = &self.0.session {
             let mut shared = self.0.shared();
@@ -285,8 +305,9 @@ impl Event {
         }
     }
 
-    /// Calls `hook` with the final status, in the thread that ends the event and before anybody else hears of the end;
-    /// at once, if it has ended. It must neither block nor wait.
+    /// Calls `hook` with the final status, in the thread that ends the event and before any other
+    /// thread hears of the end. If the event has ended already, calls it immediately. `hook` must
+    /// not block.
     pub(crate) fn when_ended(&self, hook: impl FnOnce(Status) + Send + 'static) {
         let mut shared = self.0.shared();
         match self.raw_status() {
@@ -298,7 +319,8 @@ impl Event {
         }
     }
 
-    /// Calls `callback` with the final status, in the client's callback thread, never in the caller's.
+    /// Calls `callback` with the final status, in the client's callback thread, never in the
+    /// caller's.
     pub fn on_complete(&self, callback: impl FnOnce(Status) + Send + 'static) {
         let mut shared = self.0.shared();
         match self.raw_status() {
@@ -315,7 +337,7 @@ impl Event {
         }
     }
 
-    /// Calls `callback` as soon as those have ended that this one is told after.
+    /// Calls `callback` as soon as the events in `behind` have ended.
     fn call_back(&self, callback: Callback, status: Status) {
         match self.behind().first().filter(|_| !planted(Defect::CallbackEarly)) {
             None => progress::call_back(Box::new(move || callback(status))),
@@ -327,7 +349,8 @@ impl Event {
         }
     }
 
-    /// Has a failure noted, now or at the end: the program does not hold the event.
+    /// Has a failure noted in `failure`, now or at the end, because the program does not hold the
+    /// event.
     pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
         let mut shared = self.0.shared();
         if std::mem::replace(&mut shared.is_reported, true) {
@@ -342,24 +365,26 @@ impl Event {
         }
     }
 
-    /// Times of the command; zero before its end, or where its queue does not profile.
+    /// Returns the times of the command. They are zero before its end, and in a queue that does not
+    /// profile.
     pub fn times(&self) -> Times {
         self.0.times.get().copied().unwrap_or_default()
     }
 
-    /// Ends an event of the client. `false` if it had ended already.
+    /// Ends an event of the client. Returns `false` if it had ended already.
     pub(crate) fn set_status(&self, status: Status) -> bool {
         self.set_ended(status, Times::default())
     }
 
-    /// The same with the times of what the client has done.
+    /// As [`Event::set_status`], with the times of the client's work.
     pub(crate) fn set_ended(&self, status: Status, times: Times) -> bool {
         let ended = self.end(status, times);
         progress::user_event_ended();
         ended
     }
 
-    /// Marks the end, tells who waits. `false` if it had ended already.
+    /// Ends the event and tells everything that depends on it. Returns `false` if it had ended
+    /// already.
     pub(crate) fn end(&self, status: Status, times: Times) -> bool {
         if !status.is_error() {
             take_for_ended(self.0.before());
@@ -369,7 +394,8 @@ impl Event {
         if self.raw_status().is_some() {
             return false;
         }
-        // The times are there before anybody can see that the event has ended, and so is a failure that another call tells.
+        // The times, and a failure that another call reports, are in place before any thread can
+        // see that the event has ended.
         _ = self.0.times.set(times);
         let waits = shared.waits.take();
         // A lost worker tells its peers nothing, so the client does.
@@ -379,12 +405,13 @@ impl Event {
         match (shared.report.take(), waits) {
             (Some(report), Some(waits)) => waits.tell(report, status),
             (Some(report), None) => report.note(status),
-            // Somebody may still say where to tell of the failure.
+            // A later call of `report_to` may still say where to note the failure.
             (None, Some(waits)) if waits.may_tell(status) => shared.waits = Some(waits),
             (None, waits) => of_no_use = waits,
         }
         self.0.status.store(status.0.min(0), Ordering::Release);
-        // A command that was never sent, or whose node is lost, tells nothing of those before it in its queue.
+        // The end of a command that was never sent, or whose node is lost, implies nothing about
+        // the commands before it.
         if let Some(mark) = self.0.mark.get().filter(|_| !status.is_error()) {
             mark.progress.reach(mark.serial);
         }
@@ -410,8 +437,8 @@ impl Event {
         true
     }
 
-    /// Makes the event known to `session`, so that a command there can wait for it. `None` if it has ended well already;
-    /// an error if it failed.
+    /// Makes the event known to `session`, so that a command there can wait for it. Returns `None`
+    /// if it has ended well already, and an error if it failed.
     pub(crate) fn id_for(
         &self,
         session: &Arc<Session>,
@@ -428,19 +455,21 @@ impl Event {
         Ok(Some(self.0.id))
     }
 
-    /// Another session is about to wait for this event. The event's worker holds the command back until the bytes of
-    /// earlier reads are on the link, and the link has room for them only if somebody receives. The program may wait for
-    /// the other session alone.
+    /// Prepares for another session that will wait for this event. The event's worker holds the
+    /// command back until the bytes of earlier reads are on the link, and the link has room for
+    /// them only if a thread receives. But the program may wait for the other session alone.
     pub(crate) fn receive_past_reads(&self) {
         if self.0.session.as_ref().is_some_and(|session| session.has_reads()) {
             self.keep_receiving();
         }
     }
 
-    /// Announces the event to another session than the one that ends it. `false` if it has ended meanwhile.
+    /// Announces the event to a session other than the one that ends it. Returns `false` if the
+    /// event has ended meanwhile.
     fn tell(&self, session: &Arc<Session>) -> bool {
-        // Held while the announcement is sent, so that no other thread's command overtakes it. Not the lock of `shared`:
-        // a session that turns out to be lost here ends its events, maybe this one.
+        // Held while the announcement is sent, so that no command of another thread overtakes it.
+        // The lock of `shared` would not do: a session that turns out to be lost here ends its
+        // events, possibly this one.
         let _telling = self.0.telling.lock().unwrap_or_else(PoisonError::into_inner);
         if self.raw_status().is_some() {
             return false;
@@ -466,11 +495,13 @@ impl Event {
             drop(shared);
             self.resolve(session, status);
         } else if let Some(home) = &self.0.session {
-            // The client relays this event, so it must go on receiving from its home until then.
+            // The client relays this event, so it must receive from the event's own session until
+            // the end.
             home.add_interest();
             shared.callbacks.push(Box::new(|_| ()));
             drop(shared);
-            // The session waits for what the home may not have been given yet.
+            // The other session waits for commands that the home session may not have been given
+            // yet.
             _ = home.flush();
         }
         true
@@ -478,15 +509,16 @@ impl Event {
 
     /// Tells a session that expects this event how it has ended.
     ///
-    /// Does not block: whoever ends events receives for another session, whose worker may take nothing before it is rid of what
-    /// it has for us. Two sessions that did so at once would wait in a circle.
+    /// Does not block. The thread that ends events receives for another session, whose worker may
+    /// take nothing before the client has taken what that worker has sent. Two sessions that
+    /// blocked here at the same time would wait in a circle.
     fn resolve(&self, session: &Arc<Session>, status: Status) {
         let call = to_worker::ResolveEvent { event: self.0.id, status: I32::new(status.0.min(0)) };
         if !session.send_at_once(&call, &[]) {
-            // The event is kept until then: its release must not come first.
+            // The job keeps the event alive, because the release of the event must not come first.
             let (event, session) = (self.clone(), session.clone());
             progress::send_later(Box::new(move || {
-                // A lost session has no commands left that wait.
+                // A lost session has no more commands that wait.
                 _ = session.send(&call, &[], &[]);
                 _ = session.flush();
                 drop(event);
@@ -495,7 +527,7 @@ impl Event {
     }
 }
 
-/// Names of `events` for `session`; those that have ended, well or not, are left out.
+/// Returns the ids of `events` for `session`, without those that have ended, whether well or not.
 pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kind::Event>> {
     let mut ids: Vec<_> =
         events.iter().filter_map(|event| event.id_for(session).ok().flatten()).collect();
@@ -505,7 +537,7 @@ pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kin
     ids
 }
 
-/// An event of a wait list has failed.
+/// The error that an event of a wait list has failed.
 #[derive(Debug)]
 pub(crate) struct WaitFailed;
 
@@ -514,7 +546,7 @@ impl Inner {
         self.after.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has ended if this has ended well.
+    /// Returns the events that have ended if this one has ended well.
     fn before(&self) -> Vec<Arc<dyn Awaited>> {
         let mut before: Vec<_> = self.after().iter().filter_map(Weak::upgrade).collect();
         if let Some(mark) = self.mark.get() {

@@ -1,7 +1,9 @@
-//! Symmetric heaps: memory on several devices (PEs) that their kernels reach by themselves, over any places and nodes of a context.
+//! Symmetric heaps: memory on several devices (PEs) that kernels on all of them reach, over any
+//! places and nodes of a context.
 //!
-//! A heap has no residency: nothing of it ever moves. As an argument of a kernel it is bound at each launch to the view that the
-//! queue's device has of it. What the views show, and what kernels can do with them, is `penstock-ggas`'s business in the workers.
+//! A heap has no residency: its content never moves. As an argument of a kernel it is bound at each
+//! launch to the view of the queue's device. The content of views, and what kernels can do with
+//! them, is up to `penstock-ggas` in the workers.
 
 mod device;
 
@@ -30,12 +32,13 @@ use crate::source::{NOTHING, Source};
 /// The text of `ggas.h`.
 pub use penstock_ggas::HEADER;
 
-/// What a program may choose of a heap.
+/// Options with which a program creates a heap.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOptions {
-    /// How long a kernel waits inside the heap before it gives up.
+    /// Longest time that a kernel waits inside the heap before it gives up.
     pub timeout: Duration,
-    /// Whether devices of different workers use the proxy although they could share memory; none: as configured.
+    /// Whether devices of different workers use the proxy even if they could share memory; `None`
+    /// for the configured choice.
     pub force_proxy: Option<bool>,
 }
 
@@ -45,23 +48,23 @@ impl Default for HeapOptions {
     }
 }
 
-/// A symmetric heap.
 pub struct Heap {
-    /// Those of its devices, each once, in the order of their addresses: who locks several takes them in this order.
+    /// Contexts of the devices, each once, in the order of their addresses. A thread that locks
+    /// several of them takes them in this order.
     pub(crate) contexts: Vec<Arc<Context>>,
     id: Id<kind::Heap>,
     pub(crate) pes: Vec<Pe>,
-    /// Of each PE's part.
+    /// Size of each PE's part in bytes.
     bytes: u64,
-    /// The workers that have PEs, in the order of their first ones.
+    /// The workers that have PEs, in the order of their first PEs.
     pub(crate) members: Vec<Arc<Session>>,
-    /// By PE, and in it by the PE that is reached.
+    /// Path from each PE to each: `paths[from][to]`.
     paths: Vec<Vec<HeapPath>>,
     /// Launches that may still run.
     running: Mutex<Vec<Event>>,
-    /// Of the last reset that was asked for. Locked while one is under way.
+    /// Generation of the last reset that was asked for. Locked while a reset is in progress.
     generation: Mutex<u64>,
-    /// Why the last collective launch was refused.
+    /// Reason why the last collective launch was refused.
     pub(crate) refusal: Mutex<Option<Arc<str>>>,
 }
 
@@ -69,21 +72,23 @@ pub struct Heap {
 pub(crate) struct Pe {
     pub(crate) device: Arc<Device>,
     context: Arc<Context>,
-    /// In that context.
+    /// Index of the device's place in `context`.
     place: usize,
-    /// What a kernel on the device gets as its argument.
+    /// The buffer that a kernel on the device gets as its argument.
     view: Id<kind::Mem>,
     /// The device's own part, in the device's worker.
     part: Id<kind::Mem>,
-    /// Where the view begins for kernels of a GPU that CUDA's driver has.
+    /// Address of the view for kernels of a GPU that CUDA's driver drives.
     address: Option<u64>,
 }
 
 impl Heap {
-    /// A heap of `bytes` on each of `devices`, of which the first is PE 0. The content is zero. Waits for the workers.
+    /// Makes a heap of `bytes` on each of `devices`, the first of which is PE 0. The content is
+    /// zero. Waits for the workers.
     ///
     /// # Errors
-    /// [`Error::Heap`] with a sentence that says what can not be, where, and what to do; when a node is lost.
+    /// [`Error::Heap`] with a sentence that says what is impossible, where, and what to do. Or an
+    /// error if a node is lost.
     pub fn create(
         context: &Arc<Context>,
         devices: &[Arc<Device>],
@@ -94,7 +99,8 @@ impl Heap {
         Self::create_over(&seats, bytes, options)
     }
 
-    /// As [`Heap::create`] over devices each of which is used in a context of its own, or in one with others.
+    /// As [`Heap::create`], with a context for each device. Several devices may have the same
+    /// context.
     ///
     /// # Errors
     /// As [`Heap::create`].
@@ -135,10 +141,10 @@ impl Heap {
         if let [first, _, ..] = members.as_slice()
             && let Some(peers) = first.peers()
         {
-            // Launches on one node wait for what has been before them on the others.
+            // A launch on one node waits for earlier commands on the others.
             peers.link(&members.iter().collect::<Vec<_>>());
         }
-        // Released by its drop, wherever it is left.
+        // From here on its `Drop` releases the heap, however this function ends.
         let mut heap = Self {
             contexts,
             id: crate::ids::next_id(),
@@ -180,7 +186,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Has each two members meet.
+    /// Links each pair of members.
     fn link(&self) -> Result<()> {
         for (at, one) in (0u32..).zip(&self.members) {
             for (other_at, other) in (0u32..).zip(&self.members).skip(at as usize + 1) {
@@ -193,7 +199,7 @@ impl Heap {
 
     fn start(&mut self) -> Result<()> {
         let call = || to_worker::StartHeap { request: Id::NONE, heap: self.id };
-        // All at once: each waits for the others.
+        // Sent to all before waiting, because each member waits for the others.
         let started: Vec<_> =
             self.members.iter().map(|member| member.request(call(), &[])).collect();
         for member in &self.members {
@@ -249,7 +255,7 @@ impl Heap {
         Ok(())
     }
 
-    /// What the kernels of CUDA's driver get is an address.
+    /// Asks for the views' addresses, which kernels of CUDA's driver get as their argument.
     fn ask_addresses(&mut self) -> Result<()> {
         for pe in self.pes.iter_mut().filter(|pe| pe.device.is_cuda()) {
             let call = to_worker::MemAddress { request: Id::NONE, mem: pe.view };
@@ -258,32 +264,33 @@ impl Heap {
         Ok(())
     }
 
-    /// Bytes of each PE's part.
+    /// Returns the size of each PE's part in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its devices: the index is the PE's number.
+    /// Returns the devices. The index of a device is its PE's number.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<Device>> {
         self.pes.iter().map(|pe| &pe.device)
     }
 
-    /// How each PE reaches each: a row for each PE.
+    /// Returns the path from each PE to each, one row per PE.
     pub fn paths(&self) -> &[Vec<HeapPath>] {
         &self.paths
     }
 
-    /// The number of a device, if it is one of the heap's.
+    /// Returns the PE's number of a device, if the device belongs to the heap.
     pub fn pe_of(&self, device: &Device) -> Option<usize> {
         self.pes.iter().position(|pe| is_same(&pe.device, device))
     }
 
-    /// What a kernel on `device` gets as its argument.
+    /// Returns the buffer that a kernel on `device` gets as its argument.
     pub(crate) fn view_on(&self, device: &Device) -> Option<Id<kind::Mem>> {
         Some(self.pes.get(self.pe_of(device)?)?.view)
     }
 
-    /// Where the heap begins for the kernels of a device that CUDA's driver has; `None` for others, and for such as are no PE.
+    /// Returns the address of the heap for kernels of a device that CUDA's driver drives; `None`
+    /// for other devices, and for devices that are not PEs.
     pub fn address_on(&self, device: &Device) -> Option<u64> {
         self.pes.get(self.pe_of(device)?)?.address
     }
@@ -299,7 +306,7 @@ impl Heap {
         })
     }
 
-    /// Checks that a kernel that has the heap as argument can run in `queue`.
+    /// Checks that a kernel with the heap as an argument can run in `queue`.
     pub(crate) fn check_queue(&self, queue: &Queue) -> Result<()> {
         let pe = self.pe_for(queue)?;
         if !Arc::ptr_eq(queue.context(), &pe.context) {
@@ -313,10 +320,11 @@ impl Heap {
         Ok(())
     }
 
-    /// Writes into the part of the queue's device. The bytes are taken before this returns.
+    /// Writes into the part of the queue's device. The bytes are taken before this returns, unless
+    /// the command is held back.
     ///
     /// # Errors
-    /// When the device is none of the heap's, the range is beyond its part, or the node is lost.
+    /// If the device is not a PE of the heap, the range exceeds its part, or the node is lost.
     pub fn write(
         self: &Arc<Self>,
         queue: &Arc<Queue>,
@@ -338,7 +346,8 @@ impl Heap {
         })
     }
 
-    /// Reads from the part of the queue's device into `target`, which is written to until the event ends.
+    /// Reads from the part of the queue's device into `target`, which is written to until the event
+    /// ends.
     ///
     /// # Errors
     /// As [`Heap::write`].
@@ -386,13 +395,14 @@ impl Heap {
     /// Ends all waits of kernels in the heap, now and later, until [`Heap::reset`].
     ///
     /// # Errors
-    /// When a node is lost; the others are told nevertheless.
+    /// If a node is lost. The other nodes are told nevertheless.
     pub fn abort(&self, reason: &str) -> Result<()> {
         let max = usize::try_from(HEAP_REASON_BYTES_MAX).unwrap_or(usize::MAX);
         let reason = &reason[..reason.floor_char_boundary(max)];
         let call = to_worker::AbortHeap { heap: self.id };
         let mut told = Ok(());
-        // A node that takes nothing must not keep the others from being told: first all that can be told at once.
+        // First all nodes that can be told without waiting: a node that takes nothing must not
+        // delay the others.
         let is_full = |member: &&Arc<Session>| !member.send_at_once(&call, reason.as_bytes());
         for member in self.members.iter().filter(is_full).collect::<Vec<_>>() {
             let sent = member.send(&call, &[], reason.as_bytes()).and_then(|()| member.flush());
@@ -404,28 +414,31 @@ impl Heap {
         }
     }
 
-    /// Why the heap was aborted, if it was: by the program, or because a member has ended. Waits for the workers.
+    /// Returns why the heap was aborted, if it was: by the program, or because a member has ended.
+    /// Waits for the workers.
     pub fn aborted(&self) -> Option<String> {
         let call = || to_worker::HeapStatus { request: Id::NONE, heap: self.id };
         let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
         let told: Vec<_> = asked.into_iter().map(crate::session::Pending::wait).collect();
-        // What a living member says of the end of another one comes after the loss itself.
+        // The loss of a member is a better reason than what a living member says about it.
         let lost =
             told.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).next();
         lost.or_else(|| told.into_iter().flatten().flatten().next())
     }
 
-    /// Makes the heap usable again after an abort by the program, or after a wait that was too long. Waits for the launches that
-    /// use it, and for the workers. The parts keep their bytes, signals of the program included.
+    /// Makes the heap usable again after an abort by the program, or after a wait that was too
+    /// long. Waits for the launches that use it, and for the workers. The parts keep their bytes,
+    /// including signals of the program.
     ///
     /// # Errors
-    /// When a member has ended: then nothing can be done.
+    /// If a member has ended. The heap then stays unusable.
     pub fn reset(&self) -> Result<()> {
         let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
         for event in std::mem::take(&mut *self.running()) {
             _ = event.wait();
         }
-        // Also where the last one came about at some members only: what those have done since must not count at the others.
+        // Counts even if the last reset succeeded only at some members: what those have done since
+        // must not count at the others.
         *generation += 1;
         let call = || to_worker::ResetHeap {
             request: Id::NONE,
@@ -441,7 +454,7 @@ impl Heap {
         reset
     }
 
-    /// Why the last collective launch was refused, if it was.
+    /// Returns why the last collective launch was refused, if it was.
     pub fn refusal(&self) -> Option<Arc<str>> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -458,7 +471,7 @@ impl Heap {
     }
 }
 
-/// Checks what is asked for; the timeout in ms.
+/// Checks the arguments of [`Heap::create_over`], and returns the time-out in ms.
 fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptions) -> Result<u32> {
     let count = seats.len();
     if count == 0 || count > HEAP_PES_MAX {
@@ -497,7 +510,7 @@ fn is_same(one: &Device, other: &Device) -> bool {
     one.node() == other.node() && one.index() == other.index()
 }
 
-/// What the workers have of a heap.
+/// The workers' objects of a heap.
 struct Remains {
     id: Id<kind::Heap>,
     members: Vec<Arc<Session>>,
@@ -533,15 +546,15 @@ impl Drop for Heap {
         if running.is_empty() {
             return remains.release();
         }
-        // "... deleted after ... commands queued for execution that use memobj have finished": a member that leaves while
-        // another one's kernel runs would end that one's waits.
+        // "... deleted after ... commands queued for execution that use memobj have finished": a
+        // member that leaves while another member's kernel runs would end that kernel's waits.
         let wait = move || {
             for event in running {
                 _ = event.wait();
             }
             remains.release();
         };
-        // Without a thread it is left to the session's end.
+        // If no thread can be started, the end of the session releases the heap.
         _ = std::thread::Builder::new().name("penstock-heap".into()).spawn(wait);
     }
 }

@@ -1,4 +1,5 @@
-//! Names under which a device is known outside the pool, and the numbers and texts of its description.
+//! Names under which a device is known outside the pool, and access to the numbers and texts of its
+//! description.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +11,11 @@ const ENDIAN_LITTLE: u32 = 0x1026;
 const UUID: u32 = 0x106a;
 const PCI_BUS_INFO: u32 = 0x410f;
 
-/// Domain of devices that are on no PCI bus: beyond those that firmware gives out.
+/// PCI domain of devices that are on no PCI bus. Firmware does not assign domains this high.
 const MADE_DOMAIN: u32 = 0x8000;
 
-/// Those that CUDA programs can use. A GPU that its node shows through OpenCL and through CUDA's driver is there once: the latter.
+/// Returns the devices that CUDA programs can use. Of a GPU that its node shows through both OpenCL
+/// and CUDA's driver, only the latter remains.
 pub fn for_cuda(devices: Vec<Arc<Device>>) -> Vec<Arc<Device>> {
     let identity = |device: &Device| Some((device.node(), device.info(UUID)?.to_vec()));
     let native: Vec<_> =
@@ -25,7 +27,7 @@ pub fn for_cuda(devices: Vec<Arc<Device>>) -> Vec<Arc<Device>> {
 }
 
 impl Device {
-    /// A number of its description; 0 where it has none.
+    /// Returns a number from the device's description, or 0 if the query has no answer.
     pub fn number(&self, name: u32) -> u64 {
         let mut wide = [0; 8];
         for (to, from) in wide.iter_mut().zip(self.info(name).unwrap_or_default()) {
@@ -35,18 +37,20 @@ impl Device {
         u64::from_le_bytes(wide)
     }
 
-    /// A text of its description, without what pads it.
+    /// Returns a text from the device's description, without padding.
     pub fn text(&self, name: u32) -> String {
         let bytes = self.info(name).unwrap_or_default();
         String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
     }
 
-    /// Whether CUDA's device code can run there: it counts on 64-bit addresses and on the byte order.
+    /// Returns whether CUDA's device code can run on the device. It requires 64-bit addresses and
+    /// little-endian byte order.
     pub fn is_usable_for_cuda(&self) -> bool {
         self.number(ADDRESS_BITS) == 64 && self.number(ENDIAN_LITTLE) != 0
     }
 
-    /// A name that stays the same from run to run: the driver's, or one made of where the device is.
+    /// Returns an id that stays the same from run to run: that of the driver, or one derived from
+    /// the device's place.
     pub fn uuid(&self) -> [u8; 16] {
         if let Some(uuid) = self.info(UUID).and_then(|bytes| bytes.first_chunk::<16>()) {
             return *uuid;
@@ -54,7 +58,7 @@ impl Device {
         made_uuid(&format!("{} {} {}", self.host(), self.address(), self.index()))
     }
 
-    /// The same as NVIDIA's tools print it.
+    /// Returns the id as NVIDIA's tools print it.
     pub fn uuid_text(&self) -> String {
         let hex: String = self.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
         let part = |range: Range<usize>| hex.get(range).unwrap_or_default();
@@ -68,7 +72,8 @@ impl Device {
         )
     }
 
-    /// PCI domain, bus and device. One that is on no bus gets a place of its own all the same: programs tell devices apart by it.
+    /// Returns PCI domain, bus and device. A device on no bus gets a made-up place, because
+    /// programs tell devices apart by it.
     pub fn pci(&self) -> [u32; 3] {
         let words = self.info(PCI_BUS_INFO).map(|bytes| bytes.as_chunks::<4>().0);
         let known = words
@@ -79,7 +84,7 @@ impl Device {
     }
 }
 
-/// FNV-1a, with a basis for each half.
+/// Hashes `place` with FNV-1a, with a different basis for each half.
 fn made_uuid(place: &str) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (seed, half) in (0_u64..).zip(uuid.as_chunks_mut::<8>().0) {

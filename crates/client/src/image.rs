@@ -1,4 +1,4 @@
-//! Commands of queues that move the content of images.
+//! Commands on images.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::source::{Given, NOTHING, Source};
 use crate::uses::Use;
 
 impl Queue {
-    /// Writes a region of an image; `source` has its rows and slices.
+    /// Writes a region of an image. `source` has the rows and slices of the region.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn write_image(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -38,10 +38,10 @@ impl Queue {
         })
     }
 
-    /// Reads a region of an image; `target` gets its rows and slices without gaps.
+    /// Reads a region of an image. `target` receives its rows and slices without gaps.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn read_image(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -68,7 +68,7 @@ impl Queue {
     /// Copies a region between images.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn copy_image(
         self: &Arc<Self>,
         (source, source_origin): (&Arc<Memory>, [u64; 3]),
@@ -94,7 +94,7 @@ impl Queue {
     /// Copies a region of an image into a buffer.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn copy_image_to_buffer(
         self: &Arc<Self>,
         (source, origin): (&Arc<Memory>, [u64; 3]),
@@ -123,7 +123,7 @@ impl Queue {
     /// Copies bytes of a buffer into a region of an image.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn copy_buffer_to_image(
         self: &Arc<Self>,
         (source, source_offset): (&Arc<Memory>, u64),
@@ -154,7 +154,7 @@ impl Queue {
     /// Fills a region of an image with a colour.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn fill_image(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -177,7 +177,7 @@ impl Queue {
     }
 }
 
-/// Bytes of a region of an image, without gaps.
+/// Returns the number of bytes in a region of an image, without gaps.
 fn pixel_bytes(image: &Memory, region: [u64; 3]) -> u64 {
     match image.kind() {
         MemoryKind::Image(shape) => region.iter().product::<u64>() * shape.pixel_size,
@@ -185,7 +185,7 @@ fn pixel_bytes(image: &Memory, region: [u64; 3]) -> u64 {
     }
 }
 
-/// Whether `bytes` of a memory object are all of it.
+/// Returns the access of a write of `bytes` bytes: `Overwrite` if they are the whole object.
 fn overwrites(memory: &Memory, bytes: u64) -> Access {
     if bytes == memory.size() { Access::Overwrite } else { Access::Write }
 }

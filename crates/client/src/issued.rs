@@ -1,4 +1,4 @@
-//! How far queues have come.
+//! The progress of queues.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,59 +6,67 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashSet;
 
-/// How far a queue has come, as far as this process knows without asking.
+/// The progress of a queue, as far as this process knows it without asking.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// Locked from a command's counting until it is sent: else another thread could send a later one first, and its end
-    /// would tell nothing of this one.
+    /// Locked from the counting of a command until it is sent. Otherwise another thread could send
+    /// a later command first, whose end would then not imply the end of this one.
     issuing: Mutex<()>,
-    /// Commands so far. Changes only under the lock.
+    /// Number of commands so far. Changes only under the lock.
     issued: AtomicU64,
     reached: AtomicU64,
-    /// The last blocking write that has returned: the program takes everything up to it for ended.
+    /// Number of the last blocking write that has returned. The program takes all commands up to it
+    /// for ended.
     settled: AtomicU64,
-    /// Open events of other queues that commands of this one wait for, with the numbers of the commands: other links or
-    /// threads tell those ends, maybe later than the ends of the commands. Out of order, also those of this queue.
+    /// Open events of other queues for which commands of this one wait, with the numbers of those
+    /// commands. Other links or threads tell these ends, possibly later than the ends of the
+    /// commands. An out-of-order queue notes its own events too.
     awaited: Mutex<VecDeque<(u64, Weak<dyn Awaited>)>>,
-    /// Whether `awaited` has something.
+    /// Whether `awaited` is not empty.
     has_awaited: AtomicBool,
-    /// The queue looks for events that have ended when `awaited` has more than this number.
+    /// If `awaited` has more entries than this, the queue removes those of ended events.
     awaited_max: AtomicUsize,
 }
 
-/// An event that commands come after. If the program has released it, nobody can ask for its status.
+/// An event that commands come after. If the program has released the event, nobody can ask for its
+/// status.
 pub(crate) trait Awaited: Send + Sync {
     fn id(&self) -> u64;
 
     fn has_ended(&self) -> bool;
 
-    /// Whether its command was sent: then it ends without the program doing anything more.
+    /// Returns whether the command was sent. If it was, it ends without further action of the
+    /// program.
     fn is_sent(&self) -> bool;
 
-    /// Has questions for its status wait until its end is told. Returns what has ended if it has.
+    /// Makes questions for the event's status wait until its end is told. Returns the events that
+    /// have ended if this one has ended.
     fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>>;
 }
 
-/// A queue keeps up to this number of events before it looks for ended events behind the first one.
+/// Number of events that a queue keeps at least before it looks for ended ones behind the first.
 const AWAITED_MIN: usize = 64;
 
 fn is_over((_, one): &(u64, Weak<dyn Awaited>)) -> bool {
     one.upgrade().is_none_or(|one| one.has_ended())
 }
 
-/// Takes all of these for ended, and what they waited for: a command that waits for them counts as ended.
+/// Takes these events for ended, and all events that they waited for, because a command that waits
+/// for them counts as ended.
 pub(crate) fn take_for_ended(mut open: Vec<Arc<dyn Awaited>>) {
     let mut known = FxHashSet::default();
-    // Not by calls in calls: queues may wait for each other in a long chain.
+    // A loop instead of recursion: queues may wait for each other in a long chain.
     while let Some(one) = open.pop() {
-        // Nothing can have come after one that is held back. It was noted although it is in no order with what has ended.
+        // Nothing that has ended can have come after an event that is held back. Such an event is
+        // noted, but it is in no order with what has ended.
         if !one.has_ended() && one.is_sent() && known.insert(one.id()) {
             open.extend(one.take_for_ended());
         }
     }
 }
 
-/// A command's place in its queue, where its end tells the end of all before it: workers tell ends in the order of the commands.
+/// A command's place in a queue in which its end implies the end of all commands before it, because
+/// workers tell ends in the order of the commands.
 pub(crate) struct Mark {
     pub(crate) progress: Arc<Progress>,
     pub(crate) serial: u64,
@@ -71,26 +79,26 @@ pub(crate) struct Issuing<'a> {
 }
 
 impl Issuing<'_> {
-    /// Commands so far.
+    /// Returns the number of commands so far.
     pub(crate) fn issued(&self) -> u64 {
         self.progress.issued.load(Ordering::Relaxed)
     }
 
-    /// Counts one more. Its number.
+    /// Counts one more command and returns its number.
     pub(crate) fn count(&mut self) -> u64 {
         let issued = self.issued() + 1;
         self.progress.issued.store(issued, Ordering::Release);
         issued
     }
 
-    /// Whether all commands so far have ended.
+    /// Returns whether all commands so far have ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.progress.may_be_idle()
     }
 }
 
 impl Progress {
-    /// Keeps other threads from enqueueing, to count a command and send it.
+    /// Keeps other threads from enqueueing, so that the caller can count a command and send it.
     pub(crate) fn issue(&self) -> Issuing<'_> {
         Issuing {
             progress: self,
@@ -98,50 +106,53 @@ impl Progress {
         }
     }
 
-    /// All commands up to this one have ended.
+    /// Notes that all commands up to this one have ended.
     pub(crate) fn reach(&self, serial: u64) {
         self.reached.fetch_max(serial, Ordering::AcqRel);
     }
 
-    /// Whether all commands so far have ended.
+    /// Returns whether all commands so far have ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.issue().is_idle()
     }
 
-    /// The same without the lock, as far as other threads do not enqueue at this moment.
+    /// As [`Self::is_idle`] without the lock. The answer may be outdated if another thread enqueues
+    /// now.
     pub(crate) fn may_be_idle(&self) -> bool {
         self.reached.load(Ordering::Acquire) >= self.issued.load(Ordering::Acquire)
     }
 
-    /// A blocking write has returned, with this number or a later one.
+    /// Notes that a blocking write with this number has returned.
     pub(crate) fn settle(&self, serial: u64) {
         self.settled.fetch_max(serial, Ordering::AcqRel);
     }
 
-    /// Whether a blocking write with this number or a later one has returned.
+    /// Returns whether a blocking write with this number or a later one has returned.
     pub(crate) fn is_settled(&self, serial: u64) -> bool {
         self.settled.load(Ordering::Acquire) >= serial
     }
 
-    /// Whether a blocking write has returned that has not ended, as far as is known.
+    /// Returns whether a blocking write has returned that has not ended as far as this process
+    /// knows.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.settled.load(Ordering::Acquire) > self.reached.load(Ordering::Acquire)
     }
 
-    /// Notes events that have ended when all commands up to this number have.
+    /// Notes events that have ended once all commands up to this number have ended.
     pub(crate) fn wait_for(&self, serial: u64, awaited: impl Iterator<Item = Weak<dyn Awaited>>) {
         let new: Vec<_> = awaited.map(|one| (serial, one)).collect();
         let mut known = self.awaited();
         known.extend(new);
         if known.len() > self.awaited_max.load(Ordering::Relaxed) {
-            // One that takes long may stand before many that have ended.
+            // An event that takes long may stand before many that have ended.
             known.retain(|one| !is_over(one));
             self.awaited_max.store(known.len() * 2 + AWAITED_MIN, Ordering::Relaxed);
         }
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// The program takes commands up to this one for ended. So it takes what they waited for, for ended, too.
+    /// Notes that the program takes commands up to this one for ended, and therefore also the
+    /// events that they waited for.
     #[inline]
     pub(crate) fn take_for_ended_up_to(&self, serial: u64) {
         let open = self.awaited_up_to(serial);
@@ -150,7 +161,7 @@ impl Progress {
         }
     }
 
-    /// What commands up to this one wait for, as far as it is open.
+    /// Returns the open events that commands up to this one wait for.
     #[inline]
     pub(crate) fn awaited_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
         if self.has_awaited.load(Ordering::Acquire) { self.open_up_to(serial) } else { Vec::new() }
@@ -160,7 +171,8 @@ impl Progress {
     fn open_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
         let known = self.awaited();
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
-        // They stay until their ends are told: another thread may learn of the command's end at the same time.
+        // The events stay until their ends are told: another thread may learn of the command's end
+        // at the same time.
         known
             .iter()
             .take_while(|(of, _)| *of <= serial)
@@ -168,8 +180,8 @@ impl Progress {
             .collect()
     }
 
-    /// The same, and the event of the command with this number stands for all of it from now on: it comes after everything
-    /// before it.
+    /// Returns all awaited events and replaces them by `event`, the event of command `serial`. From
+    /// now on it stands for all of them, because it comes after everything before it.
     pub(crate) fn stand_for_all(
         &self,
         serial: u64,
@@ -182,7 +194,7 @@ impl Progress {
         before
     }
 
-    /// Without those whose ends were told.
+    /// Locks `awaited` and removes ended events at its front.
     fn awaited(&self) -> MutexGuard<'_, VecDeque<(u64, Weak<dyn Awaited>)>> {
         let mut known = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         while known.front().is_some_and(is_over) {

@@ -1,4 +1,4 @@
-//! Kernels, with their arguments, and samplers.
+//! Kernels with their arguments, and samplers.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,7 +20,6 @@ use crate::program::{KernelInfo, Program};
 use crate::queue::{Access, Queue};
 use crate::session::{Pending, Session};
 
-/// A sampler.
 #[derive(Debug)]
 pub struct Sampler {
     context: Arc<Context>,
@@ -28,10 +27,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// `clCreateSamplerWithProperties`; `properties` without the last 0.
+    /// `clCreateSamplerWithProperties`. `properties` come without the terminating 0.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn new(context: &Arc<Context>, properties: &[u64]) -> Result<Arc<Self>> {
         let mut ids = Vec::new();
         for place in context.places() {
@@ -57,32 +56,31 @@ impl Drop for Sampler {
     }
 }
 
-/// A value that a program gave a kernel's argument.
+/// A value that a program has set as a kernel's argument.
 #[derive(Clone, Debug)]
 pub enum ArgValue {
-    /// Bytes, as the device sees them.
+    /// The bytes of a value, as the device sees it.
     Bytes(Box<[u8]>),
-    /// A buffer, image or pipe; none for `NULL`.
+    /// A buffer, image or pipe, or `None` for `NULL`.
     Memory(Option<Arc<Memory>>),
-    /// A sampler.
     Sampler(Arc<Sampler>),
-    /// So many bytes of local memory.
+    /// Size of local memory, in bytes.
     Local(u64),
-    /// An address in shared virtual memory, and the allocation that it is in.
+    /// An address in shared virtual memory.
     Svm {
-        /// The address.
         address: u64,
-        /// The allocation; none for `NULL` or an address that is no allocation of ours.
+        /// The allocation that contains the address; `None` for `NULL` or an address outside our
+        /// allocations.
         memory: Option<Arc<Memory>>,
     },
     /// A queue on the device.
     Queue(Arc<Queue>),
-    /// A symmetric heap: at each launch, what the queue's device sees of it.
+    /// A symmetric heap. At each launch the kernel gets the view of the queue's device.
     Heap(Arc<Heap>),
 }
 
 impl ArgValue {
-    /// Whether a worker need not hear of the change.
+    /// Returns whether the values are equal, so that a worker need not hear of the change.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
@@ -96,11 +94,13 @@ impl ArgValue {
     }
 }
 
-/// A launch that is held back. Whoever sends it does not lock the kernel's arguments: it has its own.
+/// A launch that is held back. The thread that sends it has its own copy of the arguments and does
+/// not lock those of the kernel.
 pub(crate) struct LateLaunch(Arc<Kernel>);
 
 impl LateLaunch {
-    /// `_args` are the kernel's, locked.
+    /// Counts a launch as held back. `_args` proves that the caller has locked the kernel's
+    /// arguments.
     pub(crate) fn new(kernel: &Arc<Kernel>, _args: &Args) -> Self {
         kernel.late.fetch_add(1, Ordering::Relaxed);
         Self(kernel.clone())
@@ -113,7 +113,7 @@ impl LateLaunch {
 
 impl Drop for LateLaunch {
     fn drop(&mut self) {
-        // Whoever sees this sees what the launch has overridden, too.
+        // A thread that sees the new number also sees the arguments that the launch has overridden.
         self.0.late.fetch_sub(1, Ordering::Release);
     }
 }
@@ -124,44 +124,45 @@ pub struct Kernel {
     description: Arc<KernelDescription>,
     ids: Vec<Id<kind::Kernel>>,
     args: Mutex<Args>,
-    /// Whether all arguments have been set. None can be taken back.
+    /// Whether all arguments have been set. No argument can be unset.
     is_ready: AtomicBool,
-    /// Held from the encoding of arguments until they are sent, so that a worker gets them in that order. While there is
-    /// no [`LateLaunch`], the lock of the arguments does that alone.
+    /// Held from the encoding of arguments until they are sent, so that a worker gets them in that
+    /// order. While there is no [`LateLaunch`], the lock of the arguments alone ensures this.
     wire: Mutex<()>,
-    /// The [`LateLaunch`]es there are. The number only grows while the arguments are locked.
+    /// Number of living [`LateLaunch`]es. It only grows while the arguments are locked.
     late: AtomicUsize,
-    /// What [`Kernel::resident`] was told.
+    /// Answers that [`Kernel::resident`] has received.
     resident: Mutex<Vec<(ResidentForm, u64)>>,
 }
 
-/// What the number of work-groups that run at a time depends on: the device, work-items of each, and bytes of local memory.
+/// The values that determine how many work-groups run at the same time: device, work-items per
+/// group, and bytes of local memory.
 type ResidentForm = (u32, u32, u64);
 
-/// Forms of launches of one kernel that are remembered: programs have one or two.
+/// Number of such forms that one kernel remembers. Programs have one or two.
 const RESIDENT_FORMS_MAX: usize = 16;
 
 /// The arguments of a kernel object.
 #[derive(Debug, Clone)]
 pub(crate) struct Args {
     values: Vec<Slot>,
-    /// What the kernel reaches beside its arguments (`CL_KERNEL_EXEC_INFO_SVM_PTRS`).
+    /// Allocations that the kernel uses beside its arguments (`CL_KERNEL_EXEC_INFO_SVM_PTRS`).
     beside: Vec<Arc<Memory>>,
-    /// Counts the changes.
+    /// Number of changes so far.
     version: u64,
-    /// The version that each place has.
+    /// Version that each place has.
     sent: Vec<u64>,
-    /// The device whose views of heaps each place has.
+    /// Device whose heap views each place has.
     views_of: Vec<Option<u32>>,
-    /// Whether a launch that had been held back has sent other arguments to a place since.
+    /// Whether a launch that had been held back has since sent other arguments to a place.
     overridden: Arc<[AtomicBool]>,
-    /// What was said with `clSetKernelExecInfo`, by name.
+    /// Values of `clSetKernelExecInfo`, by name.
     exec_info: Vec<(u32, Arc<[u8]>)>,
-    /// Counts the changes of that.
+    /// Number of changes of `exec_info` so far.
     exec_version: u64,
-    /// The version that each place has.
+    /// Version of `exec_info` that each place has.
     exec_there: Arc<[AtomicU64]>,
-    /// The changes, encoded for the next launch; kept to be used again.
+    /// Encoded changes for the next launch. Kept so that its memory is reused.
     scratch: Vec<u8>,
 }
 
@@ -172,20 +173,18 @@ struct Slot {
     read_only: bool,
 }
 
-/// `CL_KERNEL_ARG_ADDRESS_CONSTANT`.
 const ADDRESS_CONSTANT: u32 = 0x119C;
-/// `CL_KERNEL_ARG_TYPE_CONST`.
 const TYPE_CONST: u64 = 1 << 0;
-/// `CL_KERNEL_ARG_ACCESS_READ_ONLY`.
 const ACCESS_READ_ONLY: u32 = 0x11A0;
-/// `CL_MEM_READ_ONLY`.
 const MEM_READ_ONLY: u64 = 1 << 2;
 
-/// Whether kernels are taken not to write through pointers to `const`: `PENSTOCK_TRUST_CONST=1`.
+/// Returns whether kernels are trusted not to write through pointers to `const`
+/// (`PENSTOCK_TRUST_CONST=1`).
 ///
-/// OpenCL C lets a kernel cast `const` away, programs do so, and drivers do not rely on it. So a buffer that is passed
-/// for such a pointer counts as written, unless it was made with `CL_MEM_READ_ONLY`. Where several nodes read one buffer
-/// through `const` pointers, trusting them saves its transfers.
+/// OpenCL C lets a kernel cast `const` away, programs do so, and drivers do not rely on it. So a
+/// buffer that is passed as such a pointer counts as written, unless it was made with
+/// `CL_MEM_READ_ONLY`. If several nodes read one buffer through `const` pointers, trusting them
+/// saves the transfers of that buffer.
 fn trusts_const() -> bool {
     static TRUSTS: OnceLock<bool> = OnceLock::new();
     *TRUSTS
@@ -194,15 +193,15 @@ fn trusts_const() -> bool {
 }
 
 impl Kernel {
-    /// Whether it may print.
+    /// Returns whether the kernel may print.
     pub(crate) fn may_print(&self) -> bool {
         self.program.may_print()
     }
 
-    /// `clCreateKernel` of a built program.
+    /// `clCreateKernel` for a built program.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn new(program: &Arc<Program>, description: Arc<KernelDescription>) -> Result<Arc<Self>> {
         let mut ids = Vec::new();
         for (place, id) in program.context().places().iter().zip(program.ids()) {
@@ -239,10 +238,10 @@ impl Kernel {
         Ok(Arc::new(Self { program, description, ids, args, is_ready, wire, late, resident }))
     }
 
-    /// `clCloneKernel`: a new object with the same arguments.
+    /// `clCloneKernel`: makes a new object with the same arguments.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn duplicate(&self) -> Result<Arc<Self>> {
         let copy = Self::new(&self.program, self.description.clone())?;
         {
@@ -256,17 +255,15 @@ impl Kernel {
         Ok(copy)
     }
 
-    /// The program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// What is known of it.
     pub fn description(&self) -> &Arc<KernelDescription> {
         &self.description
     }
 
-    /// Sets an argument. It goes to a worker with the next launch there.
+    /// Sets an argument. A worker receives it with the next launch there.
     pub fn set(&self, index: usize, value: ArgValue) {
         let mut args = self.args();
         let version = args.version + 1;
@@ -274,7 +271,7 @@ impl Kernel {
         if slot.value.as_ref().is_some_and(|known| known.is_same(&value)) {
             return;
         }
-        // Dropped without the lock: it may be the last reference to something.
+        // Dropped after the lock is released: it may be the last reference to an object.
         let old = slot.value.replace(value);
         slot.version = version;
         args.version = version;
@@ -282,7 +279,8 @@ impl Kernel {
         drop(old);
     }
 
-    /// Sets an argument to bytes; what is the same as before is not sent again, and room is used again.
+    /// Sets an argument to bytes. Bytes equal to the previous ones are not sent again. A previous
+    /// value of the same size gives its memory to the new one.
     pub fn set_bytes(&self, index: usize, bytes: &[u8]) {
         let mut args = self.args();
         let version = args.version + 1;
@@ -298,7 +296,7 @@ impl Kernel {
         args.version = version;
     }
 
-    /// Whether all arguments are set.
+    /// Returns whether all arguments are set.
     pub fn is_ready(&self) -> bool {
         if self.is_ready.load(Ordering::Acquire) {
             return true;
@@ -310,15 +308,15 @@ impl Kernel {
         is_ready
     }
 
-    /// Calls `look` with the value of each argument, in order.
+    /// Calls `look` with the index and value of each argument, in order.
     pub fn look_at_args(&self, mut look: impl FnMut(usize, Option<&ArgValue>)) {
         for (index, slot) in self.args().values.iter().enumerate() {
             look(index, slot.value.as_ref());
         }
     }
 
-    /// `clSetKernelExecInfo`. Waits for the workers. `reaches`: allocations that the kernel uses beside its arguments, if
-    /// that is what this call tells.
+    /// `clSetKernelExecInfo`. Waits for the workers. `reaches` lists the allocations that the
+    /// kernel uses beside its arguments, if this call sets them.
     ///
     /// # Errors
     /// The driver's code.
@@ -331,7 +329,7 @@ impl Kernel {
         let mut args = self.args();
         self.send_args(|| {
             let places = self.program.context().places().iter().zip(&self.ids).enumerate();
-            // Where the program is not built there is no such kernel, and no launch.
+            // A place without a build of the program has no such kernel and no launch of it.
             for (_, (place, kernel)) in places.filter(|(index, _)| self.description.is_at(*index)) {
                 place.session.request(exec_info(*kernel, name), value).wait()?;
             }
@@ -347,7 +345,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// `clGetKernelSubGroupInfo`. Waits for the worker. `output`: how many bytes the caller has room for.
+    /// `clGetKernelSubGroupInfo`. Waits for the worker. `output` is the size of the caller's memory
+    /// for the output, in bytes.
     ///
     /// # Errors
     /// The driver's code.
@@ -368,7 +367,8 @@ impl Kernel {
         device.session().request(call, input).wait()
     }
 
-    /// `clGetKernelWorkGroupInfo` as the driver answers it now, with the arguments as they are. Waits for the worker.
+    /// `clGetKernelWorkGroupInfo`, answered by the driver for the present arguments. Waits for the
+    /// worker.
     ///
     /// # Errors
     /// The driver's code.
@@ -385,26 +385,27 @@ impl Kernel {
         let asked = self
             .send_args(|| Ok(device.session().request(call, args.changed_for(context, device)?)))
             .and_then(Pending::wait);
-        // The worker may not have come to the arguments.
+        // The worker may have failed before it set the arguments.
         asked.inspect_err(|_| args.resend(context.place_of(device)))
     }
 
-    /// Encodes and sends the arguments of a launch that was held back.
+    /// Runs `send`, which encodes and sends the arguments of a launch that was held back.
     pub(crate) fn on_wire<T>(&self, send: impl FnOnce() -> Result<T>) -> Result<T> {
         let _wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
         send()
     }
 
-    /// Encodes and sends arguments, which the caller has locked.
+    /// Runs `send`, which encodes and sends arguments that the caller has locked.
     pub(crate) fn send_args<T>(&self, send: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.late.load(Ordering::Acquire) == 0 { send() } else { self.on_wire(send) }
     }
 
-    /// Work-groups of so many work-items, with the local memory that the arguments say, which a GPU that CUDA's driver has runs at the same
-    /// time. Waits for the worker when it is asked for the first time.
+    /// Returns the number of work-groups of `work_items` work-items, with the local memory that the
+    /// arguments give, that run at the same time on a GPU that CUDA's driver drives. Waits for the
+    /// worker unless this form was asked for before.
     ///
     /// # Errors
-    /// The driver's code; `CL_INVALID_VALUE` where it does not tell.
+    /// The driver's code, or `CL_INVALID_VALUE` if the driver cannot tell.
     pub fn resident(&self, device: &Device, work_items: u32) -> Result<u64> {
         let local = self.args().values.iter().find_map(|slot| match slot.value {
             Some(ArgValue::Local(bytes)) => Some(bytes),
@@ -453,7 +454,7 @@ impl Kernel {
                 Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?))
             })
             .and_then(Pending::wait);
-        // The worker may not have come to the arguments.
+        // The worker may have failed before it set the arguments.
         asked.inspect_err(|_| args.resend(Some(queue.place())))
     }
 
@@ -474,7 +475,8 @@ impl Kernel {
 }
 
 impl Args {
-    /// The memory that a launch uses. A kernel may write whatever is not said to be constant.
+    /// Returns the memory that a launch uses. A kernel may write everything that is not declared
+    /// constant.
     pub(crate) fn uses(&self) -> Vec<(Arc<Memory>, Access)> {
         let access = |memory: &Memory, read_only: bool| {
             if read_only || memory.flags() & MEM_READ_ONLY != 0 {
@@ -493,22 +495,24 @@ impl Args {
             .collect()
     }
 
-    /// A copy for a launch that is held back: it brings all arguments.
+    /// Copies the arguments for a launch that is held back, which will send all of them.
     pub(crate) fn for_later(&self, place: usize) -> Self {
         let mut copy = self.clone();
         copy.resend(Some(place));
         copy
     }
 
-    /// The arguments of a launch that had been held back were sent: the next launch brings all of its own.
+    /// Notes that a launch that had been held back has sent its arguments. The next launch sends
+    /// all of its own.
     pub(crate) fn override_at(&self, place: usize) {
         if let Some(overridden) = self.overridden.get(place) {
             overridden.store(true, Ordering::Release);
         }
     }
 
-    /// Has a place use what was said with `clSetKernelExecInfo` when these arguments were taken. A launch that was held
-    /// back has an older version than later launches. The driver has accepted each of them.
+    /// Makes a place use the values of `clSetKernelExecInfo` from the time when these arguments
+    /// were taken. A launch that was held back has an older version than later launches. The driver
+    /// has accepted each of these values before.
     pub(crate) fn restore_exec_info(
         &self,
         place: usize,
@@ -525,7 +529,7 @@ impl Args {
         there.store(self.exec_version, Ordering::Release);
     }
 
-    /// The heaps among the arguments, each once.
+    /// Returns the heaps among the arguments, each once.
     pub(crate) fn heaps(&self) -> Vec<Arc<Heap>> {
         let mut heaps: Vec<Arc<Heap>> = Vec::new();
         for slot in &self.values {
@@ -538,7 +542,8 @@ impl Args {
         heaps
     }
 
-    /// The arguments that changed since the last call for this place, encoded. A heap's view is another one on each device.
+    /// Returns the arguments that changed since the last call for this place, encoded. Each device
+    /// has its own view of a heap.
     pub(crate) fn changed(&mut self, place: usize, device: &Device) -> Result<&[u8]> {
         self.scratch.clear();
         if self.overridden.get(place).is_some_and(|it| it.swap(false, Ordering::AcqRel)) {
@@ -576,7 +581,7 @@ impl Args {
         Ok(&self.scratch)
     }
 
-    /// What was said to be sent to a place was not: the next call there brings all arguments.
+    /// Has the next call send all arguments to a place, because earlier ones did not arrive there.
     pub(crate) fn resend(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };
         if let (Some(sent), Some(views_of)) =

@@ -16,14 +16,15 @@ use crate::queue::{Enqueued, Queue, Want};
 use crate::session::Session;
 use crate::uses::Use;
 
-/// An index space: dimensions, offset, global size, local size. Without a local size the driver chooses it.
+/// An index space: number of dimensions, offset, global size, and local size. Without a local size
+/// the driver chooses one.
 pub type Space = (u32, [u64; 3], [u64; 3], Option<[u64; 3]>);
 
 impl Queue {
-    /// Starts a kernel with its arguments as they are now.
+    /// Starts a kernel with its present arguments.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn launch(
         self: &Arc<Self>,
         kernel: &Arc<Kernel>,
@@ -36,13 +37,13 @@ impl Queue {
         for heap in &heaps {
             heap.check_queue(self)?;
         }
-        // It is known by its event when a heap is not used any more.
+        // The event tells when the launch no longer uses the heap.
         let want = if heaps.is_empty() { want } else { Want::Event };
-        // Within one place the driver knows what a kernel uses.
+        // Within one place the driver knows which memory a kernel uses.
         let uses = if self.context().is_single() { Vec::new() } else { args.uses() };
         let uses: Vec<_> = uses.iter().map(|(memory, access)| Use::all(memory, *access)).collect();
         let spec = Spec { writes_host: self.printed_by(kernel), ..Spec::new(&uses, waits, want) };
-        // Both may be made, and only one of them runs.
+        // Both closures borrow the arguments; only one of them runs.
         let args = std::cell::RefCell::new(&mut *args);
         let now = |session: &Session, issue: &Issue| {
             self.send_launch(kernel, space, session, issue, (&mut args.borrow_mut(), false))
@@ -54,7 +55,8 @@ impl Queue {
         let enqueued = self.command(spec, now, later);
         let enqueued = enqueued.inspect_err(|_| args.borrow_mut().resend(Some(self.place())))?;
         if let Some(event) = &enqueued {
-            // One whose wait list has failed already is never sent: those on the other devices would wait for it in vain.
+            // A launch whose wait list has failed already is never sent. Kernels on other devices
+            // would wait for it in vain.
             let has_failed = event.known_status().is_some_and(Status::is_error);
             for heap in &heaps {
                 heap.note(event);
@@ -66,14 +68,15 @@ impl Queue {
         Ok(enqueued)
     }
 
-    /// What a kernel prints comes with the end of the launch. To the state machine it is host memory that the launch writes:
-    /// nobody is told of the end by another node before the text has come. Each launch has a byte of its own, at an
-    /// address that no program has.
+    /// Returns the host memory that stands for what a kernel prints. The printed text arrives with
+    /// the end of the launch. To the state machine it is host memory that the launch writes, so
+    /// that no other node tells an end before the text has arrived. Each launch has its own byte,
+    /// at an address that no program has.
     fn printed_by(&self, kernel: &Kernel) -> Option<HostShape> {
-        /// No program has addresses with the highest bit set.
+        /// Addresses of programs never have the highest bit set.
         const PRINTED: u64 = 1 << 63;
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // The text of one node comes in the order of its ends.
+        // The text of one node arrives in the order of its ends.
         let is_far = kernel.may_print() && self.context().has_several_nodes();
         is_far.then(|| HostShape {
             start: PRINTED | NEXT.fetch_add(1, Ordering::Relaxed),
@@ -119,7 +122,8 @@ impl Queue {
         })
     }
 
-    /// Sends a launch with all arguments as they were when it was enqueued.
+    /// Returns the function that sends a launch with all arguments as they were when it was
+    /// enqueued.
     fn launch_later(self: &Arc<Self>, late: LateLaunch, space: Space, mut args: Args) -> Later {
         let queue = self.clone();
         Box::new(move |session, issue| {

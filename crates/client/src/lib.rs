@@ -1,16 +1,18 @@
-//! One process's view of the pool, for every face: nodes and devices, sessions, objects, residency, completion.
+//! One process's view of the pool, for every face: nodes and devices, sessions, objects, residency,
+//! completion.
 //!
-//! What is here knows nothing of C: the faces check what programs give them and turn errors into codes; this crate keeps
-//! the promises of the protocol. Nothing waits for a worker but [`Event::wait`], [`Queue::finish`] and the few calls
-//! that say so.
+//! This crate knows nothing of C. The faces check the arguments of programs and turn errors into
+//! codes; this crate keeps the promises of the protocol. Only [`Event::wait`], [`Queue::finish`]
+//! and the few calls that say so wait for a worker.
 //!
-//! * [`Pool`], [`Node`], [`Device`]: who is there.
-//! * [`Session`]: one link to one worker. Whoever waits, receives for all.
-//! * [`Context`]: devices, sorted into [`Place`]s, each a platform of a node.
-//! * [`Memory`]: buffers and images with a copy in each place that needed one, and which copies are current.
-//! * [`Heap`]: memory on several devices that their kernels reach by themselves.
+//! * [`Pool`], [`Node`], [`Device`]: the hardware.
+//! * [`Session`]: one link to one worker. The thread that waits receives for all threads.
+//! * [`Context`]: devices, sorted into [`Place`]s. Each place is a platform of a node.
+//! * [`Memory`]: buffers and images with a copy in each place that needed one, and which copies are
+//!   current.
+//! * [`Heap`]: memory on several devices that kernels on all of them reach.
 //! * [`Queue`], [`Event`]: commands, and their completion.
-//! * [`Program`], [`Kernel`], [`Sampler`]: what commands use.
+//! * [`Program`], [`Kernel`], [`Sampler`]: the objects that launches use.
 #![forbid(unsafe_code)]
 
 mod arena;

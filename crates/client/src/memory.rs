@@ -1,4 +1,5 @@
-//! Buffers, images and pipes: one object for the program, a copy in each place that needed one.
+//! Buffers, images and pipes. Each is one object for the program, with a copy in each place that
+//! needed one.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -17,70 +18,70 @@ use crate::error::{Error, Result};
 use crate::order::{nodes_of, order};
 use penstock_coherence::AllocationId;
 
-/// A memory object.
+/// A memory object of the program.
 pub struct Memory {
     context: Arc<Context>,
     kind: MemoryKind,
     flags: u64,
     size: u64,
-    /// What this is a part or a view of.
+    /// The object of which this one is a part or a view.
     parent: Option<Arc<Memory>>,
     origin: u64,
-    /// Its name in each place.
+    /// Id of the object in each place.
     ids: Vec<Id<kind::Mem>>,
-    /// Where it has been made.
+    /// Whether the object has been created, for each place.
     created: Vec<AtomicBool>,
-    /// Held while it is created at a place.
+    /// Held while the object is created in a place.
     creating: Mutex<()>,
-    /// Its name in the state machine, if copies in several places are kept coherent.
+    /// Name of the object in the state machine, if copies in several places are kept coherent.
     allocation: Option<AllocationId>,
     /// Content given at creation that some place may not have yet.
     initial: Mutex<Option<Arc<[u8]>>>,
-    /// Its part of the memory that client and worker share, if it lives there.
+    /// The object's part of the memory that client and worker share, if it lives there.
     part: Option<Part>,
 }
 
-/// What kind of memory object.
+/// The kind of a memory object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryKind {
     /// A buffer or sub-buffer.
     Buffer,
-    /// An image.
     Image(ImageShape),
-    /// A pipe.
     Pipe {
-        /// Bytes of a packet.
+        /// Size of a packet in bytes.
         packet_size: u32,
-        /// Packets that it holds.
+        /// Largest number of packets in the pipe.
         packets_max: u32,
     },
-    /// What stands for a symmetric heap where a memory object is asked for: it has no content, and is nowhere.
+    /// Stands for a symmetric heap where a memory object is expected. It has no content and exists
+    /// in no place.
     Heap,
-    /// Shared virtual memory at this address in the client and in each worker.
+    /// Shared virtual memory, at this address in the client and in each worker.
     Svm {
-        /// The address.
         address: u64,
-        /// Its alignment in bytes.
+        /// Alignment of the address in bytes.
         alignment: u32,
     },
 }
 
-/// An image's description, and how many bytes a pixel has.
+/// An image's description, and the size of its pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImageShape {
-    /// As the program gave it, but for pitches.
+    /// The program's description, without pitches.
     pub description: ImageDescription,
-    /// Bytes of a pixel.
+    /// Size of a pixel in bytes.
     pub pixel_size: u64,
-    /// Width, height and depth of all of it, in OpenCL's order: array size where the image has one.
+    /// Width, height and depth of the whole image, in OpenCL's order. For an image array, the array
+    /// size takes the place of the first unused dimension.
     pub extent: [u64; 3],
 }
 
 impl Memory {
-    /// A buffer of `size` bytes with the content `init`, or zero. `flags` are `cl_mem_flags` without those of host pointers.
+    /// Makes a buffer of `size` bytes that contains `init`, or zeros. `flags` are `cl_mem_flags`
+    /// without those of host pointers.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn buffer(
         context: &Arc<Context>,
         flags: u64,
@@ -90,10 +91,10 @@ impl Memory {
         Self::new(context.clone(), MemoryKind::Buffer, flags, size, None, 0, init)
     }
 
-    /// A part of a buffer.
+    /// Makes a part of a buffer.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn sub_buffer(
         parent: &Arc<Memory>,
         flags: u64,
@@ -111,10 +112,11 @@ impl Memory {
         )
     }
 
-    /// An image, or a view of `parent` as an image. `init`: all pixels, rows and slices without gaps.
+    /// Makes an image, or a view of `parent` as an image. `init` has all pixels, rows and slices
+    /// without gaps.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn image(
         context: &Arc<Context>,
         flags: u64,
@@ -126,10 +128,10 @@ impl Memory {
         Self::new(context.clone(), MemoryKind::Image(shape), flags, size, parent, 0, init)
     }
 
-    /// A pipe.
+    /// Makes a pipe.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn pipe(
         context: &Arc<Context>,
         flags: u64,
@@ -148,10 +150,10 @@ impl Memory {
         )
     }
 
-    /// Shared virtual memory at an address that the face has reserved. Waits for the workers.
+    /// Makes shared virtual memory at an address that the face has reserved. Waits for the workers.
     ///
     /// # Errors
-    /// When a worker can not take the address.
+    /// If a worker cannot take the address.
     pub fn svm(
         context: &Arc<Context>,
         flags: u64,
@@ -162,7 +164,7 @@ impl Memory {
         let kind = MemoryKind::Svm { address, alignment };
         let mut memory = Self::object(context.clone(), kind, flags, size, None, 0);
         memory.keep_coherent(false);
-        // At once everywhere: the address must be free in each worker.
+        // Created in all places now: the address must be free in each worker.
         for (index, (place, id)) in context.places().iter().zip(&memory.ids).enumerate() {
             let call = to_worker::AllocSvm {
                 request: Id::NONE,
@@ -174,13 +176,14 @@ impl Memory {
                 address: U64::new(address),
             };
             place.session.request(call, &[]).wait()?;
-            // Noted at once, so that it is released there if another place refuses.
+            // Noted now, so that it is released there if another place refuses.
             memory.note_created(index);
         }
         Ok(Arc::new(memory))
     }
 
-    /// What stands for a symmetric heap of `size` bytes on each device, see [`MemoryKind::Heap`].
+    /// Makes the object that stands for a symmetric heap of `size` bytes on each device, see
+    /// [`MemoryKind::Heap`].
     pub fn of_heap(context: &Arc<Context>, flags: u64, size: u64) -> Arc<Self> {
         Arc::new(Self::object(context.clone(), MemoryKind::Heap, flags, size, None, 0))
     }
@@ -233,13 +236,14 @@ impl Memory {
             }
         } else {
             memory.keep_coherent(init.is_some());
-            // Which places need it is not known yet.
+            // It is not known yet which places will need the content.
             memory.initial = Mutex::new(init.map(Into::into));
         }
         Ok(Arc::new(memory))
     }
 
-    /// Has the state machine keep the copies in all places coherent. A part or a view is a range of its root.
+    /// Has the state machine keep the copies in all places coherent. A part or a view is a range of
+    /// its root.
     fn keep_coherent(&mut self, has_initial: bool) {
         if self.parent.is_none() && !self.context.is_single() {
             let nodes = nodes_of(self.context.places().iter().map(|place| place.session()));
@@ -249,7 +253,8 @@ impl Memory {
         }
     }
 
-    /// Brings the content that was given at creation to a place that has nothing of these bytes yet.
+    /// Brings the content that was given at creation to a place that has no content for these bytes
+    /// yet.
     pub(crate) fn bring_initial(&self, place: usize, start: u64, end: u64) -> Result<()> {
         if place > 0 && planted(Defect::CreationBytes) {
             return Ok(());
@@ -258,10 +263,10 @@ impl Memory {
         initial.map_or(Ok(()), |bytes| self.init_at(place, start, end, &bytes))
     }
 
-    /// Makes the object in a place, after what it is a part of, unless it is there.
+    /// Creates the object, and before it its parent, in a place that does not have it yet.
     #[inline]
     pub(crate) fn create_in(&self, place: usize) -> Result<()> {
-        // What it is a part of is there as well, then.
+        // If the object is there, its parent is there as well.
         let is_there =
             self.created.get(place).is_some_and(|created| created.load(Ordering::Acquire));
         if is_there { Ok(()) } else { self.make_in(place) }
@@ -276,13 +281,13 @@ impl Memory {
         if created.load(Ordering::Acquire) {
             return Ok(());
         }
-        // Held while it is sent: no other thread may use the object before.
+        // Held while the call is sent, because no other thread may use the object before.
         let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
         if created.load(Ordering::Acquire) {
             return Ok(());
         }
         let sent = self.create_at(place);
-        // Also where that failed: the session is lost then.
+        // Set even if sending failed, because then the session is lost.
         created.store(true, Ordering::Release);
         sent
     }
@@ -331,13 +336,13 @@ impl Memory {
                     &[],
                 )
             }
-            // Made everywhere when it was allocated.
+            // These were created everywhere when they were allocated.
             (MemoryKind::Svm { .. } | MemoryKind::Heap, _) => Ok(()),
         }
     }
 
-    /// Gives the object, or of a buffer `start..end`, its content in a place: that part of `bytes`. No command may use it
-    /// there.
+    /// Sets the content of the object in a place, or for a buffer that of `start..end`, from that
+    /// part of `bytes`. No command may use the object there.
     pub(crate) fn init_at(&self, place: usize, start: u64, end: u64, bytes: &[u8]) -> Result<()> {
         let Some((at, mem)) = self.context.places().get(place).zip(self.ids.get(place)) else {
             return Ok(());
@@ -363,7 +368,8 @@ impl Memory {
         }
     }
 
-    /// Shared memory for it, where the only place is on this host and its devices work on the host's memory.
+    /// Returns shared memory for the object, if its only place is on this host and the devices
+    /// there work on the host's memory.
     fn take_part(&self) -> Option<Part> {
         let place = self.context.places().first()?;
         let fits = matches!(self.kind, MemoryKind::Buffer)
@@ -372,7 +378,7 @@ impl Memory {
         if fits { place.session().arena()?.take(self.size) } else { None }
     }
 
-    /// The shared memory that it lives in, and where in it.
+    /// Returns the shared memory that contains the object, and the object's offset in it.
     pub(crate) fn shared_place(&self) -> Option<(&Part, u64)> {
         match (&self.part, &self.parent, &self.kind) {
             (Some(part), ..) => Some((part, 0)),
@@ -384,18 +390,19 @@ impl Memory {
         }
     }
 
-    /// Where its content is in this process, if it is: the device works on the same memory. Valid as long as this object.
+    /// Returns the address of the content in this process, if the device works on the same memory.
+    /// It is valid as long as this object lives.
     pub fn shared_pointer(&self) -> Option<NonNull<u8>> {
         let (part, offset) = self.shared_place()?;
         part.pointer(offset, self.size)
     }
 
-    /// Where kernels see its first byte, in the address space of the device. Waits for the worker. The address is the buffer's as
-    /// long as it lives.
+    /// Returns the address at which kernels see the first byte. Waits for the worker. The address
+    /// stays the same as long as the buffer lives.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` where its device tells no addresses, or where the context spans places: it would have one in
-    /// each.
+    /// `CL_INVALID_OPERATION` if the device tells no addresses, or if the context spans places,
+    /// each of which would have its own address.
     pub fn device_address(&self) -> Result<u64> {
         if let MemoryKind::Svm { address, .. } = self.kind {
             return Ok(address);
@@ -412,47 +419,45 @@ impl Memory {
         place.session.request(call, &[]).wait()
     }
 
-    /// The context that it belongs to.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// What it is.
     pub fn kind(&self) -> &MemoryKind {
         &self.kind
     }
 
-    /// Its size in bytes; for an image that of all pixels.
+    /// Returns the size in bytes; for an image, that of all pixels.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// `cl_mem_flags`, without those of host pointers.
+    /// Returns the `cl_mem_flags` without those of host pointers.
     pub fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// What it is a part or a view of.
+    /// Returns the object of which this one is a part or a view.
     pub fn parent(&self) -> Option<&Arc<Memory>> {
         self.parent.as_ref()
     }
 
-    /// Where it begins in what it is a part of.
+    /// Returns the offset of this object in its parent.
     pub(crate) fn origin(&self) -> u64 {
         self.origin
     }
 
-    /// Its name in a place.
+    /// Returns the object's id in a place.
     pub(crate) fn id_at(&self, place: usize) -> Id<kind::Mem> {
         self.ids.get(place).copied().unwrap_or(Id::NONE)
     }
 
-    /// The object whose copies are tracked for this one.
+    /// Returns the object whose copies are tracked for this one.
     pub(crate) fn root(&self) -> &Self {
         self.parent.as_ref().map_or(self, |parent| parent.root())
     }
 
-    /// Its name in the state machine, if it is a root whose copies are kept coherent.
+    /// Returns the name in the state machine, if this is a root whose copies are kept coherent.
     pub(crate) fn allocation(&self) -> Option<AllocationId> {
         self.allocation
     }
@@ -466,7 +471,7 @@ impl Drop for Memory {
         if let Some((part, place)) = self.part.take().zip(self.context.places().first())
             && let Some(arena) = place.session().arena()
         {
-            // Before the worker hears of the release, and may answer.
+            // Done before the worker hears of the release, because it may answer at once.
             arena.leave(self.id_at(0), part);
         }
         for ((at, id), created) in self.context.places().iter().zip(&self.ids).zip(&self.created) {

@@ -1,5 +1,5 @@
-//! Lines for the person in front of a program. A library in a foreign program prints only what that
-//! person has to know: which node is left out or lost, and why a program waits.
+//! Messages to the user of a program. A library in a foreign program prints only what the user must
+//! know: which node is left out or lost, and why the program waits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,26 +11,27 @@ use penstock_link::LinkError;
 
 use crate::config::{NODES_MAX, TIMEOUT_VARIABLE};
 
-/// How a face tells a line to the person in front of the program.
+/// Function with which a face shows a line to the user of the program.
 pub type Tell = fn(fmt::Arguments<'_>);
 
-/// Different lines that [`once`] remembers: as many as a pool has nodes. After that it is silent.
+/// Number of different lines that [`once`] remembers: that of the nodes of a pool. After that
+/// [`once`] prints nothing.
 const LINES_MAX: usize = NODES_MAX;
 
-/// A program that waits in line says so after this time, ...
+/// Time in line after which a program says that it waits.
 const LINE_TOLD_AFTER: Duration = Duration::from_secs(1);
-/// ... and again after each of these.
+/// Interval at which the program says so again.
 const LINE_TOLD_AGAIN: Duration = Duration::from_secs(30);
 
 /// Prints a line on standard error.
 pub fn print(text: fmt::Arguments<'_>) {
-    // One write, so that lines of several programs do not mix. There is nobody to tell if standard
-    // error is closed.
+    // One write, so that lines of several programs do not mix. If standard error is closed, nobody
+    // can be told.
     _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
 }
 
-/// Prints a line on standard error, once in this process: a program may open its pool again and
-/// again.
+/// Prints a line on standard error, once in this process, because a program may open its pool many
+/// times.
 pub fn once(text: fmt::Arguments<'_>) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,8 +41,8 @@ pub fn once(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Why a node is left out, and which setting may be the reason. `patience` is the time that the
-/// node had for each answer.
+/// Returns why a node is left out, and the setting that may be the reason. `patience` is the time
+/// that the node had for each answer.
 pub fn why_absent(reason: &LinkError, patience: Duration) -> String {
     let is_late = match reason {
         LinkError::HelloTimeout { .. } => true,
@@ -61,7 +62,7 @@ pub(crate) struct LineReport {
 }
 
 impl LineReport {
-    /// Whether to say it now. To be asked whenever the daemon tells that it lives.
+    /// Returns whether to say it now. Must be asked each time the daemon tells that it lives.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let next = *self.next.get_or_insert(now + LINE_TOLD_AFTER);
         let is_due = now >= next;

@@ -1,7 +1,8 @@
-//! What holds commands back, asked of the state machine of `penstock-coherence`, and what lets them go.
+//! Keeps the commands that the state machine of `penstock-coherence` holds back, and sends them
+//! when it lets them go.
 //!
-//! The machine decides; what is here keeps the commands that it holds back, gives it the ends that it wants to know,
-//! and sends what it lets go. There is one machine for the process, because the program's memory is one.
+//! The machine decides. This module tells it the ends of commands that it needs to know, and does
+//! what it says. One machine serves the whole process, because the program's memory is one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -22,31 +23,34 @@ use crate::event::{Event, Times};
 use crate::progress;
 use crate::session::Session;
 
-/// Commands that are held back in one process. Each takes some 500 bytes, so this is half a gigabyte; a program that
-/// goes on enqueueing behind an event that it never sets gets an error instead of all of the memory.
+/// Number of commands that may be held back in one process. Each takes some 500 bytes, half a
+/// gigabyte in all. A program that goes on enqueueing behind an event that it never sets gets an
+/// error before it uses up all memory.
 const HELD_MAX: usize = 1 << 20;
-/// Blocking writes of out-of-order queues that may be open before the client looks which have ended. A wait list of this
-/// length costs a few microseconds.
+/// Number of blocking writes of out-of-order queues that may be open before the client looks which
+/// of them have ended. A wait list of this length costs a few microseconds.
 const SETTLED_MAX: usize = 64;
 
 static ORDER: LazyLock<Order> = LazyLock::new(Order::default);
 
-/// The machine of this process.
+/// Returns the machine of this process.
 pub(crate) fn order() -> &'static Order {
     &ORDER
 }
 
-/// A user event of a program: [`set_user_event`] ends it.
+/// Makes a user event of a program, which [`set_user_event`] ends.
 pub fn user_event() -> Event {
     let event = Event::of_client(crate::ids::next_id());
     order().change(|state| state.machine.client_event(name_of(&event)));
-    // Runs when the event is set. If nobody has the event any more, it is dropped without having run.
+    // The callback runs when the event is set. If nobody holds the event any more, the callback is
+    // dropped without having run.
     let forget = Forget(name_of(&event));
     event.when_ended(move |_| std::mem::forget(forget));
     event
 }
 
-/// Has the machine forget a user event that nobody can set any more. What waits for one keeps it.
+/// Has the machine forget a user event that nobody can set any more. A command that waits for a
+/// user event keeps it alive.
 struct Forget(CommandId);
 
 impl Drop for Forget {
@@ -55,12 +59,14 @@ impl Drop for Forget {
     }
 }
 
-/// Ends a user event, and sends what it held back. `false` if it had ended already.
+/// Ends a user event, and sends the commands that it held back. Returns `false` if the event had
+/// ended already.
 pub fn set_user_event(event: &Event, status: Status) -> bool {
     set_client_event(event, status, Times::default())
 }
 
-/// The same for an event that stands for something that the client has done, with its times.
+/// As [`set_user_event`], for an event that stands for work of the client, with the times of that
+/// work.
 pub(crate) fn set_client_event(event: &Event, status: Status, times: Times) -> bool {
     let status = if planted(Defect::UserEventFailure) { Status::OK } else { status };
     let ended = event.set_ended(status, times);
@@ -70,21 +76,22 @@ pub(crate) fn set_client_event(event: &Event, status: Status, times: Times) -> b
     ended
 }
 
-/// Whether some command that has not ended writes bytes of this part of the program's memory, whatever its context and
-/// device.
+/// Returns whether a command that has not ended writes bytes of this part of the program's memory,
+/// in any context and on any device.
 pub fn may_be_written(shape: &HostShape) -> bool {
     !order().is_quiet() && order().state().machine.may_be_written(shape)
 }
 
-/// Whether some command that is held back has still to read bytes of this part of the program's memory.
+/// Returns whether a command that is held back has still to read bytes of this part of the
+/// program's memory.
 pub fn may_be_read(shape: &HostShape) -> bool {
     !order().is_quiet() && order().state().machine.may_be_read(shape)
 }
 
-/// See the module.
+/// The state machine of the process, and the commands that it holds back.
 pub(crate) struct Order {
     state: Mutex<State>,
-    /// Whether nothing is known that a command could have to wait for: the machine need not be asked.
+    /// Whether no command can have anything to wait for, so that the machine need not be asked.
     is_quiet: AtomicBool,
 }
 
@@ -92,38 +99,39 @@ pub(crate) struct Order {
 struct State {
     machine: Machine,
     held: FxHashMap<CommandId, Box<dyn Held>>,
-    /// Of what the machine tracks, so that it can be waited for.
+    /// Events of the commands that the machine tracks, so that other commands can wait for them.
     events: FxHashMap<CommandId, Event>,
 }
 
-/// A command that is held back, with everything that it needs to be sent.
+/// A command that is held back, with everything that is needed to send it.
 pub(crate) trait Held: Send {
-    /// The session that it is sent to.
+    /// Returns the session to which the command is sent.
     fn session(&self) -> &Arc<Session>;
 
-    /// Events for a transfer that it needs.
+    /// Makes the events (departure and arrival) for a transfer that the command needs.
     fn transfer_events(&self, fetch: &Fetch) -> (Event, Event);
 
-    /// Sends it. A failure ends its event.
+    /// Sends the command. If that fails, its event ends with the failure.
     fn send(self: Box<Self>, planned: Planned);
 
-    /// Ends its event without sending it.
+    /// Ends the command's event without sending the command.
     fn fail(self: Box<Self>, status: Status);
 }
 
-/// A plan of the machine, with events for its names.
+/// A plan of the machine, with events in place of its names.
 #[derive(Default)]
 pub(crate) struct Planned {
     pub(crate) transfers: Vec<Transfer>,
-    /// What the command waits for, and fails with.
+    /// Events that the command waits for. If one of them fails, the command fails.
     pub(crate) waits: Vec<Event>,
-    /// What must only have ended, well or not.
+    /// Events that must have ended, whether well or not.
     pub(crate) ends: Vec<Event>,
-    /// What the command's end is told after.
+    /// Events whose ends must be told before the end of the command.
     pub(crate) behind: Vec<Event>,
-    /// Whether a blocking write waits for its end.
+    /// Whether a blocking write must wait for the command's end, because an earlier command has
+    /// still to write host memory.
     pub(crate) is_behind_writers: bool,
-    /// Whether the machine must hear when it was sent.
+    /// Whether the machine must be told when the command was sent.
     pub(crate) is_tracked: bool,
 }
 
@@ -136,7 +144,7 @@ pub(crate) struct Transfer {
     pub(crate) target_waits: Vec<Event>,
 }
 
-/// What becomes of a command.
+/// The verdict on a command.
 pub(crate) enum Submitted {
     Send(Planned),
     Held,
@@ -154,7 +162,7 @@ fn next() -> CommandId {
     name(crate::ids::next_id())
 }
 
-/// The machine without the rule that `PENSTOCK_TEST_PLANT` names.
+/// Returns the machine without the rule that `PENSTOCK_TEST_PLANT` names.
 #[cfg(feature = "planted")]
 fn machine() -> Machine {
     let is_named =
@@ -199,7 +207,7 @@ impl State {
             }
             transfers.push(Transfer { fetch, departure, arrival, source_waits, target_waits });
         }
-        // Among them the transfers that have just been made.
+        // These include the transfers that have just been made.
         let waits = self.events_of(&plan.waits);
         let is_behind_writers = plan.is_behind_writers;
         Planned { transfers, waits, ends, behind, is_behind_writers, is_tracked }
@@ -207,16 +215,17 @@ impl State {
 }
 
 impl Order {
-    /// Whether [`Order::submit`] would say [`Submitted::Send`] with nothing to each command that the machine need not
-    /// track.
+    /// Returns whether [`Order::submit`] would answer [`Submitted::Send`] with an empty plan for
+    /// every command that the machine need not track.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_quiet.load(Ordering::Acquire)
     }
 
-    /// Asks the machine. `make` makes events for transfers, `hold` what is kept of a command that is held back.
+    /// Asks the machine about a command. `make` makes the events of a transfer; `hold` makes what
+    /// is kept of a command that is held back.
     ///
     /// # Errors
-    /// When content that the command needs is lost, or too many commands are held back.
+    /// If content that the command needs is lost, or too many commands are held back.
     pub(crate) fn submit(
         &self,
         command: &Submit<'_>,
@@ -252,7 +261,7 @@ impl Order {
         }
     }
 
-    /// Makes the event of a tracked command known, before the command is sent.
+    /// Registers the event of a tracked command, before the command is sent.
     pub(crate) fn track(&self, event: &Event) {
         let is_awaited = {
             let mut state = self.state();
@@ -260,19 +269,20 @@ impl Order {
             state.machine.is_awaited(name_of(event))
         };
         self.follow(event);
-        // Whoever was held back in between did not find the event.
+        // A command that was held back meanwhile did not find the event.
         if is_awaited {
             event.keep_receiving();
         }
     }
 
-    /// Has the machine told when an event of a command ends.
+    /// Has the machine told when the event of a command ends.
     pub(crate) fn follow(&self, event: &Event) {
         let id = name_of(event);
         event.when_ended(move |status| order().ended(id, !status.is_error()));
     }
 
-    /// A tracked command was sent. What it held back is sent by another thread: this one may have locks.
+    /// Tells the machine that a tracked command was sent. Another thread sends the commands that
+    /// become ready, because this thread may hold locks.
     pub(crate) fn sent(&self, id: CommandId) {
         let has_ready = self.change(|state| {
             state.machine.sent(id);
@@ -288,7 +298,8 @@ impl Order {
         }
     }
 
-    /// A command has ended. This thread may be one that receives, so what was held back is sent by another one.
+    /// Tells the machine that a command has ended. Another thread sends the commands that become
+    /// ready, because this thread may be receiving.
     fn ended(&self, id: CommandId, is_ok: bool) {
         let has_ready = self.change(|state| {
             state.machine.ended(id, is_ok);
@@ -298,13 +309,15 @@ impl Order {
         self.pump_later(has_ready);
     }
 
-    /// A client event has ended, in a thread that may send.
+    /// Tells the machine that a client event has ended, in a thread that may send, and sends the
+    /// commands that become ready.
     pub(crate) fn end_client_event(&self, event: &Event, is_ok: bool) {
         self.change(|state| state.machine.ended(name_of(event), is_ok));
         self.pump();
     }
 
-    /// Sends what nothing holds back any more. To be called without locks, by a thread that may wait for room on a link.
+    /// Sends the commands that nothing holds back any more. The caller holds no locks and may wait
+    /// for room on a link.
     fn pump(&self) {
         let mut sessions: Vec<Arc<Session>> = Vec::new();
         while let Some(step) = self.next_step() {
@@ -319,14 +332,14 @@ impl Order {
                 Step::Fail(held, status) => held.fail(status),
                 Step::Await(events) => events.iter().for_each(Event::keep_receiving),
             }
-            // Some wait for commands to be sent.
+            // Some threads wait for commands to be sent.
             progress::user_event_ended();
             if planted(Defect::PumpOne) {
                 break;
             }
         }
         for session in sessions {
-            // Nobody may flush them again. A lost session has ended its events.
+            // The program may not flush them again. A lost session has ended its events.
             _ = session.flush();
         }
         progress::user_event_ended();
@@ -350,19 +363,20 @@ impl Order {
         step
     }
 
-    /// What holds a queue back at this moment.
+    /// Returns the commands that now hold a queue back.
     pub(crate) fn held_in(&self, queue: QueueId) -> Vec<CommandId> {
         if self.is_quiet() { Vec::new() } else { self.state().machine.held_in(queue) }
     }
 
-    /// Waits until nothing of [`Order::held_in`] is left.
+    /// Waits until none of these commands, from [`Order::held_in`], is left.
     pub(crate) fn wait_until_passed(&self, ids: &[CommandId]) {
         if !ids.is_empty() {
             progress::wait_for_user_event(&|| self.state().machine.have_passed(ids));
         }
     }
 
-    /// The commands before the end of a queue that have still to write the program's memory.
+    /// Returns the events of commands before the end of a queue that have still to write the
+    /// program's memory.
     pub(crate) fn behind_queue(&self, queue: QueueId) -> Vec<Event> {
         if self.is_quiet() {
             return Vec::new();
@@ -371,7 +385,7 @@ impl Order {
         state.events_of(&state.machine.behind_queue(queue))
     }
 
-    /// Whether the host may copy in place, see [`Machine::may_copy`].
+    /// Returns whether the host may copy in place, see [`Machine::may_copy`].
     pub(crate) fn may_copy(&self, copy: &InPlace) -> bool {
         if self.is_quiet() && penstock_trial::planted_name().is_none() {
             return copy.is_idle && copy.waits_ended;
@@ -379,8 +393,9 @@ impl Order {
         self.state().machine.may_copy(copy)
     }
 
-    /// A blocking write has returned, and its event is open. Returns `true` if more than [`SETTLED_MAX`] such events are
-    /// open. Each later write names all of them in its wait list, so the caller should look which have ended.
+    /// Notes that a blocking write has returned although its event is open. Returns `true` if more
+    /// than [`SETTLED_MAX`] such events are open. Each later write names all of them in its wait
+    /// list, so the caller should look which have ended.
     pub(crate) fn settle(
         &self,
         context: ContextId,
@@ -398,7 +413,7 @@ impl Order {
         count > SETTLED_MAX
     }
 
-    /// The blocking writes of other queues that have returned and are open.
+    /// Returns the events of blocking writes of other queues that have returned and are still open.
     pub(crate) fn unsettled(
         &self,
         context: ContextId,
@@ -412,7 +427,7 @@ impl Order {
         state.events_of(&state.machine.unsettled(context, queue, in_order))
     }
 
-    /// A new allocation; the nodes are those of its places.
+    /// Registers a new allocation. `nodes` are the nodes of its places.
     pub(crate) fn allocate(
         &self,
         size: u64,
@@ -435,7 +450,7 @@ impl Order {
         self.change(|state| state.machine.release_queue(id));
     }
 
-    /// The session of a node is lost.
+    /// Tells the machine that the session of a node is lost.
     pub(crate) fn lose(&self, node: NodeId) {
         self.change(|state| state.machine.lost(node));
     }
@@ -447,7 +462,7 @@ impl Order {
         changed
     }
 
-    /// To be called after each change, before the lock is released.
+    /// Updates `is_quiet`. Must be called after each change, before the lock is released.
     fn note(&self, state: &State) {
         self.is_quiet.store(state.machine.is_quiet(), Ordering::Release);
     }
@@ -463,7 +478,7 @@ enum Step {
     Await(Vec<Event>),
 }
 
-/// Places of a context, as the machine names them.
+/// Returns the places of a context by their names in the machine.
 pub(crate) fn nodes_of<'a>(sessions: impl Iterator<Item = &'a Arc<Session>>) -> Vec<NodeId> {
     sessions.map(|session| NodeId(session.number())).collect()
 }

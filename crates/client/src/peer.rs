@@ -1,4 +1,5 @@
-//! Links between the workers of one client, so that data and events go from node to node without passing the client.
+//! Links between the workers of one client. Over them data and events go from node to node without
+//! passing through the client.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,27 +15,30 @@ use crate::error::refused;
 use crate::error::{Error, Result};
 use crate::session::{self, Session, no_refusal};
 
-/// Which workers have links.
+/// The links between workers, as the client knows them.
 pub(crate) struct Links {
     reach: Vec<Reach>,
-    /// Whether the workers of two nodes (lower index first) have a link; absent: not tried yet.
+    /// Whether the workers of two nodes (lower index first) have a link. Absent if it was not tried
+    /// yet.
     links: Mutex<FxHashMap<(usize, usize), bool>>,
-    /// Held while a link is made, which waits for workers. Who asks for links never waits for that.
+    /// Held while a link is made, which waits for workers. Threads that only ask for links never
+    /// wait for that.
     making: Mutex<()>,
     /// Links that have ended although both workers may live.
     lost: Mutex<FxHashSet<(usize, usize)>>,
-    /// Which of two nodes reached the other when members of a heap last met.
+    /// For two nodes, the one that opened the connection when members of a heap last met.
     ways: Mutex<FxHashMap<(usize, usize), usize>>,
 }
 
-/// What one node offers others.
+/// The ways in which a node can be reached.
 struct Reach {
     boot: String,
     addresses: Vec<String>,
 }
 
 impl Links {
-    /// Of nodes that offer this: each one's host, by the name of its boot, and the addresses of its daemon.
+    /// Makes the table for these nodes. Each is given by the boot id of its host and the addresses
+    /// of its daemon.
     pub(crate) fn new(reach: impl Iterator<Item = (String, Vec<String>)>) -> Self {
         Self {
             reach: reach.map(|(boot, addresses)| Reach { boot, addresses }).collect(),
@@ -47,7 +51,6 @@ impl Links {
 }
 
 impl session::Peers for Links {
-    /// The name under which the worker of `from` knows the one of `to`, if they have a link.
     fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>> {
         let key = pair(from.node(), to.node());
         let linked = *self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?;
@@ -55,20 +58,19 @@ impl session::Peers for Links {
         (linked && !lost()).then(|| peer_id(to))
     }
 
-    /// The worker of `node` has lost its link to `peer`: from now on the client relays between the two.
     fn lose(&self, node: usize, peer: Id<kind::Peer>) {
         let other = peer.get().checked_sub(1).and_then(|index| usize::try_from(index).ok());
-        // A worker can not fill the client's memory with names that nobody has.
+        // The check keeps a worker from filling the client's memory with names of nodes that do not
+        // exist.
         let Some(other) = other.filter(|other| *other < self.reach.len()) else { return };
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(pair(node, other));
     }
 
-    /// Makes the links among all of `sessions` that are not there yet. Waits for the workers, once for each pair.
     fn link(&self, sessions: &[&Arc<Session>]) {
         for (at, a) in sessions.iter().enumerate() {
             for b in &sessions[at + 1..] {
                 let key = pair(a.node(), b.node());
-                // A second context must not make the link again.
+                // Another context must not make the link a second time.
                 let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
                 let links = || self.links.lock().unwrap_or_else(PoisonError::into_inner);
                 if key.0 != key.1 && !links().contains_key(&key) {
@@ -79,7 +81,6 @@ impl session::Peers for Links {
         }
     }
 
-    /// Has two members of a heap meet over a link of the heap's own.
     fn link_heap(
         &self,
         heap: Id<kind::Heap>,
@@ -92,12 +93,14 @@ impl session::Peers for Links {
                 "PENSTOCK_PEERS=off keeps the workers of {between} apart, and kernels do not reach each other through the client"
             )));
         }
-        // By a Unix socket if one of them has one: over it they share memory.
+        // A worker that can be reached by a Unix socket is preferred as the target: over it the two
+        // share memory.
         let is_near =
             |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
         let ways = || self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let key = pair(one.0.node(), other.0.node());
-        // Each try in vain takes seconds, and leaves a ticket.
+        // The way that worked last is tried first: each try in vain takes seconds and leaves a
+        // ticket.
         let known = ways().get(&key).copied();
         let turn = known.map_or_else(
             || !is_near(one.0, other.0) && is_near(other.0, one.0),
@@ -132,7 +135,7 @@ impl Links {
         no_refusal(from, from.request(connect, &frame::encode(&invitation)).wait()?)
     }
 
-    /// Has the worker of `from` open a link to the one of `to`.
+    /// Has the worker of `from` open a link to the worker of `to`.
     fn connect(&self, from: &Arc<Session>, to: &Arc<Session>) -> bool {
         let Some(ticket) = random_ticket() else { return false };
         let admit = to_worker::AdmitPeer { request: Id::NONE, peer: peer_id(from) };
@@ -144,7 +147,8 @@ impl Links {
         from.request(connect, &frame::encode(&invitation)).wait().is_ok()
     }
 
-    /// Addresses of `to` that `from` may reach: Unix sockets only on the same host, and those first.
+    /// Returns the addresses of `to` that `from` may reach. Unix sockets are only for the same
+    /// host, and come first.
     fn addresses(&self, from: &Session, to: &Session) -> Vec<String> {
         let (Some(here), Some(there)) = (self.reach.get(from.node()), self.reach.get(to.node()))
         else {
@@ -157,7 +161,8 @@ impl Links {
     }
 }
 
-/// `PENSTOCK_PEERS=off`: everything between nodes goes through the client, as where they can not reach each other.
+/// Returns whether workers are to be linked. With `PENSTOCK_PEERS=off` everything between nodes
+/// goes through the client, as if the nodes could not reach each other.
 fn wanted() -> bool {
     std::env::var_os("PENSTOCK_PEERS").is_none_or(|value| value != "off")
 }

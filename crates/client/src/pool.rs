@@ -25,11 +25,10 @@ use crate::session::Session;
 pub struct Pool {
     nodes: Vec<Arc<Node>>,
     absent: Vec<(Address, Error)>,
-    // Sessions know it by a weak reference.
+    // Keeps the links alive: sessions have only weak references to them.
     _peers: Arc<Links>,
 }
 
-/// One host with a daemon.
 pub struct Node {
     index: usize,
     address: Address,
@@ -38,7 +37,6 @@ pub struct Node {
     devices: OnceLock<Vec<Arc<Device>>>,
 }
 
-/// One accelerator.
 pub struct Device {
     node: usize,
     host: Arc<str>,
@@ -52,13 +50,13 @@ pub struct Device {
 }
 
 impl Pool {
-    /// Opens a session with each of `addresses`, all at once. A daemon that says nothing for
-    /// `patience` is left out; one that has the program wait in line is waited for as long as it
-    /// lives. [`Pool::absent`] has the nodes that are left out. A daemon that is reached by several
-    /// of the addresses is one node.
+    /// Opens a session with each of `addresses`, all at the same time. Leaves out a daemon that
+    /// says nothing for `patience`, and waits for a daemon that has the program wait in line as
+    /// long as that daemon lives. [`Pool::absent`] lists the nodes that are left out. Several
+    /// addresses of one daemon make one node.
     ///
-    /// `tell` hears what the person in front of the program has to know: nodes that are left out,
-    /// have no devices, let the program wait, or, later, are lost.
+    /// `tell` receives what the user of the program must know: which nodes are left out, have no
+    /// devices, let the program wait, or, later, are lost.
     pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
         let several = addresses.len() > 1;
         let opening = Opening { key, patience, several, tell, claims: Mutex::default() };
@@ -70,7 +68,8 @@ impl Pool {
                 Ok(Some(open)) if opening.holds(open.instance, index) => {
                     nodes.push(Arc::new(Node::new(nodes.len(), address, open, tell)));
                 }
-                // Reached by a better address. A worker that was taken meanwhile sees the hang-up.
+                // This address, or a better one, leads to a daemon that another session already
+                // serves. A worker that was taken meanwhile sees the hang-up.
                 Ok(_) => {}
                 Err(error) => absent.push((address.clone(), error)),
             }
@@ -96,33 +95,33 @@ impl Pool {
         Self { nodes, absent, _peers: peers }
     }
 
-    /// The nodes that answered, in the order of their addresses.
+    /// Returns the nodes that answered, in the order of their addresses.
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
-    /// The nodes that did not answer, and why.
+    /// Returns the addresses of nodes that did not answer, each with its error.
     pub fn absent(&self) -> &[(Address, Error)] {
         &self.absent
     }
 
-    /// All devices of all nodes, in their order.
+    /// Returns all devices of all nodes, in the order of the nodes.
     pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.nodes.iter().flat_map(|node| node.devices())
     }
 }
 
-/// What all nodes are opened with.
+/// The inputs with which all nodes are opened.
 struct Opening<'a> {
     key: Option<&'a Key>,
     patience: Duration,
-    /// There are several addresses, which may lead to one daemon.
+    /// Whether there are several addresses, which may lead to the same daemon.
     several: bool,
     tell: Tell,
     claims: Mutex<Claims>,
 }
 
-/// A node with a worker for this client.
+/// A node that has given this client a worker.
 struct OpenNode {
     description: NodeDescription,
     instance: Option<InstanceId>,
@@ -131,7 +130,7 @@ struct OpenNode {
 
 impl Opening<'_> {
     fn open_all(&self, addresses: &[Address]) -> Vec<Result<Option<OpenNode>>> {
-        // One node, the common case, needs no thread.
+        // One node, which is the common case, needs no thread.
         if let [address] = addresses {
             return vec![self.open_node(0, address)];
         }
@@ -146,7 +145,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Opens one node; nothing if its daemon is used through a better address.
+    /// Opens one node. Returns `None` if its daemon is used through a better address.
     fn open_node(&self, index: usize, address: &Address) -> Result<Option<OpenNode>> {
         let unreachable = |reason| Error::Unreachable {
             address: address.to_string().into(),
@@ -187,7 +186,8 @@ impl Opening<'_> {
             NotDescribed::Link(error) => unreachable(error),
             NotDescribed::Frame(error) => Error::Frame(error),
         })?;
-        // An arena is addresses and descriptors for nothing where no device works on the host's memory.
+        // Without a device that works on the host's memory, an arena would only cost addresses and
+        // descriptors.
         let shares = description
             .platforms
             .iter()
@@ -195,8 +195,8 @@ impl Opening<'_> {
             .any(|device| device.shares_host_memory);
         let features =
             if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
-        // At once: other nodes may have this program wait in line, and a worker does not wait for
-        // its client.
+        // Established immediately: other nodes may have this program wait in line, and a worker
+        // does not wait for its client.
         let link =
             penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
                 .map_err(unreachable)?;
@@ -229,7 +229,7 @@ impl Opening<'_> {
     }
 }
 
-/// Why a node's description did not come.
+/// The reason why a node's description did not arrive.
 enum NotDescribed {
     Link(LinkError),
     Frame(FrameError),
@@ -254,7 +254,8 @@ impl Node {
         Self { index, address: address.clone(), description, session, devices: OnceLock::new() }
     }
 
-    /// How workers of other nodes reach its worker: its host, by the name of its boot, and the addresses of its daemon.
+    /// Returns how workers of other nodes reach this node's worker: the boot id of its host, and
+    /// the addresses of its daemon.
     fn reach(&self) -> (String, Vec<String>) {
         let mut addresses = self.description.addresses.clone();
         let own = self.address.to_string();
@@ -264,32 +265,30 @@ impl Node {
         (self.description.boot.clone(), addresses)
     }
 
-    /// Its index in the pool.
+    /// Returns the node's index in the pool.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its host name.
     pub fn host(&self) -> &str {
         &self.description.host
     }
 
-    /// Where its daemon was reached.
+    /// Returns the address at which the daemon was reached.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// What it told of itself.
     pub fn description(&self) -> &NodeDescription {
         &self.description
     }
 
-    /// The connection to its worker.
+    /// Returns the connection to the node's worker.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// Its devices, over all platforms.
+    /// Returns the devices of all platforms of the node.
     pub fn devices(&self) -> &[Arc<Device>] {
         self.devices.get_or_init(|| {
             let host: Arc<str> = self.description.host.as_str().into();
@@ -326,57 +325,58 @@ impl fmt::Debug for Node {
 }
 
 impl Device {
-    /// Index of its node in the pool.
+    /// Returns the index of the device's node in the pool.
     pub fn node(&self) -> usize {
         self.node
     }
 
-    /// Host name of its node.
+    /// Returns the host name of the device's node.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Address of its node's daemon.
+    /// Returns the address of the node's daemon.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Index of its platform in the node.
+    /// Returns the index of the device's platform in its node.
     pub fn platform(&self) -> u32 {
         self.platform
     }
 
-    /// Its index in the node, over all platforms.
+    /// Returns the device's index in its node, over all platforms.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// The connection to its node's worker.
+    /// Returns the connection to the node's worker.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// The driver's answer to query `name` of `clGetDeviceInfo`.
+    /// Returns the driver's answer to query `name` of `clGetDeviceInfo`.
     pub fn info(&self, name: u32) -> Option<&[u8]> {
         describe::find(&self.info, name)
     }
 
-    /// Whether it is a GPU that its node drives through CUDA's driver, see [`penstock_wire::cuda`].
+    /// Returns whether the device is a GPU that its node drives through CUDA's driver, see
+    /// [`penstock_wire::cuda`].
     pub fn is_cuda(&self) -> bool {
         self.info(penstock_wire::cuda::DEVICE_DRIVER_VERSION).is_some()
     }
 
-    /// All answers of the driver to `clGetDeviceInfo`.
+    /// Returns all answers of the driver to `clGetDeviceInfo`.
     pub fn all_info(&self) -> &Info {
         &self.info
     }
 
-    /// Whether its kernels see the worker's memory.
+    /// Returns whether kernels of the device see the worker's memory.
     pub fn shares_host_memory(&self) -> bool {
         self.shares_host_memory
     }
 
-    /// The device that it is a part of.
+    /// Returns the device of which this one is a sub-device.
     pub fn parent(&self) -> Option<&Arc<Device>> {
         self.parent.as_ref()
     }
@@ -422,10 +422,10 @@ impl Device {
         self.session.request(call, &[]).wait()
     }
 
-    /// How busy it is. Waits for the worker.
+    /// Returns how busy the device is. Waits for the worker.
     ///
     /// # Errors
-    /// When the worker is lost.
+    /// If the worker is lost.
     pub fn sensors(&self) -> Result<Sensors> {
         let call = to_worker::DeviceSensors {
             request: penstock_wire::Id::NONE,

@@ -1,4 +1,5 @@
-//! Programs: built in all places at once, reported whole, so that every question about them is answered here.
+//! Programs. They are built in all places at the same time, and the reports of the builds answer
+//! all later queries in the client.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,28 +15,28 @@ use crate::error::{Error, Result};
 use crate::pool::Device;
 use crate::session::Pending;
 
-/// A program.
 pub struct Program {
     context: Arc<Context>,
-    /// Its name in each place; none where it does not exist.
+    /// Id of the program in each place, or none where it does not exist.
     ids: Vec<Id<kind::Program>>,
     built: Mutex<Built>,
-    /// Whether its kernels may print: its source has `printf`, or the client does not know the source.
+    /// Whether the kernels may print: the source contains `printf`, or the client does not know the
+    /// source.
     may_print: bool,
 }
 
-/// What the last build for each device reported.
+/// Reports of the last build for each device.
 #[derive(Default)]
 struct Built {
     devices: Vec<((usize, u32), Info)>,
-    /// Each kernel that a device has; [`KernelDescription::work_group`] says which.
+    /// Kernels that any device has. [`KernelDescription::work_group`] tells which devices.
     kernels: Vec<Arc<KernelDescription>>,
     info: Info,
 }
 
 impl Built {
-    /// Takes what the places of one build reported. A program may be built for each device in a call of its own, so what is known of
-    /// other devices stays, also where this build failed.
+    /// Adds the reports of one build. A program may build for each device in a separate call, so
+    /// the reports of other devices stay, even if this build failed.
     fn take(&mut self, reports: Vec<(usize, BuildReport)>) {
         let mut kernels = Vec::new();
         for (place, report) in reports {
@@ -46,12 +47,12 @@ impl Built {
             self.info = report.info;
             merge(&mut kernels, report.kernels.into_iter().map(|kernel| at_place(kernel, place)));
         }
-        // Where the builds do not agree about a kernel, the last one counts.
+        // If builds disagree about a kernel, the last one counts.
         let older = std::mem::replace(&mut self.kernels, kernels);
         merge(&mut self.kernels, older);
     }
 
-    /// Drops what earlier builds said of a device, and with it the kernels that no other device has.
+    /// Removes what earlier builds reported for a device, and the kernels that no other device has.
     fn forget(&mut self, place: usize, device: u32) {
         self.devices.retain(|(known, _)| *known != (place, device));
         let key = device_key(place, device);
@@ -64,14 +65,15 @@ impl Built {
     }
 }
 
-/// An input of a compilation or link: for a header, with the name under which it is included.
+/// An input of a compilation or link. For a header, the text is the name under which it is
+/// included.
 pub type Input<'a> = (&'a str, &'a Arc<Program>);
 
 impl Program {
     /// `clCreateProgramWithSource`. A source may include `ggas.h`.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn with_source(context: &Arc<Context>, source: &[u8]) -> Result<Arc<Self>> {
         let source = &*with_header(source);
         let ids = each_place(context, |place, program| {
@@ -84,7 +86,7 @@ impl Program {
     /// `clCreateProgramWithIL`.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn with_il(context: &Arc<Context>, il: &[u8]) -> Result<Arc<Self>> {
         let ids = each_place(context, |place, program| {
             let call = to_worker::CreateProgramWithIl { program, context: place.id };
@@ -93,11 +95,12 @@ impl Program {
         Ok(Self::new(context, ids))
     }
 
-    /// As [`Program::with_source`], only where these devices are: elsewhere it does not exist, nor do its kernels. For a program that is
-    /// built for some devices of a context over many nodes.
+    /// As [`Program::with_source`], but only in the places of these devices. In other places
+    /// neither the program nor its kernels exist. For a program that is built for a few devices of
+    /// a context over many nodes.
     ///
     /// # Errors
-    /// When one of those nodes is lost.
+    /// If one of those nodes is lost.
     pub fn with_source_for(
         context: &Arc<Context>,
         devices: &[Arc<Device>],
@@ -122,21 +125,23 @@ impl Program {
         Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print: true })
     }
 
-    /// Its worker, too, looks for this word, and does not collect text for a program without it.
+    /// Makes a program whose source is known. The worker, too, looks for `printf` and collects no
+    /// text for a program without it.
     fn of_source(context: &Arc<Context>, ids: Vec<Id<kind::Program>>, source: &[u8]) -> Arc<Self> {
         let may_print = source.windows(b"printf".len()).any(|part| part == b"printf");
         Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print })
     }
 
-    /// Whether its kernels may print.
+    /// Returns whether the kernels may print.
     pub(crate) fn may_print(&self) -> bool {
         self.may_print
     }
 
-    /// `clCreateProgramWithBinary`: the program, and the status of each binary in order. Waits for the workers.
+    /// `clCreateProgramWithBinary`. Returns the program, and the status of each binary in order.
+    /// Waits for the workers.
     ///
     /// # Errors
-    /// The driver's code where it made no program.
+    /// The driver's code if a driver made no program.
     pub fn with_binaries(
         context: &Arc<Context>,
         binaries: &[(&Arc<Device>, &[u8])],
@@ -200,10 +205,11 @@ impl Program {
         Ok(Self::new(context, ids))
     }
 
-    /// `clBuildProgram`, in all places at once. Waits for the workers, as long as it takes. `options` none: the program gave `NULL`.
+    /// `clBuildProgram`, in all places at the same time. Waits for the workers without a time
+    /// limit. `options` is `None` if the program gave `NULL`.
     ///
     /// # Errors
-    /// The driver's code; logs are there also then.
+    /// The driver's code. The build logs are available in this case too.
     pub fn build<'a>(
         &self,
         devices: &[Arc<Device>],
@@ -251,10 +257,11 @@ impl Program {
         self.collect(pending)
     }
 
-    /// `clLinkProgram`: the program, and how it went. Waits as [`Program::build`].
+    /// `clLinkProgram`. Returns the program, and the result of linking. Waits as
+    /// [`Program::build`].
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn link(
         context: &Arc<Context>,
         devices: &[Arc<Device>],
@@ -280,7 +287,8 @@ impl Program {
         Ok((program, linked))
     }
 
-    /// Takes the reports of all places; the first failure is the result. A place without a report does not take those of others away.
+    /// Takes the reports of all places and returns the first failure. A place without a report does
+    /// not discard those of the others.
     fn collect(&self, pending: Vec<(usize, Pending<BuildReport>)>) -> Result<()> {
         let mut result = Ok(());
         let mut reports = Vec::new();
@@ -297,11 +305,12 @@ impl Program {
         result
     }
 
-    /// Whether the program may see what the workers know of its kernels' arguments: whether the drivers would have told it with the
-    /// options of the last build. Waits for a worker, which may have to find out.
+    /// Returns whether the program may see the descriptions of its kernels' arguments: whether the
+    /// drivers themselves would give them under the options of the last build. Waits for a worker,
+    /// which may have to find out.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn shows_arg_info(&self) -> Result<bool> {
         let of_place = self.context.places().iter().zip(&self.ids).find(|(_, id)| !id.is_none());
         let Some((place, program)) = of_place else { return Ok(false) };
@@ -309,7 +318,8 @@ impl Program {
         place.session.request(call, &[]).wait()
     }
 
-    /// The driver's answer to query `name` of `clGetProgramBuildInfo`; none before a build for this device.
+    /// Returns the driver's answer to query `name` of `clGetProgramBuildInfo`, or `None` before a
+    /// build for this device.
     pub fn build_info(&self, device: &Device, name: u32) -> Option<Vec<u8>> {
         let place = self.context.place_of(device)?;
         let built = self.built();
@@ -317,20 +327,22 @@ impl Program {
         penstock_wire::describe::find(&info.1, name).map(<[u8]>::to_vec)
     }
 
-    /// The driver's answer to query `name` of `clGetProgramInfo`, where a build decides it.
+    /// Returns the driver's answer to query `name` of `clGetProgramInfo`, for queries whose answer
+    /// depends on the build.
     pub fn info(&self, name: u32) -> Option<Vec<u8>> {
         penstock_wire::describe::find(&self.built().info, name).map(<[u8]>::to_vec)
     }
 
-    /// The kernels of the executable; none unless it has been built.
+    /// Returns the kernels of the executable. The list is empty before a successful build.
     pub fn kernels(&self) -> Vec<Arc<KernelDescription>> {
         self.built().kernels.clone()
     }
 
-    /// The device's binary, for each device of the program that has one. Waits for the workers.
+    /// Returns the binary of each device of the program that has one. Waits for the workers.
     ///
     /// # Errors
-    /// The driver's code; that nothing is built only where it is so in all places.
+    /// The driver's code. That the program is not built is an error only if this is so in all
+    /// places.
     pub fn binaries(&self) -> Result<Vec<(Arc<Device>, Vec<u8>)>> {
         let (mut binaries, mut answered, mut not_built) = (Vec::new(), false, Ok(()));
         for (place, id) in
@@ -371,7 +383,6 @@ impl Program {
         Ok(())
     }
 
-    /// The context.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -385,13 +396,14 @@ impl Program {
     }
 }
 
-/// Whether a driver refuses to tell of binaries because no build for its devices has succeeded.
+/// Returns whether a driver refuses to give binaries because no build for its devices has
+/// succeeded.
 fn says_not_built(error: &Error) -> bool {
     let codes = [Status::INVALID_PROGRAM, Status::INVALID_PROGRAM_EXECUTABLE];
     matches!(error, Error::Refused { status, .. } if codes.contains(status))
 }
 
-/// Adds what other devices know of the same kernels.
+/// Merges the reports of other devices about the same kernels.
 fn merge(
     known: &mut Vec<Arc<KernelDescription>>,
     more: impl IntoIterator<Item = Arc<KernelDescription>>,
@@ -406,7 +418,8 @@ fn merge(
     }
 }
 
-/// A kernel as a place reports it, with the devices' numbers kept apart from those of other places.
+/// Returns the kernel that a place reports, with device numbers that are distinct from those of
+/// other places.
 fn at_place(mut kernel: KernelDescription, place: usize) -> Arc<KernelDescription> {
     for (device, _) in &mut kernel.work_group {
         *device = device_key(place, *device);
@@ -414,15 +427,16 @@ fn at_place(mut kernel: KernelDescription, place: usize) -> Arc<KernelDescriptio
     Arc::new(kernel)
 }
 
-/// A device's number in a merged [`KernelDescription::work_group`]: nodes number their devices alike. 16 bits each hold
-/// 65,536 places and devices.
+/// Returns a device's number in a merged [`KernelDescription::work_group`]. Nodes number their
+/// devices independently, so the number contains the place. 16 bits each hold 65,536 places and
+/// devices.
 const fn device_key(place: usize, device: u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a context over 65,536 places is not made")]
     let place = place as u32;
     (place << 16) | (device & 0xffff)
 }
 
-/// The place in a number that [`device_key`] made.
+/// Returns the place in a number that [`device_key`] made.
 const fn place_of_key(key: u32) -> usize {
     (key >> 16) as usize
 }
@@ -450,15 +464,16 @@ fn of_device<'a>(
     kernel.work_group.iter().find(|(known, _)| *known == key).map(|(_, info)| info)
 }
 
-/// Questions about a kernel's numbers on a device of a context.
+/// Queries about a kernel on the devices of a context.
 pub trait KernelInfo {
-    /// The driver's answer to query `name` of `clGetKernelWorkGroupInfo`, for a kernel without arguments set.
+    /// Returns the driver's answer to query `name` of `clGetKernelWorkGroupInfo`, for a kernel
+    /// whose arguments are not set.
     fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]>;
 
-    /// Whether the executable for a device has the kernel.
+    /// Returns whether the executable for a device has the kernel.
     fn is_for(&self, context: &Context, device: &Device) -> bool;
 
-    /// Whether the executable for any device of a place has the kernel.
+    /// Returns whether the executable for any device of a place has the kernel.
     fn is_at(&self, place: usize) -> bool;
 }
 
@@ -485,7 +500,7 @@ fn order(
     BuildOrder { devices, options: options.map(str::to_owned), programs }
 }
 
-/// Node-wide indices of those of `devices` that belong to a place.
+/// Returns the node-wide indices of those `devices` that belong to a place.
 fn devices_at(context: &Context, place: usize, devices: &[Arc<Device>]) -> Vec<u32> {
     devices.iter().filter(|it| context.place_of(it) == Some(place)).map(|it| it.index()).collect()
 }

@@ -1,6 +1,6 @@
-//! The threads of a client: one that runs callbacks, one that sends what others must not wait for, and for each session one
-//! that receives while nobody else does. All start when they are first needed; a program that only finishes and reads needs
-//! none.
+//! The threads of a client. One runs callbacks, one sends what other threads must not wait for, and
+//! one per session receives while no other thread does. Each starts when it is first needed. A
+//! program that only finishes and reads needs none.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::thread;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread and what it has to do, in order.
+/// A thread and its jobs, in order.
 struct Worker {
     jobs: Mutex<Jobs>,
     added: Condvar,
@@ -21,16 +21,18 @@ struct Jobs {
 }
 
 static CALLBACKS: Worker = Worker::new("penstock-callback");
-/// Not the thread of callbacks: those are the program's, and may take any time.
+/// Separate from the callback thread, because callbacks belong to the program and may take any
+/// time.
 static SENDS: Worker = Worker::new("penstock-send");
 
-/// Runs `job` in the callback thread: the specification leaves the thread open, and a callback in the middle of somebody's
-/// wait could deadlock with it.
+/// Runs `job` in the callback thread. The specification leaves the thread open. A callback in the
+/// middle of another thread's wait could deadlock with that thread.
 pub(crate) fn call_back(job: Job) {
     CALLBACKS.add(job);
 }
 
-/// Runs `job`, which sends and may wait for room on a link, in a thread that receives nothing and has no locks.
+/// Runs `job`, which sends and may wait for room on a link, in a thread that does not receive and
+/// holds no locks.
 pub fn send_later(job: Box<dyn FnOnce() + Send>) {
     SENDS.add(job);
 }
@@ -58,7 +60,7 @@ impl Worker {
             if let Some(job) = jobs.queue.pop_front() {
                 drop(jobs);
                 penstock_trial::delay(penstock_trial::Place::ClientJobs);
-                // A panic of one callback must not take the others with it.
+                // A panic of one job must not prevent the others.
                 _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             } else {
@@ -71,7 +73,7 @@ impl Worker {
 static USER_EVENTS: Mutex<()> = Mutex::new(());
 static USER_EVENT_ENDED: Condvar = Condvar::new();
 
-/// Waits for a user event, which another thread of the program ends.
+/// Waits until `done` returns true. It is checked again after each [`user_event_ended`].
 pub(crate) fn wait_for_user_event(done: &dyn Fn() -> bool) {
     let mut guard = USER_EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     while !done() {
@@ -79,7 +81,7 @@ pub(crate) fn wait_for_user_event(done: &dyn Fn() -> bool) {
     }
 }
 
-/// Wakes those who wait for user events.
+/// Wakes the threads in [`wait_for_user_event`].
 pub(crate) fn user_event_ended() {
     drop(USER_EVENTS.lock().unwrap_or_else(PoisonError::into_inner));
     USER_EVENT_ENDED.notify_all();

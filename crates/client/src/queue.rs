@@ -1,4 +1,4 @@
-//! Command queues: each command is one call, sent and not waited for.
+//! Command queues. Each command is one call, which is sent and not waited for.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,44 +21,41 @@ use crate::pool::Device;
 use crate::session::Session;
 use crate::session::failure::Failure;
 
-/// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
 const OUT_OF_ORDER: u64 = 1 << 0;
-/// `CL_QUEUE_PROFILING_ENABLE`.
 const PROFILING: u64 = 1 << 1;
 
-/// Whether the program asked for a command's event.
+/// What the program expects of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
-    /// It did not: the worker keeps no event, which is cheaper.
+    /// No event: the worker keeps none, which is cheaper.
     Nothing,
-    /// It did.
+    /// The event of the command.
     Event,
-    /// It did not, and expects what the command does to be done when the call returns: [`Queue::settle`].
+    /// No event, but the command's effect must be done when the call returns, see
+    /// [`Queue::settle`].
     Settled,
 }
 
-/// Bytes of a buffer.
+/// A range of bytes in a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Number of bytes.
     pub size: u64,
 }
 
-/// A box in a buffer: `x` and width in bytes, the rest in rows and slices.
+/// A box in a buffer. `x` and the width are in bytes, the other numbers in rows and slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rect {
-    /// Where it starts.
     pub origin: [u64; 3],
-    /// Bytes from row to row.
+    /// Distance between rows in bytes, or 0 if the rows have no gaps.
     pub row_pitch: u64,
-    /// Bytes from slice to slice.
+    /// Distance between slices in bytes, or 0 if the slices have no gaps.
     pub slice_pitch: u64,
 }
 
 impl Rect {
-    /// The bytes from the first to the last of a box of `region`.
+    /// Returns the range from the first to the last byte of a box of size `region`.
     pub(crate) fn reach(&self, [width, rows, slices]: [u64; 3]) -> Range {
         let row_pitch = if self.row_pitch == 0 { width } else { self.row_pitch };
         let slice_pitch = if self.slice_pitch == 0 { row_pitch * rows } else { self.slice_pitch };
@@ -76,24 +73,24 @@ pub struct Queue {
     device: Arc<Device>,
     place: usize,
     in_order: bool,
-    /// Whether each command has times, which only the device can tell.
+    /// Whether each command has times. Only the device can tell them.
     timed: bool,
-    /// Whether markers have.
+    /// Whether markers have times.
     profiles: bool,
     progress: Arc<Progress>,
-    /// Barriers of an out-of-order queue, as far as they have not ended.
+    /// Barriers of an out-of-order queue that have not ended.
     barriers: Mutex<Vec<Event>>,
-    /// Failures of commands that the program has no event of.
+    /// The failure of a command without an event, which the program has not been told yet.
     failure: Arc<Failure>,
 }
 
 pub(crate) type Enqueued = Result<Option<Event>>;
 
 impl Queue {
-    /// `clCreateCommandQueueWithProperties`. `size` 0: not given.
+    /// `clCreateCommandQueueWithProperties`. `size` is 0 if the program gave none.
     ///
     /// # Errors
-    /// When the node is lost, or the device is not of the context.
+    /// If the node is lost, or the device does not belong to the context.
     pub fn new(
         context: &Arc<Context>,
         device: &Arc<Device>,
@@ -103,7 +100,8 @@ impl Queue {
         Self::make(context, device, (properties, size), TimesOf::Commands)
     }
 
-    /// An in-order queue of which only the times of markers can be asked for: all other commands are as those of a queue without times.
+    /// Makes an in-order queue in which only markers have times. All other commands cost as little
+    /// as in a queue without times.
     ///
     /// # Errors
     /// As [`Queue::new`].
@@ -152,27 +150,25 @@ impl Queue {
         Ok(queue)
     }
 
-    /// The context.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// The device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Its name on the wire.
+    /// Returns the queue's id on the wire.
     pub fn id(&self) -> Id<kind::Queue> {
         self.id
     }
 
-    /// Whether its commands run in order.
+    /// Returns whether commands run in order.
     pub fn is_in_order(&self) -> bool {
         self.in_order
     }
 
-    /// Whether markers have times.
+    /// Returns whether markers have times.
     pub(crate) fn profiles(&self) -> bool {
         self.profiles
     }
@@ -189,32 +185,33 @@ impl Queue {
         &self.progress
     }
 
-    /// Its name in the state machine.
+    /// Returns the queue's name in the state machine.
     pub(crate) fn name(&self) -> QueueId {
         QueueId(self.id.get())
     }
 
-    /// `clFlush`: the worker sees all commands so far, and hands them to the device.
+    /// `clFlush`: the worker receives all earlier commands and hands them to the device.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn flush(&self) -> Result<()> {
         self.session().send(&to_worker::Flush { queue: self.id }, &[], &[])?;
         self.session().flush()
     }
 
-    /// `clFinish`: waits until all commands so far have ended.
+    /// `clFinish`: waits until all earlier commands have ended.
     ///
     /// # Errors
-    /// When the node is lost, or a command failed that the program has no event of.
+    /// If the node is lost, or a command without an event has failed.
     pub fn finish(&self) -> Result<()> {
-        // A worker's answer knows nothing of what is still held back here.
+        // The worker does not know the commands that are still held back here.
         if !planted(Defect::SvmFinish) {
             order().wait_until_passed(&order().held_in(self.name()));
         }
         let issued = self.progress.issue();
         if issued.is_idle() && order().is_quiet() && self.session().is_usable() {
-            // The worker has told the ends of all commands, and before them what failed: its answer would tell nothing.
+            // The worker has told the ends of all commands, and before them every failure. It has
+            // nothing new to answer.
             drop(issued);
             return self.check();
         }
@@ -233,26 +230,28 @@ impl Queue {
         {
             _ = event.wait();
         }
-        // Both are told now.
+        // A failure from the worker's answer and an earlier one count as told now.
         let earlier = self.check();
         finished.and(earlier)
     }
 
-    /// The failure of an earlier command that the program has no event of. To be returned, once, by every call that waits for the
-    /// queue.
+    /// Returns the failure of an earlier command without an event, once. Every call that waits for
+    /// the queue returns this error to the program.
     ///
     /// # Errors
-    /// There is one: the driver's code.
+    /// The driver's code of that failure.
     pub fn check(&self) -> Result<()> {
         self.failure.take().map_or(Ok(()), |status| Err(self.session().refused(status)))
     }
 
-    /// Nobody holds the event of this command: if it fails, or has failed, [`Queue::check`] tells.
+    /// Has [`Queue::check`] report a failure of this command, because the program does not hold its
+    /// event.
     pub fn report(&self, event: &Event) {
         event.report_to(&self.failure);
     }
 
-    /// What comes later comes after this barrier. One without a wait list comes after all barriers before it.
+    /// Notes a barrier that all later commands come after. A barrier without a wait list comes
+    /// after all earlier barriers and replaces them.
     pub(crate) fn set_barrier(&self, barrier: &Event, is_listed: bool) {
         let mut barriers = self.open_barriers();
         if !is_listed {
@@ -261,12 +260,12 @@ impl Queue {
         barriers.push(barrier.clone());
     }
 
-    /// The barriers that have not ended, for what comes after them.
+    /// Returns the barriers that have not ended, which later commands come after.
     pub(crate) fn barriers(&self) -> Vec<Weak<dyn Awaited>> {
         self.open_barriers().iter().map(Event::awaited).collect()
     }
 
-    /// Whether a barrier has not ended, as far as is known without asking anybody.
+    /// Returns whether a barrier has not ended, as far as this process knows without asking.
     pub(crate) fn is_behind_barrier(&self) -> bool {
         !self.open_barriers().is_empty() && !planted(Defect::BarrierPassed)
     }
@@ -277,14 +276,15 @@ impl Queue {
         barriers
     }
 
-    /// Whether commands of the context may not follow those of this queue anyway.
+    /// Returns whether other commands of the context may run without following those of this queue.
     pub(crate) fn concerns_others(&self) -> bool {
         !self.in_order || self.context.has_several_queues()
     }
 
-    /// Does `work` where the host may use a buffer's content at this moment: it shares the memory with the device, and
-    /// everything that the command would have to wait for has ended. An event with times can only come from the device.
-    /// No other thread enqueues meanwhile.
+    /// Runs `work` if the host may use the content of a buffer now: host and device share the
+    /// memory, and everything that the command would wait for has ended. Otherwise returns `None`.
+    /// No other thread enqueues while `work` runs. A command whose event needs times is never done
+    /// in place, because only the device has times.
     pub(crate) fn in_place<T>(
         &self,
         memory: &Memory,
@@ -296,8 +296,9 @@ impl Queue {
         if want == Want::Event && self.timed {
             return None;
         }
-        // The machine decides below, under the lock. This look without it only saves the lock where the answer is no. A
-        // build that plants defects leaves it out, or nobody would see what the machine's rule is for.
+        // The machine decides below, under the lock. This check without the lock only saves taking
+        // it if the answer is no. Builds that plant defects leave the check out, because it would
+        // hide the effect of the machine's rule.
         if !self.progress.may_be_idle() && penstock_trial::planted_name().is_none() {
             return None;
         }
@@ -315,7 +316,7 @@ impl Queue {
     }
 }
 
-/// The event of a command that has ended already.
+/// Returns the event, if one is wanted, of a command that has ended already.
 pub(crate) fn ended(want: Want) -> Option<Event> {
     (want == Want::Event).then(|| Event::ended(Status::OK))
 }

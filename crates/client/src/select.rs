@@ -1,4 +1,4 @@
-//! Which of the pool's devices a query selects.
+//! Selects devices of the pool by queries.
 
 use std::sync::Arc;
 
@@ -11,25 +11,26 @@ use crate::pool::{Device, Pool};
 
 const CL_PLATFORM_VERSION: u32 = 0x0901;
 const CL_PLATFORM_NAME: u32 = 0x0902;
-/// `size_t`s: the free memory and the largest free block, in KiB.
+/// Query whose answer is two `size_t`: the free memory and the largest free block, in KiB.
 const CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: u32 = 0x4039;
 
-/// Tells two nodes on one host from two hosts, whatever their names are.
+/// File with an id that distinguishes hosts, whatever the names of nodes are.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Pool {
-    /// The devices that a program gets: what the configured query selects, turned as the configured placement says.
+    /// Returns the devices that a program gets: those of the configured query, rotated as the
+    /// configured placement says.
     pub fn chosen(&self, config: &Config) -> Vec<Arc<Device>> {
         let mut devices = self.select(config.devices.as_ref());
-        // Clients of one pool have one first node, which counts them.
+        // All clients of a pool have the same first node, which counts them.
         if let (Placement::RoundRobin, Some(node)) = (config.placement, self.nodes().first()) {
             turn(&mut devices, node.description().turn.before);
         }
         devices
     }
 
-    /// The devices that `query` selects, in its order; without a query all devices, node by node. The rank of a node is its
-    /// index among those that answered.
+    /// Returns the devices that `query` selects, in its order; without a query all devices, node by
+    /// node. The rank of a node is its index among those that answered.
     pub fn select(&self, query: Option<&Query>) -> Vec<Arc<Device>> {
         let Some(query) = query else { return self.devices().cloned().collect() };
         let nodes: Vec<_> =
@@ -40,8 +41,8 @@ impl Pool {
     }
 }
 
-/// The devices that `query` selects of nodes that were described, in its order: index of the node
-/// in the list, and of the device in the node.
+/// Returns the devices of these nodes that `query` selects, in its order: for each the index of the
+/// node in the list, and of the device in the node.
 pub fn select_described(
     query: &Query,
     nodes: &[(&Address, &NodeDescription)],
@@ -59,7 +60,7 @@ pub fn select_described(
         .collect()
 }
 
-/// A device, and what is known of its node.
+/// A device, with the facts of its node.
 struct Known<'a> {
     place: (usize, usize),
     info: &'a Info,
@@ -69,7 +70,7 @@ struct Known<'a> {
 impl penstock_dql::Device for Known<'_> {
     fn attribute(&self, attribute: Attribute) -> Option<Value<'_>> {
         let raw = RawDevice { info: self.info, node: self.facts };
-        // What is borrowed is the device's, and not the description's that ends here.
+        // The value borrows from the device, not from `raw`, which ends here.
         raw.value(attribute)
     }
 }
@@ -108,20 +109,20 @@ fn of_node<'a>(
     })
 }
 
-/// Begins the list with the next device for each client before this one.
+/// Rotates the list by one device for each earlier client.
 fn turn<T>(devices: &mut [T], clients_before: u64) {
     if let Some(by) = clients_before.checked_rem(devices.len() as u64) {
         devices.rotate_left(usize::try_from(by).unwrap_or(0));
     }
 }
 
-/// Sessions beside ours for each device of the node, when ours began.
+/// Returns the number of other sessions per device of the node, when this session began.
 fn load(node: &NodeDescription, devices: usize) -> Option<f64> {
     let devices = u32::try_from(devices).ok().filter(|count| *count > 0)?;
     Some(f64::from(node.turn.beside) / f64::from(devices))
 }
 
-/// A driver's text, which ends with a zero.
+/// Returns a driver's text, which ends with a zero byte.
 fn text(info: &Info, name: u32) -> Option<&str> {
     let bytes = describe::find(info, name)?.split(|byte| *byte == 0).next()?;
     std::str::from_utf8(bytes.trim_ascii()).ok()

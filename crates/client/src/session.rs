@@ -1,8 +1,10 @@
-//! One link to one worker, and everything that is on its way over it.
+//! One link to one worker, and the calls, events and reads in progress over it.
 //!
-//! Whoever waits, receives: the thread that waits first takes the receiver and serves every frame, also those for others,
-//! until its own is there. So a blocking call costs no hand-over between threads of the client. Only where nobody waits but
-//! somebody wants to hear (a callback, an event relayed to another node) does a thread of our own receive.
+//! The thread that waits also receives: the first waiting thread takes the receiver and serves
+//! every frame, including those for other threads, until its own has arrived. So a blocking call
+//! costs no hand-over between threads of the client. A thread of our own receives only if no thread
+//! waits but something must be heard (for a callback, or for an event that is relayed to another
+//! node).
 
 pub(crate) mod failure;
 mod incoming;
@@ -31,15 +33,16 @@ use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
 
-/// Where the bytes of a read go: memory of the program, known to the face alone.
+/// The destination of the bytes of a read: memory of the program that only the face knows.
 pub trait Target: Send {
-    /// Takes all of `payload` to `offset` of the read's own range.
+    /// Writes all of `payload` at `offset` of the read's own range.
     ///
     /// # Errors
-    /// When the payload does not fit the range, or the link broke.
+    /// If the payload does not fit the range, or the link broke.
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError>;
 
-    /// Where the bytes go in the program's memory; `None` for memory that the program does not see.
+    /// Returns where the bytes go in the program's memory, or `None` for memory that the program
+    /// does not see.
     fn shape(&self) -> Option<HostShape> {
         None
     }
@@ -55,27 +58,27 @@ impl Target for Arc<Mutex<Vec<u8>>> {
     }
 }
 
-/// What a command's end is told to.
+/// The receiver of a command's end.
 pub(crate) trait Ending: Send + Sync {
-    /// The command has ended.
     fn end(self: Arc<Self>, status: Status, times: Times);
 }
 
 /// Links between the workers of one client.
 pub(crate) trait Peers: Send + Sync {
-    /// The name under which the worker of `from` knows the one of `to`, if they have a link.
+    /// Returns the name under which the worker of `from` knows that of `to`, if they have a link.
     fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>>;
 
-    /// The worker of `node` has lost its link to `peer`: from now on the client relays between the two.
+    /// Notes that the worker of `node` has lost its link to `peer`. From now on the client relays
+    /// between the two.
     fn lose(&self, node: usize, peer: Id<kind::Peer>);
 
-    /// Makes the links among all of `sessions` that are not there yet. Waits for the workers, once for each pair.
+    /// Makes the missing links among all of `sessions`. Waits for the workers, once for each pair.
     fn link(&self, sessions: &[&Arc<Session>]);
 
-    /// Has two members of a heap meet over a link of the heap's own.
+    /// Opens a link of the heap's own between two members.
     ///
     /// # Errors
-    /// When they do not reach each other.
+    /// If the members do not reach each other.
     fn link_heap(
         &self,
         heap: Id<kind::Heap>,
@@ -84,46 +87,47 @@ pub(crate) trait Peers: Send + Sync {
     ) -> Result<()>;
 }
 
-/// Released events that are collected before the worker hears of them. 64 ids are one small frame, and an event kept for
-/// that long is some 200 bytes in the worker.
+/// Number of released events that are collected before the worker hears of them. 64 ids are one
+/// small frame, and an event kept for that long takes some 200 bytes in the worker.
 const RELEASES_PER_FRAME: usize = 64;
 
-/// As many as fit [`penstock_wire::limits::SMALL_BYTES_MAX`].
+/// Number of ids that fit [`penstock_wire::limits::SMALL_BYTES_MAX`].
 const RELEASES_PER_FRAME_MAX: usize = 8192;
 
-/// Commands with events between two looks for their ends. So many ends are 300 KB, which the link itself holds.
+/// Number of commands with events between two polls for their ends. 4,096 ends are 300 KB, which
+/// the link itself can hold.
 const COMMANDS_PER_POLL: usize = 4096;
 
 /// One client's connection to one node.
 pub struct Session {
     node: usize,
-    /// Its number in the process, over all pools.
+    /// Number of the session in the process, over all pools.
     number: u32,
     name: Arc<str>,
     sender: Sender,
     receiver: Mutex<Receiver>,
     turn: Mutex<Turn>,
-    /// Followers: wait for their own completion, or for the receiver.
+    /// Wakes followers, which wait for their own completion or for the receiver.
     served: Condvar,
-    /// The session's own thread waits for being needed.
+    /// Wakes the session's own thread, which waits until it is needed.
     needed: Condvar,
     interests: AtomicUsize,
-    /// A sender waits for room, so the session's own thread receives.
+    /// Whether a sender waits for room, so that the session's own thread receives.
     relieved: AtomicBool,
-    /// Commands with events, to know when to look for their ends.
+    /// Number of commands with events, which determines when to poll for their ends.
     commands: AtomicUsize,
     open: Mutex<Open>,
     /// Held while bytes are copied into a read's target. See [`Session::await_landing`].
     landing: Mutex<()>,
     released: Mutex<Vec<u64>>,
-    /// Set when nothing is copied into any target any more.
+    /// Set when no thread copies into any target any more.
     lost: AtomicBool,
     opened_at: Instant,
     look_at_ms: AtomicU64,
     peers: OnceLock<Weak<dyn Peers>>,
     arena: Option<Arc<arena::Shared>>,
     context_errors: Mutex<Option<ContextErrors>>,
-    /// The queues of the session, by their ids.
+    /// Failures of the session's queues, by the queue's id.
     failures: Mutex<FxHashMap<u64, Arc<Failure>>>,
     on_loss: OnceLock<OnLoss>,
 }
@@ -138,24 +142,24 @@ struct Turn {
     thread_started: bool,
 }
 
-/// What is on its way.
+/// The events, reads and requests in progress.
 #[derive(Default)]
 struct Open {
     events: FxHashMap<u64, Arc<dyn Ending>>,
     reads: FxHashMap<u64, Box<dyn Target>>,
     requests: FxHashMap<u64, Arc<Answer>>,
-    /// Why the session is lost, once it is.
+    /// The reason of the session's loss, or `None` while it is not lost.
     lost: Option<Arc<str>>,
 }
 
 #[derive(Default)]
 struct Answer {
-    /// Read without the lock by whoever waits.
+    /// Read without the lock by the waiting thread.
     there: AtomicBool,
     value: Mutex<Option<(Status, Vec<u8>)>>,
 }
 
-/// A request on its way. Dropping it forgets the answer.
+/// A request in progress. Dropping it discards the answer.
 #[must_use]
 pub struct Pending<R> {
     session: Arc<Session>,
@@ -204,37 +208,37 @@ impl Session {
         session
     }
 
-    /// Index of the node in the pool.
+    /// Returns the index of the node in the pool.
     pub fn node(&self) -> usize {
         self.node
     }
 
-    /// Its number in the process, over all pools.
+    /// Returns the session's number in the process, over all pools.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// The node's host name.
+    /// Returns the node's host name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The memory that this process and the worker share.
+    /// Returns the memory that this process and the worker share.
     pub(crate) fn arena(&self) -> Option<&Arc<arena::Shared>> {
         self.arena.as_ref()
     }
 
-    /// Whether the worker is gone.
+    /// Returns whether the worker is gone.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Tells of errors that a driver reports through a context (`pfn_notify`).
+    /// Has `tell` called with errors that a driver reports through a context (`pfn_notify`).
     pub fn on_context_error(&self, tell: impl Fn(Id<kind::Context>, &str) + Send + Sync + 'static) {
         *lock(&self.context_errors) = Some(Box::new(tell));
     }
 
-    /// Has `tell` hear why the worker is lost, once it is.
+    /// Has `tell` called with the reason when the worker is lost.
     pub(crate) fn on_loss(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         _ = self.on_loss.set(Box::new(tell));
     }
@@ -243,12 +247,13 @@ impl Session {
         _ = self.peers.set(peers);
     }
 
-    // -- sending -------------------------------------------------------------------------------------------------
+    // -- sending
+    // -----------------------------------------------------------------------------------
 
     /// Sends a call. It may wait in a batch until [`Session::flush`] or any wait.
     ///
     /// # Errors
-    /// When the session is lost, or the call is over a limit.
+    /// If the session is lost, or the call exceeds a limit.
     pub fn send<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], payload: &[u8]) -> Result<()> {
         penstock_trial::delay(penstock_trial::Place::ClientSends);
         let sent = self.sender.send(call, waits, payload);
@@ -256,21 +261,22 @@ impl Session {
         sent.map_err(|error| self.not_sent(&error))
     }
 
-    /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. `false`: it would have to.
+    /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. Returns
+    /// `false`, without sending, if it would have to wait.
     pub(crate) fn send_at_once<C: Call>(&self, call: &C, payload: &[u8]) -> bool {
         match self.sender.try_send(call, &[], payload) {
             Ok(true) => {
-                // What fails is noticed by who receives.
+                // The thread that receives notices a failure.
                 _ = self.sender.flush_soon();
                 true
             }
             Ok(false) => false,
-            // Lost: there is nobody to tell.
+            // The session is lost, and nobody is left to tell.
             Err(_) => true,
         }
     }
 
-    /// As [`Session::send`], with a payload in pieces that are `bytes` long together.
+    /// As [`Session::send`], with a payload in pieces of `bytes` bytes in total.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -286,18 +292,19 @@ impl Session {
         sent.map_err(|error| self.not_sent(&error))
     }
 
-    /// Lets the worker see all calls so far.
+    /// Sends all batched calls to the worker.
     ///
     /// # Errors
-    /// When the session is lost.
+    /// If the session is lost.
     pub fn flush(&self) -> Result<()> {
         let flushed = self.sender.flush();
         self.end_relief();
         flushed.map_err(|error| self.lose(&error))
     }
 
-    /// A sender waits for room. The worker may take nothing before it is rid of what it has for us (a gigabyte of reads that nobody
-    /// has waited for yet), so the session's own thread takes it meanwhile.
+    /// Has the session's own thread receive while a sender waits for room. The worker may take
+    /// nothing until the client has taken what the worker has sent, such as a gigabyte of reads
+    /// that no thread waits for yet.
     fn relieve(self: &Arc<Self>) {
         if !self.relieved.swap(true, Ordering::AcqRel) {
             self.add_interest();
@@ -310,12 +317,13 @@ impl Session {
         }
     }
 
-    /// Sends a call that is answered.
+    /// Sends a call that the worker answers.
     pub fn request<C: Request>(self: &Arc<Self>, mut call: C, payload: &[u8]) -> Pending<C::Reply> {
         let id = crate::ids::next_id();
         call.set_request(id);
         let answer = Arc::new(Answer::default());
-        // Known before it is sent: the answer may come at once. A lost session is noticed by the wait.
+        // Registered before it is sent, because the answer may come at once. The wait notices a
+        // lost session.
         if self.opened(|open| open.requests.insert(id.get(), answer.clone())).is_ok()
             && let Err(error) = self.send(&call, &[], payload)
         {
@@ -328,15 +336,15 @@ impl Session {
     /// Makes an event known before its command is sent.
     ///
     /// # Errors
-    /// When the session is lost.
+    /// If the session is lost.
     pub(crate) fn expect(&self, id: Id<kind::Event>, event: Arc<dyn Ending>) -> Result<()> {
         self.opened(|open| open.events.insert(id.get(), event)).map(drop)
     }
 
-    /// As [`Session::expect`], with where the bytes of the read go.
+    /// As [`Session::expect`], with the target for the bytes of the read.
     ///
     /// # Errors
-    /// When the session is lost.
+    /// If the session is lost.
     pub(crate) fn expect_read(
         &self,
         id: Id<kind::Event>,
@@ -349,7 +357,7 @@ impl Session {
         })
     }
 
-    /// Whether bytes of a read are still to come.
+    /// Returns whether bytes of a read are still to come.
     pub(crate) fn has_reads(&self) -> bool {
         !lock(&self.open).reads.is_empty()
     }
@@ -363,7 +371,7 @@ impl Session {
         Err(Error::Lost { node: self.name.clone(), reason })
     }
 
-    /// Nobody can ask for this event any more.
+    /// Notes that nobody can ask for this event any more.
     pub(crate) fn release_event(&self, event: Id<kind::Event>) {
         if self.is_lost() {
             return;
@@ -375,8 +383,9 @@ impl Session {
             drop(released);
             let more = ids.split_off(ids.len().min(RELEASES_PER_FRAME_MAX));
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-            // Without waiting: this may be the thread that takes what a waiting sender's worker must be rid of first. A lost
-            // session has released everything.
+            // Without waiting: this may be the thread that receives what the worker must deliver
+            // before it takes anything from a waiting sender. A lost session has released
+            // everything.
             if !matches!(self.sender.try_send(&to_worker::ReleaseEvents {}, &[], &bytes), Ok(false))
             {
                 ids.clear();
@@ -387,10 +396,12 @@ impl Session {
         }
     }
 
-    /// Has this session's worker tell `other`'s when `event` ends. `false` if the workers have no link.
+    /// Has this session's worker tell the worker of `other` when `event` ends. Returns `false` if
+    /// the workers have no link.
     pub(crate) fn tell_peer(self: &Arc<Self>, event: Id<kind::Event>, other: &Arc<Self>) -> bool {
         let Some(peer) = self.peer(other) else { return false };
-        // Flushed, because the other worker may be waited for without another word to this one.
+        // Flushed, because the program may wait for the other worker without sending anything more
+        // to this one.
         self.send(&to_worker::TellPeer { event, peer }, &[], &[]).is_ok() && self.flush().is_ok()
     }
 
@@ -398,21 +409,24 @@ impl Session {
         self.peers.get()?.upgrade()
     }
 
-    /// The name under which this session's worker knows `other`'s, if they have a link.
+    /// Returns the name under which this session's worker knows that of `other`, if they have a
+    /// link.
     pub(crate) fn peer(self: &Arc<Self>, other: &Arc<Self>) -> Option<Id<kind::Peer>> {
         self.peers()?.between(self, other)
     }
 
-    // -- receiving -----------------------------------------------------------------------------------------------
+    // -- receiving
+    // ---------------------------------------------------------------------------------
 
-    /// Waits until `done`, which something that this session receives makes true, or its loss.
+    /// Waits until `done` returns true, which a frame of this session brings about, or until the
+    /// session is lost.
     pub(crate) fn wait(self: &Arc<Self>, done: &dyn Fn() -> bool) {
-        // A failure has ended everything that could be waited for.
+        // A failure has ended everything that can be waited for.
         _ = self.flush();
         self.serve_until(done);
     }
 
-    /// As [`Session::wait`], for who has sent nothing.
+    /// As [`Session::wait`], for a thread that has sent nothing.
     fn serve_until(self: &Arc<Self>, done: &dyn Fn() -> bool) {
         while !done() {
             if !self.take_turn(done) {
@@ -430,8 +444,9 @@ impl Session {
         }
     }
 
-    /// Receives what has come already, now and then: a program that sends on and never waits must not leave all completions
-    /// to its worker's memory. To be called after each command with an event, without locks.
+    /// Occasionally receives what has already arrived: a program that keeps sending and never waits
+    /// must not leave all completions in its worker's memory. Must be called after each command
+    /// with an event, without locks.
     pub(crate) fn poll_now_and_then(self: &Arc<Self>) {
         if self.commands.fetch_add(1, Ordering::Relaxed) % COMMANDS_PER_POLL
             == COMMANDS_PER_POLL - 1
@@ -440,7 +455,7 @@ impl Session {
         }
     }
 
-    /// Receives what has come already.
+    /// Receives what has already arrived.
     pub fn poll(self: &Arc<Self>) {
         let mut turn = lock(&self.turn);
         if turn.receiving || self.is_lost() {
@@ -448,9 +463,10 @@ impl Session {
         }
         turn.receiving = true;
         drop(turn);
-        // Without waiting: nobody else receives meanwhile. What fails is noticed below.
+        // Without waiting, because no other thread receives meanwhile. A failure is noticed below.
         _ = self.sender.flush_soon();
-        // Shared memory does not tell of its writer's end; what a dead worker has left there is taken first.
+        // Shared memory does not report the end of its writer. The frames that a dead worker has
+        // left there are taken before the session is lost.
         let looked = self.look();
         let mut receiver = lock(&self.receiver);
         while self.receive(&mut receiver, Patience::Never) {}
@@ -461,7 +477,8 @@ impl Session {
         self.end_turn();
     }
 
-    /// Becomes the one that receives; `false` if `done` came true before.
+    /// Makes this thread the one that receives. Returns `false` if `done` came true before, or the
+    /// session is lost.
     fn take_turn(&self, done: &dyn Fn() -> bool) -> bool {
         let mut turn = lock(&self.turn);
         loop {
@@ -513,7 +530,7 @@ impl Session {
         }
     }
 
-    /// Somebody wants to hear of something although nobody waits.
+    /// Has the session's own thread receive while no other thread does.
     pub(crate) fn add_interest(self: &Arc<Self>) {
         if self.interests.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
@@ -533,7 +550,7 @@ impl Session {
     }
 }
 
-/// Ends the link in an orderly way; the worker sees the hang-up and leaves.
+/// Closes the link. The worker sees the hang-up and ends.
 impl Drop for Session {
     fn drop(&mut self) {
         self.sender.close();
@@ -549,7 +566,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A worker's sentence as an error.
+/// Turns a worker's sentence into an error.
 pub(crate) fn no_refusal(member: &Session, why: Option<String>) -> Result<()> {
     match why {
         None => Ok(()),
@@ -557,7 +574,7 @@ pub(crate) fn no_refusal(member: &Session, why: Option<String>) -> Result<()> {
     }
 }
 
-/// The session's own thread.
+/// Receives while no other thread does. The session's own thread runs this.
 fn receive_for_others(session: &Weak<Session>) {
     loop {
         let Some(session) = session.upgrade() else { return };
@@ -571,7 +588,7 @@ fn receive_for_others(session: &Weak<Session>) {
         }
         let turn = lock(&session.turn);
         if session.interests.load(Ordering::Acquire) == 0 && !session.is_lost() {
-            // Looks up now and then, so that the thread ends with its session.
+            // The thread wakes up every 5 s, so that it ends with its session.
             let pause = std::time::Duration::from_secs(5);
             drop(session.needed.wait_timeout(turn, pause));
         }
@@ -589,7 +606,7 @@ impl<R: serde::de::DeserializeOwned> Pending<R> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// When the worker refused, or is lost.
+    /// If the worker refused, or is lost.
     pub fn wait(self) -> Result<R> {
         let (status, bytes) = self.raw();
         if status.is_error() {
@@ -598,10 +615,11 @@ impl<R: serde::de::DeserializeOwned> Pending<R> {
         frame::decode(self.name, &bytes).map_err(Error::Frame)
     }
 
-    /// Waits for an answer that says something also when its status is an error: the report of a build.
+    /// Waits for an answer that carries information even if its status is an error: the report of a
+    /// build.
     ///
     /// # Errors
-    /// When the worker is lost, or answered nothing but a status.
+    /// If the worker is lost, or answered with a status alone.
     pub fn wait_report(self) -> Result<(Status, R)> {
         let (status, bytes) = self.raw();
         if bytes.is_empty() {
@@ -623,6 +641,7 @@ impl<R> fmt::Debug for Pending<R> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code of ours panics while it holds one of these; if it did, the data would still be whole.
+    // No code of ours panics while it holds one of these locks. If it did, the data would still be
+    // consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

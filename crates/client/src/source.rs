@@ -1,4 +1,4 @@
-//! Where the bytes of writes come from.
+//! Sources of the bytes of writes.
 
 use penstock_coherence::HostShape;
 use penstock_wire::id::kind;
@@ -9,30 +9,33 @@ use crate::session::Session;
 
 /// The bytes of a write.
 ///
-/// Bytes of the program's memory are read when the command is sent. If the command is held back, that is later than
-/// the call, and the program keeps them as they are until the command has ended.
+/// Bytes of the program's memory are read when the command is sent. If the command is held back,
+/// that is after the call has returned, and the program must not change them until the command has
+/// ended.
 pub trait Source {
-    /// Their number.
+    /// Returns the number of bytes.
     fn bytes(&self) -> u64;
 
-    /// Where they are in the program's memory; `None` for bytes that are the caller's own.
+    /// Returns where the bytes are in the program's memory, or `None` if the caller passes the
+    /// bytes themselves.
     fn shape(&self) -> Option<HostShape>;
 
-    /// All of them, if they have no gaps.
+    /// Returns all bytes if they have no gaps.
     fn linear(&self) -> Option<&[u8]>;
 
-    /// Their rows in order.
+    /// Returns the rows of bytes in order.
     fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_>;
 
-    /// The same for a command that is held back. Bytes that are the caller's own are copied.
+    /// Returns the same source for a command that is held back. Bytes that the caller passes are
+    /// copied.
     fn keep(&self) -> Box<dyn Source + Send>;
 }
 
-/// Bytes that are the caller's own: they are taken before the call returns.
+/// Bytes that the caller passes. They are taken before the call returns.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a>(pub &'a [u8]);
 
-/// No bytes.
+/// A source without bytes.
 pub(crate) const NOTHING: Given<'static> = Given(&[]);
 
 impl Source for Given<'_> {

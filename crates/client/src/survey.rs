@@ -1,5 +1,4 @@
-//! What a node is like, asked without a worker of one's own: for tools that look before a program
-//! starts.
+//! Asks a node for its description without taking a worker. Tools do so before a program starts.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -9,24 +8,23 @@ use penstock_wire::describe::Survey;
 use penstock_wire::hello::Role;
 use penstock_wire::{frame, limits};
 
-/// Length of an answer, in bytes: a description, and a sentence about the drivers.
+/// Size of an answer in bytes: a description, and a sentence about the drivers.
 const BYTES_MAX: usize = limits::DESCRIPTION_BYTES_MAX + (64 << 10);
 
 /// A node's answer, and the proved instance of its daemon.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
-    /// What the daemon told.
     pub survey: Survey,
-    /// Which running daemon that was.
+    /// The daemon's instance, if it was asked for and proved.
     pub instance: Option<InstanceId>,
 }
 
-/// Asks a daemon for its node, and with `prove` which running daemon it is. `patience` is the time
-/// for each answer. A daemon that has just started tells that it lives until its first worker has
-/// looked at the drivers.
+/// Asks a daemon for the description of its node and, with `prove`, for its instance. `patience` is
+/// the time for each answer. A daemon that has just started tells that it lives until its first
+/// worker has examined the drivers.
 ///
 /// # Errors
-/// When the daemon does not answer, refuses, or could not start a worker.
+/// If the daemon does not answer, refuses, or could not start a worker.
 pub fn survey(
     address: &Address,
     key: Option<&Key>,

@@ -1,4 +1,5 @@
-//! Commands that move nothing: markers and barriers, what stands for a blocking call, and what the client runs itself.
+//! Commands that move nothing: markers, barriers, the ends of blocking calls, and work that the
+//! client does itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,9 +20,10 @@ use crate::source::{Given, NOTHING};
 use crate::uses::Use;
 
 impl Queue {
-    /// What the command of this event does counts as done, because a blocking write returns: later commands of the
-    /// context's other queues, and of an out-of-order one, follow it. Waits until the bytes are taken, and for the end
-    /// where a command before it has still to write the program's memory: the program takes that for done, too.
+    /// Makes a command count as done, because its blocking write returns: later commands of the
+    /// context's other queues, and of an out-of-order queue, follow it. Waits until the bytes are
+    /// taken. Also waits for the end if an earlier command has still to write the program's memory,
+    /// because the program takes that for done too.
     pub fn settle(&self, event: &Event) {
         event.wait_until_sent();
         event.take_for_ended();
@@ -39,11 +41,12 @@ impl Queue {
         order().unsettled(self.context().name(), self.name(), self.is_in_order())
     }
 
-    /// An event that ends when the queue has come so far that the host may use memory that it shares with the device, at
-    /// `mapped` in the program; `None` if it may now. Until then commands may still write there.
+    /// Returns an event that ends when the queue has come far enough for the host to use memory
+    /// that it shares with the device, mapped at `mapped` in the program. Returns `None` if the
+    /// host may use it now. Until then commands may still write there.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn reached(
         self: &Arc<Self>,
         memory: &Arc<Memory>,
@@ -63,11 +66,12 @@ impl Queue {
         self.send_marker(spec)
     }
 
-    /// An event that ends when the program's memory at `written` has its final content and the queue has come so far:
-    /// what comes behind in the queue sees it. `None` if nothing has to be said.
+    /// Returns an event that ends when the program's memory at `written` has its final content and
+    /// the queue has come this far. Later commands of the queue see that content. Returns `None` if
+    /// no command is needed for this.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn released(self: &Arc<Self>, written: HostShape, waits: &[Event], want: Want) -> Enqueued {
         if want == Want::Nothing && waits.is_empty() && order().is_quiet() {
             return Ok(None);
@@ -80,12 +84,13 @@ impl Queue {
         self.send_marker(spec)
     }
 
-    /// Has the client itself do something when everything before it and `waits` have ended: `run` gets the status of
-    /// that, and returns the status with which the event ends. It reads and writes these parts of the program's memory.
-    /// It runs in the client's callback thread. What comes behind it in the queue waits for it.
+    /// Has the client run `run` when all earlier commands and `waits` have ended. `run` receives
+    /// the status of these, and returns the status with which the event ends. It reads and writes
+    /// these parts of the program's memory, and runs in the client's callback thread. Later
+    /// commands of the queue wait for it.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn run(
         self: &Arc<Self>,
         (reads_host, writes_host): (Option<HostShape>, Option<HostShape>),
@@ -108,13 +113,14 @@ impl Queue {
             let status = run(status);
             set_client_event(&told, status, after(turn.times(), started.elapsed()));
         });
-        // Nobody may flush the marker but this function: the program waits for another event.
+        // Only this function can flush the marker: the program waits for another event.
         self.flush()?;
         Ok(gate)
     }
 
-    /// Waits until it is the turn of a command of this queue, and does `work` then, while what comes behind it waits.
-    /// The event has ended. It tells of a wait list that has failed; then `work` was not called.
+    /// Waits until it is the turn of a command of this queue, and runs `work` while later commands
+    /// wait. The returned event has ended. Its status tells of a failed wait list; in that case
+    /// `work` was not called.
     pub(crate) fn in_turn(
         self: &Arc<Self>,
         writes_host: Option<HostShape>,
@@ -136,22 +142,23 @@ impl Queue {
         done.map(|()| before)
     }
 
-    /// Sends the marker of a gate. A gate whose marker could not be sent holds nothing back.
+    /// Sends the marker of a gate. If that fails, ends the gate so that it holds nothing back.
     fn send_gated(self: &Arc<Self>, spec: Spec<'_>, gate: &Event) -> Enqueued {
         self.send_marker(spec).inspect_err(|error| _ = set_user_event(gate, error.status()))
     }
 
-    /// A marker that stands for a command with this wait list. Out of order, a command without a wait list comes after
-    /// nothing that is held back; a marker would.
+    /// Returns the kind of marker that stands for a command with this wait list. In an out-of-order
+    /// queue, a command without a wait list does not come after commands that are held back, but a
+    /// marker without a wait list would.
     fn turn(&self, waits: &[Event]) -> Sync {
         Sync { is_listed: !self.is_in_order() || !waits.is_empty(), is_barrier: false }
     }
 
-    /// A marker; also for commands that only have to wait for `waits` (all before it, where there are none) and that
-    /// have `memory` current when they end.
+    /// Sends a marker. It also stands for commands that only wait for `waits` (or, if there are
+    /// none, for all earlier commands) and have `memory` current when they end.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn marker(
         self: &Arc<Self>,
         memory: Option<(&Arc<Memory>, Access)>,
@@ -167,11 +174,11 @@ impl Queue {
         self.send_marker(Spec { sync: Some(sync), ..Spec::new(&uses, waits, want) })
     }
 
-    /// A command that does nothing, when it is its turn: after `waits`, and after all before it where the queue is in order,
-    /// else after the barriers before it.
+    /// Sends a command that does nothing but has its turn: after `waits`, and after all earlier
+    /// commands in an in-order queue or the earlier barriers in an out-of-order queue.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn pass(self: &Arc<Self>, waits: &[Event], want: Want) -> Enqueued {
         if self.has_passed(waits) {
             return Ok(ended(want));
@@ -184,8 +191,9 @@ impl Queue {
         self.issue(spec, &NOTHING, move |event| to_worker::Marker { queue, event })
     }
 
-    /// Whether a command that does nothing has nothing to wait for, neither events nor a barrier. What has ended is left out
-    /// of wait lists on the wire, and there an empty one of a marker or a barrier means all commands so far.
+    /// Returns whether a command that does nothing has nothing to wait for, neither events nor a
+    /// barrier. Wait lists on the wire omit events that have ended, and an empty list of a marker
+    /// or a barrier would mean all earlier commands.
     fn has_passed(&self, waits: &[Event]) -> bool {
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
         !self.is_in_order()
@@ -194,17 +202,17 @@ impl Queue {
             && !self.is_behind_barrier()
     }
 
-    /// A barrier.
+    /// Sends a barrier.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn barrier(self: &Arc<Self>, waits: &[Event], want: Want) -> Enqueued {
         if !waits.is_empty() && self.has_passed(waits) {
             return Ok(ended(want));
         }
         let queue = self.id();
         let sync = Sync { is_listed: !waits.is_empty(), is_barrier: true };
-        // In order, a barrier is one command of many.
+        // In an in-order queue a barrier is a command like any other.
         let own = if self.is_in_order() { want } else { Want::Event };
         let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, own) };
         let barrier =
@@ -221,7 +229,7 @@ impl Queue {
     /// Moves memory objects to the queue's device. `flags` are `cl_mem_migration_flags`.
     ///
     /// # Errors
-    /// When the node is lost.
+    /// If the node is lost.
     pub fn migrate(
         self: &Arc<Self>,
         memory: &[Arc<Memory>],
@@ -229,7 +237,6 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        /// `CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED`.
         const UNDEFINED: u64 = 1 << 1;
         let access = if flags & UNDEFINED == 0 { Access::Read } else { Access::Overwrite };
         let uses: Vec<_> = memory.iter().map(|memory| Use::all(memory, access)).collect();
@@ -244,8 +251,8 @@ impl Queue {
     }
 }
 
-/// Times of what the client has done after a marker of the same queue, by the clock of the marker's device. Zero where the
-/// queue has no times.
+/// Returns the times of work that the client did after a marker of the same queue, by the clock of
+/// the marker's device. They are zero if the queue has no times.
 fn after(marker: Times, took: Duration) -> Times {
     if marker.ended == 0 {
         return marker;
@@ -256,8 +263,8 @@ fn after(marker: Times, took: Duration) -> Times {
 
 impl Sibling for Queue {
     fn settle_all(self: Arc<Self>) {
-        // A blocking write that is being sent has either seen that there are several queues, or is counted when this lock
-        // is free.
+        // A blocking write that is being sent either has seen that there are several queues, or is
+        // counted once this lock is free.
         drop(self.progress().issue());
         if !self.progress().has_unsettled() || planted(Defect::NewQueue) {
             return;

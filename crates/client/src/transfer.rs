@@ -1,5 +1,5 @@
-//! Moving a memory object's content from one place to another: from worker to worker, or, where they have no link,
-//! through the client.
+//! Moves a memory object's content from one place to another, from worker to worker or, if the
+//! workers have no link, through the client.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,7 +18,8 @@ use crate::order::Transfer;
 use crate::queue::Range;
 use crate::session::Session;
 
-/// Events for a transfer between places: of the workers, or of the client where it relays.
+/// Makes the events (departure and arrival) of a transfer between places. They are events of the
+/// workers, or of the client if it relays.
 pub(crate) fn events(context: &Context, fetch: &Fetch) -> (Event, Event) {
     let (departure, arrival) = (Id::new(fetch.departure.0), Id::new(fetch.arrival.0));
     let of_client = || (Event::of_client(departure), Event::of_client(arrival));
@@ -33,8 +34,9 @@ pub(crate) fn events(context: &Context, fetch: &Fetch) -> (Event, Event) {
     }
 }
 
-/// The names under which two workers know each other: that of the target at the source, and the other way round. No
-/// names are needed within one worker; `None` without a link.
+/// Returns the names under which two workers know each other: that of the target at the source,
+/// then that of the source at the target. Within one worker no names are needed. Returns `None` if
+/// the workers have no link.
 fn names(from: &Arc<Session>, to: &Arc<Session>) -> Option<(Id<kind::Peer>, Id<kind::Peer>)> {
     if from.node() == to.node() {
         return Some((Id::NONE, Id::NONE));
@@ -42,7 +44,8 @@ fn names(from: &Arc<Session>, to: &Arc<Session>) -> Option<(Id<kind::Peer>, Id<k
     from.peer(to).zip(to.peer(from))
 }
 
-/// Starts moving a part of the root of `object` (of anything but a buffer, all of it) from one place to another.
+/// Starts moving a part of the root of `object` from one place to another. Only buffers have parts;
+/// other objects move whole.
 pub(crate) fn start(object: &Arc<Memory>, transfer: &Transfer) -> Result<()> {
     let memory = object.root();
     let Fetch { start, end, target, .. } = transfer.fetch;
@@ -75,12 +78,13 @@ pub(crate) fn start(object: &Arc<Memory>, transfer: &Transfer) -> Result<()> {
 }
 
 impl Memory {
-    /// Copies bytes of a buffer to another one of another context, from worker to worker, where both contexts have one place: now, not in
-    /// the order of any queue. The event ends when they are there. None: the workers have no link, so whoever needs the copy has to read
-    /// and to write.
+    /// Copies bytes of a buffer to a buffer of another context, from worker to worker, if both
+    /// contexts have one place each. The copy starts now, in no queue's order. The returned event
+    /// ends when the bytes have arrived. Returns `None` if the workers have no link, so that the
+    /// caller must read and write instead.
     ///
     /// # Errors
-    /// When a node is lost.
+    /// If a node is lost.
     pub fn copy_to(
         &self,
         offset: u64,
@@ -121,7 +125,7 @@ struct End<'a> {
     waits: &'a [Event],
     /// Ends with this side's part of the transfer.
     event: &'a Event,
-    /// The other side's name on this one.
+    /// The name under which this side's worker knows that of the other side.
     other: Id<kind::Peer>,
 }
 
@@ -134,23 +138,26 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
     from.event.expect_at(from.session)?;
-    // Both may wait for commands that their workers hold back.
+    // Both workers may hold back commands for which these wait.
     from.event.receive_past_reads();
     to.event.receive_past_reads();
     let (mem, event, peer) = (from.mem, from.event.0.id, from.other);
     let (offset, size) = (U64::new(taken.offset), U64::new(taken.size));
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
-    // Not before the target can take it. Content that came too early would wait in its worker's memory; with a gigabyte of it
-    // that worker stops reading, and what makes the targets ready may be behind it on the same link.
-    // (Within one worker they wait for each other anyway; and there a transfer to the target that failed is no reason to fail.)
+    // The source is sent only when the target can take it. Content that came too early would wait
+    // in its worker's memory. With a gigabyte of such content that worker stops reading, and the
+    // commands that make the targets ready may be behind it on the same link. Within one worker
+    // source and target wait for each other anyway, and there the failure of a transfer to the
+    // target is no reason to fail.
     let ready = if peer.is_none() { &[] } else { to.waits };
     let waits: Vec<Event> = from.waits.iter().chain(ready).cloned().collect();
     from.session.send(&send, &wire_waits(&waits, from.session), &[])?;
-    // The target's worker waits for this one, and nobody may flush it again.
+    // The target's worker waits for this one, and the program may not flush it again.
     from.session.flush()
 }
 
-/// Through the client, by a thread of its own: slow, but it works where nodes do not reach each other.
+/// Transfers through the client, in a separate thread. This is slow, but works if nodes do not
+/// reach each other.
 fn relayed(object: &Arc<Memory>, part: Range, from: &End<'_>, to: &End<'_>) {
     let job = Relay {
         _object: object.clone(),
@@ -181,7 +188,8 @@ fn relayed(object: &Arc<Memory>, part: Range, from: &End<'_>, to: &End<'_>) {
 }
 
 struct Relay {
-    /// The program may release the object at once. The workers would then release it before the bytes are there.
+    /// Keeps the object alive. If the program released it, the workers would release it before the
+    /// bytes have arrived.
     _object: Arc<Memory>,
     part: Range,
     image: Option<[U64; 3]>,
@@ -204,7 +212,7 @@ impl Relay {
         fetched.expect_read_at(&self.from, Box::new(bytes.clone()))?;
         let (transfer, offset, size) =
             (Id::NONE, U64::new(self.part.offset), U64::new(self.part.size));
-        // Without a transfer the content comes to the client, as a read's does.
+        // Without a transfer id the worker sends the content to the client, as for a read.
         let call = to_worker::SendMem {
             mem: self.source,
             event: fetched.0.id,
@@ -230,7 +238,7 @@ impl Relay {
     }
 }
 
-/// Waits until all have ended; how does not matter.
+/// Waits until all events have ended, whether well or not.
 fn settle(events: &[Event]) {
     for event in events {
         _ = event.wait();

@@ -1,4 +1,4 @@
-//! What a command uses of memory objects, as ranges of the allocations that they are parts and views of.
+//! The memory that commands use, as ranges of the allocations to which memory objects belong.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use penstock_trial::{Defect, planted};
 use crate::memory::{Memory, MemoryKind};
 use crate::queue::Range;
 
-/// How a command uses a memory object.
+/// A command's use of a memory object.
 pub(crate) struct Use<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     access: Access,
@@ -17,17 +17,18 @@ pub(crate) struct Use<'a> {
 }
 
 impl<'a> Use<'a> {
-    /// Of all of it.
+    /// Returns a use of the whole object.
     pub(crate) fn all(memory: &'a Arc<Memory>, access: Access) -> Self {
         Self::part(memory, access, Range { offset: 0, size: memory.size() })
     }
 
-    /// Of some of its bytes. Of an image that is all of it, and a write over all of an image is one of its bytes.
+    /// Returns a use of some bytes. For an image the use covers the whole image; only the size of
+    /// `range` matters, which tells whether the command uses all of its bytes.
     pub(crate) fn part(memory: &'a Arc<Memory>, access: Access, range: Range) -> Self {
         Self { memory, access, range }
     }
 
-    /// As the machine takes it; none where residency does not matter.
+    /// Returns the use for the machine, or `None` if residency does not matter.
     pub(crate) fn of_allocation(&self) -> Option<penstock_coherence::Use> {
         let allocation: AllocationId = self.memory.root().allocation()?;
         let (start, end, has_gaps) = place_in_root(self.memory, self.range);
@@ -37,14 +38,15 @@ impl<'a> Use<'a> {
             let (start, end) = (0, self.memory.root().size());
             return Some(penstock_coherence::Use { allocation, start, end, access: self.access });
         }
-        // Between the rows of an image there may be bytes that are not its own.
+        // An image may have bytes between its rows that do not belong to it.
         let may_leave_some = self.access == Access::Overwrite && has_gaps;
         let access = if may_leave_some { Access::Write } else { self.access };
         Some(penstock_coherence::Use { allocation, start, end, access })
     }
 }
 
-/// Where bytes of an object lie in its root, and whether there are bytes between them that are not the object's.
+/// Returns the start and end of an object's bytes in its root, and whether bytes in between do not
+/// belong to the object.
 fn place_in_root(memory: &Memory, range: Range) -> (u64, u64, bool) {
     let size = memory.root().size();
     let Some(parent) = memory.parent() else {
@@ -54,7 +56,7 @@ fn place_in_root(memory: &Memory, range: Range) -> (u64, u64, bool) {
         };
     };
     match memory.kind() {
-        // An image over a buffer: its rows, with the pitch that the program gave.
+        // An image over a buffer covers its rows, with the program's pitch.
         MemoryKind::Image(shape) if !matches!(parent.kind(), MemoryKind::Image(_)) => {
             let [width, rows, slices] = shape.extent.map(|extent| extent.max(1));
             let row = width * shape.pixel_size;
@@ -66,7 +68,7 @@ fn place_in_root(memory: &Memory, range: Range) -> (u64, u64, bool) {
                 place_in_root(parent, Range { offset: memory.origin(), size: reach });
             (start, end, has_gaps)
         }
-        // A view of an image has all of its pixels.
+        // A view of an image has all pixels of that image.
         MemoryKind::Image(_) => {
             let (start, end, has_gaps) =
                 place_in_root(parent, Range { offset: 0, size: parent.size() });

@@ -1,5 +1,5 @@
-//! The client's modules form layers: sessions below, the state machine's shell beside, objects above. No module imports
-//! another one that imports it in turn, directly or around.
+//! Checks that the client's modules form layers: sessions below, the state machine's shell beside,
+//! objects above. No module may import one that imports it in turn, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,8 @@ fn no_modules_import_each_other() {
         "the imports were not found: {:?}",
         imports["queue"]
     );
-    // Takes away what imports nothing that is left. What stays is in a circle, or leads to one.
+    // Repeatedly removes the modules that import none of the rest. The modules that stay are in a
+    // circle, or lead to one.
     loop {
         let left: BTreeSet<_> = imports.keys().cloned().collect();
         imports.retain(|_, of| of.iter().any(|name| left.contains(name)));
@@ -27,7 +28,7 @@ fn no_modules_import_each_other() {
     assert!(imports.is_empty(), "these modules import each other: {imports:#?}");
 }
 
-/// Notes what the files of a folder import. A module's own files count as one.
+/// Notes what the files of a folder import. All files of a module count as one.
 fn collect(folder: &Path, module: Option<&str>, imports: &mut Imports) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();

@@ -1,4 +1,4 @@
-//! Whether devices have room for all work-groups of a collective launch at once.
+//! Checks that devices have room for all work-groups of a collective launch at the same time.
 
 use std::sync::Arc;
 
@@ -12,19 +12,21 @@ use crate::launch::Space;
 use crate::pool::Device;
 use crate::queue::Queue;
 
-/// What a collective launch runs on one of the heap's devices: a kernel, in a queue of the device.
+/// The part of a collective launch for one device of the heap: a queue of the device, the kernel,
+/// and its index space.
 pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, Space);
 
 /// The work-groups of one PE's kernel.
 struct Fit {
     pe: usize,
     groups: u64,
-    /// What the GPU runs at a time; none for devices of other drivers, where it is the device that says it.
+    /// Number of work-groups that the GPU runs at the same time, or `None` for devices of other
+    /// drivers, which tell this per device.
     groups_max: Option<u64>,
 }
 
 impl Heap {
-    /// Whether all work-groups can run at the same time.
+    /// Checks that all work-groups can run at the same time.
     pub(super) fn check_resident(&self, launches: &[HeapLaunch<'_>]) -> Result<()> {
         let mut fits = Vec::with_capacity(launches.len());
         for (queue, kernel, space) in launches {
@@ -40,14 +42,15 @@ impl Heap {
         self.check_groups(&fits)
     }
 
-    /// The devices of OpenCL's drivers.
+    /// Checks the devices of OpenCL drivers.
     fn check_groups(&self, fits: &[Fit]) -> Result<()> {
         let fits = || fits.iter().filter(|fit| fit.groups_max.is_none());
         let groups_max = |device: &Device| resident_groups(|name| device.info(name));
         let seat = |pe: &Pe| Seat {
             place: (pe.device.node(), pe.device.platform()),
             groups_max: groups_max(&pe.device),
-            // CPU devices of one platform on one node run on the same cores, with one set of threads.
+            // CPU devices of one platform on one node run on the same cores, with one set of
+            // threads.
             groups_max_whole: groups_max(root(&pe.device)),
         };
         let seats: Vec<_> = fits().filter_map(|fit| self.pes.get(fit.pe)).map(seat).collect();
@@ -58,7 +61,7 @@ impl Heap {
         })
     }
 
-    /// The GPUs: each has its own room, which depends on the kernel.
+    /// Checks the GPUs. Each has its own room, which depends on the kernel.
     fn check_blocks(&self, fits: &[Fit]) -> Result<()> {
         let gpu = |fit: &Fit| {
             let device = &self.pes.get(fit.pe)?.device;
@@ -70,7 +73,8 @@ impl Heap {
                 let refusal = NotResident { pe: fit.pe, sharing: 1, groups_max };
                 return Err(self.not_resident(fit.groups, refusal));
             }
-            // A GPU may be there as several devices. What different kernels take of it is not known: the hungriest one counts for all.
+            // One GPU may appear as several devices. How much of it each kernel takes is unknown,
+            // so the one with the least room counts for all.
             let same =
                 || fits.iter().filter(|other| other.groups_max.is_some() && gpu(other) == gpu(fit));
             let together = same().map(|other| other.groups).fold(0, u64::saturating_add);
@@ -119,7 +123,7 @@ impl Heap {
     }
 }
 
-/// Work-groups of a launch, at least one.
+/// Returns the number of work-groups of a launch. None is an error.
 fn groups_of((dims, _, global, local): Space) -> Result<u64> {
     let Some(local) = local else {
         return Err(refused(
@@ -135,8 +139,9 @@ fn groups_of((dims, _, global, local): Space) -> Result<u64> {
     }
 }
 
-/// Blocks of such a launch that the GPU runs at a time, as its driver says with the kernel's arguments as they are. Waits for the worker
-/// when it is asked for the first time.
+/// Returns the number of blocks of such a launch that the GPU runs at the same time, as its driver
+/// says for the kernel's present arguments. Waits for the worker when it is asked for the first
+/// time.
 fn resident_blocks(kernel: &Kernel, device: &Device, (dims, _, _, local): Space) -> Result<u64> {
     let axes = local.iter().flatten().take(dims as usize);
     let threads = axes.fold(1, |all: u64, size| all.saturating_mul(*size));
@@ -144,7 +149,7 @@ fn resident_blocks(kernel: &Kernel, device: &Device, (dims, _, _, local): Space)
         u32::try_from(threads).unwrap_or(u32::MAX).min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
     match kernel.resident(device, threads) {
         Ok(blocks) => Ok(blocks),
-        // One is all that is certain.
+        // Only one block is certain.
         Err(Error::Refused { status: Status::INVALID_VALUE, .. }) => Ok(1),
         Err(error) => Err(error),
     }

@@ -8,7 +8,8 @@
 //! port = 7367            # of nodes that Slurm names
 //! heap_path = "auto"     # or "proxy"
 //! ```
-//! Every entry may be left out. A key that is not known is an error: it is most likely a typing error.
+//! Every entry may be left out. An unknown key is an error, because it is most likely a typing
+//! error.
 
 use std::io::Read as _;
 use std::ops::Range;
@@ -23,23 +24,21 @@ use super::{
     Where, nodes, platforms, read_heap_path, timeout,
 };
 
-/// Length of the file, in bytes: 1,024 addresses of 255 characters, twice.
+/// Size of the file in bytes: 1,024 addresses of 255 characters, twice.
 pub const BYTES_MAX: u64 = 512 << 10;
 
-/// What the file says, with what holds where it says nothing.
+/// The content of the file, with defaults for absent entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFile {
-    /// The nodes; none if they come from elsewhere.
+    /// Nodes of the pool; empty if they come from elsewhere.
     pub nodes: Vec<NodeAddress>,
-    /// The key's file.
+    /// File with the key.
     pub key: Option<PathBuf>,
-    /// How the pool is shown.
     pub platforms: Platforms,
-    /// How long a node may say nothing while its link is opened.
+    /// Longest silence of a node while its link is opened.
     pub timeout: Duration,
-    /// The port of nodes that Slurm names.
+    /// TCP port of nodes that Slurm names.
     pub port: u16,
-    /// How the devices of a symmetric heap reach each other.
     pub heap_path: HeapPath,
 }
 
@@ -68,10 +67,10 @@ struct Raw {
     heap_path: Option<Spanned<String>>,
 }
 
-/// Reads the file at `path`; none if there is none.
+/// Reads the file at `path`. Returns `None` if the file does not exist.
 ///
 /// # Errors
-/// When it cannot be read, is too long or not understood.
+/// If the file cannot be read, is too long, or is not understood.
 pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolFile>, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_path_buf(), source };
     let file = match std::fs::File::open(path) {
@@ -80,7 +79,7 @@ pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolF
         Err(error) => return Err(unreadable(error)),
     };
     let mut text = String::new();
-    // One byte more than allowed, to see that there is more.
+    // One byte more than allowed, to detect a longer file.
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > BYTES_MAX {
         return Err(ConfigError::TooLong { path: path.to_path_buf() });
@@ -88,10 +87,11 @@ pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolF
     parse(&text, path, surroundings).map(Some)
 }
 
-/// Reads the text of the file that is (or might be) at `path`.
+/// Parses the text of the file. `path` need not exist; it appears in messages and is the base of
+/// relative paths.
 ///
 /// # Errors
-/// When it is not understood.
+/// If the text is not understood.
 pub fn parse(
     text: &str,
     path: &Path,

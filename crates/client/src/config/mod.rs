@@ -1,13 +1,14 @@
-//! The configuration of the pool: which nodes, how they are opened, how they are shown.
+//! The configuration of the pool: its nodes, how they are opened, and how they are shown.
 //!
-//! Used by the OpenCL face inside a foreign program and by the command `penstock`, so that both see the same pool. Plain
-//! functions: nothing is cached, nothing is printed, and the surroundings can be those of a test.
+//! The faces inside foreign programs and the command `penstock` both use it, so that they see the
+//! same pool. It consists of plain functions that cache nothing and print nothing, and a test can
+//! supply its own surroundings.
 //!
-//! The nodes come from the first of these that names any:
+//! The nodes come from the first of these sources that names any:
 //! 1. the variable `PENSTOCK_NODES`,
 //! 2. the file `~/.config/penstock/pool.toml` (see [`file`]),
 //! 3. the nodes of the Slurm allocation in which the program runs (see [`slurm`]),
-//! 4. the own daemon, if its socket is at the default place.
+//! 4. the user's own daemon, if its socket is at the default place.
 
 pub mod file;
 pub mod nodes;
@@ -24,115 +25,115 @@ use penstock_dql::Query;
 use penstock_link::{Address, Key, LinkError};
 pub use places::Surroundings;
 
-/// The TCP port of a daemon when none is given: "PENS" on a telephone's keys; not assigned by IANA.
+/// TCP port of a daemon if none is given: "PENS" on a telephone's keys. IANA has not assigned it.
 pub const PORT_DEFAULT: u16 = 7367;
 
-/// Nodes of one pool. Each costs its client a link and a reading thread; ten times the largest pool that was published.
+/// Number of nodes of one pool. Each costs its client a link and a reading thread. This is ten
+/// times the largest pool that was published.
 pub const NODES_MAX: usize = 1024;
 
-/// How long a node may say nothing while its link is opened, in ms. The daemon itself gives a hello
-/// 5 s; a program whose pool has lost a node should start sooner than that, and a loaded node
-/// answers in well under 1 s: if it has no worker, it says so.
+/// Longest silence of a node while its link is opened, in ms. The daemon itself gives a hello 5 s.
+/// A program whose pool has lost a node should start sooner than that, and a loaded node answers in
+/// well under 1 s: if it has no worker, it says so.
 pub const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 
-/// The longest time that can be asked for, in ms: ten minutes. Beyond it is a typing error.
+/// Longest time-out that can be configured, in ms: ten minutes. A larger number is a typing error.
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 
-/// Names the nodes of the pool.
+/// Variable that names the nodes of the pool.
 pub const NODES_VARIABLE: &str = "PENSTOCK_NODES";
-/// Names the file with the pool's key.
+/// Variable that names the file with the pool's key.
 pub const KEY_VARIABLE: &str = "PENSTOCK_KEY";
-/// Says how the pool is shown: `pool` or `node`.
+/// Variable that says how the pool is shown: `pool` or `node`.
 pub const PLATFORMS_VARIABLE: &str = "PENSTOCK_PLATFORMS";
-/// Selects devices of the pool.
+/// Variable that selects devices of the pool.
 pub const DEVICES_VARIABLE: &str = "PENSTOCK_DEVICES";
-/// Says in which order programs get the devices: `in-order` or `round-robin`.
+/// Variable that says in which order programs get the devices: `in-order` or `round-robin`.
 pub const PLACEMENT_VARIABLE: &str = "PENSTOCK_PLACEMENT";
-/// Says how long a node may say nothing while its link is opened, in ms.
+/// Variable with the longest silence of a node while its link is opened, in ms.
 pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
-/// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
+/// Variable that the daemon sets for its workers: they use the node's devices, and must not find
+/// the pool among them.
 pub const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
-/// Says how symmetric heaps reach other devices: `auto` or `proxy`.
+/// Variable that says how symmetric heaps reach other devices: `auto` or `proxy`.
 pub const HEAP_PATH_VARIABLE: &str = "PENSTOCK_HEAP_PATH";
-/// Slurm's list of the allocated nodes.
+/// Variable with Slurm's list of the allocated nodes.
 pub const SLURM_VARIABLE: &str = "SLURM_JOB_NODELIST";
 
 /// How the pool is shown to an OpenCL program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Platforms {
-    /// One platform with the devices of all nodes: one context can span nodes.
+    /// One platform with the devices of all nodes, so that one context can span nodes.
     #[default]
     Pool,
     /// One platform for each platform of each node.
     Node,
 }
 
-/// In which order programs get the devices.
+/// The order in which programs get the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// All in the same.
+    /// The same order for all programs.
     #[default]
     InOrder,
-    /// Each next program begins with the next device, so that programs which use only their first device share all.
+    /// Each new program begins with the next device, so that programs that use only their first
+    /// device share all devices.
     RoundRobin,
 }
 
 /// How the devices of a symmetric heap reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeapPath {
-    /// Through shared memory where their workers are on one host, else by the proxy.
+    /// Through shared memory if their workers are on one host, otherwise by the proxy.
     #[default]
     Auto,
-    /// By the proxy wherever they are in different workers: for tests and measurements.
+    /// By the proxy between all devices of different workers, for tests and measurements.
     Proxy,
 }
 
-/// Which of the sources named the nodes.
+/// The source that named the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `PENSTOCK_NODES`.
+    /// The variable `PENSTOCK_NODES` named them.
     Variable,
     /// The file of the pool.
     File(PathBuf),
-    /// A Slurm allocation.
     Slurm,
-    /// The socket of the own daemon at its default place.
+    /// The socket of the user's own daemon at its default place.
     OwnDaemon,
-    /// Nothing did: the pool has no nodes.
+    /// None: the pool has no nodes.
     Nothing,
 }
 
 /// The pool as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Its nodes, in the order given, each once.
+    /// The nodes in their order, each once.
     pub nodes: Vec<NodeAddress>,
-    /// Who named them.
+    /// The source that named the nodes.
     pub source: Source,
     /// File with the key for nodes over TCP.
     pub key: Option<PathBuf>,
-    /// How the pool is shown.
     pub platforms: Platforms,
-    /// Which devices of the pool are used, and in which order; none: all, node by node.
+    /// Query that selects and orders the devices, or `None` for all devices, node by node.
     pub devices: Option<Query>,
-    /// In which order programs get the devices.
     pub placement: Placement,
-    /// How long a node may say nothing while its link is opened. The time in line does not count.
+    /// Longest silence of a node while its link is opened. The time in line does not count.
     pub timeout: Duration,
-    /// How the devices of a symmetric heap reach each other.
     pub heap_path: HeapPath,
 }
 
 impl Config {
-    /// The configuration for this process.
+    /// Returns the configuration for this process.
     ///
     /// # Errors
-    /// When a variable or the file is not understood. The message says which, and what to write instead.
+    /// If a variable or the file is not understood. The message says which, and what to write
+    /// instead.
     pub fn load() -> Result<Self, ConfigError> {
         Self::load_in(&Surroundings::of_process())
     }
 
-    /// The configuration in the given surroundings.
+    /// Returns the configuration in the given surroundings.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -165,8 +166,8 @@ impl Config {
     }
 }
 
-/// How the devices of a symmetric heap reach each other, as configured for this process: asked for with each heap, long after the pool
-/// was opened.
+/// Returns how the devices of a symmetric heap reach each other, as configured for this process.
+/// Each new heap asks for this, long after the pool was opened.
 ///
 /// # Errors
 /// As [`Config::load`].
@@ -191,15 +192,16 @@ fn heap_path_of(
 }
 
 impl Config {
-    /// The addresses of the nodes.
+    /// Returns the addresses of the nodes.
     pub fn addresses(&self) -> Vec<Address> {
         self.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
-    /// The pool's key, where a node wants it: one on a Unix socket does not, and one over TCP that finds none says that it does.
+    /// Returns the pool's key if there are nodes over TCP. Nodes on Unix sockets need no key, and a
+    /// TCP node that gets none says that it needs one.
     ///
     /// # Errors
-    /// When the key's file cannot be used.
+    /// If the file of the key cannot be used.
     pub fn load_key(&self) -> Result<Option<Key>, LinkError> {
         let is_remote = self.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
         self.key.as_deref().filter(|_| is_remote).map(Key::load).transpose()
@@ -227,7 +229,8 @@ fn find_nodes(
     }
 }
 
-/// A key that was asked for is taken as it is, so that opening it tells what is wrong; the default one only if it is there.
+/// Returns the file of the key. A configured file is returned unchecked, so that opening it reports
+/// what is wrong; the default file only if it exists.
 fn find_key(
     surroundings: &Surroundings<'_>,
     file: &file::PoolFile,
@@ -238,7 +241,7 @@ fn find_key(
     Ok(file.key.clone().or_else(|| surroundings.key_file().filter(|path| path.exists())))
 }
 
-/// A variable's text; none if it is unset or empty.
+/// Returns a variable's text, or `None` if the variable is unset or empty.
 fn text(
     surroundings: &Surroundings<'_>,
     name: &'static str,
@@ -295,12 +298,12 @@ fn timeout(ms: u64, place: &Where) -> Result<Duration, ConfigError> {
     Err(ConfigError::Timeout { place: place.clone(), value: ms.to_string() })
 }
 
-/// Where a setting was found.
+/// The place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
     /// A variable of the environment.
     Variable(&'static str),
-    /// A file and, where known, the line in it.
+    /// A file and, if it is known, the line in it.
     File(PathBuf, Option<usize>),
     /// An argument of the command line.
     Argument(&'static str),
@@ -317,74 +320,66 @@ impl fmt::Display for Where {
     }
 }
 
-/// What is wrong with the configuration, where, and what to do.
+/// An error in the configuration: what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Not an address.
+    /// The text is not an address.
     #[error(
         "{place}: `{value}` is not the address of a node ({reason}); write unix:PATH, tcp:HOST:PORT or local"
     )]
     Address {
-        /// Where.
         place: Where,
-        /// What was found.
+        /// Text that was found.
         value: String,
-        /// Why it is none.
+        /// Reason why the text is not an address.
         reason: String,
     },
-    /// Not UTF-8.
+    /// The text is not UTF-8.
     #[error("{place} is not UTF-8 text; set it anew")]
     NotText {
-        /// Where.
         place: Where,
     },
-    /// Neither `pool` nor `node`.
+    /// The value is neither `pool` nor `node`.
     #[error(
         "{place}: `{value}` is not a way to show the pool; write `pool` (one platform) or `node` (one per node)"
     )]
     Platforms {
-        /// Where.
         place: Where,
-        /// What was found.
+        /// Value that was found.
         value: String,
     },
-    /// Neither `in-order` nor `round-robin`.
+    /// The value is neither `in-order` nor `round-robin`.
     #[error(
         "variable {PLACEMENT_VARIABLE}: `{value}` is no order of devices; write `in-order` or `round-robin`"
     )]
     Placement {
-        /// What was found.
+        /// Value that was found.
         value: String,
     },
-    /// Neither `auto` nor `proxy`.
+    /// The value is neither `auto` nor `proxy`.
     #[error("{place}: `{value}` is no path of heaps; write `auto` or `proxy`")]
     HeapPath {
-        /// Where.
         place: Where,
-        /// What was found.
+        /// Value that was found.
         value: String,
     },
-    /// Not a query of devices.
+    /// The text is not a query of devices.
     #[error("{place}: {}", source.summary())]
     Devices {
-        /// Where.
         place: Where,
-        /// What is wrong with it.
         source: penstock_dql::Error,
     },
-    /// Not a time, or out of bounds.
+    /// The value is not a time, or out of bounds.
     #[error("{place}: `{value}` is not a time; write milliseconds from 1 to {TIMEOUT_MS_MAX}")]
     Timeout {
-        /// Where.
         place: Where,
-        /// What was found.
+        /// Value that was found.
         value: String,
     },
-    /// Too many nodes.
+    /// The pool has more than [`NODES_MAX`] nodes.
     #[error("{place}: more than {NODES_MAX} nodes; name fewer")]
     TooManyNodes {
-        /// Where.
         place: Where,
     },
     /// Slurm's list is not understood.
@@ -392,31 +387,26 @@ pub enum ConfigError {
         "variable {SLURM_VARIABLE}: {reason}, at byte {at}; set {NODES_VARIABLE} to name the nodes yourself"
     )]
     Slurm {
-        /// What is wrong.
         reason: &'static str,
-        /// Where in the list.
+        /// Offset in the list, in bytes.
         at: usize,
     },
     /// The file cannot be read.
     #[error("{path}: {source}; make it readable, or remove it")]
     Unreadable {
-        /// Which.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// The file is too long to be one of ours.
     #[error("{path}: longer than {} KiB, so this is not a pool's file; move it away", file::BYTES_MAX >> 10)]
     TooLong {
-        /// Which.
         path: PathBuf,
     },
     /// The file is not TOML, or has a key or value that it must not have.
     #[error("{place}: {message}; see docs/configuration.md for what the file may hold")]
     Syntax {
-        /// Where.
         place: Where,
-        /// What the parser says.
+        /// The parser's message, in one line.
         message: String,
     },
 }

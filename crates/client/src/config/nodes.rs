@@ -1,4 +1,4 @@
-//! Addresses of nodes, as a person writes them.
+//! Addresses of nodes, as users write them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,26 @@ use super::{
     ConfigError, NODES_MAX, NODES_VARIABLE, PORT_DEFAULT, SLURM_VARIABLE, Surroundings, Where,
 };
 
-/// Instead of a list: a pool without nodes, whatever the file and the surroundings say.
+/// Text in place of a list that stands for a pool without nodes, whatever the file and the
+/// surroundings say.
 pub const NO_NODES: &str = "none";
 
 /// A node of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddress {
-    /// As it was written: what messages call it.
+    /// The address as it was written, which messages use as the node's name.
     pub name: String,
-    /// Where its daemon listens.
+    /// Address at which the node's daemon listens.
     pub address: Address,
 }
 
 impl NodeAddress {
-    /// A node behind a Unix socket.
+    /// Returns a node behind a Unix socket.
     pub fn unix(name: &str, path: PathBuf) -> Self {
         Self { name: name.to_owned(), address: Address::Unix(path) }
     }
 
-    /// A node behind a TCP port.
+    /// Returns a node behind a TCP port.
     pub fn tcp(host: &str, port: u16) -> Self {
         Self { name: host.to_owned(), address: Address::Tcp { host: host.to_owned(), port } }
     }
@@ -39,10 +40,10 @@ impl fmt::Display for NodeAddress {
     }
 }
 
-/// Reads a list of addresses with commas between, as in `PENSTOCK_NODES`, or [`NO_NODES`].
+/// Reads a list of addresses separated by commas, as in `PENSTOCK_NODES`, or [`NO_NODES`].
 ///
 /// # Errors
-/// When one is not an address.
+/// If an entry is not an address.
 pub fn read_list(
     list: &str,
     surroundings: &Surroundings<'_>,
@@ -50,16 +51,17 @@ pub fn read_list(
     read_list_at(list, &Where::Variable(NODES_VARIABLE), surroundings)
 }
 
-/// As [`read_list`], found at `place`.
+/// As [`read_list`], for a list that was found at `place`.
 ///
 /// # Errors
-/// When one is not an address.
+/// If an entry is not an address.
 pub fn read_list_at(
     list: &str,
     place: &Where,
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<NodeAddress>, ConfigError> {
-    // The program may change its directory before it opens the pool a second time, so paths are made absolute now.
+    // The program may change its directory before it opens the pool again, so paths are made
+    // absolute now.
     let base = std::env::current_dir().unwrap_or_default();
     let mut nodes = Vec::new();
     if list.trim() == NO_NODES {
@@ -71,7 +73,8 @@ pub fn read_list_at(
     Ok(nodes)
 }
 
-/// Reads one address: what [`Address`] understands, `tcp:HOST` for the default port, or `local` for the own daemon.
+/// Reads one address: any that [`Address`] understands, `tcp:HOST` for the default port, or `local`
+/// for the user's own daemon.
 pub(super) fn read(
     item: &str,
     place: &Where,
@@ -99,7 +102,7 @@ pub(super) fn read(
     Ok(NodeAddress { name: item.to_owned(), address })
 }
 
-/// `tcp:HOST` as `tcp:HOST:PORT`.
+/// Completes `tcp:HOST` to `tcp:HOST:PORT`.
 fn with_port(item: &str) -> String {
     let host = item.strip_prefix("tcp:").unwrap_or_default();
     let bare = match host.strip_prefix('[') {
@@ -109,7 +112,8 @@ fn with_port(item: &str) -> String {
     if bare { format!("{item}:{PORT_DEFAULT}") } else { item.to_owned() }
 }
 
-/// The daemons on `hosts`, each at `port`; this host's own through its Unix socket where it has one.
+/// Returns the daemons on `hosts`, each at `port`. This host's own daemon is reached through its
+/// Unix socket if it has one.
 pub(super) fn of_hosts(
     hosts: &[String],
     port: u16,
@@ -125,7 +129,7 @@ pub(super) fn of_hosts(
     Ok(nodes)
 }
 
-/// A node that is named twice is one node: its devices must not be shown twice.
+/// Adds a node, unless it is in the list already: its devices must not appear twice.
 pub(super) fn add(
     nodes: &mut Vec<NodeAddress>,
     node: NodeAddress,

@@ -3,7 +3,7 @@
 //! ```text
 //! list  = name ("," name)*
 //! name  = (text | "[" range ("," range)* "]")+
-//! range = digits | digits "-" digits        numbers are as wide as the first one is written
+//! range = digits | digits "-" digits        numbers are padded to the width of the first
 //! ```
 
 use super::{ConfigError, NODES_MAX, SLURM_VARIABLE, Where};
@@ -11,16 +11,17 @@ use super::{ConfigError, NODES_MAX, SLURM_VARIABLE, Where};
 /// Length of a host name: that of a domain name.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Digits of a number in brackets: any number that a `u64` holds.
+/// Number of digits of a number in brackets. Every such number fits a `u64`.
 const DIGITS_MAX: usize = 19;
 
-/// Brackets in one name. Slurm itself documents at most two dimensions and takes some more.
+/// Number of brackets in one name. Slurm itself documents at most two dimensions and takes some
+/// more.
 const BRACKETS_MAX: usize = 8;
 
-/// The host names that `list` stands for, in its order.
+/// Returns the host names that `list` stands for, in its order.
 ///
 /// # Errors
-/// When the list is not understood or names more than [`NODES_MAX`] nodes.
+/// If the list is not understood or names more than [`NODES_MAX`] nodes.
 pub fn expand(list: &str) -> Result<Vec<String>, ConfigError> {
     let mut reader = Reader { bytes: list.trim().as_bytes(), at: 0 };
     let mut hosts = Vec::new();
@@ -59,7 +60,7 @@ impl Reader<'_> {
         ConfigError::Slurm { reason, at: self.at.saturating_sub(1) }
     }
 
-    /// Reads one name and adds what it stands for to `hosts`.
+    /// Reads one name and appends the hosts that it stands for to `hosts`.
     fn name(&mut self, hosts: &mut Vec<String>) -> Result<(), ConfigError> {
         // Each part of the name is appended to each beginning so far.
         let mut beginnings = vec![String::new()];
@@ -88,7 +89,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Characters of a host name, none of which has a meaning in the list.
+    /// Reads characters of a host name that have no meaning in the list.
     fn text(&mut self) -> String {
         let mut text = String::new();
         while let Some(byte) =
@@ -100,7 +101,7 @@ impl Reader<'_> {
         text
     }
 
-    /// Reads `[...]` and gives every beginning with every number, at most `count_max` in all.
+    /// Reads `[...]` and combines every beginning with every number, at most `count_max` in all.
     fn brackets(
         &mut self,
         beginnings: &[String],
@@ -144,7 +145,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A number, and how wide it is written.
+    /// Reads a number, and returns its value and the number of its digits.
     fn number(&mut self) -> Result<(u64, usize), ConfigError> {
         let mut value = 0u64;
         let mut width = 0;

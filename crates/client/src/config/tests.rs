@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// A home directory that is removed at the end.
+/// A home directory that is removed when the test ends.
 struct Home {
     path: PathBuf,
     variables: HashMap<&'static str, OsString>,
@@ -268,7 +268,7 @@ fn without_a_runtime_directory_there_is_one_per_user() {
     let surroundings = Surroundings::new("h", 4_000_000_001, |_| None);
     assert_eq!(surroundings.own_socket(), Path::new("/tmp/penstock-4000000001/penstockd.sock"));
     assert_eq!(surroundings.pool_file(), None);
-    // Relative directories are to be ignored, say the XDG rules.
+    // The XDG rules say that relative directories are to be ignored.
     let relative = Surroundings::new("h", 4_000_000_001, |_| Some("relative".into()));
     assert_eq!(relative.own_socket(), surroundings.own_socket());
 }

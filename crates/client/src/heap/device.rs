@@ -1,18 +1,15 @@
-//! Which devices can be PEs of a heap.
+//! Decides which devices can be PEs of a heap.
 
 use penstock_wire::cuda;
 
 use super::described;
 use crate::pool::Device;
 
-/// `CU_DEVICE_ATTRIBUTE_INTEGRATED`.
 const INTEGRATED: u32 = 18;
-/// `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY`.
 const CAN_MAP_HOST_MEMORY: u32 = 19;
-/// `CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED`.
 const HOST_REGISTER_SUPPORTED: u32 = 99;
 
-/// Why a device can not be a PE, with what to do; none if it can.
+/// Returns why a device cannot be a PE and what to do, or `None` if it can.
 pub(super) fn refusal_of(device: &Device) -> Option<String> {
     if device.shares_host_memory() {
         return None;

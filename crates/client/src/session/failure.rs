@@ -1,7 +1,8 @@
-//! Failures of commands that nobody holds an event of.
+//! Failures of commands whose events the program does not hold.
 //!
-//! Commands are sent and not waited for, so the program has been told that such a command was enqueued. What is known of its failure
-//! is kept for its queue, and the next call that waits for the queue returns it, once.
+//! Such a command is sent and not waited for, and its call has returned success. A failure that
+//! becomes known later is kept for the command's queue, and the next call that waits for the queue
+//! returns it, once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,17 +12,18 @@ use penstock_wire::{Id, Status};
 
 use super::{Session, lock};
 
-/// The first failure of a queue that the program has not been told yet; 0 for none.
+/// The first failure of a queue that the program has not been told yet, or 0 for none.
 #[derive(Debug, Default)]
 pub(crate) struct Failure(AtomicI32);
 
 impl Failure {
     /// Keeps a failure, unless an earlier one has not been told yet.
     ///
-    /// A command whose wait list has failed is none: drivers tell of it by its event alone, and the event that failed has told already.
+    /// The failure of a wait list is ignored: as with drivers, only the command's event reports it,
+    /// and the event that failed has reported its failure already.
     pub(crate) fn note(&self, status: Status) {
         if status.is_error() && status != Status::WAIT_LIST_FAILED {
-            // Another one was first.
+            // If this fails, another failure came first.
             _ = self.0.compare_exchange(
                 Status::OK.0,
                 status.0,
@@ -31,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// The failure, which counts as told from now on.
+    /// Returns the failure, which counts as told from now on.
     pub(crate) fn take(&self) -> Option<Status> {
         if self.0.load(Ordering::Acquire) == Status::OK.0 {
             return None;
@@ -41,12 +43,13 @@ impl Failure {
 }
 
 impl Session {
-    /// Makes a queue known. What the worker tells of a queue that is not known is ignored, so it can make nothing pile up.
+    /// Registers a queue. Reports about unregistered queues are ignored, so a worker cannot make
+    /// them pile up.
     pub(crate) fn watch_queue(&self, queue: Id<kind::Queue>) -> Arc<Failure> {
         lock(&self.failures).entry(queue.get()).or_default().clone()
     }
 
-    /// Forgets a queue.
+    /// Stops noting failures of a queue.
     pub(crate) fn forget_queue(&self, queue: Id<kind::Queue>) {
         lock(&self.failures).remove(&queue.get());
     }

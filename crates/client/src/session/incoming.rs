@@ -1,4 +1,4 @@
-//! Serves the frames that a worker sends.
+//! The handlers of the frames that a worker sends.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use penstock_wire::{FrameError, Id, Payload, Status};
 
 use super::{Session, lock};
 
-/// Serves what the worker tells.
+/// Serves the frames of one session.
 pub(super) struct Incoming<'a> {
     pub(super) session: &'a Arc<Session>,
 }
@@ -41,7 +41,8 @@ impl Serve<to_client::EventDone> for Incoming<'_> {
             let mut open = lock(&self.session.open);
             (open.reads.remove(&call.event.get()), open.events.remove(&call.event.get()))
         };
-        // Without the lock: what the target keeps alive may have something to send.
+        // Without the lock: an object that the target keeps alive may send something when it is
+        // dropped.
         drop(target);
         if let Some(event) = event {
             event.end(Status(call.status.get()), call.times());
@@ -58,13 +59,15 @@ impl Serve<to_client::ReadData> for Incoming<'_> {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        // Locked before the target is taken out: whoever loses the session after that waits for the end of the copy.
+        // Locked before the target is taken out: a thread that loses the session after that waits
+        // for the end of the copy.
         let landing = lock(&self.session.landing);
-        // Taken out while the bytes come, so that senders are not held up by a long copy.
+        // Taken out while the bytes arrive, so that a long copy does not hold up senders.
         let target = lock(&self.session.open).reads.remove(&call.event.get());
         let Some(mut target) = target else { return Ok(()) };
         let taken = target.take(call.offset.get(), payload);
-        // Unlocked before the target may be dropped: what it keeps alive may have something to send.
+        // Unlocked before the target may be dropped: an object that the target keeps alive may send
+        // something.
         drop(landing);
         taken?;
         let mut open = lock(&self.session.open);

@@ -1,4 +1,5 @@
-//! Whether the worker lives, where nothing that it sends would tell: who only uses shared memory, or only polls, sees no hang-up.
+//! Checks that the worker lives. A thread that only uses shared memory, or only polls, would not
+//! see a hang-up.
 
 use std::sync::atomic::Ordering;
 
@@ -6,13 +7,13 @@ use penstock_link::LinkError;
 
 use super::Session;
 
-/// How often somebody who only uses shared memory asks whether the worker still lives: a dead one is noticed well
-/// within a second, and the question costs 0.3 µs.
+/// Interval in ms at which a thread that only uses shared memory asks whether the worker lives. A
+/// dead worker is noticed well within a second, and the question costs 0.3 µs.
 pub(super) const LOOK_EVERY_MS: u64 = 100;
 
 impl Session {
-    /// Whether this process may use the memory that it shares with the worker: a forked child may not, and what a dead
-    /// worker has left is not the device's.
+    /// Returns whether this process may use the memory that it shares with the worker. A forked
+    /// child may not, and the memory that a dead worker has left no longer belongs to a device.
     pub(crate) fn is_usable(&self) -> bool {
         if self.is_lost() {
             return false;
@@ -26,7 +27,8 @@ impl Session {
         }
     }
 
-    /// Whether the worker lives, as far as it was seen lately, without taking what it has sent.
+    /// Checks whether the worker lives, without receiving. Asks the system only if the last look is
+    /// older than [`LOOK_EVERY_MS`].
     pub(super) fn look(&self) -> Result<(), LinkError> {
         let now_ms = u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         if now_ms < self.look_at_ms.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! The loss of a session: everything that is on its way ends, once, and no memory of the program is written to afterwards.
+//! The loss of a session. Everything in progress ends, once, and no memory of the program is
+//! written to afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,8 @@ use super::{Open, Session, lock};
 use crate::error::Error;
 
 impl Session {
-    /// A call could not be sent: it was over a limit, or the session is lost.
+    /// Returns the error for a call that could not be sent. If the call did not just exceed a
+    /// limit, the session is lost.
     pub(super) fn not_sent(&self, error: &LinkError) -> Error {
         match error {
             LinkError::Frame(error) if *error != FrameError::Broken => Error::Frame(error.clone()),
@@ -18,7 +20,7 @@ impl Session {
         }
     }
 
-    /// Ends everything that is on its way, once.
+    /// Ends everything in progress, once. Returns the error for the caller.
     pub(super) fn lose(&self, error: &LinkError) -> Error {
         let reason: Arc<str> = error.to_string().into();
         let open = {
@@ -30,7 +32,7 @@ impl Session {
             }
             std::mem::replace(&mut *open, Open { lost: Some(reason.clone()), ..Open::default() })
         };
-        // The link of a forked child is its parent's.
+        // The link of a forked child belongs to its parent.
         if !matches!(error, LinkError::Forked) {
             self.sender.close();
             if let Some(tell) = self.on_loss.get() {
@@ -44,18 +46,20 @@ impl Session {
         for answer in open.requests.into_values() {
             answer.set(Status::NODE_LOST, Vec::new());
         }
-        // Under the lock, so that nobody falls asleep between the look at `lost` and the wait.
+        // Under the lock, so that no thread falls asleep between its check of `lost` and its wait.
         drop(lock(&self.turn));
         self.served.notify_all();
         self.needed.notify_all();
         Error::Lost { node: self.name.clone(), reason }
     }
 
-    /// Waits until no thread copies into a read's target any more, and then lets all who wait see that the session is lost.
+    /// Waits until no thread copies into a read's target any more, and then shows all threads that
+    /// the session is lost.
     ///
-    /// To be called when [`Open::lost`] is set, so that no other read begins to land. The memory of a read is the program's again
-    /// as soon as the program sees its event, or any wait, fail. The thread that receives may be in the middle of a copy at that
-    /// moment. The copy stops at the next piece, because the link is closed: the wait is as long as one piece takes.
+    /// Must be called when [`Open::lost`] is set, so that no other read begins to land. The memory
+    /// of a read belongs to the program again as soon as the program sees the read's event, or any
+    /// wait, fail. The receiving thread may be in the middle of a copy at that moment. The copy
+    /// stops at the next piece because the link is closed, so the wait takes as long as one piece.
     pub(super) fn await_landing(&self) {
         // In a forked child the thread that copies does not exist, and its lock is never released.
         if !matches!(self.sender.check(), Err(LinkError::Forked)) {

@@ -1,4 +1,4 @@
-//! Sessions against workers that are played by threads.
+//! Sessions whose workers are threads of the test.
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
@@ -12,16 +12,16 @@ use super::*;
 use crate::event::Event;
 use crate::event::Times;
 
-/// Longer than anything here takes.
+/// Longer than anything in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// More than a socket holds on its way.
+/// More than a socket can hold.
 const MUCH: usize = 32 << 20;
 
 fn session(node: usize) -> (Arc<Session>, (Sender, Receiver)) {
     session_over(0, node)
 }
 
-/// A session and its worker, whose link has these features.
+/// Makes a session and the two ends of its worker, over a link with these features.
 fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)) {
     let (here, there) = UnixStream::pair().unwrap();
     let stream = |end: UnixStream| Stream::from_fd(end.into()).unwrap();
@@ -32,7 +32,8 @@ fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)
     (Session::new(node, format!("node {node}").into(), client), worker.join().unwrap())
 }
 
-/// A worker at its limit: it takes nothing before the client has taken what it has for it. Returns when it was told an end.
+/// Plays a worker at its limit: it takes nothing until the client has taken what the worker has
+/// sent. Returns when it was told the end of an event.
 fn full_worker((sender, mut receiver): (Sender, Receiver), ended: Id<kind::Event>) {
     let done = to_client::EventDone::new(ended, Status::OK, Times::default());
     sender.send(&done, &[], &[]).unwrap();
@@ -59,7 +60,7 @@ fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
     ];
     for (event, (home, other)) in events.iter().zip([(&a, &b), (&b, &a)]) {
         event.expect_at(home).unwrap();
-        // Without a link between the workers the client tells the end.
+        // The workers have no link, so the client tells the end.
         assert!(event.id_for(other).is_ok());
         other.flush().unwrap();
     }
@@ -71,7 +72,7 @@ fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
             told.send("sent").unwrap();
         });
     }
-    // Both links are full when the ends come.
+    // Lets both links fill up before the ends come.
     thread::sleep(Duration::from_millis(300));
     for (worker, event) in [(worker_a, &events[0]), (worker_b, &events[1])] {
         let (told, id) = (told.clone(), event.0.id);
@@ -81,16 +82,17 @@ fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
         });
     }
     for _ in 0..4 {
-        heard.recv_timeout(PATIENCE).expect("somebody waits for ever");
+        heard.recv_timeout(PATIENCE).expect("a thread waits for ever");
     }
 }
 
-/// Memory of the program that takes a read's bytes slowly, and tells whether somebody is writing to it.
+/// Memory of the program that takes a read's bytes slowly. `is_written` is set while it does.
 struct SlowMemory {
     is_written: Arc<AtomicBool>,
 }
 
-/// With [`PIECE_PAUSE`] after each of them, what a full ring or socket holds (some 200 KiB at least) lasts for 200 ms and more.
+/// With [`PIECE_PAUSE`] after each piece, the content of a full ring or socket (at least some 200
+/// KiB) lasts for 200 ms or more.
 const PIECE_BYTES: usize = 1 << 10;
 const PIECE_PAUSE: Duration = Duration::from_millis(1);
 
@@ -109,11 +111,12 @@ impl Target for SlowMemory {
     }
 }
 
-/// How a program learns that a node is lost.
+/// A way in which a program learns that a node is lost.
 type Learn = fn(&Arc<Session>, &Event);
 
-/// A worker sends a read's bytes without end, and hangs up while some are still on their way. Another thread of the client than the
-/// one that receives notices the hang-up. When the program learns of it by `learn`, its memory must be its own again.
+/// Plays a worker that sends a read's bytes without end and hangs up while some are still on their
+/// way. A thread other than the receiving one notices the hang-up. When the program learns of it by
+/// `learn`, no thread may write to its memory any more.
 fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     let (session, (sender, receiver)) = session_over(features, 0);
     let (event, is_written) = (
@@ -126,7 +129,7 @@ fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     let data = to_client::ReadData { event: event.0.id, offset: U64::ZERO };
     let full = sender.clone();
     let worker = thread::spawn(move || {
-        // It ends when the worker hangs up.
+        // The call ends when the worker hangs up.
         _ = full.send_pieces(&data, &[], 1 << 40, &mut std::iter::repeat(&[7; MUCH / 32][..]));
     });
     let waiting = (session.clone(), event.clone());
@@ -134,7 +137,7 @@ fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     while !is_written.load(Ordering::Acquire) {
         thread::yield_now();
     }
-    // The ring or the socket gets full.
+    // Lets the ring or the socket fill up.
     thread::sleep(Duration::from_millis(100));
     sender.close();
     worker.join().unwrap();
@@ -147,7 +150,7 @@ fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     drop(receiver);
 }
 
-/// Another thread uses memory that is shared with the worker, and waits for the read then.
+/// The session is lost in this thread while an observer waits for the read's event.
 fn by_its_event(session: &Arc<Session>, event: &Event) {
     let observer = event.clone();
     let observer = thread::spawn(move || observer.wait());
@@ -155,7 +158,7 @@ fn by_its_event(session: &Arc<Session>, event: &Event) {
     observer.join().unwrap();
 }
 
-/// Another thread, too, has noticed; this one gets an error from a call.
+/// Another thread loses the session first. This thread learns of the loss by an error from a call.
 fn by_another_call(session: &Arc<Session>, _: &Event) {
     let first = session.clone();
     let first = thread::spawn(move || first.lose(&LinkError::Closed));
