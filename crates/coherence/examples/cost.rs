@@ -1,4 +1,4 @@
-//! What the machine costs for simple commands, in nanoseconds per command.
+//! Measures the cost of the machine for simple commands, in nanoseconds per command.
 //!
 //! Run it with `cargo run --profile quick -p penstock-coherence --example cost`.
 
@@ -11,7 +11,7 @@ use penstock_coherence::{
 };
 
 const COMMANDS: u64 = 1_000_000;
-/// Commands that have been sent and have not ended.
+/// Number of commands that have been sent and have not ended.
 const OPEN: u64 = 16;
 
 fn main() {
@@ -31,8 +31,8 @@ fn main() {
     }
 }
 
-/// Launches that write one of the equal `parts` of a buffer after the other, `turn` in one place and then as many in the
-/// other one.
+/// Measures launches that write one of the equal `parts` of a buffer after the other: `turn`
+/// launches in one place, then as many in the other.
 fn cost_in_turns(name: &str, turn: u64, parts: u64) {
     let mut machine = Machine::default();
     let mut names = 1 << 40;
@@ -63,7 +63,8 @@ fn cost_in_turns(name: &str, turn: u64, parts: u64) {
     println!("{nanoseconds:8.1} ns  {name}");
 }
 
-/// `reads` commands of another queue go on writing the program's memory all the time.
+/// Measures commands with these uses, while `reads` commands of another queue have not ended and
+/// will write the program's memory.
 fn cost(name: &str, uses: &[Use], reads: u64, writes_host: bool) {
     let mut machine = Machine::default();
     let mut names = 1 << 40;

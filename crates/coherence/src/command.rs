@@ -1,9 +1,9 @@
-//! What the machine is told and what it answers.
+//! The inputs and outputs of the machine.
 
 use crate::host::HostShape;
 use crate::names::{AllocationId, CommandId, ContextId, Place, QueueId};
 
-/// How a command uses bytes of an allocation.
+/// A command's access to bytes of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// The command only reads.
@@ -14,151 +14,154 @@ pub enum Access {
     Overwrite,
 }
 
-/// Bytes of an allocation that a command uses.
+/// A range of an allocation that a command uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// The allocation.
     pub allocation: AllocationId,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// The byte behind the last one.
+    /// Offset behind the last byte.
     pub end: u64,
-    /// How the command uses them.
     pub access: Access,
 }
 
 /// A command that the program enqueues.
 #[derive(Clone, Copy, Debug)]
 pub struct Submit<'a> {
-    /// Its name, which is that of its event.
+    /// Name of the command and of its event.
     pub id: CommandId,
-    /// Its queue.
     pub queue: QueueId,
     /// Whether the commands of the queue run in order.
     pub in_order: bool,
-    /// The queue's context.
     pub context: ContextId,
     /// The place of the queue's device.
     pub place: Place,
-    /// The events of its wait list that are not known to have ended well.
+    /// The events of the wait list that are not known to have ended well.
     pub waits: &'a [CommandId],
     /// Given for a marker or barrier.
     pub sync: Option<Sync>,
-    /// What it uses of memory that spans places. A driver keeps the memory of a single place coherent, so commands of
-    /// such a context name nothing here.
+    /// Uses of memory that spans places. A driver keeps the memory of a single place coherent, so
+    /// commands of such a context list nothing here.
     pub uses: &'a [Use],
-    /// The program's memory that it reads when it is sent.
+    /// The program's memory that the command reads when it is sent.
     pub reads_host: Option<HostShape>,
-    /// The program's memory that it writes until it has ended.
+    /// The program's memory that the command writes until it has ended.
     pub writes_host: Option<HostShape>,
-    /// A client event that what comes behind the command in its queue waits for: the client runs something itself when
-    /// the command has ended, and sets the event after that.
+    /// A client event that later commands of the queue wait for. The client does work of its own
+    /// after the command has ended, and then sets the event.
     pub gate: Option<CommandId>,
 }
 
 /// A marker or a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// It has a wait list. Without one it waits for all commands before it.
+    /// Whether the command has a wait list. Without one it waits for all earlier commands of the
+    /// queue.
     pub is_listed: bool,
-    /// Later commands of the queue wait for it.
+    /// Whether later commands of the queue wait for it.
     pub is_barrier: bool,
 }
 
-/// What becomes of a command that was submitted.
+/// The verdict on a submitted command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The caller sends it now, and says [`Machine::sent`](crate::Machine::sent) afterwards if `is_tracked`; then it also tells the end.
+    /// The caller sends the command now. If `is_tracked`, it then calls
+    /// [`Machine::sent`](crate::Machine::sent), and later tells the end.
     Send {
-        /// What goes with it.
         plan: Plan,
-        /// Whether the machine has to hear of it again.
+        /// Whether the machine must hear when the command was sent and has ended.
         is_tracked: bool,
     },
-    /// The caller keeps it until an [`Action`] names it. It waits for the ends of `until_ended`, which were sent, so
-    /// the caller has to go on receiving.
+    /// The caller keeps the command until an [`Action`] names it. The command waits for the ends of
+    /// `until_ended`, which were sent, so the caller must go on receiving.
     Hold {
-        /// Commands whose ends it waits for.
+        /// Commands whose ends the command waits for.
         until_ended: Vec<CommandId>,
     },
-    /// Content that it needs went with a node that is lost.
+    /// Content that the command needs was lost with a node.
     ContentLost,
 }
 
-/// What goes with a command.
+/// The transfers and waits that go with a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Transfers to start before it is sent, in this order.
+    /// Transfers to start before the command is sent, in this order.
     pub fetches: Vec<Fetch>,
-    /// What it waits for at its worker beside its wait list. It fails if one of them fails.
+    /// Commands and transfers that the command waits for at its worker, beside its wait list. It
+    /// fails if one of them fails.
     pub waits: Vec<CommandId>,
-    /// What it waits for at its worker, however that ends.
+    /// Commands and transfers that the command waits for at its worker, however they end.
     pub ends: Vec<CommandId>,
-    /// Commands that happen before it and have still to write the program's memory. Their bytes may come by another
-    /// link than its own end. So its end is not told to the program before these have ended, and a blocking write
-    /// returns before it has ended only if there are none.
+    /// Commands that happen before this one and have still to write the program's memory. Their
+    /// bytes may come by another link than this command's end. So the end is told to the program
+    /// only after these have ended, and a blocking write may return before its end only if there
+    /// are none.
     pub behind: Vec<CommandId>,
-    /// Whether commands that happen before it, also in its own queue, have still to write the program's memory. Then a
-    /// blocking write returns when it has ended, and not before.
+    /// Whether commands that happen before this one, including those of its own queue, have still
+    /// to write the program's memory. If so, a blocking write returns only when it has ended.
     pub is_behind_writers: bool,
 }
 
 /// A transfer of bytes of an allocation from one place to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// The allocation.
     pub allocation: AllocationId,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// The byte behind the last one.
+    /// Offset behind the last byte.
     pub end: u64,
-    /// Where the bytes come from.
+    /// Place or content from which the bytes come.
     pub source: Source,
-    /// Where they go.
+    /// Place that receives the bytes.
     pub target: Place,
-    /// Ends when the source may change again.
+    /// Event that ends when the source may change again.
     pub departure: CommandId,
-    /// Ends when the bytes have arrived. Without a meaning for initial content, which the link itself keeps in order.
+    /// Event that ends when the bytes have arrived. It has no meaning for initial content, which
+    /// the link keeps in order.
     pub arrival: CommandId,
-    /// What must have ended before the bytes leave, however it ends.
+    /// Commands and transfers that must have ended, however, before the bytes leave.
     pub source_waits: Vec<CommandId>,
-    /// What must have ended before the bytes are stored, however it ends.
+    /// Commands and transfers that must have ended, however, before the bytes are stored.
     pub target_waits: Vec<CommandId>,
 }
 
-/// Where the bytes of a transfer come from.
+/// The source of the bytes of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// From the copy of another place.
+    /// The copy of another place.
     Place(Place),
-    /// From what the program gave when it made the allocation.
+    /// The content that the program gave when it made the allocation.
     Initial,
 }
 
-/// What becomes of a command that was held back.
+/// The next step for a command that was held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The caller sends it, says [`Machine::sent`](crate::Machine::sent), and tells its end.
+    /// The caller sends the command, calls [`Machine::sent`](crate::Machine::sent), and later tells
+    /// the end.
     Send(CommandId, Plan),
-    /// It goes on being held until these have ended, which were sent: the caller has to go on receiving.
+    /// The command stays held until these have ended. They were sent, so the caller must go on
+    /// receiving.
     Await(CommandId, Vec<CommandId>),
-    /// It does not run, because an event of its wait list has failed. The caller ends its event.
+    /// An event of the command's wait list has failed. The caller ends the command's event and does
+    /// not send the command.
     Fail(CommandId),
-    /// Content that it needs is lost. The caller ends its event.
+    /// Content that the command needs is lost. The caller ends the command's event.
     ContentLost(CommandId),
 }
 
-/// A copy that the host could make itself, because it shares the memory with the device.
+/// A copy that the host could make itself, because it shares memory with the device.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlace {
-    /// The queue of the command that the copy stands for.
+    /// The queue of the command that the copy replaces.
     pub queue: QueueId,
-    /// Whether that queue's commands run in order.
+    /// Whether the commands of that queue run in order.
     pub in_order: bool,
-    /// Its context.
+    /// Context of the queue.
     pub context: ContextId,
     /// Whether all commands that were sent in the queue have ended.
     pub is_idle: bool,
-    /// Whether all events of the wait list have ended well, and the program may be told so.
+    /// Whether all events of the wait list have ended well and their ends may be told to the
+    /// program.
     pub waits_ended: bool,
 }

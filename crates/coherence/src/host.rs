@@ -4,32 +4,31 @@ use std::collections::BTreeMap;
 
 use crate::names::CommandId;
 
-/// Rows that two shapes are compared by, one by one. Beyond, shapes whose bounds overlap count as overlapping, which
-/// is safe: a command then waits for one that it need not wait for. A thousand rows are compared in some microseconds.
+/// Number of rows up to which two shapes are compared row by row. Larger shapes overlap if their
+/// bounds do. This is safe, because at worst a command waits for another one without need.
+/// Comparing a thousand rows takes some microseconds.
 const ROWS_COMPARED_MAX: u64 = 1024;
 
-/// Bytes of the program's memory: rows of equal length, with gaps between rows and between slices.
+/// A part of the program's memory: rows of equal length, with gaps between rows and between slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostShape {
-    /// Address of the first byte.
     pub start: u64,
-    /// Bytes of a row.
+    /// Length of a row in bytes.
     pub row: u64,
-    /// Rows of a slice.
+    /// Number of rows in a slice.
     pub rows: u64,
-    /// Bytes from row to row.
+    /// Distance between rows in bytes.
     pub row_pitch: u64,
-    /// Slices.
     pub slices: u64,
-    /// Bytes from slice to slice.
+    /// Distance between slices in bytes.
     pub slice_pitch: u64,
 }
 
 impl HostShape {
-    /// All of the memory: what a function of the program may write.
+    /// The whole memory. A function of the program may write all of it.
     pub const EVERYTHING: Self = Self::linear(0, u64::MAX);
 
-    /// `bytes` bytes without gaps.
+    /// Returns `bytes` bytes without gaps.
     pub const fn linear(start: u64, bytes: u64) -> Self {
         Self { start, row: bytes, rows: 1, row_pitch: bytes, slices: 1, slice_pitch: bytes }
     }
@@ -38,7 +37,7 @@ impl HostShape {
         self.row == 0 || self.rows == 0 || self.slices == 0
     }
 
-    /// Bytes from the first one to the last one.
+    /// Returns the number of bytes from the first to the last byte.
     fn reach(&self) -> u64 {
         let steps = |count: u64, pitch: u64| count.saturating_sub(1).saturating_mul(pitch);
         steps(self.slices, self.slice_pitch)
@@ -54,7 +53,8 @@ impl HostShape {
         self.rows.saturating_mul(self.slices)
     }
 
-    /// Whether the two have a byte in common. May say so of shapes with very many rows that have none.
+    /// Returns whether the two shapes have a byte in common. May return `true` for disjoint shapes
+    /// with very many rows.
     pub fn overlaps(&self, other: &Self) -> bool {
         if self.is_empty()
             || other.is_empty()
@@ -76,7 +76,7 @@ impl HostShape {
         })
     }
 
-    /// Whether a row has a byte of `start..end`.
+    /// Returns whether a row has a byte in `start..end`.
     fn touches(&self, start: u64, end: u64) -> bool {
         (0..self.slices).any(|z| {
             let base = i128::from(self.start) + i128::from(z) * i128::from(self.slice_pitch);
@@ -118,7 +118,7 @@ impl HostWrites {
         self.by_start.is_empty()
     }
 
-    /// The commands that will write some byte of `shape`.
+    /// Returns the commands that will write some byte of `shape`.
     pub(crate) fn overlapping(&self, shape: &HostShape) -> impl Iterator<Item = CommandId> {
         let first = shape.start.saturating_sub(self.reach_max);
         let near = self.by_start.range((first, CommandId(0))..(shape.end(), CommandId(0)));

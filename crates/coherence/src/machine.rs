@@ -1,4 +1,4 @@
-//! What may be sent, and what has to wait for what.
+//! The machine: which commands may be sent, and which must wait for what.
 
 mod behind;
 mod blockers;
@@ -13,56 +13,60 @@ use crate::names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
 use crate::regions::{Allocation, Around};
 use crate::rules::{Rule, Rules};
 
-/// The state of everything that a later command may have to wait for.
+/// The state of all commands and events that a later command may have to wait for.
 #[derive(Debug, Default)]
 pub struct Machine {
     nodes: FxHashMap<CommandId, Node>,
     queues: FxHashMap<QueueId, Held>,
     allocations: FxHashMap<AllocationId, Allocation>,
     host: HostWrites,
-    /// For what was sent while something was still to write the program's memory: the writers that happen before it.
+    /// For each command that was sent while the program's memory had pending writers: the writers
+    /// that happen before it.
     behind: FxHashMap<CommandId, Vec<CommandId>>,
-    /// The same for all commands of a queue together, and, out of order, for its last barrier.
+    /// The same for all commands of a queue together and, for an out-of-order queue, for its last
+    /// barrier.
     queues_behind: FxHashMap<QueueId, (Vec<CommandId>, Vec<CommandId>)>,
-    /// Blocking writes that have returned and not ended.
+    /// Blocking writes that have returned but not ended.
     settled: FxHashMap<ContextId, Vec<(QueueId, CommandId)>>,
     lost: FxHashSet<NodeId>,
     /// Held commands that nothing holds back any more.
     ready: VecDeque<CommandId>,
     stamp: u64,
-    /// The number of entries of `behind` at which those that mean nothing any more are forgotten.
+    /// Number of entries of `behind` at which entries without open writers are removed.
     prune_at: usize,
     rules: Rules,
-    /// Instead of [`blockers::ARRIVALS_MAX`].
+    /// Limit that replaces [`blockers::ARRIVALS_MAX`], if it is given.
     arrivals_max: Option<usize>,
 }
 
-/// The machine keeps up to this number of names in [`Held::open`] before it looks which of them are not held back any more.
+/// Number of names in [`Held::open`] up to which the machine does not look for those that are not
+/// held back any more.
 const HELD_MIN: usize = 16;
 
-/// A command or client event that something may have to wait for.
+/// A command or client event for which other commands may have to wait.
 #[derive(Debug)]
 struct Node {
     stage: Stage,
-    /// The number of events that hold it back.
+    /// Number of events that hold the command back.
     blockers: usize,
-    /// An event of its wait list has failed.
+    /// Whether an event of its wait list has failed.
     is_doomed: bool,
-    /// Held commands that go on when this one has been sent, or, for a client event, set; and whether they name it in
-    /// their wait lists.
+    /// Held commands that continue when this command has been sent or this client event has been
+    /// set, each with whether it names this one in its wait list.
     until_passed: Vec<(CommandId, bool)>,
-    /// Held commands that go on when this one has ended.
+    /// Held commands that continue when this one has ended.
     until_ended: Vec<CommandId>,
     /// The command, while it is held.
     held: Option<Box<Kept>>,
     writes_host: Option<HostShape>,
-    /// Its queue, if that is in order.
+    /// The command's queue, if that is in order.
     line: Option<QueueId>,
-    /// It may fail with something that it waits for, before it is its turn.
+    /// Whether the command may fail together with something that it waits for, before it is its
+    /// turn.
     is_in_doubt: bool,
-    /// What it waits for at its worker, if that is one command.
+    /// The command for which this one waits at its worker, if there is only one.
     only_wait: Option<CommandId>,
-    /// While it is being sent after it was held back.
+    /// The program's memory that the command reads, while it is being sent after it was held back.
     reads_host: Option<HostShape>,
     allocations: Vec<AllocationId>,
     settles: Option<ContextId>,
@@ -73,30 +77,32 @@ enum Stage {
     /// A client event that is not set.
     Gate,
     Held,
-    /// Somebody sends it at this moment.
+    /// A thread is sending the command now.
     Sending,
     Sent,
 }
 
-/// What a queue holds back.
+/// The commands that a queue holds back.
 #[derive(Debug, Default)]
 struct Held {
-    /// In order: what the next command comes behind. Out of order: the last barrier that is held back.
+    /// In an in-order queue, the command that the next one comes behind. In an out-of-order queue,
+    /// the last barrier that is held back.
     tail: Option<CommandId>,
-    /// Out of order: all commands that are held back, and gates; also some that are not any more.
+    /// In an out-of-order queue, all commands that are held back and all gates, and some that are
+    /// not held back any more.
     open: Vec<CommandId>,
-    /// The machine forgets the names in `open` that are not held back any more when there are this many.
+    /// Length of `open` at which the machine removes the names that are not held back any more.
     prune_at: usize,
 }
 
-/// A submitted command that is kept.
+/// A submitted command that the machine keeps.
 #[derive(Debug)]
 struct Kept {
     queue: QueueId,
     in_order: bool,
     context: ContextId,
     place: Place,
-    /// An event of its wait list may still fail, and the command with it.
+    /// Whether an event of its wait list may still fail, and the command with it.
     is_in_doubt: bool,
     uses: Vec<Use>,
     waits: Vec<CommandId>,
@@ -109,7 +115,8 @@ struct Kept {
 
 #[derive(Clone, Copy)]
 enum Until {
-    /// Until it was sent. `true`: the command names it in its wait list.
+    /// Until the command was sent or the client event was set. `true` if the waiting command names
+    /// it in its wait list.
     Passed(bool),
     Ended,
 }
@@ -135,33 +142,35 @@ impl Node {
 }
 
 impl Machine {
-    /// A machine without one of its rules.
+    /// Makes a machine without one of its rules.
     #[cfg(feature = "planted")]
     pub fn without(rule: Rule) -> Self {
         Self { rules: Rules { off: Some(rule) }, ..Self::default() }
     }
 
-    /// With another limit for the transfers on their way to one copy, so that small programs reach the limit.
+    /// Sets another limit for the transfers on their way to one copy, so that small programs reach
+    /// it.
     #[cfg(feature = "explore")]
     #[must_use]
     pub fn with_arrivals_max(self, arrivals_max: usize) -> Self {
         Self { arrivals_max: Some(arrivals_max), ..self }
     }
 
-    /// Whether nothing is known that a command of a context with one place could have to wait for. Then
-    /// [`Machine::submit`] would say [`Verdict::Send`] with an empty plan to each command that neither writes the
-    /// program's memory, nor uses memory that spans places, nor has a gate.
+    /// Returns whether the machine knows nothing that a command of a context with one place could
+    /// have to wait for. If so, [`Machine::submit`] answers [`Verdict::Send`] with an empty plan to
+    /// each command that does not write the program's memory, does not use memory that spans
+    /// places, and has no gate.
     pub fn is_quiet(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Commands that are held back.
+    /// Returns the number of commands that are held back.
     pub fn held(&self) -> usize {
         self.nodes.values().filter(|node| node.stage == Stage::Held).count()
     }
 
-    /// An allocation of `size` bytes in a context whose places are on `nodes`. `is_indivisible`: transfers move all of
-    /// it. `has_initial`: the program gave its content.
+    /// Registers an allocation of `size` bytes in a context whose places are on `nodes`. If
+    /// `is_indivisible`, transfers move all of it. If `has_initial`, the program gave its content.
     pub fn allocate(
         &mut self,
         id: AllocationId,
@@ -173,28 +182,29 @@ impl Machine {
         self.allocations.insert(id, Allocation::new(size, is_indivisible, nodes, has_initial));
     }
 
-    /// An allocation is gone, and no command that uses it is held back.
+    /// Forgets an allocation. No command that uses it is held back.
     pub fn release(&mut self, id: AllocationId) {
         self.allocations.remove(&id);
     }
 
-    /// A queue is gone, and none of its commands is held back.
+    /// Forgets a queue. None of its commands is held back.
     pub fn release_queue(&mut self, id: QueueId) {
         self.queues.remove(&id);
         self.queues_behind.remove(&id);
     }
 
-    /// A client event, which the program or the client sets: then [`Machine::ended`] tells.
+    /// Registers a client event. When the program or the client sets it, [`Machine::ended`] must be
+    /// called.
     pub fn client_event(&mut self, id: CommandId) {
         self.nodes.insert(id, Node::new(Stage::Gate));
     }
 
-    /// A node is lost, with all copies on it.
+    /// Notes that a node is lost, with all copies on it.
     pub fn lost(&mut self, node: NodeId) {
         self.lost.insert(node);
     }
 
-    /// The program enqueues a command. `next` makes names for transfers.
+    /// Decides about a command that the program enqueues. `next` makes names for transfers.
     pub fn submit(&mut self, command: &Submit<'_>, next: &mut dyn FnMut() -> CommandId) -> Verdict {
         if self.is_quiet()
             && command.uses.is_empty()
@@ -220,7 +230,7 @@ impl Machine {
         verdict
     }
 
-    /// Whether a command was sent, or a client event was set.
+    /// Returns whether a command was sent, or a client event was set.
     fn has_passed(&self, id: CommandId) -> bool {
         self.nodes.get(&id).is_none_or(|node| node.stage == Stage::Sent)
     }
@@ -252,21 +262,22 @@ impl Machine {
         Verdict::Send { plan, is_tracked }
     }
 
-    /// Whether some command that is held back, or being sent, has still to read bytes of this part of the program's
-    /// memory.
+    /// Returns whether a command that is held back, or is being sent, has still to read bytes of
+    /// this part of the program's memory.
     pub fn may_be_read(&self, shape: &HostShape) -> bool {
         let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.reads_host.as_ref());
         let sending = self.nodes.values().filter_map(|node| node.reads_host.as_ref());
         { held }.chain(sending).any(|other| other.overlaps(shape))
     }
 
-    /// Whether some command that has not ended writes bytes of this part of the program's memory.
+    /// Returns whether a command that has not ended writes bytes of this part of the program's
+    /// memory.
     pub fn may_be_written(&self, shape: &HostShape) -> bool {
         let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.writes_host.as_ref());
         self.host.overlapping(shape).next().is_some() || { held }.any(|other| other.overlaps(shape))
     }
 
-    /// A command is being sent from now on.
+    /// Notes that a command is being sent from now on.
     fn note_sending(&mut self, id: CommandId, kept: &Kept, plan: &Plan) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.stage = Stage::Sending;
@@ -276,7 +287,7 @@ impl Machine {
                 kept.waits.first().filter(|_| kept.waits.len() + plan.waits.len() == 1).copied();
             node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
         }
-        // What the client runs itself, it runs after the command has ended and before it sets the gate.
+        // The client does its own work after the command has ended and before it sets the gate.
         let writer = kept.gate.unwrap_or(id);
         if let Some((node, shape)) = self.nodes.get_mut(&writer).zip(kept.writes_host) {
             node.writes_host = Some(shape);
@@ -307,7 +318,7 @@ impl Machine {
         }
     }
 
-    /// What later commands of the queue come behind.
+    /// Notes the command behind which later commands of the queue come.
     fn note_in_queue(&mut self, command: &Submit<'_>, is_held: bool) {
         let gate = command.gate.filter(|_| self.rules.hold(Rule::ClientRunHolds));
         let last = gate.or(is_held.then_some(command.id));
@@ -327,20 +338,21 @@ impl Machine {
         self.queues.entry(command.queue).or_default().tail = Some(last);
     }
 
-    /// What holds back a command that would wait for everything in a queue. Each passes at some time, and what comes
-    /// later is not among them.
+    /// Returns the commands and gates that hold back a command which waits for everything in a
+    /// queue. Each of them passes at some time, and later ones do not join them.
     pub fn held_in(&self, queue: QueueId) -> Vec<CommandId> {
         let Some(queue) = self.queues.get(&queue) else { return Vec::new() };
         let all = queue.tail.iter().chain(&queue.open).copied();
         all.filter(|id| !self.has_passed(*id)).collect()
     }
 
-    /// Whether nothing of [`Machine::held_in`] is left.
+    /// Returns whether all of these, from [`Machine::held_in`], have passed.
     pub fn have_passed(&self, ids: &[CommandId]) -> bool {
         ids.iter().all(|id| self.has_passed(*id))
     }
 
-    /// Decides what goes with a command that is sent now. `None`: content that it needs is lost.
+    /// Makes the plan of a command that is sent now. Returns `None` if content that it needs is
+    /// lost.
     fn plan(
         &mut self,
         id: CommandId,
@@ -368,7 +380,7 @@ impl Machine {
         if kept.uses.iter().any(is_lost) {
             return None;
         }
-        // Above the versions of content that nobody wrote.
+        // Greater than the versions of content that no command wrote.
         *stamp = (*stamp).max(1) + 1;
         let is_live = |id: CommandId| nodes.contains_key(&id);
         let mut around = Around { rules: *rules, is_live: &is_live, lost, next };
@@ -393,7 +405,8 @@ impl Machine {
             ids.sort_unstable();
             ids.dedup();
         }
-        // A transfer that the command needs is started before it, and ends after it was sent.
+        // A transfer that the command needs is started before the command, and ends after the
+        // command was sent.
         for fetch in &plan.fetches {
             if let Source::Place(_) = fetch.source {
                 for transfer in [fetch.departure, fetch.arrival] {
@@ -412,7 +425,8 @@ impl Machine {
         Some(plan)
     }
 
-    /// A command that the machine tracks, or that it held back, was sent with its transfers.
+    /// Notes that a command that the machine tracks, or that it held back, was sent with its
+    /// transfers.
     pub fn sent(&mut self, id: CommandId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.stage = Stage::Sent;
@@ -433,12 +447,12 @@ impl Machine {
         }
     }
 
-    /// Whether a command that is held back waits for the end of this one.
+    /// Returns whether a command that is held back waits for the end of this one.
     pub fn is_awaited(&self, id: CommandId) -> bool {
         self.nodes.get(&id).is_some_and(|node| !node.until_ended.is_empty())
     }
 
-    /// A command, transfer or client event has ended.
+    /// Notes that a command, transfer or client event has ended.
     pub fn ended(&mut self, id: CommandId, is_ok: bool) {
         let Some(node) = self.nodes.remove(&id) else { return };
         if let Some(shape) = node.writes_host {
@@ -480,7 +494,8 @@ impl Machine {
         }
     }
 
-    /// The next held command that may go on, in the order in which they became ready.
+    /// Returns the next step for a held command that may continue, in the order in which they
+    /// became ready.
     pub fn next_action(&mut self, next: &mut dyn FnMut() -> CommandId) -> Option<Action> {
         loop {
             let id = self.ready.pop_front()?;
@@ -509,14 +524,15 @@ impl Machine {
         }
     }
 
-    /// Whether [`Machine::next_action`] has something.
+    /// Returns whether [`Machine::next_action`] would return a step.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// A blocking write was sent and has returned, and ends with `id`: drivers return when its bytes are in the buffer, so other
-    /// queues of the context may use them without an event. In order a write stands for those before it, which may be told
-    /// later, by other threads.
+    /// Notes that a blocking write was sent and has returned, and ends with `id`. Drivers return
+    /// when the bytes are in the buffer, so other queues of the context may use them without an
+    /// event. In an in-order queue a write stands for those before it, whose returns other threads
+    /// may tell later.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
         let Self { settled, nodes, .. } = self;
         let stands =
@@ -530,26 +546,27 @@ impl Machine {
         self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
     }
 
-    /// How many blocking writes of a context have returned and have not ended, as far as has been told. In an in-order
-    /// queue one stands for all before it.
+    /// Returns the number of blocking writes of a context that have returned but not ended, as far
+    /// as the machine knows. In an in-order queue one write stands for all before it.
     pub fn settled_count(&self, context: ContextId) -> usize {
         self.settled.get(&context).map_or(0, Vec::len)
     }
 
-    /// Blocking writes that a command which follows all writes has to wait for.
+    /// Returns the blocking writes for which a command that follows all writes has to wait.
     pub fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<CommandId> {
         let writes = self.settled.get(&context).map(Vec::as_slice).unwrap_or_default();
         let others = writes.iter().filter(|(of, _)| !(in_order && *of == queue));
         others.map(|(_, id)| *id).collect()
     }
 
-    /// Whether the host may copy at this moment, instead of the command that the copy stands for. The caller keeps
-    /// other threads from enqueueing into the queue until the copy is done.
+    /// Returns whether the host may copy now, in place of a command. The caller keeps other threads
+    /// from enqueueing into the queue until the copy is done.
     ///
-    /// Nobody has to ask which of the program's memory the copy uses. If an earlier command is still to write that, then
-    /// it happens before the copy. Either the host was told of something behind that command, or the copy's wait list
-    /// has ended, which is told as well; but an end is told only after those writes. Or the copy is behind the command
-    /// in its queue: then it is one of those that the queue is behind of.
+    /// The part of the program's memory that the copy uses does not matter. If an earlier command
+    /// has still to write that part, it happens before the copy, in one of three ways. The host was
+    /// told of an end behind that command, or the copy's wait list has ended and the program may be
+    /// told so; but such ends are told only after those writes. Or the copy is behind the command
+    /// in its queue; then the command is one of those that the queue is behind.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
         let hold = |rule| self.rules.hold(rule);
         if (!copy.is_idle && hold(Rule::InPlaceWhenIdle))
@@ -571,8 +588,8 @@ impl Machine {
     }
 }
 
-/// A write over all of its bytes that may not take place writes some of them, as far as residency goes: if it does not
-/// take place, the old content is there.
+/// Returns the use as residency must see it. A write over all bytes that may not take place counts
+/// as a write of some of them, because the old content stays if it does not take place.
 fn in_doubt(it: &Use, is_in_doubt: bool) -> Use {
     let may_leave_some = is_in_doubt && it.access == Access::Overwrite;
     Use { access: if may_leave_some { Access::Write } else { it.access }, ..*it }

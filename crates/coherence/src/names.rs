@@ -1,4 +1,4 @@
-//! Names of what the machine knows. The caller chooses the numbers.
+//! Names of the objects in the machine. The caller chooses the numbers.
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident($of:ty);)*) => {$(
@@ -11,15 +11,14 @@ macro_rules! names {
 names! {
     /// A command, a transfer between places, or a client event. The number is that of its event.
     CommandId(u64);
-    /// A command queue.
     QueueId(u64);
     /// A context: the queues and allocations that share memory.
     ContextId(u64);
-    /// A memory object that is no part or view of another one.
+    /// A memory object that is not a part or view of another one.
     AllocationId(u64);
-    /// A node: all places on it are lost together.
+    /// A node. All places on it are lost together.
     NodeId(u32);
 }
 
-/// Index of a place in its context: a driver that keeps its own memory coherent.
+/// Index of a place in its context. One driver keeps the memory of a place coherent.
 pub type Place = usize;

@@ -1,12 +1,12 @@
-//! Which copy of which bytes is current at which place.
+//! The current copies of each range of bytes, and the places that have them.
 //!
-//! Each allocation is a list of segments. A segment has a version: the number of the command that wrote it last. Each
-//! place has a copy of the segment, with the version that this copy holds. A copy is current while both versions are
-//! equal. A write gives the segment a new version, which only the writer's place has; a transfer gives a place the
-//! version of its source.
+//! Each allocation is a list of segments. A segment has a version: the number of the command that
+//! wrote it last. Each place has a copy of the segment, with the version that this copy holds. A
+//! copy is current while both versions are equal. A write gives the segment a new version, which
+//! only the writer's place has. A transfer gives a place the version of its source.
 //!
-//! All parts and views of an allocation (sub-buffers, images over buffers, mapped regions) are ranges of it, so they
-//! share one map.
+//! All parts and views of an allocation (sub-buffers, images over buffers, mapped regions) are
+//! ranges of it, so they share one map.
 
 mod copy;
 mod undo;
@@ -19,57 +19,60 @@ use crate::rules::{Rule, Rules};
 use copy::Copy;
 use undo::{Replaced, Undo};
 
-/// Segments begin at multiples of this. A transfer of a page costs little more than one of a byte.
+/// Segments begin at multiples of this number of bytes. A transfer of a page costs little more than
+/// one of a byte.
 pub const GRAIN_BYTES: u64 = 4096;
 
-/// From this number of segments on, neighbours in the same state are joined. Their commands then wait for each other's
-/// transfers, which is safe.
+/// Number of segments from which on neighbours in the same state are joined. Their commands then
+/// wait for each other's transfers, which is safe.
 const SEGMENTS_MAX: usize = 64;
 
-/// The version of a copy that holds nothing of use.
+/// Version of a copy without useful content.
 const STALE: u64 = u64::MAX;
-/// The version of a copy whose content may still arrive, and is not waited for.
+/// Version of a copy whose content may still arrive, but is not waited for.
 const DOUBTED: u64 = STALE - 1;
-/// The version of a segment that nobody has written: every copy of it is as good as any other.
+/// Version of a segment that no command has written. Every copy of it is as good as any other.
 const UNDEFINED: u64 = 0;
-/// The version of content that was given when the allocation was made.
+/// Version of the content that was given when the allocation was made.
 const INITIAL: u64 = 1;
 
 /// One allocation in all places of its context.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     size: u64,
-    /// Transfers move all of it at once (images).
+    /// Whether transfers always move the whole allocation (images).
     is_indivisible: bool,
-    /// The node of each place.
+    /// Node of each place.
     nodes: Vec<NodeId>,
-    /// In order; together all of the allocation.
+    /// Segments in order of their offsets. Together they cover the allocation.
     segments: Vec<Segment>,
-    /// The number of segments at which neighbours are joined next.
+    /// Number of segments at which neighbours are joined next.
     join_at: usize,
-    /// Commands that use it and are being sent at this moment, with their transfers.
+    /// Commands that use the allocation and are being sent now, with their transfers.
     pub(crate) sending: Vec<CommandId>,
-    /// From which byte to which one the segments lie that name a command or transfer which has not ended. Segments that are
-    /// joined and split again may name it outside of these, where it has nothing to do. With the place of a command.
+    /// For each command or transfer that has not ended: the range in which segments name it, and,
+    /// for a command, its place. Segments that were joined and split again may name it outside of
+    /// this range, where it has no effect.
     spans: FxHashMap<CommandId, (Span, Option<Place>)>,
 }
 
 type Span = std::ops::Range<u64>;
 
-/// Part of an allocation, up to `end`, from where the one before ends.
+/// A part of an allocation that ends at `end` and begins where the segment before it ends.
 #[derive(Clone, Debug)]
 struct Segment {
     end: u64,
     version: u64,
-    /// What the segment goes back to if its writers fail, from the oldest writer that has not ended on.
+    /// The states to which the segment returns if its writers fail, beginning with the oldest
+    /// writer that has not ended.
     undos: Vec<Undo>,
     copies: Vec<Copy>,
 }
 
-/// What the machine knows beside the allocation.
+/// The machine's state outside of the allocation.
 pub(crate) struct Around<'a> {
     pub(crate) rules: Rules,
-    /// Whether a command has not ended.
+    /// Returns whether a command has not ended.
     pub(crate) is_live: &'a dyn Fn(CommandId) -> bool,
     pub(crate) lost: &'a FxHashSet<NodeId>,
     /// Makes a name for a transfer.
@@ -91,14 +94,14 @@ impl Segment {
     }
 }
 
-/// Where a place gets the content of a segment from.
+/// The source from which a place gets the content of a segment.
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
-    /// The place has it, or any content is right.
+    /// The place has the content, or any content is right.
     Nothing,
     Initial,
     From(Place),
-    /// Nobody has it any more.
+    /// No place has the content any more.
     Lost,
 }
 
@@ -118,7 +121,8 @@ impl Allocation {
         Self { size, is_indivisible, nodes, segments, join_at: SEGMENTS_MAX, sending, spans }
     }
 
-    /// The use in whole grains. A write over all of its bytes that does not fill its grains writes a part of them.
+    /// Rounds a use to whole grains. A write over all of its bytes that does not fill its grains
+    /// becomes a write of a part.
     fn rounded(&self, it: &Use, rules: Rules) -> Use {
         let (mut start, mut end) = (it.start.min(self.size), it.end.min(self.size));
         if self.is_indivisible || !rules.hold(Rule::SplitByRange) {
@@ -137,7 +141,7 @@ impl Allocation {
         Use { start, end: end.max(start), access, ..*it }
     }
 
-    /// Whether the content that a use needs is nowhere any more.
+    /// Returns whether no place has the content that a use needs.
     pub(crate) fn is_lost(
         &self,
         it: &Use,
@@ -148,23 +152,23 @@ impl Allocation {
         self.needed(it, rules).any(|segment| self.need(segment, place, rules, lost) == Need::Lost)
     }
 
-    /// The segments whose content a use needs.
+    /// Returns the segments whose content a use needs.
     fn needed(&self, it: &Use, rules: Rules) -> impl Iterator<Item = &Segment> {
         let it = self.rounded(it, rules);
         let needed = if it.access == Access::Overwrite { &[] } else { self.used(&it) };
         needed.iter()
     }
 
-    /// The segments that a rounded use overlaps.
+    /// Returns the segments that a rounded use overlaps.
     fn used(&self, it: &Use) -> &[Segment] {
         self.segments.get(self.indices(&(it.start..it.end))).unwrap_or_default()
     }
 
-    /// The segments that overlap these bytes.
+    /// Returns the indices of the segments that overlap these bytes.
     fn indices(&self, bytes: &Span) -> std::ops::Range<usize> {
         let first = self.segments.partition_point(|segment| segment.end <= bytes.start);
         let last = self.segments.partition_point(|segment| segment.end < bytes.end);
-        // The segment in which the bytes end begins before that end, unless there are none.
+        // The segment in which the bytes end begins before that end, unless there are no bytes.
         first..if bytes.is_empty() { first } else { (last + 1).min(self.segments.len()) }
     }
 
@@ -173,8 +177,8 @@ impl Allocation {
         *span = span.start.min(start)..span.end.max(end);
     }
 
-    /// What uses a copy to which content given at creation has to be brought. That content is sent at once, in the order
-    /// of the link and without a wait list.
+    /// Returns the users of the copies to which content given at creation must be brought. That
+    /// content is sent immediately, in the order of the link and without a wait list.
     pub(crate) fn before_initial(
         &self,
         it: &Use,
@@ -192,7 +196,7 @@ impl Allocation {
         copies.flat_map(|copy| copy.users(is_live)).collect()
     }
 
-    /// The transfers that decide whether content that a use needs is undone.
+    /// Returns the transfers that decide whether content that a use needs is undone.
     pub(crate) fn before_undone(
         &self,
         it: &Use,
@@ -202,8 +206,9 @@ impl Allocation {
         self.needed(it, rules).flat_map(Segment::undecided).filter(|id| is_live(*id)).collect()
     }
 
-    /// Makes the bytes of `it` usable at `place`: adds the transfers to `plan`, and what the command has to wait for.
-    /// The allocation is not being sent by anybody, and [`Allocation::is_lost`] has said no.
+    /// Makes the bytes of `it` usable at `place`: adds to `plan` the transfers and what the command
+    /// must wait for. No thread is sending commands on the allocation, and [`Allocation::is_lost`]
+    /// has returned `false`.
     pub(crate) fn acquire(
         &mut self,
         it: &Use,
@@ -226,7 +231,7 @@ impl Allocation {
             let Some(copy) = segment.copies.get_mut(place) else { continue };
             let mut replaced = Vec::new();
             if rounded.access == Access::Overwrite {
-                // How the transfer ends does not matter any more, only that it does not end later.
+                // It no longer matters how the transfer ends, only that it does not end later.
                 replaced = std::mem::take(&mut copy.arrivals);
                 replaced.retain(|id| (around.is_live)(*id));
                 if rules.hold(Rule::OverwriteAfterArrival) {
@@ -259,8 +264,8 @@ impl Allocation {
         }
     }
 
-    /// Notes that a command uses bytes at `place`. `queue` is given if it is an in-order queue and the command ends after
-    /// those before it there.
+    /// Notes that a command uses bytes at `place`. `queue` is given if it is an in-order queue and
+    /// the command ends after the earlier commands there.
     pub(crate) fn record(
         &mut self,
         it: &Use,
@@ -284,8 +289,9 @@ impl Allocation {
         }
     }
 
-    /// What a command that uses these bytes has to wait for first, where more than `arrivals_max` transfers are on their way
-    /// to a copy of them: each use of the copy waits for all of them.
+    /// Returns the transfer that a command which uses these bytes must wait for first, if more than
+    /// `arrivals_max` transfers are on their way to one copy of them. Each use of the copy waits
+    /// for all of them.
     pub(crate) fn crowd(
         &self,
         it: &Use,
@@ -298,12 +304,12 @@ impl Allocation {
         let mut crowds = copies.filter(|copy| copy.arrivals.len() > arrivals_max);
         crowds.find_map(|copy| {
             let open: Vec<_> = copy.arrivals.iter().filter(|id| is_live(**id)).collect();
-            // Half of them may stay, so that the next commands need not be held back.
+            // Half of the transfers may stay open, so that the next commands need not be held back.
             (open.len() > arrivals_max).then(|| *open[open.len() - 1 - arrivals_max / 2])
         })
     }
 
-    /// A command that uses this allocation was sent.
+    /// Notes that a command that uses this allocation was sent.
     pub(crate) fn sent(&mut self, command: CommandId, only_wait: Option<CommandId>, rules: Rules) {
         self.sending.retain(|id| *id != command);
         let Some((span, _)) = self.spans.get(&command) else { return };
@@ -315,7 +321,7 @@ impl Allocation {
         }
     }
 
-    /// A command or transfer that uses this allocation has ended.
+    /// Notes that a command or transfer that uses this allocation has ended.
     pub(crate) fn ended(
         &mut self,
         command: CommandId,
@@ -362,7 +368,8 @@ impl Allocation {
         let node = |place: Place| self.nodes.get(place);
         let is_lost = |place: Place| node(place).is_none_or(|node| lost.contains(node));
         let current = || (0..segment.copies.len()).filter(|place| segment.is_current(*place));
-        // Within a node is nearest. The copy of a lost node is the last resort: the loss is then reported and not hidden.
+        // A copy on the same node is the nearest. The copy of a lost node is the last resort: then
+        // the loss is reported, not hidden.
         let near = current().find(|other| node(*other) == node(place));
         match near.or_else(|| current().find(|other| !is_lost(*other))).or_else(|| current().next())
         {
@@ -373,7 +380,7 @@ impl Allocation {
         }
     }
 
-    /// Brings the content of segments to `place` from where it is current.
+    /// Brings the content of segments to `place` from the places where it is current.
     fn fetch(
         &mut self,
         allocation: AllocationId,
@@ -386,7 +393,7 @@ impl Allocation {
         while first < range.end {
             let Some(segment) = self.segments.get(first) else { return };
             let need = self.need(segment, place, around.rules, around.lost);
-            // Neighbours that come from the same place come together.
+            // Neighbours that come from the same place come in one transfer.
             let more = self.segments.get(first..range.end).unwrap_or_default().iter();
             let count = more
                 .take_while(|it| self.need(it, place, around.rules, around.lost) == need)
@@ -438,7 +445,8 @@ impl Allocation {
         let (departure, arrival) = ((around.next)(), (around.next)());
         for segment in segments {
             let version = segment.version;
-            // Where the source itself still waits for its content, the target has nothing if that does not come.
+            // If the source itself still waits for its content and that does not arrive, the target
+            // has nothing.
             let mut before = Vec::new();
             if let Some(from) = source.and_then(|source| segment.copies.get_mut(source)) {
                 from.departures.add(None, departure, around);
@@ -448,15 +456,15 @@ impl Allocation {
             }
             if let Some(to) = segment.copies.get_mut(place) {
                 *to = Copy::new(version);
-                // Initial content is sent in the order of the link, so nothing has to wait for it. Nobody uses the copy:
-                // `before_initial` has told what did.
+                // Initial content is sent in the order of the link, so nothing has to wait for it.
+                // No command uses the copy: `before_initial` has returned its users.
                 if source.is_some() {
                     to.arrivals = before;
                     to.arrivals.push(arrival);
                 }
             }
         }
-        // Nobody tells an end of content given at creation.
+        // Nobody tells the arrival of content given at creation.
         if source.is_some() {
             self.note_span(departure, None, start, end);
             self.note_span(arrival, None, start, end);
@@ -476,7 +484,7 @@ impl Allocation {
         });
     }
 
-    /// Indices of the segments that are `start..end`, which begin and end there.
+    /// Splits segments so that some begin at `start` and end at `end`. Returns their indices.
     fn split(&mut self, start: u64, end: u64) -> std::ops::Range<usize> {
         if start >= end {
             return 0..0;
@@ -485,7 +493,7 @@ impl Allocation {
         first..self.split_at(end)
     }
 
-    /// Index of the segment behind `at`, where one ends.
+    /// Splits the segment that contains `at`. Returns the index of the segment that begins there.
     fn split_at(&mut self, at: u64) -> usize {
         let index = self.segments.partition_point(|segment| segment.end < at);
         if let Some(segment) = self.segments.get(index).filter(|segment| segment.end != at) {
@@ -495,8 +503,8 @@ impl Allocation {
         (index + 1).min(self.segments.len())
     }
 
-    /// Takes out the names of transfers that have ended. Segments that were joined and split again may have names of what has
-    /// nothing to do with them, which nobody else takes out.
+    /// Removes the names of transfers that have ended. Segments that were joined and split again
+    /// may have names of transfers that do not concern them, which are removed nowhere else.
     fn forget_ended(&mut self, is_live: &dyn Fn(CommandId) -> bool) {
         for copy in self.segments.iter_mut().flat_map(|segment| &mut segment.copies) {
             copy.arrivals.retain(|id| is_live(*id));
@@ -520,7 +528,8 @@ impl Allocation {
             }
             can_join
         });
-        // The segments that stay are in different states: looking again at each command would cost more than it gains.
+        // The remaining segments are in different states. Looking again for each command would cost
+        // more than it gains.
         self.join_at = SEGMENTS_MAX.max(2 * self.segments.len());
     }
 }

@@ -1,7 +1,7 @@
-//! The rules of the machine, each by a name.
+//! The rules of the machine, each with a name.
 //!
-//! A build for users applies all of them. With the feature `planted` a test can switch one off, to show that the
-//! checkers notice the defect that the rule prevents.
+//! A build for users applies all of them. With the feature `planted` a test can switch one off, to
+//! show that the checkers notice the defect that the rule prevents.
 
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -12,7 +12,7 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All rules.
+            /// All rules of the machine.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
     };
@@ -23,31 +23,34 @@ rules! {
     UnsetEventHolds,
     /// A failed client event fails the commands that name it.
     FailedEventFails,
-    /// In an in-order queue, what comes behind a command that is held back is held back.
+    /// In an in-order queue, commands behind one that is held back are held back.
     BehindHeldInOrder,
-    /// In an out-of-order queue, what comes behind a barrier that is held back is held back.
+    /// In an out-of-order queue, commands behind a barrier that is held back are held back.
     BehindHeldBarrier,
-    /// A marker or barrier without a wait list waits for what its out-of-order queue holds back.
+    /// A marker or barrier without a wait list waits for the commands that its out-of-order queue
+    /// holds back.
     SyncWaitsForHeld,
-    /// What comes behind a command that the client runs itself waits until the client has run it.
+    /// Commands behind work that the client does itself wait until the client has done it.
     ClientRunHolds,
-    /// A command that reads the program's memory waits for commands that are still to write it.
+    /// A command that reads the program's memory waits for commands that have still to write it.
     HostReadAfterWrite,
-    /// A command that writes the program's memory waits for commands that are still to write it.
+    /// A command that writes the program's memory waits for commands that have still to write it.
     HostWriteAfterWrite,
-    /// Two threads' commands on one allocation are sent one after the other.
+    /// Commands of two threads on one allocation are sent one after the other.
     OneSenderPerAllocation,
-    /// A command gets the current content of what it reads.
+    /// A command gets the current content of the bytes that it reads.
     FetchWhatIsRead,
-    /// A command that writes a part gets the current content of the rest.
+    /// A command that writes a part of a range gets the current content of the rest.
     FetchAroundPartialWrite,
-    /// A write over all of a copy gets the old content as long as its wait list may still fail it.
+    /// A write over all of a copy gets the old content if its wait list may still make it fail.
     FetchUnderDoubt,
     /// Content given at creation reaches the place that uses it.
     FetchInitial,
-    /// Where a command has failed, the content is brought again of which nobody has told that it has arrived.
+    /// If a command has failed, content at its place whose arrival nobody has told is brought
+    /// again.
     FailedUseBringsAgain,
-    /// Content given at creation is stored after the commands and transfers that use the copy that it replaces.
+    /// Content given at creation is stored after the commands and transfers that use the copy that
+    /// it replaces.
     InitialAfterUsers,
     /// A write makes the copies of other places old.
     WriteMakesOthersOld,
@@ -63,33 +66,36 @@ rules! {
     OverwriteAfterArrival,
     /// A transfer that failed has brought nothing.
     FailedArrivalIsNone,
-    /// What a transfer takes from a place where it has not arrived yet has arrived nowhere if it does not arrive there.
+    /// If a transfer leaves a place before its content has arrived there and that arrival fails,
+    /// the content has arrived nowhere.
     DoubtTravelsOn,
-    /// Where a write over all of a copy failed, the content that it was to replace is current again.
+    /// If a write over all of a copy fails, the content that it was to replace is current again.
     FailedOverwriteIsUndone,
-    /// Where a command that may write a part has failed, the content from before it is current again in other places.
+    /// If a command that may write a part fails, the content from before it is current again in
+    /// other places.
     FailedWriteIsUndone,
-    /// Only later commands of the same in-order queue stand for earlier ones.
+    /// A command stands for earlier ones only in the same in-order queue.
     OneUserPerQueue,
-    /// Uses of different bytes of an allocation are told apart.
+    /// Uses of different bytes of an allocation do not wait for each other.
     SplitByRange,
     /// Commands of other queues wait for blocking writes that have returned.
     FollowBlockingWrites,
-    /// An end is told only when the commands before it that write the program's memory have ended.
+    /// An end is told only when earlier commands that write the program's memory have ended.
     EndAfterHostWrites,
-    /// The host copies in place only while its queue has nothing to do.
+    /// The host copies in place only while its queue is idle.
     InPlaceWhenIdle,
     /// The host copies in place only when nothing is held back in the queue.
     InPlaceWhenNothingHeld,
     /// The host copies in place only when the wait list has ended.
     InPlaceAfterWaits,
-    /// The host copies in place only when no command before it is still to write the program's memory.
+    /// The host copies in place only if no earlier command has still to write the program's memory.
     InPlaceAfterWritersBefore,
-    /// The host copies in place only when no other queue has a blocking write under way.
+    /// The host copies in place only if no other queue has an open blocking write that has
+    /// returned.
     InPlaceAfterBlockingWrites,
 }
 
-/// Which rules hold.
+/// The rules that apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
     #[cfg(feature = "planted")]

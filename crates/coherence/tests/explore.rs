@@ -1,10 +1,11 @@
-//! Random small programs against the machine, and against machines that lack a rule.
+//! Runs random and enumerated small programs against the machine, and against machines that lack a
+//! rule.
 
 #[cfg(feature = "planted")]
 use penstock_coherence::Rule;
 use penstock_coherence::explore;
 
-/// Programs of one test run; `penstock check` runs more.
+/// Number of programs of one test run; `penstock check` runs more.
 const PROGRAMS: u64 = if cfg!(debug_assertions) { 5_000 } else { 30_000 };
 
 #[test]
@@ -14,7 +15,7 @@ fn random_programs_give_what_a_sequential_run_gives() {
         panic!("{finding}");
     }
     assert_eq!(report.programs, PROGRAMS);
-    // What is meant to be tried was tried.
+    // The runs reached the situations that they are meant to test.
     assert!(report.with_held > PROGRAMS / 20, "{report:?}");
     assert!(report.transfers > PROGRAMS, "{report:?}");
     assert!(report.in_place > PROGRAMS / 20, "{report:?}");
@@ -23,7 +24,7 @@ fn random_programs_give_what_a_sequential_run_gives() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_defect_is_found() {
-    /// Some minutes on one core. Most rules need some hundred programs.
+    /// This takes some minutes on one core. Most rules need some hundred programs.
     const PROGRAMS_MAX: u64 = 2_000_000;
     let mut missed = Vec::new();
     for rule in Rule::ALL {
@@ -51,7 +52,7 @@ fn all_small_programs_give_what_a_sequential_run_gives() {
     assert!(report.programs > 5_000 && report.runs > 10 * report.programs, "{report:?}");
 }
 
-/// All programs of two operations are enough to find the absence of these.
+/// Programs of at most three operations are enough to find the absence of these rules.
 #[cfg(feature = "planted")]
 #[test]
 fn all_small_programs_find_planted_defects() {

@@ -1,4 +1,5 @@
-//! Single cases of the rules about failures of transfers and of writes, and about what is on its way.
+//! Single cases of the rules about failures of transfers and writes, and about transfers on their
+//! way.
 
 use penstock_coherence::{
     Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, HostShape, InPlace,
@@ -15,7 +16,7 @@ struct Test {
 }
 
 impl Test {
-    /// A machine with one allocation in three places, of which the last two are on one node.
+    /// Makes a machine with one allocation in three places. The last two places are on one node.
     fn new() -> Self {
         Self::with(Machine::default())
     }
@@ -56,7 +57,7 @@ impl Test {
         plan
     }
 
-    /// The transfer of everything from one place to the other.
+    /// Returns the only transfer of the plan.
     fn only_fetch(plan: &Plan) -> Fetch {
         let [fetch] = plan.fetches.as_slice() else { panic!("{plan:?}") };
         fetch.clone()
@@ -83,7 +84,8 @@ fn content_given_at_creation_is_not_brought_under_a_transfer_to_the_same_copy() 
     };
     test.machine.sent(CommandId(2));
     let fetch = Test::only_fetch(&plan);
-    // The overwrite was refused, so the content given at creation is current again, and nobody has it.
+    // The overwrite was refused, so the content given at creation is current again, and no place
+    // has it.
     test.machine.ended(CommandId(1), false);
     test.machine.ended(CommandId(2), false);
     let verdict = test.submit(3, 1, &[], Access::Read);
@@ -137,7 +139,8 @@ fn a_write_over_everything_that_failed_leaves_the_old_content_current() {
     assert_eq!(fetch.source, Source::Place(0));
 }
 
-/// Content on its way to place 1, and a write over everything there that fails: whether that place has it then.
+/// Content is on its way to place 1 when a write over everything there fails. Returns whether that
+/// place then has the content.
 fn failed_write_over_what_arrives(arrives_well: bool, write_ends_first: bool) -> bool {
     let mut test = Test::new();
     test.send(1, 0, Access::Write);
@@ -188,7 +191,7 @@ fn what_follows_a_failed_write_over_everything_comes_after_that_transfer_too() {
     let mut test = Test::new();
     test.send(1, 0, Access::Write);
     let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
-    // It may fail before the transfer has ended.
+    // The write may fail before the transfer has ended.
     test.send(3, 1, Access::Overwrite);
     assert!(test.send(4, 1, Access::Write).ends.contains(&fetch.arrival));
     test.machine.ended(CommandId(3), false);
@@ -213,7 +216,7 @@ fn a_failed_client_event_fails_what_names_it_and_nothing_else() {
     assert!(matches!(action, Some(Action::Send(CommandId(2), _))), "{action:?}");
 }
 
-/// A read into the program's memory that has not ended.
+/// Sends a read into the program's memory that does not end.
 fn reading(machine: &mut Machine, id: u64, queue: u64, target: u64, waits: &[CommandId]) {
     let command = Submit {
         id: CommandId(id),
@@ -247,7 +250,7 @@ fn copy_in(queue: u64) -> InPlace {
 fn the_host_copies_in_place_only_behind_the_reads_before_it() {
     let mut machine = Machine::default();
     reading(&mut machine, 1, 1, 0x1000, &[]);
-    // A command of another queue waits for the read, and has ended, as far as its own link tells.
+    // A command of another queue waits for the read, and has ended as far as its own link tells.
     let behind = Submit {
         id: CommandId(2),
         queue: QueueId(2),
@@ -281,13 +284,13 @@ fn a_write_that_fails_early_does_not_stand_for_those_before_it() {
         test.machine.sent(id);
     };
     send_behind(failing, CommandId(99));
-    // This one waits for the one before it alone, and so ends after that.
+    // This command waits only for the one before it, and so ends after that.
     send_behind(after, failing);
     let fetch = Test::only_fetch(&test.send(4, 0, Access::Read));
     assert_eq!(fetch.source_waits, [plain, after]);
 }
 
-/// A command of another queue.
+/// Returns a marker in another queue.
 fn marker(id: u64, waits: &[CommandId]) -> Submit<'_> {
     Submit {
         id: CommandId(id),
@@ -320,7 +323,7 @@ fn a_read_that_fails_early_does_not_stand_for_those_before_it() {
     assert_eq!(send(5, &[]), [CommandId(1), CommandId(2)]);
 }
 
-/// Each rule that a case above is about has a machine without it fail that case.
+/// Checks that each case below fails on a machine without its rule.
 #[cfg(feature = "planted")]
 #[test]
 fn the_cases_notice_when_their_rule_is_off() {

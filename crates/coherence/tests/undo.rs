@@ -1,4 +1,4 @@
-//! Single cases of what is current after a command that was to write has failed.
+//! Single cases of the content that is current after a command that writes has failed.
 
 use penstock_coherence::{
     Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, Machine, NodeId, Place,
@@ -14,13 +14,13 @@ struct Test {
 }
 
 impl Test {
-    /// A machine with one allocation in three places, each on a node of its own.
+    /// Makes a machine with one allocation in three places, each on a different node.
     fn with(mut machine: Machine, has_initial: bool) -> Self {
         machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1), NodeId(2)], has_initial);
         Self { machine, names: 1_000_000 }
     }
 
-    /// The same with content that place 0 has written.
+    /// As [`Test::with`], with content that a command at place 0 has written.
     fn written(machine: Machine) -> Self {
         let mut test = Self::with(machine, false);
         test.send(1, 0, Access::Write);
@@ -67,7 +67,8 @@ impl Test {
         self.machine.ended(fetch.arrival, is_ok);
     }
 
-    /// A reader at `place` gets the content from `source`, or has it if that is `None`.
+    /// Checks that a reader at `place` gets the content from `source`, or has it if `source` is
+    /// `None`.
     fn comes_from(&mut self, id: u64, place: Place, source: Option<Source>) {
         let plan = self.send(id, place, Access::Read);
         assert_eq!(
@@ -83,7 +84,8 @@ fn only_fetch(plan: &Plan) -> Fetch {
     fetch.clone()
 }
 
-/// A command at place 1 that may write a part fails, also with the transfer that brings the rest.
+/// A command at place 1 that may write a part fails. The transfer that brings the rest ends well or
+/// not.
 fn failed_write(machine: Machine, arrives_well: bool) {
     let mut test = Test::written(machine);
     let fetch = only_fetch(&test.send(2, 1, Access::Write));
@@ -100,7 +102,8 @@ fn the_content_before_a_failed_command_is_current_where_it_still_is() {
     failed_write(Machine::default(), false);
 }
 
-/// A command at place 1 fails that uses content given at creation, which nobody says has arrived.
+/// A command at place 1 fails that uses content given at creation. Nobody tells whether that
+/// content has arrived.
 fn failed_use_of_initial(machine: Machine, access: Access) {
     let mut test = Test::with(machine, true);
     assert_eq!(only_fetch(&test.send(1, 1, access)).source, Source::Initial);
@@ -116,7 +119,8 @@ fn content_given_at_creation_is_brought_again_after_a_failed_use() {
     failed_use_of_initial(Machine::default(), Access::Read);
 }
 
-/// A reader at place 1 has failed, and the machine has not heard of the transfer that it waited for.
+/// A reader at place 1 has failed, and the machine has not heard the end of the transfer that the
+/// reader waited for.
 fn failed_reader(machine: Machine) {
     let mut test = Test::written(machine);
     let fetch = only_fetch(&test.send(2, 1, Access::Read));
@@ -203,7 +207,7 @@ fn a_copy_that_was_replaced_before_the_failure_was_heard_is_not_the_old_content(
     let fetch = only_fetch(&test.send(3, 0, Access::Read));
     test.end(2, false);
     test.end_transfer(&fetch, true);
-    // What place 1 has is the old content if the command did nothing, and nobody else has that any more.
+    // If the command did nothing, place 1 has the old content, but no other place has it any more.
     test.comes_from(4, 2, Some(Source::Place(0)));
     test.comes_from(5, 1, None);
 }
@@ -229,7 +233,7 @@ fn a_copy_that_may_still_not_arrive_is_not_gone_back_to() {
     let fetch = only_fetch(&test.send(2, 1, Access::Read));
     test.send(3, 0, Access::Write);
     test.end(3, false);
-    // Place 0 still counts: it is the source of the transfer, which then fails.
+    // Place 0 still counts: it is the source of the transfer, which may fail.
     test.end_transfer(&fetch, false);
     test.comes_from(4, 0, None);
 }
@@ -273,7 +277,7 @@ fn a_long_row_of_writers_is_not_undone() {
     test.comes_from(1000, 0, Some(Source::Place(1)));
 }
 
-/// Each rule that a case above is about has a machine without it fail that case.
+/// Checks that each case above fails on a machine without the rule that the case tests.
 #[cfg(feature = "planted")]
 #[test]
 fn the_cases_notice_when_their_rule_is_off() {

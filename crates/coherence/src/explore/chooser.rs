@@ -1,21 +1,21 @@
-//! Which of the possible steps comes next.
+//! The choice of the next step.
 
 use super::random::{Random, mix};
 
-/// Actors that are told apart by their weights.
+/// Number of actors with a weight of their own.
 pub(super) const ACTORS: usize = LINKS + LINKS_MAX;
-/// The actors behind this one are links: one for each queue and each place.
+/// Actors from this number on are links: one for each queue and each place.
 pub(super) const LINKS: usize = 12;
 const LINKS_MAX: usize = 6;
-/// What an actor's steps weigh against those of others: all alike, or some of them very slow.
+/// Weights of the steps of an actor: all actors alike, or some of them very slow.
 const WEIGHTS: [usize; 4] = [1, 1, 30, 900];
 
 pub(super) enum Chooser {
-    /// Every step is as likely as any other.
+    /// Every step is equally likely.
     Uniform(Random),
     /// Some actors are much slower than others, as links and threads are.
     Uneven(Random, [usize; ACTORS]),
-    /// The steps that were written down; after them always the first one.
+    /// Takes the steps of a script, and after its end always the first step.
     Script(Script),
 }
 
@@ -23,12 +23,12 @@ pub(super) enum Chooser {
 #[derive(Default)]
 pub(super) struct Script {
     wanted: Vec<usize>,
-    /// For each choice which one was taken, and of how many.
+    /// For each choice, its index and the number of choices.
     taken: Vec<(usize, usize)>,
 }
 
 impl Chooser {
-    /// The first order of a program is even, the others are not.
+    /// The first order of a program is uniform, the others are uneven.
     pub(super) fn random(seed: u64, order: u64) -> Self {
         let mut random = Random::new(mix(seed ^ mix(order + 1)));
         if order == 0 {
@@ -38,7 +38,7 @@ impl Chooser {
         Self::Uneven(random, weights)
     }
 
-    /// An index of the steps whose actors are given.
+    /// Returns the index of a step. `actors` gives the actor of each step.
     pub(super) fn pick(&mut self, actors: &mut dyn ExactSizeIterator<Item = usize>) -> usize {
         let count = actors.len();
         match self {
@@ -75,7 +75,8 @@ impl Script {
         wanted
     }
 
-    /// The next path behind this one that leaves the first choice at most `turns_max` times; `None` if there is none.
+    /// Returns the next path after this one that leaves the first choice at most `turns_max` times,
+    /// or `None` if there is none.
     pub(super) fn next(mut self, turns_max: usize) -> Option<Self> {
         while let Some((taken, count)) = self.taken.pop() {
             let turns = self.taken.iter().filter(|(taken, _)| *taken > 0).count();

@@ -1,4 +1,5 @@
-//! What the client does with a command: it asks the machine, sends, holds back, or copies in place.
+//! The client's part for a command: it asks the machine, then sends, holds back, or copies in
+//! place.
 
 use super::effects::{host_use, initial};
 use super::program::{Act, CELL_BYTES, Command, Fault, Op, Program, Span, host_cells};
@@ -15,7 +16,7 @@ impl World<'_> {
         let waits: Vec<CommandId> = command.waits.iter().map(|of| event_of(*of)).collect();
         let in_order = self.program.queues[command.queue].1;
         if waits.iter().any(|id| self.known.get(id) == Some(&false)) {
-            // A wait list that is known to have failed fails the command without the machine.
+            // The client fails such a command without asking the machine.
             self.known.insert(id, false);
             self.ended.insert(id, false);
             return Doing::Next;
@@ -97,7 +98,7 @@ impl World<'_> {
         }
     }
 
-    /// A blocking write has returned: other queues of the context see its bytes.
+    /// Notes that a blocking write has returned, so that other queues of the context see its bytes.
     fn settle(&mut self, index: usize, command: &Command) {
         let id = event_of(index);
         if !self.known.contains_key(&id) {
@@ -131,9 +132,10 @@ impl World<'_> {
         let has_started = self.send_fetches(plan);
         let id = sent_name(self.program, index, command);
         let place = self.program.queues[command.queue].0;
-        // The client itself fails a command when it knows at this moment that one of those has failed that the command
-        // waits for, or that the command's node is lost. The machine has decided about client events. The transfers of
-        // the plan take place nevertheless, because the machine counts on them.
+        // The client itself fails a command if it now knows that something that the command waits
+        // for has failed, or that the command's node is lost. The machine has already decided about
+        // client events. The transfers of the plan take place nevertheless, because the machine
+        // counts on them.
         let has_failed = |of: &usize| {
             let id = event_of(*of);
             self.told_workers.contains(&id) && self.known.get(&id) == Some(&false)
@@ -160,7 +162,7 @@ impl World<'_> {
             _ => Work::Command { payload: Vec::new() },
         };
         self.behind.insert(id, plan.behind.clone());
-        // A blocking write whose wait list is open waits for its end, too.
+        // A blocking write whose wait list is open also waits for its end.
         let is_open = |of: &usize| !self.known.contains_key(&event_of(*of));
         if plan.is_behind_writers || command.waits.iter().any(is_open) {
             self.is_behind_writers.insert(id);
@@ -171,8 +173,8 @@ impl World<'_> {
         self.jobs.push(Job { id, place, of, waits, ends: plan.ends.clone(), work });
     }
 
-    /// Starts transfers. `false` if one could not be started, because a node is lost; then those behind it are not
-    /// started either.
+    /// Starts transfers. Returns `false` if one could not be started because a node is lost. The
+    /// transfers after it are then not started either.
     pub(super) fn send_fetches(&mut self, plan: &Plan) -> bool {
         let mut has_started = true;
         for fetch in &plan.fetches {
@@ -236,19 +238,22 @@ impl World<'_> {
     }
 }
 
-/// The name of what is sent for an operation: of its command, or of the marker before what the client runs itself.
+/// Returns the name of the command that is sent for an operation: the command itself, or the marker
+/// before the client's own work.
 pub(super) fn sent_name(program: &Program, index: usize, command: &Command) -> CommandId {
     let is_marker = matches!(command.act, Act::Run(_)) || reads_in_place(program, command);
     if is_marker { marker_of(index) } else { event_of(index) }
 }
 
-/// Whether the host shares the memory of a transfer with the device, so that it may copy in place. It shares no images.
+/// Returns whether the host shares the memory of a transfer with the device, so that it may copy in
+/// place. Images are not shared.
 pub(super) fn is_shared(program: &Program, command: &Command) -> bool {
     program.nodes.len() == 1
         && matches!(&command.act, Act::Write(span, ..) | Act::Read(span, ..) if !program.allocations[span.of].1)
 }
 
-/// A blocking read of memory that the host shares waits until it is its turn, and copies itself.
+/// Returns whether the command is a blocking read of shared memory. The host waits for its turn and
+/// copies itself.
 fn reads_in_place(program: &Program, command: &Command) -> bool {
     is_shared(program, command) && command.is_blocking && matches!(command.act, Act::Read(..))
 }

@@ -1,25 +1,25 @@
-//! What commands do to memory.
+//! The effects of commands on memory.
 
 use super::program::{Act, Command, HOST_CELL_BYTES, HOST_START, host_cells};
 use super::random::mix;
 use crate::{Access, HostShape};
 
-/// The content that an allocation is made with.
+/// Returns a cell of the content that an allocation is made with.
 pub(super) fn initial(allocation: usize, cell: usize) -> u64 {
     mix(0xA110C + 100 * allocation as u64 + cell as u64)
 }
 
-/// What the program's memory holds at the beginning.
+/// Returns a cell of the program's memory at the start.
 pub(super) fn host_initial(cell: usize) -> u64 {
     mix(0x1057 + cell as u64)
 }
 
-/// What the host stores in an operation.
+/// Returns the value that the operation with this index stores.
 pub(super) fn stored(index: usize) -> u64 {
     mix(0x57_012E + index as u64)
 }
 
-/// The program's memory that a command reads and writes.
+/// Returns the parts of the program's memory that a command reads and writes.
 pub(super) fn host_use(command: &Command) -> (Option<HostShape>, Option<HostShape>) {
     let shape = |first: usize, pitch: usize, count: usize| HostShape {
         start: HOST_START + first as u64 * HOST_CELL_BYTES,
@@ -37,8 +37,8 @@ pub(super) fn host_use(command: &Command) -> (Option<HostShape>, Option<HostShap
     }
 }
 
-/// What a command does to the memory of a place. `host` gives the value of the payload's cell of an index, or takes
-/// what goes to a cell of the program's memory.
+/// Applies a command to the memory of a place. `host` returns a cell of the payload, or takes the
+/// value for a cell of the program's memory.
 pub(super) fn apply(
     index: usize,
     act: &Act,
@@ -56,7 +56,7 @@ pub(super) fn apply(
             for (span, access) in uses.iter().filter(|(_, access)| *access != Access::Read) {
                 let cells = memory[span.of].iter_mut().enumerate().skip(span.at).take(span.count);
                 for (cell, value) in cells {
-                    // A kernel that may write some of its bytes leaves others as they are.
+                    // A kernel that may write some of its bytes leaves others unchanged.
                     if *access == Access::Overwrite || cell % 2 == 0 {
                         *value = mix(seen ^ cell as u64);
                     }

@@ -1,10 +1,11 @@
-//! Random small programs against the machine.
+//! Runs random small programs against the machine.
 //!
-//! A program is planned as a whole from a seed. It has one result, because conflicting accesses are always ordered. The
-//! world runs it with workers, links and threads whose steps come in a random order, and asks the machine for every
-//! decision. At the end all memory is compared with a sequential run of the program.
+//! A program is planned as a whole from a seed. It has one result, because conflicting accesses are
+//! always ordered. The world runs it with workers, links and threads whose steps come in a random
+//! order, and asks the machine for every decision. At the end all memory is compared with that of a
+//! sequential run of the program.
 //!
-//! Small programs are also enumerated, with all orders of steps up to a bound.
+//! [`run_all`] enumerates all small programs instead, with all orders of steps up to a bound.
 
 mod chooser;
 mod client;
@@ -29,40 +30,40 @@ use random::Random;
 pub use small::{Bounds, run_all};
 use world::World;
 
-/// Different orders of steps that each program is run with.
+/// Number of orders of steps in which each program runs.
 const ORDERS_PER_PROGRAM: u64 = 4;
 
-/// Different orders in which a program with an operation less is tried.
+/// Number of orders of steps that are tried with a program from which an operation was removed.
 const ORDERS_TO_SHRINK: u64 = 200;
-/// A program whose run did not give what it must give.
+/// A program whose run gave a wrong result.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The seed of the program.
+    /// Seed of the program.
     pub seed: u64,
-    /// The seed of the order of steps.
+    /// Seed of the order of steps.
     pub order: u64,
     /// The program, as small as removing operations makes it.
     pub program: Program,
-    /// What is wrong.
+    /// Description of what is wrong.
     pub what: String,
 }
 
-/// What a campaign did.
+/// The counts and the finding of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Programs that were run.
+    /// Number of programs that were run.
     pub programs: u64,
-    /// Operations in them.
+    /// Number of operations in all programs.
     pub ops: u64,
-    /// Runs of programs, each with another order of steps.
+    /// Number of runs of programs, each with a different order of steps.
     pub runs: u64,
-    /// Runs in which the machine held a command back.
+    /// Number of runs in which the machine held a command back.
     pub with_held: u64,
-    /// Transfers between places.
+    /// Number of transfers between places.
     pub transfers: u64,
-    /// Copies that the host made in place.
+    /// Number of copies that the host made in place.
     pub in_place: u64,
-    /// The first finding.
+    /// The first finding, if any.
     pub finding: Option<Finding>,
 }
 
@@ -73,8 +74,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs `programs` random programs from `seed` on, until the first finding. `off`: a rule to switch off, which only
-/// builds with the feature `planted` can do. `go_on` is asked before each program.
+/// Runs `programs` random programs, beginning with seed `seed`, until the first finding. `off` is a
+/// rule to switch off, which requires the feature `planted`. `go_on` is asked before each program.
 pub fn run(
     seed: u64,
     programs: u64,
@@ -121,7 +122,7 @@ fn machine(off: Option<Rule>) -> Machine {
     Machine::default()
 }
 
-/// In half of the orders, commands are held back because of one or two transfers.
+/// In half of the orders, more than one or two transfers on their way to a copy hold commands back.
 fn limited(machine: Machine, order: u64) -> Machine {
     match order & 3 {
         2 => machine.with_arrivals_max(1),
@@ -144,7 +145,7 @@ fn run_once(
     ended
 }
 
-/// Removes operations as long as some order of steps still shows something wrong.
+/// Removes operations as long as an order of steps still gives a wrong result.
 fn shrink(
     program: Program,
     (seed, order): (u64, u64),

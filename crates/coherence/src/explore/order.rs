@@ -1,21 +1,22 @@
-//! What happens before what in a program, and which programs have one result.
+//! The order of operations in a program, and the check that it has one result.
 
 use super::program::{Act, Cell, Command, Op, Program};
 
 impl Program {
-    /// The program without one operation and what cannot be without it, if it still ends and has one result.
+    /// Returns the program without one operation and those that depend on it, if the rest still
+    /// ends and has one result.
     pub(crate) fn without(&self, index: usize) -> Option<Self> {
         self.removed(index).filter(|smaller| smaller.is_valid() && smaller.first_unset().is_none())
     }
 
-    /// The first user event that nobody sets.
+    /// Returns the first user event that no operation sets.
     pub(crate) fn first_unset(&self) -> Option<usize> {
         let is_set =
             |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
         (0..self.ops.len()).find(|index| matches!(self.ops[*index].1, Op::Event) && !is_set(*index))
     }
 
-    /// Whether the program ends and has one result.
+    /// Returns whether the program ends and has one result.
     pub(crate) fn is_valid(&self) -> bool {
         for (index, (_, op)) in self.ops.iter().enumerate() {
             if let Op::Set(of, _) = op
@@ -32,11 +33,12 @@ impl Program {
             Op::Enqueue(command) => command.is_blocking && broken[index],
             _ => false,
         };
-        // A call that fails because of a wait list may return before what its command would have come after.
+        // A call that fails because of its wait list may return before commands that its command
+        // would have come after.
         if self.ops.iter().enumerate().any(|(index, (_, op))| is_waited_for(op, index)) {
             return false;
         }
-        // Also if nothing failed, the program would end.
+        // The program must also end if nothing fails.
         let Some(unbroken) = Order::of(self, &vec![false; self.ops.len()]) else { return false };
         if self.uses_what_is_open(&unbroken) {
             return false;
@@ -45,7 +47,8 @@ impl Program {
         order.is_some_and(|order| self.races(&order).next().is_none())
     }
 
-    /// Commands that end without having waited for anything, because an event of their wait list fails.
+    /// Returns, for each operation, whether it is a command that ends without having waited,
+    /// because an event of its wait list fails.
     pub(crate) fn broken(&self) -> Vec<bool> {
         let failing = self.failing();
         let has_failing_wait = |op: &Op| {
@@ -54,7 +57,8 @@ impl Program {
         self.ops.iter().map(|(_, op)| has_failing_wait(op)).collect()
     }
 
-    /// Pairs of operations that use the same cells in no order. Commands that fail as planned use nothing.
+    /// Returns pairs of operations that use the same cells in no order and conflict. Commands that
+    /// fail as planned use nothing.
     pub(crate) fn races(&self, order: &Order) -> impl Iterator<Item = (usize, usize)> {
         let broken = self.broken();
         let used = |index: usize| if broken[index] { Vec::new() } else { self.accesses(index) };
@@ -66,10 +70,12 @@ impl Program {
         })
     }
 
-    /// Whether some operation uses bytes that a refused write over all of them has left undefined. The program may use
-    /// them again when it has waited for the refusal. Also a command that fails counts, because the bytes are brought
-    /// to it, over the old content that its place may have, before its wait list has failed. It does not count where it
-    /// only reads and nobody else has written these bytes, because nobody had the content that they were created with.
+    /// Returns whether an operation uses bytes that a refused write over all of them has left
+    /// undefined. The program may use them again when it has waited for the refusal. A command that
+    /// fails counts as well, because the bytes are brought to it, over the old content that its
+    /// place may have, before its wait list has failed. It does not count if it only reads and no
+    /// other command has written these bytes, because then no place had the content with which they
+    /// were created.
     fn uses_what_is_open(&self, order: &Order) -> bool {
         let broken = self.broken();
         let writes = |at: usize, bytes: &Cell| {
@@ -102,7 +108,7 @@ impl Program {
     }
 }
 
-/// A moment of a program.
+/// A moment in the run of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A thread does the operation.
@@ -111,11 +117,12 @@ pub(crate) enum Step {
     Run(usize),
 }
 
-/// What happens before what.
+/// The order in which the moments of a program happen.
 pub(crate) struct Order {
-    /// For each moment those that it happens before.
+    /// For each moment, the set of moments that it happens before.
     before: Vec<u128>,
-    /// Moments in an order in which their effects may come; commands stand for when they run.
+    /// The moments in an order in which their effects may come. A command has its effect when it
+    /// runs.
     pub(crate) sequence: Vec<Step>,
 }
 
@@ -127,7 +134,7 @@ fn number(step: Step) -> usize {
 }
 
 impl Order {
-    /// `None` if the program waits in a circle. `broken` commands wait for nothing.
+    /// Returns `None` if the program waits in a circle. `broken` commands wait for nothing.
     pub(crate) fn of(program: &Program, broken: &[bool]) -> Option<Self> {
         let steps = 2 * program.ops.len();
         if steps > 128 {
@@ -202,7 +209,7 @@ impl Order {
         };
         let earlier = || (0..index).rev().filter(same_queue);
         if let Some(last) = earlier().next() {
-            // The order of calls into one queue is the plan's, whatever their threads.
+            // The order of calls into one queue is that of the plan, whatever their threads.
             edge(Step::Do(last), Step::Do(index));
         }
         if is_broken {
@@ -223,7 +230,8 @@ impl Order {
         let is_barrier = |at: &usize| {
             program.ops[*at].1.command().is_some_and(|other| matches!(other.act, Act::Barrier))
         };
-        // Not only the last one, because that one may be broken and end before those that are before it.
+        // All earlier commands, not only the last one, because that one may be broken and end
+        // before those before it.
         if in_order || (is_sync(command) && command.waits.is_empty()) {
             earlier().for_each(|before| edge(Step::Run(before), Step::Run(index)));
         } else {
@@ -237,8 +245,8 @@ impl Order {
         self.before[number(one)] >> number(other) & 1 != 0
     }
 
-    /// Whether the effects of two operations cannot overlap. What a command does in the program's memory may be done
-    /// at any time from its call to its end, as far as the program's own code sees.
+    /// Returns whether the effects of two operations cannot overlap. For the program's own code, a
+    /// command may access the program's memory at any time from its call to its end.
     fn are_ordered(&self, program: &Program, a: usize, b: usize) -> bool {
         let is_command = |at: usize| program.ops[at].1.command().is_some();
         match (is_command(a), is_command(b)) {
@@ -258,7 +266,7 @@ impl Order {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Returns the indices of the bits that are set.
 fn members(mut set: u128) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = (set != 0).then(|| set.trailing_zeros() as usize)?;

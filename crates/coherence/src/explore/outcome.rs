@@ -1,4 +1,4 @@
-//! What a program must give, and whether a run gave it.
+//! The results that a program must give.
 
 use std::borrow::Cow;
 
@@ -10,42 +10,43 @@ use super::program::{Act, Cell, Command, HOST, HOST_CELLS, Op, Program, host_cel
 use super::random::mix;
 use crate::Access;
 
-/// Memory at the end of a program. `None`: bytes that the memory model leaves open, so nobody looks at them.
+/// Memory at the end of a program. `None` stands for bytes that the memory model leaves open. They
+/// are not compared.
 #[derive(Clone)]
 pub(super) struct Expected {
     pub(super) memory: Vec<Vec<Option<u64>>>,
     pub(super) host: Vec<Option<u64>>,
 }
 
-/// How a run went, as far as that is not planned.
+/// The course of a run, as far as it is not planned.
 pub(super) struct Went {
     /// Operations whose events ended with an error.
     pub(super) failed: Vec<bool>,
-    /// Among those the commands that ran to their end, and were refused.
+    /// Commands that ran to their end, including those that were refused.
     pub(super) ran: FxHashSet<usize>,
 }
 
 struct Memory {
-    /// The content of allocations, and behind them that of the program's memory.
+    /// The content of each allocation, followed by that of the program's memory.
     values: Vec<Vec<u64>>,
     /// Cells whose content is open.
     open: FxHashSet<(usize, usize)>,
-    /// Cells that are open for ever, because operations use them in no order any more.
+    /// Cells that stay open, because operations use them in no order any more.
     racy: FxHashSet<(usize, usize)>,
 }
 
-/// What is known of a program before it runs.
+/// The properties of a program that are known before it runs.
 pub(super) struct Planned {
     /// Operations whose events end with an error.
     pub(super) failing: Vec<bool>,
-    /// Among them the commands that have waited for everything and are refused.
+    /// Among them the commands that wait for everything and are then refused.
     refused: Vec<bool>,
     order: Order,
     expected: Expected,
 }
 
 impl Planned {
-    /// `None` if the program waits in a circle.
+    /// Returns `None` if the program waits in a circle.
     pub(super) fn of(program: &Program) -> Option<Self> {
         let (failing, broken) = (program.failing(), program.broken());
         let order = Order::of(program, &broken)?;
@@ -57,10 +58,11 @@ impl Planned {
         Some(Self { failing, refused, order, expected })
     }
 
-    /// The memory at the end of a sequential run in which the same commands fail.
+    /// Returns the memory at the end of a sequential run in which the same commands fail.
     ///
-    /// What a command that failed unforeseen was to write is open after it. Such a command has not waited for what
-    /// comes before it, and so some operations behind it may be in no order. What they use is open, too.
+    /// The cells that a command was to write are open after it failed unexpectedly. Such a command
+    /// has not waited for earlier commands, so some operations behind it may be in no order. The
+    /// cells that those use are open too.
     pub(super) fn expected(&self, program: &Program, went: &Went) -> Cow<'_, Expected> {
         // A refused command may also have failed before it was refused.
         let was_refused = |at: usize| !self.refused[at] || went.ran.contains(&at);
@@ -76,7 +78,7 @@ impl Planned {
     }
 }
 
-/// A sequential run.
+/// Runs the program sequentially.
 fn run(
     program: &Program,
     failed: &[bool],
@@ -119,7 +121,7 @@ fn run(
     memory.expected()
 }
 
-/// Cells that operations use in no order, because of commands that failed unforeseen.
+/// Returns the cells that operations use in no order, because of commands that failed unexpectedly.
 fn racy_cells(
     program: &Program,
     went: &Went,
@@ -129,7 +131,8 @@ fn racy_cells(
     let is_broken = |at: usize| went.failed[at] && !went.ran.contains(&at);
     let broken: Vec<bool> = (0..program.ops.len()).map(is_broken).collect();
     let Some(actual) = Order::of(program, &broken) else { return FxHashSet::default() };
-    // What such a command did, it did after everything that it had to wait for; only its end came too early.
+    // Such a command had its effects after everything that it had to wait for. Only its end came
+    // too early.
     let comes_after = |a: usize, b: usize| torn[a] && order.is_before(Step::Run(b), Step::Run(a));
     let races =
         { program.races(&actual) }.filter(|(a, b)| !comes_after(*a, *b) && !comes_after(*b, *a));
@@ -199,7 +202,7 @@ impl Memory {
     }
 }
 
-/// Whether what a command writes depends on this cell.
+/// Returns whether the values that a command writes depend on this cell.
 fn reads(command: &Command, it: &Cell) -> bool {
     match &command.act {
         Act::Kernel(uses) => { uses.iter() }.any(|(span, access)| {

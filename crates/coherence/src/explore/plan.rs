@@ -1,4 +1,4 @@
-//! Programs that are drawn at random.
+//! Random generation of programs.
 
 use super::program::{Act, Command, Fault, HOST_CELLS, Op, Program, Span};
 use super::random::Random;
@@ -6,7 +6,8 @@ use crate::Access;
 
 const OPS_MAX: usize = 14;
 const THREADS_MAX: usize = 2;
-/// What a program may have. Most programs lack some of it, so that the rest meets more often.
+/// A property that a program may have. Most programs lack some of them, so that the others meet
+/// more often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Feature {
     UserEvents,
@@ -24,7 +25,7 @@ enum Feature {
     NonBlocking,
 }
 
-/// The features that a program has, as bits.
+/// The features that a program may use, as bits.
 #[derive(Clone, Copy)]
 struct Features(u64);
 
@@ -38,16 +39,16 @@ impl Features {
     }
 }
 
-/// The transfers among which one is drawn that fails.
+/// Number of transfers among which the failing one is drawn.
 const FAILING_TRANSFERS: usize = 3;
 
 impl Program {
     pub(crate) fn plan(random: &mut Random) -> Self {
         let places = [1, 1, 2, 2, 3, 3][random.below(6)];
-        // Two places of one node are two drivers of it.
+        // Two places of one node are two drivers of that node.
         let nodes: Vec<u32> =
             (0..places).map(|place| if random.once_in(4) { 0 } else { place }).collect();
-        // In half of the programs one queue in each place comes first.
+        // In half of the programs the first queues are spread over the places.
         let (is_spread, first) = (random.once_in(2), random.below(nodes.len()));
         let queues =
             (0..2 + random.below(2).max(usize::from(is_spread && nodes.len() > 2))).map(|queue| {
@@ -59,8 +60,8 @@ impl Program {
                 (place, !random.once_in(3))
             });
         let queues = queues.collect();
-        // In one place the host shares buffers, but not images: both together matter.
-        // In three places a single allocation moves more.
+        // In one place the host shares buffers, but not images, so programs need both. In three
+        // places a single allocation moves more often.
         let (count, images) = match places {
             1 => (2, 2),
             2 => (1 + random.below(2), 4),
@@ -93,7 +94,7 @@ impl Program {
             }
         }
         program.set_all(threads, random);
-        // An event that only a thread could set that waits for it is taken out.
+        // An event that only a thread could set that waits for it is removed.
         while let Some(of) = program.first_unset() {
             match program.removed(of).filter(Self::is_valid) {
                 Some(smaller) => program = smaller,
@@ -103,13 +104,13 @@ impl Program {
         program
     }
 
-    /// A node that can be lost, because there is another one.
+    /// Returns a node that can be lost because there is another one.
     fn any_node(&self, random: &mut Random) -> Option<u32> {
         let node = self.nodes[random.below(self.nodes.len())];
         self.nodes.iter().any(|other| *other != node).then_some(node)
     }
 
-    /// Sets all user events that nobody has set.
+    /// Sets all user events that are not set yet.
     fn set_all(&mut self, threads: usize, random: &mut Random) {
         let is_set =
             |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
@@ -117,7 +118,7 @@ impl Program {
         let open: Vec<usize> = made.filter(|of| !is_set(*of)).collect();
         for of in open {
             let ok = !random.once_in(5);
-            // Some thread can do it without closing a circle: one that waits for nothing else.
+            // Some thread can do this without closing a circle: one that waits for nothing else.
             let first = random.below(threads);
             for thread in (0..threads).map(|step| (first + step) % threads) {
                 self.ops.push((thread, Op::Set(of, ok)));
@@ -129,7 +130,7 @@ impl Program {
         }
     }
 
-    /// `None`: it would be something that the program has not.
+    /// Returns `None` if the operation drawn would use a feature that the program lacks.
     fn any_op(&self, features: Features, random: &mut Random) -> Option<Op> {
         let pick = |random: &mut Random, wanted: fn(&Op) -> bool| {
             let all: Vec<usize> =
@@ -159,7 +160,7 @@ impl Program {
             if features.has(Feature::WaitLists) { [0, 0, 1, 1, 2][random.below(5)] } else { 0 };
         let mut waits: Vec<usize> = (0..count)
             .filter_map(|_| {
-                // Mostly recent ones: long chains are where the state is.
+                // Mostly recent events, because long chains exercise the most state.
                 let back = random.below(4).min(random.below(8));
                 with_event.len().checked_sub(1 + back).and_then(|at| with_event.get(at)).copied()
             })
@@ -182,7 +183,7 @@ impl Program {
         }
         let is_transfer = matches!(act, Act::Write(..) | Act::Read(..));
         let can_be_refused = !matches!(act, Act::Marker | Act::Barrier | Act::Run(_));
-        // Where the host makes copies itself, they do not fail.
+        // Copies that the host makes itself do not fail.
         let can_be_refused = can_be_refused && (self.nodes.len() > 1 || !is_transfer);
         let is_refused = features.has(Feature::Refusals) && can_be_refused && random.once_in(10);
         let is_blocking = is_transfer && (!features.has(Feature::NonBlocking) || random.once_in(2));
@@ -238,7 +239,8 @@ impl Program {
                 let mut uses = vec![(self.any_span(random), access(random))];
                 if random.once_in(2) {
                     let more = self.any_span(random);
-                    // One use for each allocation: what a kernel does to bytes that it gets twice is its own affair.
+                    // One use per allocation: what a kernel does to bytes that it gets twice is its
+                    // own affair.
                     if more.of != uses[0].0.of {
                         uses.push((more, access(random)));
                     }

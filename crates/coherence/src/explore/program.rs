@@ -1,102 +1,100 @@
-//! What a program is.
+//! The representation of programs.
 
 use std::fmt;
 
 use crate::Access;
 
-/// Bytes of a cell of an allocation: two cells are a grain, so that writes of parts of grains occur.
+/// Size of a cell of an allocation in bytes. Two cells are a grain, so that writes of parts of
+/// grains occur.
 pub(crate) const CELL_BYTES: u64 = crate::GRAIN_BYTES / GRAIN_CELLS as u64;
-/// Cells of a grain.
+/// Number of cells in a grain.
 pub(crate) const GRAIN_CELLS: usize = 2;
-/// Bytes of a cell of the program's memory, and its address.
+/// Size of a cell of the program's memory in bytes, followed by the memory's address and number of
+/// cells.
 pub(crate) const HOST_CELL_BYTES: u64 = 64;
 pub(crate) const HOST_START: u64 = 0x1000;
 pub(crate) const HOST_CELLS: usize = 5;
 
-/// A planned program.
+/// A program that was planned.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The node of each place. One place: memory that the host and the device share.
+    /// Node of each place. With one place, host and device share memory.
     pub nodes: Vec<u32>,
-    /// The place of each queue, and whether its commands run in order.
+    /// Place of each queue, and whether its commands run in order.
     pub queues: Vec<(usize, bool)>,
-    /// Cells of each allocation, whether it moves as a whole, and whether it has content from the beginning.
+    /// Number of cells of each allocation, whether it moves as a whole, and whether it has content
+    /// from the beginning.
     pub allocations: Vec<(usize, bool, bool)>,
     /// The operations in an order in which they could run, each with its thread.
     pub ops: Vec<(usize, Op)>,
-    /// What goes wrong while the program runs, beside what the program itself does wrong.
+    /// A fault that occurs while the program runs, beside the failures that the program plans.
     pub fault: Option<Fault>,
 }
 
-/// What goes wrong at a moment that nobody has planned.
+/// A fault at a moment that is not planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// The transfer between places that is started after this number of others fails. Its target has other bytes then.
+    /// The transfer that starts after this number of other transfers fails. Its target then holds
+    /// garbage.
     Transfer(usize),
-    /// A node is lost.
+    /// This node is lost.
     Node(u32),
-    /// The device of a place has no memory for any allocation. Each command that uses one there fails, and so does each
-    /// transfer to or from there.
+    /// The device of this place has no memory for any allocation. Each command that uses an
+    /// allocation there fails, and so does each transfer to or from there.
     NoMemory(usize),
 }
 
-/// Cells of an allocation.
+/// A range of cells of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The allocation.
+    /// Index of the allocation.
     pub of: usize,
-    /// First cell.
+    /// Index of the first cell.
     pub at: usize,
-    /// Number of cells.
     pub count: usize,
 }
 
-/// What a thread of the program does.
+/// An operation of a thread of the program.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Enqueues a command.
     Enqueue(Command),
-    /// Makes a user event.
     Event,
-    /// Sets the user event that the operation of this index made, well or not.
+    /// Sets the user event that the operation with this index made, well (`true`) or as failed.
     Set(usize, bool),
-    /// Waits for the command that the operation of this index enqueued.
+    /// Waits for the command that the operation with this index enqueued.
     Wait(usize),
     /// Stores a new value in a cell of the program's memory.
     Store(usize),
 }
 
-/// A command.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// Its queue.
+    /// Index of the queue.
     pub queue: usize,
-    /// Indices of operations whose events are its wait list.
+    /// Indices of the operations whose events are the wait list.
     pub waits: Vec<usize>,
-    /// What it does.
     pub act: Act,
     /// Whether the call returns only when the command has ended.
     pub is_blocking: bool,
-    /// The worker refuses it: it does not run, and fails.
+    /// Whether the worker refuses the command: it does not run, and fails.
     pub is_refused: bool,
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// A kernel that reads and writes cells: what it uses, and how.
+    /// Runs a kernel that reads and writes these cells.
     Kernel(Vec<(Span, Access)>),
-    /// Writes cells of the program's memory, every `pitch`th one from the first on, into an allocation.
+    /// Writes cells of the program's memory into an allocation: every `pitch`th cell (third field),
+    /// beginning with the first (second field).
     Write(Span, usize, usize),
-    /// Reads cells of an allocation into the program's memory.
+    /// Reads cells of an allocation into such cells of the program's memory.
     Read(Span, usize, usize),
-    /// Copies between allocations.
+    /// Copies cells from one allocation to another.
     Copy(Span, Span),
-    /// A marker.
     Marker,
-    /// A barrier.
     Barrier,
-    /// A function of the program: changes this cell of its memory.
+    /// Runs a function of the program, which changes this cell of its memory.
     Run(usize),
 }
 
@@ -105,7 +103,7 @@ impl Op {
         if let Self::Enqueue(command) = self { Some(command) } else { None }
     }
 
-    /// Indices of operations that this one names.
+    /// Returns the indices of operations that this one names.
     pub(crate) fn names(&self) -> Vec<usize> {
         match self {
             Self::Enqueue(command) => command.waits.clone(),
@@ -127,7 +125,7 @@ impl Op {
     }
 }
 
-/// Cells of the program's memory that a transfer of `count` cells uses.
+/// Returns the cells of the program's memory that a transfer of `count` cells uses.
 pub(crate) fn host_cells(first: usize, pitch: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |index| first + index * pitch)
 }
@@ -155,7 +153,7 @@ impl Program {
         Some(smaller)
     }
 
-    /// Which operations' events end with an error.
+    /// Returns, for each operation, whether its event ends with an error.
     pub(crate) fn failing(&self) -> Vec<bool> {
         let mut failing = vec![false; self.ops.len()];
         for (_, op) in &self.ops {
@@ -172,13 +170,13 @@ impl Program {
         failing
     }
 
-    /// Whether a command uses an allocation at a place that has no memory for it.
+    /// Returns whether a command uses an allocation at a place that has no memory for it.
     pub(crate) fn lacks_memory(&self, command: &Command) -> bool {
         let uses_memory = !matches!(command.act, Act::Marker | Act::Barrier | Act::Run(_));
         uses_memory && self.fault == Some(Fault::NoMemory(self.queues[command.queue].0))
     }
 
-    /// Cells that an operation uses.
+    /// Returns the cells that an operation uses.
     pub(crate) fn accesses(&self, index: usize) -> Vec<Cell> {
         let host = |cell, writes| Cell { of: HOST, cell, writes };
         let span = |span: &Span, writes: bool| {
@@ -208,7 +206,7 @@ impl Program {
     }
 }
 
-/// The program's memory, where a cell could be one of an allocation.
+/// Stands for the program's memory in place of the index of an allocation.
 pub(crate) const HOST: usize = usize::MAX;
 
 /// A cell of an allocation or of the program's memory that an operation uses.
@@ -226,7 +224,7 @@ impl Cell {
 }
 
 impl Program {
-    /// The parts of allocations of which the machine hears that the command writes all bytes.
+    /// Returns the ranges for which the machine is told that the command writes all bytes.
     fn overwrites(&self, index: usize) -> Vec<Span> {
         let Op::Enqueue(command) = &self.ops[index].1 else { return Vec::new() };
         match &command.act {
@@ -239,11 +237,12 @@ impl Program {
         }
     }
 
-    /// Cells whose content is undefined between a refused command and the moment at which the program hears of the refusal.
-    /// Nobody brings the old content for a write that replaces all of it. A place without memory keeps nothing of what is
-    /// brought to it, and gives nothing to others. There also a reader counts, if another place may take the
-    /// content from there before the failure is heard. In two places that is content given at creation, because nobody
-    /// tells whether that has arrived.
+    /// Returns the cells whose content is undefined between a refused command and the moment at
+    /// which the program hears of the refusal. The old content is not brought for a write that
+    /// replaces all of it. A place without memory keeps nothing that is brought to it, and gives
+    /// nothing to other places. A reader there counts as well if another place may take the content
+    /// from there before the failure is heard. With two places this concerns only content given at
+    /// creation, because nobody tells whether that has arrived.
     pub(crate) fn open_while_refused(&self, index: usize) -> Vec<Cell> {
         if self.ops[index].1.command().is_some_and(|command| self.lacks_memory(command)) {
             return self.brought_in_vain(index);
@@ -270,8 +269,8 @@ impl Program {
         spans.flat_map(cells).collect()
     }
 
-    /// The cells that others may look for at a place without memory because of a command, with all that move together
-    /// with them.
+    /// Returns the cells that other commands may look for at a place without memory because of this
+    /// command, with all cells that move together with them.
     fn brought_in_vain(&self, index: usize) -> Vec<Cell> {
         let is_looked_for = |it: &Cell| {
             it.of != HOST && (it.writes || self.allocations[it.of].2 || self.nodes.len() > 2)
@@ -285,7 +284,8 @@ impl Program {
         all.filter(|it| used.iter().any(|of| self.move_together(it, of))).collect()
     }
 
-    /// Whether what brings one cell brings the other one: whole grains move, or the whole of what moves as a whole.
+    /// Returns whether a transfer of one cell also brings the other: whole grains move, or whole
+    /// allocations if they are indivisible.
     pub(crate) fn move_together(&self, one: &Cell, other: &Cell) -> bool {
         let is_same_grain = one.cell / GRAIN_CELLS == other.cell / GRAIN_CELLS;
         one.of == other.of && (is_same_grain || self.allocations[other.of].1)

@@ -1,8 +1,9 @@
-//! All small programs, and all orders of their steps up to a bound.
+//! Enumerates all small programs, and all orders of their steps up to a bound.
 //!
-//! A program grows by one operation of a small alphabet at a time, as long as it has one result. Its runs are the paths
-//! through the choices of the world: the first run always takes the first choice, and each further one takes another
-//! choice at one more point, up to a number of such turns.
+//! A program grows by one operation of a small alphabet at a time, as long as it has one result.
+//! Its runs are the paths through the choices of the world. The first run always takes the first
+//! choice. Each further run takes another choice at one more point, up to a maximal number of such
+//! turns.
 
 use super::chooser::{Chooser, Script};
 use super::outcome::Planned;
@@ -10,17 +11,17 @@ use super::program::{Act, Command, Fault, Op, Program, Span};
 use super::{Finding, Report, run_once};
 use crate::{Access, Rule};
 
-/// What is enumerated.
+/// The bounds of the enumeration.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Operations of a program.
+    /// Number of operations of a program.
     pub ops: usize,
-    /// Points of a run at which another step than the first possible one is taken.
+    /// Number of points of a run at which a step other than the first possible one is taken.
     pub turns: usize,
 }
 
-/// Runs all programs within the bounds until the first finding. `go_on` is asked before each program. The seed of a
-/// finding is the number of its program, and its order that of the run.
+/// Runs all programs within the bounds until the first finding. `go_on` is asked before each
+/// program. The seed of a finding is the number of its program, and its order is that of the run.
 pub fn run_all(bounds: Bounds, off: Option<Rule>, go_on: &mut dyn FnMut(u64) -> bool) -> Report {
     let mut all = All { bounds, off, go_on, report: Report::default() };
     for setting in settings() {
@@ -39,7 +40,7 @@ struct All<'a> {
 }
 
 impl All<'_> {
-    /// Runs all programs that begin with this one. `false`: it is enough.
+    /// Runs all programs that begin with this one. Returns `false` if the enumeration must stop.
     fn grow(&mut self, program: &Program) -> bool {
         if program.first_unset().is_none() && !program.ops.is_empty() && !self.run(program) {
             return false;
@@ -47,7 +48,7 @@ impl All<'_> {
         if program.ops.len() == self.bounds.ops {
             return true;
         }
-        // The numbers of threads have no meaning.
+        // Threads are interchangeable, so a program first uses thread 0.
         let threads =
             program.ops.iter().map(|(thread, _)| thread + 1).max().unwrap_or(0).min(1) + 1;
         for op in alphabet(program) {
@@ -94,7 +95,8 @@ impl All<'_> {
     }
 }
 
-/// The machines that the programs run on.
+/// Returns programs without operations: the places, queues, allocations and faults on which all
+/// programs are based.
 fn settings() -> Vec<Program> {
     let setting = |nodes: &[u32], queues: &[(usize, bool)], is_indivisible, fault| Program {
         nodes: nodes.to_vec(),
@@ -115,7 +117,7 @@ fn settings() -> Vec<Program> {
     ]
 }
 
-/// The operations that a program can go on with.
+/// Returns the operations with which a program can continue.
 fn alphabet(program: &Program) -> Vec<Op> {
     let last = |wanted: fn(&Op) -> bool| {
         (0..program.ops.len()).rev().find(|at| wanted(&program.ops[*at].1))
@@ -140,7 +142,8 @@ fn alphabet(program: &Program) -> Vec<Op> {
     ops
 }
 
-/// What commands do, whether they block, and whether they are refused.
+/// Returns the effects that commands may have, each with whether the command blocks and whether it
+/// is refused.
 fn acts(program: &Program) -> Vec<(Act, bool, bool)> {
     let cell = |at| Span { of: 0, at, count: 1 };
     let all = Span { of: 0, at: 0, count: 2 };

@@ -1,4 +1,4 @@
-//! Ends, and what workers do.
+//! Ends of commands, and the steps of workers.
 
 use super::effects::{apply, stored};
 use super::program::{Act, Op};
@@ -8,11 +8,11 @@ use super::world::{
 };
 use crate::names::{CommandId, NodeId};
 
-/// What is in memory where nothing of use is.
+/// Content of memory that has no useful content.
 const GARBAGE: u64 = 0xDEAD_BEEF;
 
 impl World<'_> {
-    // -- ends ----------------------------------------------------------------------------------------------------
+    // -- ends ------------------------------------------------------------------------------------
 
     pub(super) fn end_client_event(&mut self, id: CommandId, is_ok: bool) {
         self.ended.insert(id, is_ok);
@@ -29,13 +29,13 @@ impl World<'_> {
         }
     }
 
-    /// The marker of something that the client runs itself has ended.
+    /// Continues after the marker before the client's own work has ended.
     pub(super) fn after_marker(&mut self, index: usize, is_ok: bool) {
         let Op::Enqueue(command) = &self.program.ops[index].1 else { return };
         match command.act {
             Act::Run(_) if is_ok => self.functions.push(index),
             Act::Run(_) => self.end_client_event(event_of(index), false),
-            // The thread that waits copies.
+            // The waiting thread copies.
             _ => {}
         }
     }
@@ -67,7 +67,7 @@ impl World<'_> {
         }
     }
 
-    // -- workers -------------------------------------------------------------------------------------------------
+    // -- workers ---------------------------------------------------------------------------------
 
     pub(super) fn can_run(&self, at: usize) -> bool {
         let job = &self.jobs[at];
@@ -82,8 +82,8 @@ impl World<'_> {
         self.is_next(at)
     }
 
-    /// Whether a command can fail at this moment: it does not wait for everything, nor for its turn in its queue, because
-    /// something has failed that it waits for.
+    /// Returns whether a command can fail now, without waiting for everything or for its turn in
+    /// its queue, because something that it waits for has failed.
     pub(super) fn can_fail(&self, at: usize) -> bool {
         let job = &self.jobs[at];
         let has_ended = |id: &CommandId| self.ended.contains_key(id);
@@ -92,7 +92,7 @@ impl World<'_> {
             && !(job.waits.iter().chain(&job.ends).all(has_ended) && self.is_next(at))
     }
 
-    /// Whether it is the command's turn in its queue.
+    /// Returns whether it is the command's turn in its queue.
     fn is_next(&self, at: usize) -> bool {
         let job = &self.jobs[at];
         let Some((queue, index)) = job.of else { return true };
@@ -124,7 +124,8 @@ impl World<'_> {
         match &job.work {
             Work::Marker => {}
             Work::Depart(fetch) => {
-                // Workers send nothing of what a failed transfer has left. The client does not look.
+                // Workers send nothing that a failed transfer has left. The client does not check
+                // this.
                 let is_arrival = |id: &&CommandId| self.failing_arrivals.contains(*id);
                 if !self.is_relaying && fetch.source_waits.iter().any(|id| is_arrival(&id)) {
                     self.failing_arrivals.insert(fetch.arrival);
@@ -151,10 +152,10 @@ impl World<'_> {
         self.end_job(&job, told);
     }
 
-    /// Ends a command that does not run, because something has failed that it waits for.
+    /// Ends a command without running it, because something that it waits for has failed.
     pub(super) fn fail_job(&mut self, at: usize) {
         let job = self.jobs.remove(at);
-        // The wait lists of the program are looked at elsewhere.
+        // Failures of the program's wait lists are checked elsewhere.
         if let Some((_, index)) = job.of
             && job.waits.iter().any(|id| id.0 > OF_TRANSFERS && self.ended.get(id) == Some(&false))
         {
@@ -192,9 +193,9 @@ impl World<'_> {
         (true, data)
     }
 
-    // -- the loss of a node --------------------------------------------------------------------------------------
+    // -- the loss of a node ----------------------------------------------------------------------
 
-    /// Everything of a node ends with an error that the client has not heard of.
+    /// Loses a node: every command there whose end the client has not heard of ends with an error.
     pub(super) fn lose(&mut self, node: u32) {
         self.has_struck = true;
         self.lost.insert(node);
@@ -207,7 +208,7 @@ impl World<'_> {
         for job in gone {
             self.ended.insert(job.id, false);
             ends.push(job.id);
-            // Nothing comes any more for the other end.
+            // Nothing more comes for the other end of the transfer.
             if let Work::Depart(fetch) = &job.work {
                 self.failing_arrivals.insert(fetch.arrival);
             }

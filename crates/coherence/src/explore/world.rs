@@ -13,7 +13,7 @@ use crate::names::{AllocationId, CommandId, ContextId, NodeId, QueueId};
 use crate::{Access, GRAIN_BYTES, Use};
 
 pub(super) const CONTEXT: ContextId = ContextId(1);
-/// Names: of the event of an operation, of the marker before a function of the program, and of transfers.
+/// First names of events of operations, of markers before the client's own work, and of transfers.
 const OF_EVENTS: u64 = 100;
 const OF_MARKERS: u64 = 10_000;
 pub(super) const OF_TRANSFERS: u64 = 1_000_000;
@@ -22,12 +22,12 @@ pub(super) fn event_of(index: usize) -> CommandId {
     CommandId(OF_EVENTS + index as u64)
 }
 
-/// What a worker has to do.
+/// A job of a worker.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) id: CommandId,
     pub(super) place: usize,
-    /// The queue, and its operation.
+    /// The queue, and the index of its operation.
     pub(super) of: Option<(usize, usize)>,
     pub(super) waits: Vec<CommandId>,
     pub(super) ends: Vec<CommandId>,
@@ -42,7 +42,7 @@ pub(super) enum Work {
     Arrive(Fetch),
 }
 
-/// What a worker tells the client.
+/// A message of a worker to the client.
 pub(super) struct Told {
     pub(super) id: CommandId,
     pub(super) is_ok: bool,
@@ -53,12 +53,12 @@ pub(super) struct Told {
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Next,
-    /// The machine has said that the command of this operation is sent.
+    /// The machine has let the command of this operation be sent.
     Sending(usize, Plan),
     /// A blocking write waits until its bytes are taken.
     UntilPassed(usize),
     UntilKnown(usize),
-    /// A blocking read in place waits for what is before it.
+    /// A blocking read in place waits for the commands before it.
     UntilReached(usize),
 }
 
@@ -68,36 +68,37 @@ pub(super) struct World<'a> {
     pub(super) machine: Machine,
     chooser: &'a mut Chooser,
     threads: Vec<(Vec<usize>, Doing)>,
-    /// Operations whose commands are in their queues, and operations that have returned.
+    /// Operations whose commands are in their queues; then operations that have returned.
     pub(super) called: FxHashSet<usize>,
     pub(super) done: FxHashSet<usize>,
     pub(super) locked: FxHashSet<usize>,
     /// A command that the machine has let go, until its queue is free.
     pub(super) released: Option<(CommandId, Plan)>,
     pub(super) jobs: Vec<Job>,
-    /// What is told of each queue, and of each place's transfers, in order. Drivers tell the ends of different queues in
-    /// different threads, so those come in any order, also from one worker.
+    /// Messages about each queue, and about each place's transfers, in order. Drivers tell the ends
+    /// of different queues in different threads, so these come in any order, even from one worker.
     pub(super) links: Vec<Vec<Told>>,
-    /// How everything that has ended did.
+    /// Everything that has ended, with whether it ended well.
     pub(super) ended: FxHashMap<CommandId, bool>,
     pub(super) known: FxHashMap<CommandId, bool>,
-    /// What must be known before an end is told to the program.
+    /// Ends that must be known before a command's end is told to the program.
     pub(super) behind: FxHashMap<CommandId, Vec<CommandId>>,
     pub(super) is_behind_writers: FxHashSet<CommandId>,
-    /// Commands of each queue that were sent.
+    /// Commands that were sent in each queue.
     pub(super) sent: Vec<Vec<CommandId>>,
     pub(super) arriving: FxHashMap<CommandId, Vec<u64>>,
     /// Functions of the program whose markers have ended.
     pub(super) functions: Vec<usize>,
-    /// Commands that ran, well or not.
+    /// Commands that ran, whether well or not.
     pub(super) ran: FxHashSet<usize>,
-    /// What workers were told of. They know nothing of other names.
+    /// Names that workers were told. They know no other names.
     pub(super) told_workers: FxHashSet<CommandId>,
     pub(super) lost: FxHashSet<u32>,
-    /// Whether something went wrong that nobody has planned, and the commands that fail because of it.
+    /// Whether an unplanned fault has occurred; then the commands that may fail because of it.
     pub(super) has_struck: bool,
     pub(super) excused: FxHashSet<usize>,
-    /// Whether the client itself carries content from node to node. It does not look at how the source came by it.
+    /// Whether the client itself carries content from node to node. It does not check how the
+    /// source came by the content.
     pub(super) is_relaying: bool,
     /// Transfers that bring nothing, because they are planned to fail or their source is lost.
     pub(super) failing_arrivals: FxHashSet<CommandId>,
@@ -125,7 +126,8 @@ impl<'a> World<'a> {
             }
         }
         let cells = |of: usize, (cells, _, has_initial): &(usize, bool, bool)| -> Vec<u64> {
-            // With one place its content is there; with several the machine has to bring it.
+            // With one place the content is there from the start. With several places the machine
+            // has to bring it.
             let here = |cell| if *has_initial { initial(of, cell) } else { 0 };
             (0..*cells)
                 .map(|cell| if places == 1 || !has_initial { here(cell) } else { 1 })
@@ -228,7 +230,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Which operations' events ended with an error. Each of these must have a reason.
+    /// Returns, for each operation, whether its event ended with an error. Each of these must have
+    /// a reason.
     fn failed(&self) -> Result<Vec<bool>, String> {
         let planned = &self.planned.failing;
         let mut failed = vec![false; planned.len()];
@@ -255,7 +258,7 @@ impl<'a> World<'a> {
         Ok(failed)
     }
 
-    /// Some place that is not lost and has memory.
+    /// Returns a random place that is not lost and has memory.
     fn last_place(&mut self) -> usize {
         let places = 0..self.program.nodes.len();
         let can_hold = |place: &usize| !self.is_lost(*place) && !self.has_no_memory(*place);
@@ -263,8 +266,8 @@ impl<'a> World<'a> {
         alive.get(self.chooser.below(alive.len())).copied().unwrap_or(0)
     }
 
-    /// Makes a grain current at a place, as a last read would. `false` if its content is lost, which only happens where
-    /// something went wrong that nobody has planned.
+    /// Makes a grain current at a place, as a last read would. Returns `false` if its content is
+    /// lost, which only happens after an unplanned fault.
     fn gather(
         &mut self,
         of: usize,
@@ -323,7 +326,7 @@ impl<'a> World<'a> {
         self.program.fault == Some(Fault::NoMemory(place))
     }
 
-    // -- what can happen next ------------------------------------------------------------------------------------
+    // -- choices of the next step ----------------------------------------------------------------
 
     fn choices(&mut self) -> Vec<Choice> {
         let mut choices = Vec::new();
@@ -343,7 +346,7 @@ impl<'a> World<'a> {
         {
             choices.push(Choice::SendReleased);
         }
-        // Only while something else goes on: nothing else would come of it.
+        // Only while something else goes on, because otherwise the loss would have no effect.
         if let Some(Fault::Node(node)) = self.program.fault
             && !choices.is_empty()
             && !self.lost.contains(&node)
@@ -353,7 +356,8 @@ impl<'a> World<'a> {
         choices
     }
 
-    /// A number for whoever takes the step, so that some can be slower than others.
+    /// Returns the number of the actor that takes the step, so that some actors can be slower than
+    /// others.
     fn actor(&self, choice: Choice) -> usize {
         match choice {
             Choice::Thread(thread) => thread,
@@ -386,7 +390,7 @@ impl<'a> World<'a> {
                         self.excuse(index_of(id));
                         self.fail_held(id);
                     }
-                    // All links of this world bring what comes.
+                    // All links of this world are always received from.
                     Some(Action::Await(..)) | None => {}
                 }
             }
@@ -406,7 +410,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether the program is told that a command has ended.
+    /// Returns whether the program is told that a command has ended.
     pub(super) fn is_known(&self, id: CommandId) -> bool {
         let is_heard = |id: &CommandId| self.known.contains_key(id);
         is_heard(&id) && self.behind.get(&id).is_none_or(|behind| behind.iter().all(is_heard))
@@ -490,7 +494,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A command fails because of what nobody has planned, if that has happened.
+    /// Notes that a command fails because of an unplanned fault, if one has occurred.
     pub(super) fn excuse(&mut self, index: usize) {
         if self.has_struck {
             self.excused.insert(index);
@@ -507,7 +511,7 @@ impl<'a> World<'a> {
 enum Choice {
     Thread(usize),
     Job(usize),
-    /// A command fails as soon as one of those that it waits for has failed.
+    /// A command fails as soon as something that it waits for has failed.
     FailEarly(usize),
     Lose(u32),
     Link(usize),

@@ -1,4 +1,4 @@
-//! Ends that are told only after other commands have written the program's memory.
+//! Ends that are told only after earlier commands have written the program's memory.
 
 use rustc_hash::FxHashSet;
 
@@ -7,11 +7,12 @@ use crate::command::Plan;
 use crate::names::{CommandId, QueueId};
 use crate::rules::Rule;
 
-/// Entries of [`Machine::behind`] that are not worth looking at: some 100 KB.
+/// Number of entries of [`Machine::behind`] up to which none is removed: some 100 KB.
 const BEHIND_MIN: usize = 1024;
 
 impl Machine {
-    /// The commands that are still to write the program's memory and happen before this one.
+    /// Returns the commands that happen before this one and have still to write the program's
+    /// memory.
     pub(super) fn behind(&self, kept: &Kept) -> Vec<CommandId> {
         if self.host.is_empty() || !self.rules.hold(Rule::EndAfterHostWrites) {
             return Vec::new();
@@ -29,7 +30,8 @@ impl Machine {
         behind
     }
 
-    /// Ends of an in-order queue are told in order, so a command need not be told after those of its own queue.
+    /// Removes commands of the command's own queue from `plan.behind` if the queue is in order: its
+    /// ends are told in order anyway.
     pub(super) fn leave_out_line(&self, kept: &Kept, plan: &mut Plan) {
         plan.is_behind_writers = !plan.behind.is_empty();
         if kept.in_order {
@@ -38,9 +40,10 @@ impl Machine {
         }
     }
 
-    /// Keeps those that are still to write the program's memory; of an in-order queue the last one, whose end is told
-    /// after those of the others. In such a queue a later command has a greater name. One that may fail with something
-    /// that it waits for does not stand for the others, because it may end before them.
+    /// Keeps the commands that have still to write the program's memory. Of an in-order queue only
+    /// the last one stays, because its end is told after those of the others. In such a queue later
+    /// commands have greater names. A command that may fail together with something that it waits
+    /// for does not stand for earlier ones, because it may end before them.
     fn retain_writers(&self, ids: &mut Vec<CommandId>) {
         ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
         ids.sort_unstable();
@@ -61,7 +64,8 @@ impl Machine {
         ids.reverse();
     }
 
-    /// Notes what later commands are behind because they are behind this one.
+    /// Notes that later commands which come after this one also come after the commands in
+    /// `behind`.
     pub(super) fn note_behind(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
         if self.host.is_empty() && behind.is_empty() {
             self.behind.clear();
@@ -69,7 +73,8 @@ impl Machine {
             return;
         }
         let is_writer = self.nodes.get(&id).is_some_and(|node| node.writes_host.is_some());
-        // The common case: something writes the program's memory, and has nothing to do with this queue.
+        // The common case: a command writes the program's memory, but has nothing to do with this
+        // queue.
         if behind.is_empty() && !is_writer && !self.queues_behind.contains_key(&kept.queue) {
             return;
         }
@@ -90,8 +95,9 @@ impl Machine {
         }
     }
 
-    /// Forgets what is behind writers that have ended. A program may always have some read under way, so that this must
-    /// not wait for a moment without any; and looking at each command would cost more than it gains.
+    /// Forgets entries whose writers have all ended. It does not wait until no write is open,
+    /// because a program may always have a read in progress. It does not look at the entries for
+    /// each command, which would cost more than it gains.
     fn prune_behind(&mut self) {
         if self.behind.len() < self.prune_at {
             return;
@@ -102,8 +108,8 @@ impl Machine {
         self.prune_at = BEHIND_MIN.max(2 * self.behind.len());
     }
 
-    /// The commands of a queue, and those before them, that are still to write the program's memory. Whoever has waited
-    /// for all of the queue waits for these, too.
+    /// Returns the commands of a queue, and those before them, that have still to write the
+    /// program's memory. A thread that has waited for the whole queue waits for these too.
     pub fn behind_queue(&self, queue: QueueId) -> Vec<CommandId> {
         let mut all =
             self.queues_behind.get(&queue).map(|(all, _)| all.clone()).unwrap_or_default();

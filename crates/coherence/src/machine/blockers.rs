@@ -1,16 +1,18 @@
-//! What holds a command back.
+//! The reasons that hold a command back.
 
 use super::{Kept, Machine, Until, in_doubt};
 use crate::command::{Submit, Use};
 use crate::names::CommandId;
 use crate::rules::Rule;
 
-/// A command waits for all transfers that are on their way to a copy that it uses, and each of them takes its place in the
-/// wait list of that command. Programs that move a buffer to and fro gain nothing from more of them.
+/// Number of transfers that may be on their way to one copy. A command waits for all transfers on
+/// their way to a copy that it uses, and each takes an entry in the command's wait list. Programs
+/// that move a buffer to and fro gain nothing from more of them.
 const ARRIVALS_MAX: usize = 16;
 
 impl Machine {
-    /// What holds a command back.
+    /// Returns the commands and events that hold a command back because of its wait list or its
+    /// queue.
     pub(super) fn blockers(&self, command: &Submit<'_>) -> Vec<(CommandId, Until)> {
         let mut blockers = Vec::new();
         if self.nodes.is_empty() {
@@ -25,10 +27,11 @@ impl Machine {
         blockers
     }
 
-    /// What an otherwise free command still waits for: other threads that are sending, and commands that are still to
-    /// write what it reads or writes of the program's memory. Only commands that were sent count. A command that is
-    /// held back may come after this one, whatever the order of their calls: the event that holds it back may be one
-    /// that the program sets when this one has ended.
+    /// Returns what an otherwise free command still waits for: commands that other threads are
+    /// sending, and commands that have still to write memory of the program that it reads or
+    /// writes. Only commands that were sent count. A command that is held back may come after this
+    /// one, whatever the order of their calls, because the program may set the event that holds it
+    /// back only when this one has ended.
     pub(super) fn hazards(&self, kept: &Kept) -> Vec<(CommandId, Until)> {
         let mut hazards = self.senders(&kept.uses);
         let arrivals_max = self.arrivals_max.unwrap_or(ARRIVALS_MAX);
@@ -46,7 +49,7 @@ impl Machine {
                 hazards.extend(arrivals.into_iter().map(|id| (id, Until::Ended)));
             }
         }
-        // Once is enough: what was sent since then is not ordered before the command.
+        // One check is enough: commands that were sent since then are not ordered before this one.
         if !kept.is_host_checked {
             for (shape, rule) in [
                 (&kept.reads_host, Rule::HostReadAfterWrite),
@@ -75,8 +78,8 @@ impl Machine {
         }
     }
 
-    /// Commands of other threads that use the same allocations and are being sent: their names must be known to their
-    /// workers before others can wait for them.
+    /// Returns commands of other threads that use the same allocations and are being sent. Their
+    /// workers must know their names before other commands can wait for them.
     fn senders(&self, uses: &[Use]) -> Vec<(CommandId, Until)> {
         if !self.rules.hold(Rule::OneSenderPerAllocation) {
             return Vec::new();
@@ -86,7 +89,7 @@ impl Machine {
     }
 }
 
-/// The blockers that have to end, not only to be sent.
+/// Returns the blockers that must have ended, not only been sent.
 pub(super) fn ended_of(blockers: &[(CommandId, Until)]) -> Vec<CommandId> {
     let ended = blockers.iter().filter(|(_, until)| matches!(until, Until::Ended));
     ended.map(|(id, _)| *id).collect()

@@ -1,4 +1,4 @@
-//! The copy of a segment at one place, and who uses it.
+//! The copy of a segment at one place, and its users.
 
 use super::Around;
 use crate::names::{CommandId, QueueId};
@@ -7,22 +7,23 @@ use crate::rules::{Rule, Rules};
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     pub(super) version: u64,
-    /// The transfers that brought the content and have not ended.
+    /// Transfers that bring the content and have not ended.
     pub(super) arrivals: Vec<CommandId>,
-    /// Transfers that may still store content which a later command was to write over. That command may have failed
-    /// without waiting for them.
+    /// Transfers that may still store content which a later command was to overwrite. That command
+    /// may have failed without waiting for them.
     pub(super) replaced: Vec<CommandId>,
     /// Commands that use the copy.
     pub(super) writers: Users,
     pub(super) readers: Users,
-    /// Transfers that leave with its content. A write does not wait for them: whoever needs what they take and what
-    /// the write replaces happens before the write and has waited for the arrival, and nobody else gets what they took,
-    /// because it has an old version from the write on.
+    /// Transfers that leave with the copy's content. A write does not wait for them. A command that
+    /// needs both their content and that of the write happens before the write and has waited for
+    /// the arrival. No other command gets what they carry, because it has an old version as soon as
+    /// the write is noted.
     pub(super) departures: Users,
 }
 
-/// Commands that use a copy. In an in-order queue the last one stands for all before it, unless it may fail before its
-/// turn: then it has no queue here.
+/// Commands that use a copy. In an in-order queue the last one stands for all before it, unless it
+/// may fail before its turn; then it is stored without its queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users(pub(super) Vec<(Option<QueueId>, CommandId)>);
 
@@ -32,8 +33,9 @@ impl Users {
         self.0.push((queue, id));
     }
 
-    /// The command was sent: in an in-order queue it stands for all before it. One that could not be sent does not,
-    /// because its end says nothing of theirs. One that waits for a single command stands for that one.
+    /// Notes that the command was sent. From now on it stands for all before it in an in-order
+    /// queue. A command that could not be sent does not, because its end says nothing about theirs.
+    /// A command that waits for a single other one stands for that one.
     pub(super) fn stand_for_all(
         &mut self,
         id: CommandId,
@@ -75,7 +77,7 @@ impl Copy {
         }
     }
 
-    /// All that a transfer to here must wait for.
+    /// Returns all commands and transfers that a transfer to this copy must wait for.
     pub(super) fn users(&self, is_live: &dyn Fn(CommandId) -> bool) -> Vec<CommandId> {
         let transfers = self.arrivals.iter().chain(&self.replaced).copied();
         let mut users: Vec<_> = transfers.filter(|id| is_live(*id)).collect();

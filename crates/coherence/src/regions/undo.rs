@@ -1,22 +1,21 @@
-//! What a segment goes back to when commands that write it have failed.
+//! The state to which a segment returns when commands that write it have failed.
 //!
 //! A command that fails may have left anything in the copy at its place, or nothing at all: the
 //! device may not even have the memory. The content from before the command is still right, and
-//! other places may have it. So a segment keeps what it goes back to until the machine hears how
-//! its writers have ended.
+//! other places may have it. So a segment keeps its earlier states until the machine hears how its
+//! writers have ended.
 
 use super::{Copy, DOUBTED, INITIAL, STALE, Segment, UNDEFINED};
 use crate::command::Access;
 use crate::names::{CommandId, Place};
 use crate::rules::{Rule, Rules};
 
-/// A segment goes back over at most this number of writes. A program that enqueues more of them
-/// before it hears of the first one loses the old content if all of them fail. The entries take 20
-/// KB for each segment at most.
+/// Number of writes over which a segment can return. A program that enqueues more of them before it
+/// hears the end of the first loses the old content if all of them fail. The entries take at most
+/// 20 KB per segment.
 pub(super) const UNDOS_MAX: usize = 256;
 
-/// What was current before a write that has not ended, or that has failed behind one that has not
-/// ended.
+/// The state before a write that has not ended, or that has failed behind one that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Undo {
     pub(super) command: CommandId,
@@ -29,18 +28,18 @@ pub(super) struct Undo {
     pub(super) has_failed: bool,
 }
 
-/// What a write over everything replaces at its own place.
+/// The content that a write over everything replaces at its own place.
 #[derive(Clone, Debug)]
 pub(super) struct Replaced {
     /// Whether the place had the version from before the write.
     pub(super) is_here: bool,
-    /// The transfers that were still to bring it there.
+    /// The transfers that were still to bring that version to the place.
     pub(super) arrivals: Vec<CommandId>,
 }
 
 impl Segment {
-    /// Notes what is current again if a command fails that is to write the segment. The segment has
-    /// its new version.
+    /// Notes the state to which the segment returns if a command that writes it fails. The segment
+    /// already has its new version.
     pub(super) fn note_undo(
         &mut self,
         undo: Undo,
@@ -77,8 +76,8 @@ impl Segment {
         }
     }
 
-    /// Goes back to the oldest content that another place has, if all writers since then have
-    /// failed. To be called when something has ended.
+    /// Returns to the oldest content that a place still has, if all writers since then have failed.
+    /// Must be called whenever something has ended.
     pub(super) fn settle_undos(&mut self, is_alive: &dyn Fn(Place) -> bool) {
         if self.undos.is_empty() {
             return;
@@ -102,13 +101,13 @@ impl Segment {
         self.forget_undos(is_alive);
     }
 
-    /// The index from which on all writers have failed.
+    /// Returns the index from which on all writers have failed.
     fn first_failed(&self) -> usize {
         self.undos.iter().rposition(|undo| !undo.has_failed).map_or(0, |at| at + 1)
     }
 
-    /// The transfers on their way to copies with the content from before failed writers. Whether
-    /// the segment goes back to that content is known when they have ended.
+    /// Returns the transfers on their way to copies with content from before failed writers. When
+    /// they have ended, it is known whether the segment returns to that content.
     pub(super) fn undecided(&self) -> impl Iterator<Item = CommandId> {
         let failed = self.undos.get(self.first_failed()..).unwrap_or_default();
         let old = failed
@@ -117,9 +116,9 @@ impl Segment {
         old.flat_map(|copy| copy.arrivals.iter().copied())
     }
 
-    /// A command has failed at `place`, maybe because its content has not arrived: a device without
-    /// memory has none. Nobody tells whether content given at creation has arrived. Of a transfer
-    /// the machine may hear later.
+    /// Notes that a command has failed at `place`, perhaps because its content has not arrived: a
+    /// device without memory has none. Nobody tells whether content given at creation has arrived.
+    /// The end of a transfer may be heard later.
     pub(super) fn doubt(&mut self, place: Place, is_alive: &dyn Fn(Place) -> bool) {
         let Self { version, copies, .. } = self;
         if *version == UNDEFINED {
@@ -143,12 +142,12 @@ impl Segment {
         let is_last = self.version == undo.written;
         self.version = undo.version;
         if undo.version == UNDEFINED {
-            // What the failed commands have left is as good as anything. Nothing need move because
-            // of it.
+            // The content that the failed commands have left is as good as any. No bytes need to
+            // move because of it.
             let is_any = |copy: &&mut Copy| copy.version != STALE;
             self.copies.iter_mut().filter(is_any).for_each(|copy| copy.version = UNDEFINED);
         }
-        // The copy at the place of any other write has a version that nobody asks for any more.
+        // At the place of any other write, the copy has a version that is not asked for any more.
         if let Some(replaced) = undo.replaced.filter(|_| is_last)
             && let Some(copy) = self.copies.get_mut(undo.place)
         {
@@ -157,7 +156,8 @@ impl Segment {
         }
     }
 
-    /// A transfer has ended that a write over everything had found on its way.
+    /// Notes the end of a transfer that was on its way when a write over everything replaced its
+    /// target.
     pub(super) fn end_replaced(&mut self, transfer: CommandId, is_ok: bool) {
         for replaced in self.undos.iter_mut().filter_map(|undo| undo.replaced.as_mut()) {
             let before = replaced.arrivals.len();
@@ -166,8 +166,8 @@ impl Segment {
         }
     }
 
-    /// Forgets the oldest entries as long as their content is nowhere any more. A program that
-    /// moves a buffer to and fro so has one entry for each other place.
+    /// Forgets the oldest entries as long as no place has their content any more. So a program that
+    /// moves a buffer to and fro has one entry for each other place.
     fn forget_undos(&mut self, is_alive: &dyn Fn(Place) -> bool) {
         let keep = self.undos.iter().position(|undo| self.can_go_back(undo, is_alive));
         self.undos.drain(..keep.unwrap_or(self.undos.len()));
