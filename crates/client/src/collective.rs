@@ -132,7 +132,8 @@ impl Heap {
             let Some(pe) = self.pe_of(queue.device()) else { continue };
             if let Some(Some(first)) = of.get(pe) {
                 return Err(refused(&format!(
-                    "queues {first} and {at} are both of PE {pe} ({}); give one queue for each of the {count} PEs",
+                    "queues {first} and {at} are both of PE {pe} ({}); give one queue for each of \
+                     the {count} PEs",
                     described(queue.device())
                 )));
             }
@@ -143,7 +144,8 @@ impl Heap {
         match of.iter().position(Option::is_none).and_then(|pe| Some((pe, self.pes.get(pe)?))) {
             None => Ok(()),
             Some((pe, missing)) => Err(refused(&format!(
-                "PE {pe} ({}) has no queue among the {} given; a collective launch runs on all {count} PEs",
+                "PE {pe} ({}) has no queue among the {} given; a collective launch runs on all \
+                 {count} PEs",
                 described(&missing.device),
                 queues.len()
             ))),
@@ -154,7 +156,8 @@ impl Heap {
         let (args, name) = (kernel.args(), &kernel.description().name);
         if !args.heaps().iter().any(|heap| std::ptr::eq(&raw const **heap, self)) {
             return Err(refused(&format!(
-                "kernel {name} has not this heap among its arguments, so its work-items can not meet; set it first"
+                "kernel {name} does not have this heap as an argument, so its work-items cannot \
+                 meet; set it first"
             )));
         }
         // Between places a buffer moves only after its writer has ended, and here that writer waits
@@ -162,8 +165,9 @@ impl Heap {
         let writes = || args.uses().iter().any(|(_, access)| *access != Access::Read);
         if !queue.context().is_single() && writes() {
             return Err(refused(&format!(
-                "kernel {name} has a buffer among its arguments that it may write, and devices of several platforms or nodes can not \
-                 write one buffer at the same time; keep what it writes in the heap, or declare the pointer const"
+                "kernel {name} has a buffer as an argument that it may write, and devices of \
+                 several platforms or nodes cannot write one buffer at the same time; keep what \
+                 the kernel writes in the heap, or declare the pointer const"
             )));
         }
         Ok(())

@@ -18,10 +18,7 @@ pub enum Error {
     },
     /// The worker or its driver refused a call.
     #[error("node {node}: {status}")]
-    Refused {
-        node: Arc<str>,
-        status: Status,
-    },
+    Refused { node: Arc<str>, status: Status },
     /// The current content of a memory object was on a lost node, or a transfer from there failed.
     #[error(
         "the current content of a memory object was on a node that is lost, or did not come from it"

@@ -242,8 +242,8 @@ impl Heap {
                 Error::Refused { node, status } => Error::Heap {
                     status,
                     why: format!(
-                        "the driver of PE {index} on node {node} does not take a view of {} times {} bytes as one buffer ({status}); use \
-                         a smaller heap, or fewer devices",
+                        "the driver of PE {index} on node {node} does not take a view of {} times \
+                         {} bytes as one buffer ({status}); use a smaller heap, or fewer devices",
                         self.pes.len(),
                         self.bytes
                     )
@@ -298,7 +298,8 @@ impl Heap {
     fn pe_for(&self, queue: &Queue) -> Result<&Pe> {
         self.pe_of(queue.device()).and_then(|pe| self.pes.get(pe)).ok_or_else(|| {
             refused(&format!(
-                "device {} of node {} is no PE of this heap; use a queue of one of its {} devices",
+                "device {} of node {} is not a PE of this heap; use a queue of one of its {} \
+                 devices",
                 queue.device().index(),
                 queue.device().host(),
                 self.pes.len()
@@ -382,7 +383,7 @@ impl Heap {
             _ => Err(Error::Heap {
                 status: Status::INVALID_VALUE,
                 why: format!(
-                    "bytes {} to {} are beyond a part of {} bytes",
+                    "bytes {} to {} exceed a part of {} bytes",
                     range.offset,
                     range.offset.saturating_add(range.size),
                     self.bytes
@@ -484,7 +485,7 @@ fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptio
     for (pe, (context, device)) in seats.iter().enumerate() {
         let name = described(device);
         if seats[..pe].iter().any(|(_, known)| is_same(known, device)) {
-            return Err(refused(&format!("{name} is there twice; a device is one PE")));
+            return Err(refused(&format!("{name} is listed twice; a device can be only one PE")));
         }
         if context.place_of(device).is_none() {
             return Err(refused(&format!("{name} does not belong to the context")));

@@ -61,7 +61,7 @@ impl Queue {
             for heap in &heaps {
                 heap.note(event);
                 if has_failed {
-                    heap.abort("a launch of a kernel that uses the heap was not started, because its wait list has failed")?;
+                    heap.abort("a launch with the heap was not started: its wait list failed")?;
                 }
             }
         }

@@ -90,7 +90,8 @@ impl session::Peers for Links {
         let between = format!("nodes {} and {}", one.0.name(), other.0.name());
         if !wanted() {
             return Err(refused(&format!(
-                "PENSTOCK_PEERS=off keeps the workers of {between} apart, and kernels do not reach each other through the client"
+                "PENSTOCK_PEERS=off keeps the workers of {between} apart, and kernels do not reach \
+                 each other through the client"
             )));
         }
         // A worker that can be reached by a Unix socket is preferred as the target: over it the two

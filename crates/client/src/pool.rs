@@ -161,7 +161,8 @@ impl Opening<'_> {
                 Progress::InLine { ahead } => {
                     if report.is_due(Instant::now()) {
                         (self.tell)(format_args!(
-                            "node {address} is busy: this program waits in line for it, at place {}",
+                            "node {address} is busy: this program waits in line for it, at place \
+                             {}",
                             u64::from(ahead) + 1
                         ));
                     }

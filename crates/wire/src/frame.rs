@@ -193,15 +193,10 @@ pub enum FrameError {
     },
     /// A reserved field is not zero.
     #[error("the peer sent {name} with a reserved field that is not zero")]
-    Reserved {
-        name: &'static str,
-    },
+    Reserved { name: &'static str },
     /// A wait list is too long.
     #[error("{count} events in a wait list; at most {max} fit one call")]
-    TooManyWaits {
-        count: usize,
-        max: usize,
-    },
+    TooManyWaits { count: usize, max: usize },
     /// A payload over the limit of its call.
     #[error("{name} with a payload of {got} bytes; at most {max} are allowed")]
     PayloadTooLarge {
@@ -218,10 +213,10 @@ pub enum FrameError {
     #[error("the payload of {0} does not decode")]
     BadPayload(&'static str),
     /// A call would make an object or event with an id that is in use or is none.
-    #[error("{0} was made with an id that is none or in use")]
+    #[error("{0} was given an id that is none or in use")]
     BadId(&'static str),
     /// A peer tells something about an object for which another peer is responsible.
-    #[error("the peer speaks for another one: {0}")]
+    #[error("the peer reports on what belongs to another peer: {0}")]
     NotItsOwn(&'static str),
     /// A limit of the session is reached, see [`crate::limits`].
     #[error("a limit of the session is reached: {0}")]
@@ -236,7 +231,7 @@ pub enum FrameError {
 /// # Panics
 /// Never: our own types encode into memory.
 pub fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_allocvec(value).expect("memory is the only thing that encoding needs")
+    postcard::to_allocvec(value).expect("encoding into memory cannot fail")
 }
 
 /// Decodes a structured payload from a peer.

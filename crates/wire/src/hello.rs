@@ -105,7 +105,8 @@ pub enum Verdict {
     /// All sessions are taken or wait for a worker, and the line behind them has
     /// [`CLIENTS_IN_LINE_MAX`] clients.
     #[error(
-        "it has no worker for us, and its line is full: CLIENTS_IN_LINE_MAX ({CLIENTS_IN_LINE_MAX}) clients wait in it"
+        "it has no worker for us, and its line is full: CLIENTS_IN_LINE_MAX \
+         ({CLIENTS_IN_LINE_MAX}) clients wait in it"
     )]
     Full = 4,
     /// No worker could be started.

@@ -83,8 +83,9 @@ impl Heap {
                 let device =
                     self.pes.get(fit.pe).map(|pe| described(&pe.device)).unwrap_or_default();
                 return Err(refused(&format!(
-                    "{} PEs are the same GPU as PE {} ({device}), with {together} work-groups in all, of which it runs {room} at a time; use \
-                     fewer work-groups, or fewer of these devices",
+                    "{} other PEs are the same GPU as PE {} ({device}); together they have \
+                     {together} work-groups, and the GPU runs {room} at a time; use fewer \
+                     work-groups, or fewer of these devices",
                     same().count() - 1,
                     fit.pe
                 )));
@@ -111,14 +112,15 @@ impl Heap {
                 ("for sure", "for example by a larger local work size")
             };
             return refused(&format!(
-                "{groups} work-groups on PE {pe} ({device}), which runs {groups_max} at a time {known}; use at most {groups_max} work-groups, \
-                 {advice}"
+                "{groups} work-groups on PE {pe} ({device}), which runs {groups_max} at a time \
+                 {known}; use at most {groups_max} work-groups, {advice}"
             ));
         }
         let host = device.map_or("", Device::host);
         refused(&format!(
-            "{sharing} devices of one platform of node {host} with {groups} work-groups each, which run {groups_max} work-groups at a time \
-             together; use fewer work-groups, fewer of these devices, or a daemon for each"
+            "{sharing} devices of one platform of node {host} with {groups} work-groups each, \
+             which run {groups_max} work-groups at a time together; use fewer work-groups, fewer \
+             of these devices, or a daemon for each"
         ))
     }
 }
@@ -127,13 +129,14 @@ impl Heap {
 fn groups_of((dims, _, global, local): Space) -> Result<u64> {
     let Some(local) = local else {
         return Err(refused(
-            "a collective launch needs its local work size, because the number of work-groups must be known; give one",
+            "a collective launch needs a local work size, because the number of work-groups must \
+             be known; give one",
         ));
     };
     let axes = || global.iter().zip(local).take(dims as usize);
     match axes().map(|(global, local)| global.div_ceil(local.max(1))).fold(1, u64::saturating_mul) {
         0 => Err(refused(
-            "a collective launch of no work-items would leave its kernels nobody to meet; give a global size",
+            "a collective launch needs work-items; give a global size that is not zero",
         )),
         groups => Ok(groups),
     }

@@ -326,7 +326,8 @@ impl fmt::Display for Where {
 pub enum ConfigError {
     /// The text is not an address.
     #[error(
-        "{place}: `{value}` is not the address of a node ({reason}); write unix:PATH, tcp:HOST:PORT or local"
+        "{place}: `{value}` is not the address of a node ({reason}); write unix:PATH, \
+         tcp:HOST:PORT or local"
     )]
     Address {
         place: Where,
@@ -337,12 +338,11 @@ pub enum ConfigError {
     },
     /// The text is not UTF-8.
     #[error("{place} is not UTF-8 text; set it anew")]
-    NotText {
-        place: Where,
-    },
+    NotText { place: Where },
     /// The value is neither `pool` nor `node`.
     #[error(
-        "{place}: `{value}` is not a way to show the pool; write `pool` (one platform) or `node` (one per node)"
+        "{place}: `{value}` is not a way to show the pool; write `pool` (one platform) or `node` \
+         (one per node)"
     )]
     Platforms {
         place: Where,
@@ -351,14 +351,15 @@ pub enum ConfigError {
     },
     /// The value is neither `in-order` nor `round-robin`.
     #[error(
-        "variable {PLACEMENT_VARIABLE}: `{value}` is no order of devices; write `in-order` or `round-robin`"
+        "variable {PLACEMENT_VARIABLE}: `{value}` is not an order of devices; write `in-order` or \
+         `round-robin`"
     )]
     Placement {
         /// Value that was found.
         value: String,
     },
     /// The value is neither `auto` nor `proxy`.
-    #[error("{place}: `{value}` is no path of heaps; write `auto` or `proxy`")]
+    #[error("{place}: `{value}` is not a heap path; write `auto` or `proxy`")]
     HeapPath {
         place: Where,
         /// Value that was found.
@@ -366,10 +367,7 @@ pub enum ConfigError {
     },
     /// The text is not a query of devices.
     #[error("{place}: {}", source.summary())]
-    Devices {
-        place: Where,
-        source: penstock_dql::Error,
-    },
+    Devices { place: Where, source: penstock_dql::Error },
     /// The value is not a time, or out of bounds.
     #[error("{place}: `{value}` is not a time; write milliseconds from 1 to {TIMEOUT_MS_MAX}")]
     Timeout {
@@ -379,12 +377,11 @@ pub enum ConfigError {
     },
     /// The pool has more than [`NODES_MAX`] nodes.
     #[error("{place}: more than {NODES_MAX} nodes; name fewer")]
-    TooManyNodes {
-        place: Where,
-    },
+    TooManyNodes { place: Where },
     /// Slurm's list is not understood.
     #[error(
-        "variable {SLURM_VARIABLE}: {reason}, at byte {at}; set {NODES_VARIABLE} to name the nodes yourself"
+        "variable {SLURM_VARIABLE}: {reason}, at byte {at}; set {NODES_VARIABLE} to name the nodes \
+         yourself"
     )]
     Slurm {
         reason: &'static str,
@@ -393,15 +390,10 @@ pub enum ConfigError {
     },
     /// The file cannot be read.
     #[error("{path}: {source}; make it readable, or remove it")]
-    Unreadable {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// The file is too long to be one of ours.
-    #[error("{path}: longer than {} KiB, so this is not a pool's file; move it away", file::BYTES_MAX >> 10)]
-    TooLong {
-        path: PathBuf,
-    },
+    #[error("{path}: longer than {} KiB, so not a pool file; move it away", file::BYTES_MAX >> 10)]
+    TooLong { path: PathBuf },
     /// The file is not TOML, or has a key or value that it must not have.
     #[error("{place}: {message}; see docs/configuration.md for what the file may hold")]
     Syntax {

@@ -208,17 +208,17 @@ fn errors_say_where_and_what_to_do() {
 
     let error = Home::new("errors").set(PLACEMENT_VARIABLE, "random").error();
     assert!(
-        error.contains("`random` is no order of devices; write `in-order` or `round-robin`"),
+        error.contains("`random` is not an order of devices; write `in-order` or `round-robin`"),
         "{error}"
     );
 
     let error = Home::new("errors").set(HEAP_PATH_VARIABLE, "fast").error();
     assert!(
-        error.contains("PENSTOCK_HEAP_PATH: `fast` is no path of heaps; write `auto` or `proxy`"),
+        error.contains("PENSTOCK_HEAP_PATH: `fast` is not a heap path; write `auto` or `proxy`"),
         "{error}"
     );
     let error = Home::new("errors").file("heap_path = 'x'\n").error();
-    assert!(error.contains("pool.toml:1: `x` is no path"), "{error}");
+    assert!(error.contains("pool.toml:1: `x` is not a heap path"), "{error}");
 
     let error = Home::new("errors").set(PLATFORMS_VARIABLE, "both").error();
     assert!(error.starts_with("variable PENSTOCK_PLATFORMS: `both`"), "{error}");
@@ -226,7 +226,8 @@ fn errors_say_where_and_what_to_do() {
     let error = Home::new("errors").set(DEVICES_VARIABLE, "SELECT\nWHERE typ = gpu").error();
     assert_eq!(
         error,
-        "variable PENSTOCK_DEVICES: there is no attribute `typ`, at line 2, character 7; did you mean `type`?"
+        "variable PENSTOCK_DEVICES: there is no attribute `typ`, at line 2, character 7; did you \
+         mean `type`?"
     );
 
     let error = Home::new("errors").set(SLURM_VARIABLE, "gpu[1-").error();

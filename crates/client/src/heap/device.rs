@@ -17,8 +17,8 @@ pub(super) fn refusal_of(device: &Device) -> Option<String> {
     let name = described(device);
     if !device.is_cuda() {
         return Some(format!(
-            "{name} does not compute on its host's memory, so other devices' kernels can not reach it; use CPU devices, or GPUs that CUDA's \
-             own driver has"
+            "{name} does not compute on its host's memory, so other devices' kernels can not reach \
+             it; use CPU devices, or GPUs that CUDA's own driver drives"
         ));
     }
     let attribute = |number| {
@@ -27,11 +27,13 @@ pub(super) fn refusal_of(device: &Device) -> Option<String> {
         bytes.is_some_and(|bytes| i32::from_ne_bytes(*bytes) != 0)
     };
     let why = if attribute(INTEGRATED) {
-        "is an integrated GPU (CU_DEVICE_ATTRIBUTE_INTEGRATED), of which it is not known whether it sees memory as the others do"
+        "is an integrated GPU (CU_DEVICE_ATTRIBUTE_INTEGRATED), and it is not known whether it \
+         sees memory as other GPUs do"
     } else if !attribute(HOST_REGISTER_SUPPORTED) {
-        "has a driver that can not register memory of the host (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0)"
+        "has a driver that cannot register memory of the host \
+         (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0)"
     } else if !attribute(CAN_MAP_HOST_MEMORY) {
-        "can not map memory of the host (CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY is 0)"
+        "cannot map memory of the host (CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY is 0)"
     } else {
         return None;
     };

@@ -299,7 +299,7 @@ impl<'a> World<'a> {
             Verdict::Send { plan, .. } => plan,
             Verdict::ContentLost if self.has_struck => return Ok(false),
             verdict => {
-                return Err(format!("the last read of allocation {of} is told: {verdict:?}"));
+                return Err(format!("the last read of allocation {of} gets {verdict:?}"));
             }
         };
         let has_started = self.send_fetches(&plan);

@@ -6,8 +6,8 @@ macro_rules! calls {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)?
      })*) => {
         $(#[$module_doc])*
-        #[allow(missing_docs, reason = "a field says by its name and type what it is, or has a line of its own")]
-        #[allow(missing_debug_implementations, reason = "every call has Debug; what zerocopy derives beside it has not")]
+        #[allow(missing_docs, reason = "names and types explain most fields")]
+        #[allow(missing_debug_implementations, reason = "zerocopy derives types without Debug")]
         pub mod $module {
             #[allow(unused_imports, reason = "not every direction uses every type")]
             use super::*;
