@@ -40,12 +40,11 @@ pub(crate) struct Spec<'a> {
     /// A client event that ends when the client has done its own work behind the command.
     pub(crate) gate: Option<&'a Event>,
     pub(crate) target: Option<Box<dyn Target>>,
-    /// An object, beside the memory that the command uses, that must stay alive until the command
-    /// is sent.
+    /// An object, beside the memory, that must stay alive until the command is sent.
     pub(crate) keep: Option<Keep>,
 }
 
-/// Keeps an object alive.
+/// Reference that keeps an object alive.
 pub(crate) type Keep = Arc<dyn std::any::Any + Send + std::marker::Sync>;
 
 impl<'a> Spec<'a> {
@@ -71,7 +70,7 @@ impl Spec<'_> {
     }
 }
 
-/// Sends the call of a command that was held back.
+/// Function that sends the call of a command that was held back.
 pub(crate) type Later = Box<dyn FnOnce(&Session, &Issue) -> Result<()> + Send>;
 
 /// The decision about a command.
@@ -190,8 +189,7 @@ impl Queue {
         Ok(event)
     }
 
-    /// Returns whether the command itself requires only that it is sent: no event, no wait list and
-    /// no plan.
+    /// Returns whether the command itself only needs to be sent.
     fn may_be_alone(&self, spec: &Spec<'_>) -> bool {
         spec.waits.is_empty()
             && spec.want != Want::Event
@@ -271,8 +269,7 @@ impl Queue {
         })
     }
 
-    /// Returns an event that ends with all commands that were sent in the queue so far. Commands
-    /// that are held back do not count.
+    /// Returns an event that ends with all commands sent in the queue so far, not with held ones.
     pub(crate) fn mark_sent(&self) -> Result<Event> {
         let mut issued = self.progress().issue();
         let event = Event::of_command(self.session(), crate::ids::next_id(), true);
@@ -285,8 +282,8 @@ impl Queue {
         Ok(event)
     }
 
-    /// Sends a command with its transfers. Returns an error status if the command was not sent
-    /// because something that it waits for has failed.
+    /// Sends a command with its transfers. Returns an error status if it was not sent because
+    /// something that it waits for has failed.
     fn transmit<'m>(
         &self,
         issued: &mut Issuing<'_>,
@@ -347,8 +344,7 @@ impl Queue {
         Ok(Status::OK)
     }
 
-    /// Notes the events of other queues that have ended when this command has ended, even if this
-    /// process hears of their ends later.
+    /// Notes the events of other queues that have ended when this command has, told or not.
     fn note_waits(&self, serial: u64, waits: &[Event]) {
         let progress = self.progress();
         // Client events have ended before a command that waits for them is sent.
@@ -363,9 +359,8 @@ impl Queue {
         }
     }
 
-    /// As [`Self::note_waits`], for a command of an out-of-order queue, when it is enqueued. The
-    /// command comes after its wait list and the earlier barriers, or, if `is_after_all`, after all
-    /// earlier commands.
+    /// As [`Self::note_waits`], when a command of an out-of-order queue is enqueued. It comes after
+    /// its wait list and the earlier barriers, or, if `is_after_all`, after all earlier commands.
     fn note_order(
         &self,
         issued: &Issuing<'_>,
@@ -457,8 +452,8 @@ impl Held for Kept {
             send,
         );
         drop(issued);
-        // The end comes first: a thread that finds the command sent waits for the worker, and the
-        // worker does not report an end that the client itself has set.
+        // The end comes first: a thread that finds the command sent waits for the worker, which
+        // does not tell an end that the client itself has set.
         match sent {
             Ok(Status::OK) => {}
             Ok(status) => _ = event.end(status, Times::default()),

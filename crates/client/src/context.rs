@@ -92,7 +92,6 @@ impl Context {
         self.name
     }
 
-    /// Tells the state machine which nodes are lost.
     pub(crate) fn tell_losses(&self) {
         if !self.is_single() {
             for place in self.places.iter().filter(|place| place.session.is_lost()) {
@@ -114,7 +113,6 @@ impl Context {
         before.into_iter().for_each(Sibling::settle_all);
     }
 
-    /// Removes a queue that is gone.
     pub(crate) fn leave(&self) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|queue| queue.strong_count() > 0);
@@ -183,12 +181,10 @@ impl Place {
             || self.devices.iter().any(|known| known.index() == device.index()))
     }
 
-    /// Returns the devices of the context that belong to this place.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
 
-    /// Returns the session with the place's worker.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }

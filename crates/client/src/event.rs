@@ -19,12 +19,10 @@ use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
 use waits::Waits;
 
-/// A function that runs, in the thread that ends an event, before any other thread hears of the
-/// end.
+/// Hook that runs, in the thread that ends an event, before other threads hear of the end.
 type Hook = Box<dyn FnOnce(Status) + Send>;
 
-/// Status of an event that has not ended: `CL_SUBMITTED`. Workers hand commands to devices at once
-/// and do not tell when.
+/// Status of an event that has not ended: `CL_SUBMITTED`. Workers do not tell when commands start.
 pub(crate) const SUBMITTED: i32 = 2;
 
 /// The completion of one command, or a user event. Clones name the same event.
@@ -35,29 +33,24 @@ type Callback = Box<dyn FnOnce(Status) + Send>;
 
 pub(crate) struct Inner {
     pub(crate) id: Id<kind::Event>,
-    /// The session that runs the command, or `None` for a user event or an event that ended in the
-    /// client.
+    /// The session that runs the command, or `None` for an event that ends in the client.
     session: Option<Arc<Session>>,
     /// [`SUBMITTED`], or the final status.
     status: AtomicI32,
     times: OnceLock<Times>,
-    /// The command's place in its queue, if the end of this event implies the ends of all earlier
-    /// commands. Set before the command is sent.
+    /// The command's place in its queue, if this end implies all earlier ends. Set before sending.
     mark: OnceLock<Mark>,
-    /// Whether the command was sent, or never will be. A thread that waits for the event starts to
-    /// receive only after that.
+    /// Whether the command was sent, or never will be. Waiting threads receive only after that.
     is_sent: AtomicBool,
     /// Whether a blocking call has returned, so that the program takes the command for ended.
     is_taken_for_ended: AtomicBool,
     /// Whether a blocking write returns at the end of this event, not when its bytes are taken.
     returns_at_end: AtomicBool,
-    /// Commands that happen before this one and have still to write the program's memory. Their
-    /// ends are told before this one's.
+    /// Earlier commands that have still to write the program's memory. Their ends are told first.
     behind: Mutex<Vec<Event>>,
     /// Whether `behind` may have open events.
     is_behind: AtomicBool,
-    /// In an out-of-order queue, the events that the command comes after. Their ends may be told
-    /// later than this one's.
+    /// In an out-of-order queue, the events before this command. Their ends may be told later.
     after: Mutex<Vec<Weak<dyn Awaited>>>,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
@@ -85,8 +78,7 @@ struct Told {
 }
 
 impl Event {
-    /// Makes the event of a command that `session` runs. `is_sent` is false for a command that is
-    /// held back.
+    /// Makes the event of a command of `session`. `is_sent` is false if the command is held back.
     pub(crate) fn of_command(session: &Arc<Session>, id: Id<kind::Event>, is_sent: bool) -> Self {
         Self::new(Some(session.clone()), id, SUBMITTED, is_sent)
     }
@@ -132,22 +124,20 @@ impl Event {
         }
     }
 
-    /// Sets the events that the command waits for: the program's wait list, and the events that the
-    /// client added.
+    /// Sets the events that the command waits for: those of the program, and those that we added.
     pub(crate) fn set_waits(&self, listed: &[Self], added: &[Self]) {
         if !added.is_empty() {
             self.0.shared().waits = Some(Box::new(Waits::new(listed, added)));
         }
     }
 
-    /// Sets the events that the command comes after. When the command has ended well they have
-    /// ended too, whatever has been told of them.
+    /// Sets the events that the command comes after. If it ends well they have ended, told or not.
     pub(crate) fn set_after(&self, after: Vec<Weak<dyn Awaited>>) {
         *self.0.after() = after;
     }
 
-    /// Returns whether the end of this event is told before the ends of all later commands in the
-    /// queue of `progress`.
+    /// Returns whether this end is told before the ends of all later commands in `progress`'s
+    /// queue.
     pub(crate) fn is_told_before(&self, progress: &Arc<Progress>) -> bool {
         self.0.mark.get().is_some_and(|mark| Arc::ptr_eq(&mark.progress, progress))
     }
@@ -158,8 +148,7 @@ impl Event {
         Arc::downgrade(&inner)
     }
 
-    /// Has a session end this event when its worker tells the end. Must be called before the
-    /// command is sent.
+    /// Has `session` end this event when its worker tells the end. Must precede the command.
     ///
     /// # Errors
     /// If the session is lost.
@@ -180,8 +169,8 @@ impl Event {
         self.0.session.is_none()
     }
 
-    /// Returns the open events among those in `behind`, and forgets the ended ones, so that a long
-    /// pipeline of events does not keep all of them alive.
+    /// Returns the open events in `behind` and forgets the others, so that a long pipeline of
+    /// events does not keep all of them alive.
     fn behind(&self) -> Vec<Self> {
         if !self.0.is_behind.load(Ordering::Acquire) {
             return Vec::new();
@@ -200,28 +189,25 @@ impl Event {
         open
     }
 
-    /// Has a blocking write return at the end of this event, because an earlier command is open and
-    /// the program would notice.
+    /// Has a blocking write return at this end: the program would notice an earlier open command.
     pub(crate) fn note_open_before(&self) {
         self.0.returns_at_end.store(true, Ordering::Release);
     }
 
-    /// Returns whether, when this command was sent, earlier commands had not ended, and the program
-    /// would notice if this command counted as ended before them: they write the program's memory,
-    /// or the program has their events.
+    /// Returns whether earlier commands were open when this one was sent, and the program would
+    /// notice if this one ended before them: they write the program's memory, or it has their
+    /// events.
     pub(crate) fn returns_at_end(&self) -> bool {
         self.0.returns_at_end.load(Ordering::Acquire)
     }
 
-    /// Notes that a blocking call has returned, so that the program takes this command for ended,
-    /// and all earlier commands of its queue. A question for their status waits until their ends
-    /// are told.
+    /// Notes that a blocking call has returned, so that the program takes this command and all
+    /// before it in the queue for ended. Questions for their status wait for their ends.
     pub(crate) fn take_for_ended(&self) {
         take_for_ended(vec![self.0.clone()]);
     }
 
-    /// Notes that the command was sent. The caller wakes waiting threads with
-    /// [`progress::user_event_ended`].
+    /// Notes that the command was sent. The caller then calls [`progress::user_event_ended`].
     pub(crate) fn mark_sent(&self) {
         self.0.is_sent.store(true, Ordering::Release);
     }
@@ -237,29 +223,27 @@ impl Event {
         self.0.is_sent.load(Ordering::Acquire) || self.raw_status().is_some()
     }
 
-    /// Returns the status that the worker or the client has set, or `None` if neither has told the
-    /// end.
+    /// Returns the status that the worker or the client has told, or `None` before the end.
     fn raw_status(&self) -> Option<Status> {
         let status = self.0.status.load(Ordering::Acquire);
         (status <= 0).then_some(Status(status))
     }
 
-    /// Returns the final status, or `None` if the event has not ended as far as this process knows
-    /// without asking.
+    /// Returns the final status if this process knows it without asking, otherwise `None`.
     pub fn known_status(&self) -> Option<Status> {
         self.raw_status().filter(|_| self.behind().is_empty())
     }
 
-    /// Returns the final status, or `None` if the event has not ended as far as the link has
-    /// brought news. Waits for a command that the program takes for ended, because a blocking call
-    /// or a later blocking write of its queue has returned.
+    /// Returns the final status, or `None` if no news of the end has arrived. Waits for a command
+    /// that the program takes for ended, because a blocking call or a later blocking write of its
+    /// queue has returned.
     pub fn poll(&self) -> Option<Status> {
         if self.known_status().is_none() {
             let is_before = |mark: &Mark| mark.progress.is_settled(mark.serial);
             let is_taken = self.0.is_taken_for_ended.load(Ordering::Acquire);
             let is_over = is_taken || self.0.mark.get().is_some_and(is_before);
-            // A command that is held back is not waited for: the program itself may have to release
-            // it.
+            // The program itself may have to release a command that is held back, so this does not
+            // wait for it.
             if is_over && self.is_sent() && !planted(Defect::TimesEarly) {
                 return Some(self.wait());
             }
@@ -305,9 +289,8 @@ impl Event {
         }
     }
 
-    /// Calls `hook` with the final status, in the thread that ends the event and before any other
-    /// thread hears of the end. If the event has ended already, calls it immediately. `hook` must
-    /// not block.
+    /// Calls `hook` with the final status in the thread that ends the event, before other threads
+    /// hear of the end; immediately if the event has ended. `hook` must not block.
     pub(crate) fn when_ended(&self, hook: impl FnOnce(Status) + Send + 'static) {
         let mut shared = self.0.shared();
         match self.raw_status() {
@@ -319,7 +302,7 @@ impl Event {
         }
     }
 
-    /// Calls `callback` with the final status, in the client's callback thread, never in the
+    /// Calls `callback` with the final status in the client's callback thread, never in the
     /// caller's.
     pub fn on_complete(&self, callback: impl FnOnce(Status) + Send + 'static) {
         let mut shared = self.0.shared();
@@ -349,8 +332,7 @@ impl Event {
         }
     }
 
-    /// Has a failure noted in `failure`, now or at the end, because the program does not hold the
-    /// event.
+    /// Has a failure noted in `failure`, now or at the end. The program does not hold the event.
     pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
         let mut shared = self.0.shared();
         if std::mem::replace(&mut shared.is_reported, true) {
@@ -365,8 +347,7 @@ impl Event {
         }
     }
 
-    /// Returns the times of the command. They are zero before its end, and in a queue that does not
-    /// profile.
+    /// Returns the command's times: zero before its end, and in a queue that does not profile.
     pub fn times(&self) -> Times {
         self.0.times.get().copied().unwrap_or_default()
     }
@@ -383,8 +364,7 @@ impl Event {
         ended
     }
 
-    /// Ends the event and tells everything that depends on it. Returns `false` if it had ended
-    /// already.
+    /// Ends the event and tells its dependents. Returns `false` if it had ended already.
     pub(crate) fn end(&self, status: Status, times: Times) -> bool {
         if !status.is_error() {
             take_for_ended(self.0.before());
@@ -394,8 +374,7 @@ impl Event {
         if self.raw_status().is_some() {
             return false;
         }
-        // The times, and a failure that another call reports, are in place before any thread can
-        // see that the event has ended.
+        // Times and failures are in place before any thread can see that the event has ended.
         _ = self.0.times.set(times);
         let waits = shared.waits.take();
         // A lost worker tells its peers nothing, so the client does.
@@ -410,8 +389,8 @@ impl Event {
             (None, waits) => of_no_use = waits,
         }
         self.0.status.store(status.0.min(0), Ordering::Release);
-        // The end of a command that was never sent, or whose node is lost, implies nothing about
-        // the commands before it.
+        // A command that was never sent, or whose node is lost, implies nothing about those before
+        // it.
         if let Some(mark) = self.0.mark.get().filter(|_| !status.is_error()) {
             mark.progress.reach(mark.serial);
         }
@@ -437,7 +416,7 @@ impl Event {
         true
     }
 
-    /// Makes the event known to `session`, so that a command there can wait for it. Returns `None`
+    /// Makes the event known to `session`, so that commands there can wait for it. Returns `None`
     /// if it has ended well already, and an error if it failed.
     pub(crate) fn id_for(
         &self,
@@ -456,20 +435,19 @@ impl Event {
     }
 
     /// Prepares for another session that will wait for this event. The event's worker holds the
-    /// command back until the bytes of earlier reads are on the link, and the link has room for
-    /// them only if a thread receives. But the program may wait for the other session alone.
+    /// command back until the bytes of earlier reads are on the link, which has room only if a
+    /// thread receives. The program may wait for the other session alone.
     pub(crate) fn receive_past_reads(&self) {
         if self.0.session.as_ref().is_some_and(|session| session.has_reads()) {
             self.keep_receiving();
         }
     }
 
-    /// Announces the event to a session other than the one that ends it. Returns `false` if the
-    /// event has ended meanwhile.
+    /// Announces the event to a session that does not end it. Returns `false` if it has ended.
     fn tell(&self, session: &Arc<Session>) -> bool {
-        // Held while the announcement is sent, so that no command of another thread overtakes it.
-        // The lock of `shared` would not do: a session that turns out to be lost here ends its
-        // events, possibly this one.
+        // Held while the announcement is sent, so that no other thread's command overtakes it. Not
+        // the lock of `shared`: a session that is found lost here ends its events, possibly this
+        // one.
         let _telling = self.0.telling.lock().unwrap_or_else(PoisonError::into_inner);
         if self.raw_status().is_some() {
             return false;
@@ -495,13 +473,12 @@ impl Event {
             drop(shared);
             self.resolve(session, status);
         } else if let Some(home) = &self.0.session {
-            // The client relays this event, so it must receive from the event's own session until
-            // the end.
+            // The client relays this event, so it must receive from its home session until the end.
             home.add_interest();
             shared.callbacks.push(Box::new(|_| ()));
             drop(shared);
-            // The other session waits for commands that the home session may not have been given
-            // yet.
+            // The other session waits for commands that may not have been flushed to the home
+            // session.
             _ = home.flush();
         }
         true
@@ -509,9 +486,9 @@ impl Event {
 
     /// Tells a session that expects this event how it has ended.
     ///
-    /// Does not block. The thread that ends events receives for another session, whose worker may
-    /// take nothing before the client has taken what that worker has sent. Two sessions that
-    /// blocked here at the same time would wait in a circle.
+    /// Does not block. The ending thread receives for another session, whose worker may take
+    /// nothing until the client has taken what that worker sent. Two sessions that blocked here
+    /// would wait in a circle.
     fn resolve(&self, session: &Arc<Session>, status: Status) {
         let call = to_worker::ResolveEvent { event: self.0.id, status: I32::new(status.0.min(0)) };
         if !session.send_at_once(&call, &[]) {
@@ -527,7 +504,7 @@ impl Event {
     }
 }
 
-/// Returns the ids of `events` for `session`, without those that have ended, whether well or not.
+/// Returns the ids of `events` for `session`, without events that have ended, well or not.
 pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kind::Event>> {
     let mut ids: Vec<_> =
         events.iter().filter_map(|event| event.id_for(session).ok().flatten()).collect();

@@ -9,18 +9,17 @@ use rustc_hash::FxHashSet;
 /// The progress of a queue, as far as this process knows it without asking.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// Locked from the counting of a command until it is sent. Otherwise another thread could send
-    /// a later command first, whose end would then not imply the end of this one.
+    /// Locked from a command's counting until it is sent. Otherwise another thread could send a
+    /// later command first, whose end would not imply the end of this one.
     issuing: Mutex<()>,
     /// Number of commands so far. Changes only under the lock.
     issued: AtomicU64,
     reached: AtomicU64,
-    /// Number of the last blocking write that has returned. The program takes all commands up to it
-    /// for ended.
+    /// Number of the last blocking write that returned. The program takes all up to it for ended.
     settled: AtomicU64,
-    /// Open events of other queues for which commands of this one wait, with the numbers of those
-    /// commands. Other links or threads tell these ends, possibly later than the ends of the
-    /// commands. An out-of-order queue notes its own events too.
+    /// Open events of other queues that commands here wait for, with the numbers of those commands.
+    /// Other links or threads tell these ends, maybe later. An out-of-order queue notes its own
+    /// events too.
     awaited: Mutex<VecDeque<(u64, Weak<dyn Awaited>)>>,
     /// Whether `awaited` is not empty.
     has_awaited: AtomicBool,
@@ -28,8 +27,7 @@ pub(crate) struct Progress {
     awaited_max: AtomicUsize,
 }
 
-/// An event that commands come after. If the program has released the event, nobody can ask for its
-/// status.
+/// An event that commands come after. After the program has released it, its status is not asked.
 pub(crate) trait Awaited: Send + Sync {
     fn id(&self) -> u64;
 
@@ -39,40 +37,37 @@ pub(crate) trait Awaited: Send + Sync {
     /// program.
     fn is_sent(&self) -> bool;
 
-    /// Makes questions for the event's status wait until its end is told. Returns the events that
-    /// have ended if this one has ended.
+    /// Makes questions for the status wait for the end. Returns the events that this end implies.
     fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>>;
 }
 
-/// Number of events that a queue keeps at least before it looks for ended ones behind the first.
+/// Number of events that a queue keeps before it looks for ended ones behind the first.
 const AWAITED_MIN: usize = 64;
 
 fn is_over((_, one): &(u64, Weak<dyn Awaited>)) -> bool {
     one.upgrade().is_none_or(|one| one.has_ended())
 }
 
-/// Takes these events for ended, and all events that they waited for, because a command that waits
-/// for them counts as ended.
+/// Takes these events, and all events that they waited for, for ended.
 pub(crate) fn take_for_ended(mut open: Vec<Arc<dyn Awaited>>) {
     let mut known = FxHashSet::default();
     // A loop instead of recursion: queues may wait for each other in a long chain.
     while let Some(one) = open.pop() {
-        // Nothing that has ended can have come after an event that is held back. Such an event is
-        // noted, but it is in no order with what has ended.
+        // Nothing that has ended can come after an event that is held back, although that was
+        // noted.
         if !one.has_ended() && one.is_sent() && known.insert(one.id()) {
             open.extend(one.take_for_ended());
         }
     }
 }
 
-/// A command's place in a queue in which its end implies the end of all commands before it, because
-/// workers tell ends in the order of the commands.
+/// A command's place in a queue whose ends are told in order, so that each implies all before it.
 pub(crate) struct Mark {
     pub(crate) progress: Arc<Progress>,
     pub(crate) serial: u64,
 }
 
-/// Keeps other threads from enqueueing into a queue.
+/// Lock that keeps other threads from enqueueing into a queue.
 pub(crate) struct Issuing<'a> {
     progress: &'a Progress,
     _lock: MutexGuard<'a, ()>,
@@ -98,7 +93,7 @@ impl Issuing<'_> {
 }
 
 impl Progress {
-    /// Keeps other threads from enqueueing, so that the caller can count a command and send it.
+    /// Keeps other threads from enqueueing while the caller counts and sends a command.
     pub(crate) fn issue(&self) -> Issuing<'_> {
         Issuing {
             progress: self,
@@ -116,8 +111,7 @@ impl Progress {
         self.issue().is_idle()
     }
 
-    /// As [`Self::is_idle`] without the lock. The answer may be outdated if another thread enqueues
-    /// now.
+    /// As [`Self::is_idle`] without the lock: another thread may enqueue now.
     pub(crate) fn may_be_idle(&self) -> bool {
         self.reached.load(Ordering::Acquire) >= self.issued.load(Ordering::Acquire)
     }
@@ -127,13 +121,12 @@ impl Progress {
         self.settled.fetch_max(serial, Ordering::AcqRel);
     }
 
-    /// Returns whether a blocking write with this number or a later one has returned.
+    /// Returns whether a blocking write has returned that has this number or a later one.
     pub(crate) fn is_settled(&self, serial: u64) -> bool {
         self.settled.load(Ordering::Acquire) >= serial
     }
 
-    /// Returns whether a blocking write has returned that has not ended as far as this process
-    /// knows.
+    /// Returns whether a blocking write has returned that is not known to have ended.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.settled.load(Ordering::Acquire) > self.reached.load(Ordering::Acquire)
     }
@@ -151,8 +144,7 @@ impl Progress {
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Notes that the program takes commands up to this one for ended, and therefore also the
-    /// events that they waited for.
+    /// Notes that the program takes commands up to this one, and what they waited for, for ended.
     #[inline]
     pub(crate) fn take_for_ended_up_to(&self, serial: u64) {
         let open = self.awaited_up_to(serial);
@@ -171,8 +163,8 @@ impl Progress {
     fn open_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
         let known = self.awaited();
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
-        // The events stay until their ends are told: another thread may learn of the command's end
-        // at the same time.
+        // They stay until their ends are told: another thread may learn of this end at the same
+        // time.
         known
             .iter()
             .take_while(|(of, _)| *of <= serial)
@@ -180,8 +172,8 @@ impl Progress {
             .collect()
     }
 
-    /// Returns all awaited events and replaces them by `event`, the event of command `serial`. From
-    /// now on it stands for all of them, because it comes after everything before it.
+    /// Returns all awaited events. From now on `event`, of command `serial`, stands for them,
+    /// because it comes after everything before it.
     pub(crate) fn stand_for_all(
         &self,
         serial: u64,

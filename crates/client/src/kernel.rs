@@ -193,7 +193,6 @@ fn trusts_const() -> bool {
 }
 
 impl Kernel {
-    /// Returns whether the kernel may print.
     pub(crate) fn may_print(&self) -> bool {
         self.program.may_print()
     }

@@ -24,7 +24,7 @@ pub struct Memory {
     kind: MemoryKind,
     flags: u64,
     size: u64,
-    /// The object of which this one is a part or a view.
+    /// The object that contains this part or that this view shows.
     parent: Option<Arc<Memory>>,
     origin: u64,
     /// Id of the object in each place.
@@ -242,8 +242,7 @@ impl Memory {
         Ok(Arc::new(memory))
     }
 
-    /// Has the state machine keep the copies in all places coherent. A part or a view is a range of
-    /// its root.
+    /// Has the state machine keep all copies coherent. A part or a view is a range of its root.
     fn keep_coherent(&mut self, has_initial: bool) {
         if self.parent.is_none() && !self.context.is_single() {
             let nodes = nodes_of(self.context.places().iter().map(|place| place.session()));
@@ -402,7 +401,7 @@ impl Memory {
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` if the device tells no addresses, or if the context spans places,
-    /// each of which would have its own address.
+    /// because each place would have another address.
     pub fn device_address(&self) -> Result<u64> {
         if let MemoryKind::Svm { address, .. } = self.kind {
             return Ok(address);
@@ -437,7 +436,7 @@ impl Memory {
         self.flags
     }
 
-    /// Returns the object of which this one is a part or a view.
+    /// Returns the object that contains this part or that this view shows.
     pub fn parent(&self) -> Option<&Arc<Memory>> {
         self.parent.as_ref()
     }
@@ -447,7 +446,6 @@ impl Memory {
         self.origin
     }
 
-    /// Returns the object's id in a place.
     pub(crate) fn id_at(&self, place: usize) -> Id<kind::Mem> {
         self.ids.get(place).copied().unwrap_or(Id::NONE)
     }

@@ -55,7 +55,7 @@ pub fn why_absent(reason: &LinkError, patience: Duration) -> String {
     reason.to_string()
 }
 
-/// Decides when a program that waits in line says so.
+/// Timer that decides when a program that waits in line says so.
 #[derive(Debug, Default)]
 pub(crate) struct LineReport {
     next: Option<Instant>,

@@ -1,8 +1,6 @@
-//! Keeps the commands that the state machine of `penstock-coherence` holds back, and sends them
-//! when it lets them go.
-//!
-//! The machine decides. This module tells it the ends of commands that it needs to know, and does
-//! what it says. One machine serves the whole process, because the program's memory is one.
+//! Keeps the commands that the state machine of `penstock-coherence` holds back, tells the machine
+//! the ends that it needs to know, and sends what it lets go. One machine serves the whole process,
+//! because the program's memory is one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -23,9 +21,9 @@ use crate::event::{Event, Times};
 use crate::progress;
 use crate::session::Session;
 
-/// Number of commands that may be held back in one process. Each takes some 500 bytes, half a
-/// gigabyte in all. A program that goes on enqueueing behind an event that it never sets gets an
-/// error before it uses up all memory.
+/// Number of commands that one process may hold back. Each takes some 500 bytes, half a gigabyte in
+/// all. A program that goes on enqueueing behind an event that it never sets gets an error before
+/// memory runs out.
 const HELD_MAX: usize = 1 << 20;
 /// Number of blocking writes of out-of-order queues that may be open before the client looks which
 /// of them have ended. A wait list of this length costs a few microseconds.
@@ -38,19 +36,18 @@ pub(crate) fn order() -> &'static Order {
     &ORDER
 }
 
-/// Makes a user event of a program, which [`set_user_event`] ends.
+/// Makes a user event of the program. [`set_user_event`] ends it.
 pub fn user_event() -> Event {
     let event = Event::of_client(crate::ids::next_id());
     order().change(|state| state.machine.client_event(name_of(&event)));
-    // The callback runs when the event is set. If nobody holds the event any more, the callback is
-    // dropped without having run.
+    // Runs when the event is set. If the last holder drops the event, the callback is dropped
+    // unrun.
     let forget = Forget(name_of(&event));
     event.when_ended(move |_| std::mem::forget(forget));
     event
 }
 
-/// Has the machine forget a user event that nobody can set any more. A command that waits for a
-/// user event keeps it alive.
+/// Value whose drop makes the machine forget a user event. Commands that wait for it keep it alive.
 struct Forget(CommandId);
 
 impl Drop for Forget {
@@ -59,14 +56,12 @@ impl Drop for Forget {
     }
 }
 
-/// Ends a user event, and sends the commands that it held back. Returns `false` if the event had
-/// ended already.
+/// Ends a user event, and sends what it held back. Returns `false` if it had ended already.
 pub fn set_user_event(event: &Event, status: Status) -> bool {
     set_client_event(event, status, Times::default())
 }
 
-/// As [`set_user_event`], for an event that stands for work of the client, with the times of that
-/// work.
+/// As [`set_user_event`], for an event that stands for work of the client, with its times.
 pub(crate) fn set_client_event(event: &Event, status: Status, times: Times) -> bool {
     let status = if planted(Defect::UserEventFailure) { Status::OK } else { status };
     let ended = event.set_ended(status, times);
@@ -76,14 +71,14 @@ pub(crate) fn set_client_event(event: &Event, status: Status, times: Times) -> b
     ended
 }
 
-/// Returns whether a command that has not ended writes bytes of this part of the program's memory,
-/// in any context and on any device.
+/// Returns whether an open command, in any context, writes bytes of this part of the program's
+/// memory.
 pub fn may_be_written(shape: &HostShape) -> bool {
     !order().is_quiet() && order().state().machine.may_be_written(shape)
 }
 
-/// Returns whether a command that is held back has still to read bytes of this part of the
-/// program's memory.
+/// Returns whether a held-back command has still to read bytes of this part of the program's
+/// memory.
 pub fn may_be_read(shape: &HostShape) -> bool {
     !order().is_quiet() && order().state().machine.may_be_read(shape)
 }
@@ -91,7 +86,7 @@ pub fn may_be_read(shape: &HostShape) -> bool {
 /// The state machine of the process, and the commands that it holds back.
 pub(crate) struct Order {
     state: Mutex<State>,
-    /// Whether no command can have anything to wait for, so that the machine need not be asked.
+    /// Whether no command can have anything to wait for. Then the machine need not be asked.
     is_quiet: AtomicBool,
 }
 
@@ -105,7 +100,7 @@ struct State {
 
 /// A command that is held back, with everything that is needed to send it.
 pub(crate) trait Held: Send {
-    /// Returns the session to which the command is sent.
+    /// Returns the session that the command is sent to.
     fn session(&self) -> &Arc<Session>;
 
     /// Makes the events (departure and arrival) for a transfer that the command needs.
@@ -128,8 +123,8 @@ pub(crate) struct Planned {
     pub(crate) ends: Vec<Event>,
     /// Events whose ends must be told before the end of the command.
     pub(crate) behind: Vec<Event>,
-    /// Whether a blocking write must wait for the command's end, because an earlier command has
-    /// still to write host memory.
+    /// Whether the end of a blocking write is awaited, because an earlier command has still to
+    /// write.
     pub(crate) is_behind_writers: bool,
     /// Whether the machine must be told when the command was sent.
     pub(crate) is_tracked: bool,
@@ -221,8 +216,8 @@ impl Order {
         self.is_quiet.load(Ordering::Acquire)
     }
 
-    /// Asks the machine about a command. `make` makes the events of a transfer; `hold` makes what
-    /// is kept of a command that is held back.
+    /// Asks the machine. `make` makes the events of a transfer; `hold` makes what is kept of a
+    /// command that is held back.
     ///
     /// # Errors
     /// If content that the command needs is lost, or too many commands are held back.
@@ -281,8 +276,8 @@ impl Order {
         event.when_ended(move |status| order().ended(id, !status.is_error()));
     }
 
-    /// Tells the machine that a tracked command was sent. Another thread sends the commands that
-    /// become ready, because this thread may hold locks.
+    /// Notes that a tracked command was sent. Another thread sends what becomes ready, because this
+    /// one may hold locks.
     pub(crate) fn sent(&self, id: CommandId) {
         let has_ready = self.change(|state| {
             state.machine.sent(id);
@@ -298,8 +293,8 @@ impl Order {
         }
     }
 
-    /// Tells the machine that a command has ended. Another thread sends the commands that become
-    /// ready, because this thread may be receiving.
+    /// Notes that a command has ended. Another thread sends what becomes ready, because this one
+    /// may be receiving.
     fn ended(&self, id: CommandId, is_ok: bool) {
         let has_ready = self.change(|state| {
             state.machine.ended(id, is_ok);
@@ -309,15 +304,13 @@ impl Order {
         self.pump_later(has_ready);
     }
 
-    /// Tells the machine that a client event has ended, in a thread that may send, and sends the
-    /// commands that become ready.
+    /// Notes that a client event has ended, and sends what becomes ready. The thread may send.
     pub(crate) fn end_client_event(&self, event: &Event, is_ok: bool) {
         self.change(|state| state.machine.ended(name_of(event), is_ok));
         self.pump();
     }
 
-    /// Sends the commands that nothing holds back any more. The caller holds no locks and may wait
-    /// for room on a link.
+    /// Sends what nothing holds back any more. The caller holds no locks and may wait for a link.
     fn pump(&self) {
         let mut sessions: Vec<Arc<Session>> = Vec::new();
         while let Some(step) = self.next_step() {
@@ -375,8 +368,7 @@ impl Order {
         }
     }
 
-    /// Returns the events of commands before the end of a queue that have still to write the
-    /// program's memory.
+    /// Returns the events of a queue's commands that have still to write the program's memory.
     pub(crate) fn behind_queue(&self, queue: QueueId) -> Vec<Event> {
         if self.is_quiet() {
             return Vec::new();
@@ -393,7 +385,7 @@ impl Order {
         self.state().machine.may_copy(copy)
     }
 
-    /// Notes that a blocking write has returned although its event is open. Returns `true` if more
+    /// Notes a blocking write that has returned although its event is open. Returns `true` if more
     /// than [`SETTLED_MAX`] such events are open. Each later write names all of them in its wait
     /// list, so the caller should look which have ended.
     pub(crate) fn settle(
@@ -413,7 +405,7 @@ impl Order {
         count > SETTLED_MAX
     }
 
-    /// Returns the events of blocking writes of other queues that have returned and are still open.
+    /// Returns the open events of blocking writes of other queues that have returned.
     pub(crate) fn unsettled(
         &self,
         context: ContextId,

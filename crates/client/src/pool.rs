@@ -95,7 +95,6 @@ impl Pool {
         Self { nodes, absent, _peers: peers }
     }
 
-    /// Returns the nodes that answered, in the order of their addresses.
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
@@ -284,12 +283,10 @@ impl Node {
         &self.description
     }
 
-    /// Returns the connection to the node's worker.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// Returns the devices of all platforms of the node.
     pub fn devices(&self) -> &[Arc<Device>] {
         self.devices.get_or_init(|| {
             let host: Arc<str> = self.description.host.as_str().into();
@@ -331,12 +328,10 @@ impl Device {
         self.node
     }
 
-    /// Returns the host name of the device's node.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns the address of the node's daemon.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -351,7 +346,6 @@ impl Device {
         self.index
     }
 
-    /// Returns the connection to the node's worker.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -367,7 +361,6 @@ impl Device {
         self.info(penstock_wire::cuda::DEVICE_DRIVER_VERSION).is_some()
     }
 
-    /// Returns all answers of the driver to `clGetDeviceInfo`.
     pub fn all_info(&self) -> &Info {
         &self.info
     }
@@ -377,7 +370,7 @@ impl Device {
         self.shares_host_memory
     }
 
-    /// Returns the device of which this one is a sub-device.
+    /// Returns the parent device, if this is a sub-device.
     pub fn parent(&self) -> Option<&Arc<Device>> {
         self.parent.as_ref()
     }

@@ -35,8 +35,8 @@ struct Built {
 }
 
 impl Built {
-    /// Adds the reports of one build. A program may build for each device in a separate call, so
-    /// the reports of other devices stay, even if this build failed.
+    /// Adds the reports of one build. The reports of other devices stay, even if this build failed,
+    /// because a program may build for each device separately.
     fn take(&mut self, reports: Vec<(usize, BuildReport)>) {
         let mut kernels = Vec::new();
         for (place, report) in reports {
@@ -95,9 +95,8 @@ impl Program {
         Ok(Self::new(context, ids))
     }
 
-    /// As [`Program::with_source`], but only in the places of these devices. In other places
-    /// neither the program nor its kernels exist. For a program that is built for a few devices of
-    /// a context over many nodes.
+    /// As [`Program::with_source`], but only in the places of these devices. Elsewhere neither the
+    /// program nor its kernels exist. For programs that few devices of a large context need.
     ///
     /// # Errors
     /// If one of those nodes is lost.
@@ -132,7 +131,6 @@ impl Program {
         Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print })
     }
 
-    /// Returns whether the kernels may print.
     pub(crate) fn may_print(&self) -> bool {
         self.may_print
     }
@@ -288,7 +286,7 @@ impl Program {
     }
 
     /// Takes the reports of all places and returns the first failure. A place without a report does
-    /// not discard those of the others.
+    /// not discard other reports.
     fn collect(&self, pending: Vec<(usize, Pending<BuildReport>)>) -> Result<()> {
         let mut result = Ok(());
         let mut reports = Vec::new();
@@ -305,9 +303,8 @@ impl Program {
         result
     }
 
-    /// Returns whether the program may see the descriptions of its kernels' arguments: whether the
-    /// drivers themselves would give them under the options of the last build. Waits for a worker,
-    /// which may have to find out.
+    /// Returns whether the program may see the descriptions of kernel arguments: whether the
+    /// drivers themselves would give them under the last build's options. Waits for a worker.
     ///
     /// # Errors
     /// If the node is lost.
@@ -427,9 +424,8 @@ fn at_place(mut kernel: KernelDescription, place: usize) -> Arc<KernelDescriptio
     Arc::new(kernel)
 }
 
-/// Returns a device's number in a merged [`KernelDescription::work_group`]. Nodes number their
-/// devices independently, so the number contains the place. 16 bits each hold 65,536 places and
-/// devices.
+/// Returns a device's number in a merged [`KernelDescription::work_group`]. It contains the place,
+/// because nodes number their devices independently. 16 bits each hold 65,536 places and devices.
 const fn device_key(place: usize, device: u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a context over 65,536 places is not made")]
     let place = place as u32;

@@ -158,12 +158,10 @@ impl Queue {
         &self.device
     }
 
-    /// Returns the queue's id on the wire.
     pub fn id(&self) -> Id<kind::Queue> {
         self.id
     }
 
-    /// Returns whether commands run in order.
     pub fn is_in_order(&self) -> bool {
         self.in_order
     }

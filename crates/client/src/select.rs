@@ -14,7 +14,7 @@ const CL_PLATFORM_NAME: u32 = 0x0902;
 /// Query whose answer is two `size_t`: the free memory and the largest free block, in KiB.
 const CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: u32 = 0x4039;
 
-/// File with an id that distinguishes hosts, whatever the names of nodes are.
+/// File with an id that differs between hosts even if their names are equal.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Pool {

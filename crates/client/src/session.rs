@@ -218,17 +218,14 @@ impl Session {
         self.number
     }
 
-    /// Returns the node's host name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the memory that this process and the worker share.
     pub(crate) fn arena(&self) -> Option<&Arc<arena::Shared>> {
         self.arena.as_ref()
     }
 
-    /// Returns whether the worker is gone.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
@@ -247,8 +244,7 @@ impl Session {
         _ = self.peers.set(peers);
     }
 
-    // -- sending
-    // -----------------------------------------------------------------------------------
+    // -- sending ----------------------------------------------------------------------------------
 
     /// Sends a call. It may wait in a batch until [`Session::flush`] or any wait.
     ///
@@ -317,7 +313,6 @@ impl Session {
         }
     }
 
-    /// Sends a call that the worker answers.
     pub fn request<C: Request>(self: &Arc<Self>, mut call: C, payload: &[u8]) -> Pending<C::Reply> {
         let id = crate::ids::next_id();
         call.set_request(id);
@@ -415,8 +410,7 @@ impl Session {
         self.peers()?.between(self, other)
     }
 
-    // -- receiving
-    // ---------------------------------------------------------------------------------
+    // -- receiving --------------------------------------------------------------------------------
 
     /// Waits until `done` returns true, which a frame of this session brings about, or until the
     /// session is lost.
@@ -566,7 +560,6 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Turns a worker's sentence into an error.
 pub(crate) fn no_refusal(member: &Session, why: Option<String>) -> Result<()> {
     match why {
         None => Ok(()),

@@ -138,7 +138,7 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
     from.event.expect_at(from.session)?;
-    // Both workers may hold back commands for which these wait.
+    // Both workers may hold back commands that these events wait for.
     from.event.receive_past_reads();
     to.event.receive_past_reads();
     let (mem, event, peer) = (from.mem, from.event.0.id, from.other);

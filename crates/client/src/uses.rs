@@ -1,4 +1,4 @@
-//! The memory that commands use, as ranges of the allocations to which memory objects belong.
+//! The memory that commands use, as ranges of the allocations that contain the memory objects.
 
 use std::sync::Arc;
 

@@ -69,7 +69,7 @@ pub enum Verdict {
     /// [`Machine::sent`](crate::Machine::sent), and later tells the end.
     Send {
         plan: Plan,
-        /// Whether the machine must hear when the command was sent and has ended.
+        /// Whether the machine must hear that the command was sent and that it has ended.
         is_tracked: bool,
     },
     /// The caller keeps the command until an [`Action`] names it. The command waits for the ends of
@@ -87,18 +87,17 @@ pub enum Verdict {
 pub struct Plan {
     /// Transfers to start before the command is sent, in this order.
     pub fetches: Vec<Fetch>,
-    /// Commands and transfers that the command waits for at its worker, beside its wait list. It
-    /// fails if one of them fails.
+    /// What the command waits for at its worker beside its wait list. It fails if one of these
+    /// fails.
     pub waits: Vec<CommandId>,
-    /// Commands and transfers that the command waits for at its worker, however they end.
+    /// Commands and transfers that the command waits for at its worker, whether they fail or not.
     pub ends: Vec<CommandId>,
-    /// Commands that happen before this one and have still to write the program's memory. Their
-    /// bytes may come by another link than this command's end. So the end is told to the program
-    /// only after these have ended, and a blocking write may return before its end only if there
-    /// are none.
+    /// Commands that happen before this one and have still to write the program's memory, maybe
+    /// over another link. This command's end is told to the program only after theirs. If there are
+    /// none, a blocking write may return before its end.
     pub behind: Vec<CommandId>,
-    /// Whether commands that happen before this one, including those of its own queue, have still
-    /// to write the program's memory. If so, a blocking write returns only when it has ended.
+    /// Whether commands before this one, including those of its queue, have still to write the
+    /// program's memory. If so, a blocking write returns at its end.
     pub is_behind_writers: bool,
 }
 
@@ -119,9 +118,9 @@ pub struct Fetch {
     /// Event that ends when the bytes have arrived. It has no meaning for initial content, which
     /// the link keeps in order.
     pub arrival: CommandId,
-    /// Commands and transfers that must have ended, however, before the bytes leave.
+    /// Commands and transfers that must have ended, well or not, before the bytes leave.
     pub source_waits: Vec<CommandId>,
-    /// Commands and transfers that must have ended, however, before the bytes are stored.
+    /// Commands and transfers that must have ended, well or not, before the bytes are stored.
     pub target_waits: Vec<CommandId>,
 }
 

@@ -20,11 +20,9 @@ pub struct Machine {
     queues: FxHashMap<QueueId, Held>,
     allocations: FxHashMap<AllocationId, Allocation>,
     host: HostWrites,
-    /// For each command that was sent while the program's memory had pending writers: the writers
-    /// that happen before it.
+    /// Writers of the program's memory that happen before a command that was sent meanwhile.
     behind: FxHashMap<CommandId, Vec<CommandId>>,
-    /// The same for all commands of a queue together and, for an out-of-order queue, for its last
-    /// barrier.
+    /// The same for all commands of a queue and, out of order, for its last barrier.
     queues_behind: FxHashMap<QueueId, (Vec<CommandId>, Vec<CommandId>)>,
     /// Blocking writes that have returned but not ended.
     settled: FxHashMap<ContextId, Vec<(QueueId, CommandId)>>,
@@ -32,18 +30,17 @@ pub struct Machine {
     /// Held commands that nothing holds back any more.
     ready: VecDeque<CommandId>,
     stamp: u64,
-    /// Number of entries of `behind` at which entries without open writers are removed.
+    /// Number of entries of `behind` at which those without open writers are removed.
     prune_at: usize,
     rules: Rules,
     /// Limit that replaces [`blockers::ARRIVALS_MAX`], if it is given.
     arrivals_max: Option<usize>,
 }
 
-/// Number of names in [`Held::open`] up to which the machine does not look for those that are not
-/// held back any more.
+/// Number of names in [`Held::open`] below which those that are held no more are not removed.
 const HELD_MIN: usize = 16;
 
-/// A command or client event for which other commands may have to wait.
+/// A command or client event that other commands may have to wait for.
 #[derive(Debug)]
 struct Node {
     stage: Stage,
@@ -51,8 +48,8 @@ struct Node {
     blockers: usize,
     /// Whether an event of its wait list has failed.
     is_doomed: bool,
-    /// Held commands that continue when this command has been sent or this client event has been
-    /// set, each with whether it names this one in its wait list.
+    /// Held commands that continue when this command is sent or this client event is set, each with
+    /// whether its wait list names this one.
     until_passed: Vec<(CommandId, bool)>,
     /// Held commands that continue when this one has ended.
     until_ended: Vec<CommandId>,
@@ -61,12 +58,11 @@ struct Node {
     writes_host: Option<HostShape>,
     /// The command's queue, if that is in order.
     line: Option<QueueId>,
-    /// Whether the command may fail together with something that it waits for, before it is its
-    /// turn.
+    /// Whether the command may fail before its turn, together with something that it waits for.
     is_in_doubt: bool,
-    /// The command for which this one waits at its worker, if there is only one.
+    /// The command that this one waits for at its worker, if there is only one.
     only_wait: Option<CommandId>,
-    /// The program's memory that the command reads, while it is being sent after it was held back.
+    /// The program's memory that a formerly held command reads, while it is being sent.
     reads_host: Option<HostShape>,
     allocations: Vec<AllocationId>,
     settles: Option<ContextId>,
@@ -85,13 +81,11 @@ enum Stage {
 /// The commands that a queue holds back.
 #[derive(Debug, Default)]
 struct Held {
-    /// In an in-order queue, the command that the next one comes behind. In an out-of-order queue,
-    /// the last barrier that is held back.
+    /// In order, the command that the next one follows. Out of order, the last held barrier.
     tail: Option<CommandId>,
-    /// In an out-of-order queue, all commands that are held back and all gates, and some that are
-    /// not held back any more.
+    /// Out of order, all held commands and gates, and some names that are not held any more.
     open: Vec<CommandId>,
-    /// Length of `open` at which the machine removes the names that are not held back any more.
+    /// Length of `open` at which names that are not held any more are removed.
     prune_at: usize,
 }
 
@@ -156,10 +150,9 @@ impl Machine {
         Self { arrivals_max: Some(arrivals_max), ..self }
     }
 
-    /// Returns whether the machine knows nothing that a command of a context with one place could
-    /// have to wait for. If so, [`Machine::submit`] answers [`Verdict::Send`] with an empty plan to
-    /// each command that does not write the program's memory, does not use memory that spans
-    /// places, and has no gate.
+    /// Returns whether nothing is known that a command of a context with one place could wait for.
+    /// Then [`Machine::submit`] answers [`Verdict::Send`] with an empty plan, unless the command
+    /// writes the program's memory, uses memory that spans places, or has a gate.
     pub fn is_quiet(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -169,8 +162,8 @@ impl Machine {
         self.nodes.values().filter(|node| node.stage == Stage::Held).count()
     }
 
-    /// Registers an allocation of `size` bytes in a context whose places are on `nodes`. If
-    /// `is_indivisible`, transfers move all of it. If `has_initial`, the program gave its content.
+    /// Registers an allocation of `size` bytes in a context whose places are on `nodes`. Transfers
+    /// move all of it if `is_indivisible`. The program gave its content if `has_initial`.
     pub fn allocate(
         &mut self,
         id: AllocationId,
@@ -193,8 +186,8 @@ impl Machine {
         self.queues_behind.remove(&id);
     }
 
-    /// Registers a client event. When the program or the client sets it, [`Machine::ended`] must be
-    /// called.
+    /// Registers a client event. [`Machine::ended`] tells that the program or the client has set
+    /// it.
     pub fn client_event(&mut self, id: CommandId) {
         self.nodes.insert(id, Node::new(Stage::Gate));
     }
@@ -262,16 +255,15 @@ impl Machine {
         Verdict::Send { plan, is_tracked }
     }
 
-    /// Returns whether a command that is held back, or is being sent, has still to read bytes of
-    /// this part of the program's memory.
+    /// Returns whether a command that is held back or being sent reads bytes of this memory of the
+    /// program.
     pub fn may_be_read(&self, shape: &HostShape) -> bool {
         let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.reads_host.as_ref());
         let sending = self.nodes.values().filter_map(|node| node.reads_host.as_ref());
         { held }.chain(sending).any(|other| other.overlaps(shape))
     }
 
-    /// Returns whether a command that has not ended writes bytes of this part of the program's
-    /// memory.
+    /// Returns whether an open command writes bytes of this memory of the program.
     pub fn may_be_written(&self, shape: &HostShape) -> bool {
         let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.writes_host.as_ref());
         self.host.overlapping(shape).next().is_some() || { held }.any(|other| other.overlaps(shape))
@@ -338,8 +330,8 @@ impl Machine {
         self.queues.entry(command.queue).or_default().tail = Some(last);
     }
 
-    /// Returns the commands and gates that hold back a command which waits for everything in a
-    /// queue. Each of them passes at some time, and later ones do not join them.
+    /// Returns what holds back a command that would wait for everything in a queue. Each of these
+    /// passes at some time, and later commands do not join them.
     pub fn held_in(&self, queue: QueueId) -> Vec<CommandId> {
         let Some(queue) = self.queues.get(&queue) else { return Vec::new() };
         let all = queue.tail.iter().chain(&queue.open).copied();
@@ -425,8 +417,7 @@ impl Machine {
         Some(plan)
     }
 
-    /// Notes that a command that the machine tracks, or that it held back, was sent with its
-    /// transfers.
+    /// Notes that a tracked or formerly held command was sent with its transfers.
     pub fn sent(&mut self, id: CommandId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.stage = Stage::Sent;
@@ -529,10 +520,9 @@ impl Machine {
         !self.ready.is_empty()
     }
 
-    /// Notes that a blocking write was sent and has returned, and ends with `id`. Drivers return
-    /// when the bytes are in the buffer, so other queues of the context may use them without an
-    /// event. In an in-order queue a write stands for those before it, whose returns other threads
-    /// may tell later.
+    /// Notes that a blocking write, which ends with `id`, has returned. Drivers return when the
+    /// bytes are in the buffer, so other queues of the context may use them without an event. In
+    /// order, a write stands for those before it, whose returns other threads may tell later.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
         let Self { settled, nodes, .. } = self;
         let stands =
@@ -546,13 +536,13 @@ impl Machine {
         self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
     }
 
-    /// Returns the number of blocking writes of a context that have returned but not ended, as far
-    /// as the machine knows. In an in-order queue one write stands for all before it.
+    /// Returns the number of blocking writes of a context that have returned and are open. In an
+    /// in-order queue one stands for all before it.
     pub fn settled_count(&self, context: ContextId) -> usize {
         self.settled.get(&context).map_or(0, Vec::len)
     }
 
-    /// Returns the blocking writes for which a command that follows all writes has to wait.
+    /// Returns the blocking writes that a command which follows all writes must wait for.
     pub fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<CommandId> {
         let writes = self.settled.get(&context).map(Vec::as_slice).unwrap_or_default();
         let others = writes.iter().filter(|(of, _)| !(in_order && *of == queue));
@@ -562,11 +552,11 @@ impl Machine {
     /// Returns whether the host may copy now, in place of a command. The caller keeps other threads
     /// from enqueueing into the queue until the copy is done.
     ///
-    /// The part of the program's memory that the copy uses does not matter. If an earlier command
-    /// has still to write that part, it happens before the copy, in one of three ways. The host was
-    /// told of an end behind that command, or the copy's wait list has ended and the program may be
-    /// told so; but such ends are told only after those writes. Or the copy is behind the command
-    /// in its queue; then the command is one of those that the queue is behind.
+    /// The part of the program's memory that the copy uses does not matter. An earlier command that
+    /// has still to write that part happens before the copy in one of two ways. Either the program
+    /// was told an end behind that command, or that of the copy's wait list; but ends are told only
+    /// after those writes. Or the copy is behind the command in its queue, so the command is one of
+    /// those that the queue is behind.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
         let hold = |rule| self.rules.hold(rule);
         if (!copy.is_idle && hold(Rule::InPlaceWhenIdle))
@@ -588,8 +578,8 @@ impl Machine {
     }
 }
 
-/// Returns the use as residency must see it. A write over all bytes that may not take place counts
-/// as a write of some of them, because the old content stays if it does not take place.
+/// Returns the use as residency sees it. A write over all bytes that may not take place counts as a
+/// write of some, because the old content may stay.
 fn in_doubt(it: &Use, is_in_doubt: bool) -> Use {
     let may_leave_some = is_in_doubt && it.access == Access::Overwrite;
     Use { access: if may_leave_some { Access::Write } else { it.access }, ..*it }

@@ -177,8 +177,8 @@ impl Allocation {
         *span = span.start.min(start)..span.end.max(end);
     }
 
-    /// Returns the users of the copies to which content given at creation must be brought. That
-    /// content is sent immediately, in the order of the link and without a wait list.
+    /// Returns the users of the copies that content given at creation will replace. That content is
+    /// sent immediately, in the order of the link and without a wait list.
     pub(crate) fn before_initial(
         &self,
         it: &Use,
@@ -464,7 +464,7 @@ impl Allocation {
                 }
             }
         }
-        // Nobody tells the arrival of content given at creation.
+        // The machine is not told the arrival of content given at creation.
         if source.is_some() {
             self.note_span(departure, None, start, end);
             self.note_span(arrival, None, start, end);

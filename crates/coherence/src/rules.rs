@@ -46,8 +46,7 @@ rules! {
     FetchUnderDoubt,
     /// Content given at creation reaches the place that uses it.
     FetchInitial,
-    /// If a command has failed, content at its place whose arrival nobody has told is brought
-    /// again.
+    /// If a command has failed, content at its place is brought again unless its arrival was told.
     FailedUseBringsAgain,
     /// Content given at creation is stored after the commands and transfers that use the copy that
     /// it replaces.

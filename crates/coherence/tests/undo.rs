@@ -102,8 +102,8 @@ fn the_content_before_a_failed_command_is_current_where_it_still_is() {
     failed_write(Machine::default(), false);
 }
 
-/// A command at place 1 fails that uses content given at creation. Nobody tells whether that
-/// content has arrived.
+/// A command at place 1 fails that uses content given at creation. The machine is not told whether
+/// that content has arrived.
 fn failed_use_of_initial(machine: Machine, access: Access) {
     let mut test = Test::with(machine, true);
     assert_eq!(only_fetch(&test.send(1, 1, access)).source, Source::Initial);

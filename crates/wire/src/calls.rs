@@ -39,7 +39,7 @@ calls! {
     /// Calls of a client to its worker.
     mod to_worker / ServeClient;
 
-    // -- contexts and queues ---------------------------------------------------------------------
+    // -- contexts and queues ----------------------------------------------------------------------
 
     /// `clCreateContext` over devices of one platform of the node. Payload: `Vec<u32>`, the
     /// node-wide indices of the devices.
@@ -91,7 +91,7 @@ calls! {
     /// Answered with how busy the device is.
     0x010a DeviceSensors -> crate::describe::Sensors [PayloadRule::None] { request: Id<kind::Request>, device: U32 }
 
-    // -- memory ----------------------------------------------------------------------------------
+    // -- memory -----------------------------------------------------------------------------------
 
     /// `clCreateBuffer`. The new buffer contains zeros.
     0x0120 CreateBuffer [PayloadRule::None] {
@@ -167,7 +167,7 @@ calls! {
     /// its own first byte. Fails with `CL_INVALID_OPERATION` if the device has no such address.
     0x012b MemAddress -> u64 [PayloadRule::None] { request: Id<kind::Request>, mem: Id<kind::Mem> }
 
-    // -- symmetric heaps -------------------------------------------------------------------------
+    // -- symmetric heaps --------------------------------------------------------------------------
     // A member is a worker that has devices (PEs) of the heap. The client creates all members,
     // links each pair of them, starts all of them, and then creates the view of each PE. A reply of
     // `Some(sentence)` says why the call failed; `None` means success.
@@ -233,7 +233,7 @@ calls! {
     /// Sent at the last release of a heap. Launches that use it still run.
     0x0188 ReleaseHeap [PayloadRule::None] { heap: Id<kind::Heap> }
 
-    // -- programs and kernels --------------------------------------------------------------------
+    // -- programs and kernels ---------------------------------------------------------------------
 
     /// `clCreateProgramWithSource`. Payload: the source strings, joined.
     0x0140 CreateProgramWithSource [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
@@ -336,7 +336,7 @@ calls! {
         name: U32,
     }
 
-    // -- commands --------------------------------------------------------------------------------
+    // -- commands ---------------------------------------------------------------------------------
     // If `event` is none, the worker keeps no event for the command.
 
     /// `clEnqueueNDRangeKernel`, `clEnqueueTask`, `cuLaunchKernel`. Payload: the arguments that
@@ -491,7 +491,7 @@ calls! {
         size: U64,
     }
 
-    // -- events and links between nodes ----------------------------------------------------------
+    // -- events and links between nodes -----------------------------------------------------------
 
     /// The client will not ask for these events again. Payload: their ids, `[u64 LE]`.
     0x0300 ReleaseEvents [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {}

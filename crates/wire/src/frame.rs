@@ -215,7 +215,7 @@ pub enum FrameError {
     /// A call would make an object or event with an id that is in use or is none.
     #[error("{0} was given an id that is none or in use")]
     BadId(&'static str),
-    /// A peer tells something about an object for which another peer is responsible.
+    /// A peer reports on an object that belongs to another peer.
     #[error("the peer reports on what belongs to another peer: {0}")]
     NotItsOwn(&'static str),
     /// A limit of the session is reached, see [`crate::limits`].

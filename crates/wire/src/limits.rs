@@ -1,5 +1,5 @@
-//! Every limit of the protocol, with its derivation. Whatever exceeds a limit is refused with an
-//! error that names the limit.
+//! Every limit of the protocol, with its derivation. An input that exceeds a limit is refused with
+//! an error that names the limit.
 
 /// Version of the protocol. Peers with another version are refused, see [`crate::hello`].
 pub const PROTOCOL_VERSION: u16 = 3;

@@ -9,8 +9,8 @@ use super::{
     ConfigError, NODES_MAX, NODES_VARIABLE, PORT_DEFAULT, SLURM_VARIABLE, Surroundings, Where,
 };
 
-/// Text in place of a list that stands for a pool without nodes, whatever the file and the
-/// surroundings say.
+/// Text in place of a list. It stands for a pool without nodes and overrides the file and the
+/// surroundings.
 pub const NO_NODES: &str = "none";
 
 /// A node of the pool.

@@ -43,9 +43,8 @@ impl Waits {
     }
 
     /// Returns the status with which the command's own event ends, if its worker reports `status`.
-    /// If the worker reports a failed wait list but the program's wait list has ended well, a
-    /// transfer has failed. The program has no event of that transfer, so the command ends with the
-    /// transfer's status.
+    /// If the program's wait list has ended well, a reported wait-list failure is that of a
+    /// transfer, and the event takes the status of that transfer.
     pub(crate) fn own_status(&self, status: Status) -> Status {
         let has_ended_well =
             |event: &Event| event.raw_status().is_some_and(|status| !status.is_error());

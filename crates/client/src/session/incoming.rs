@@ -9,7 +9,7 @@ use penstock_wire::{FrameError, Id, Payload, Status};
 
 use super::{Session, lock};
 
-/// Serves the frames of one session.
+/// Handler of the frames of one session.
 pub(super) struct Incoming<'a> {
     pub(super) session: &'a Arc<Session>,
 }

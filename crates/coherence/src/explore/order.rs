@@ -209,7 +209,7 @@ impl Order {
         };
         let earlier = || (0..index).rev().filter(same_queue);
         if let Some(last) = earlier().next() {
-            // The order of calls into one queue is that of the plan, whatever their threads.
+            // The order of calls into one queue is that of the plan, even across threads.
             edge(Step::Do(last), Step::Do(index));
         }
         if is_broken {

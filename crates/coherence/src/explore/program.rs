@@ -224,7 +224,7 @@ impl Cell {
 }
 
 impl Program {
-    /// Returns the ranges for which the machine is told that the command writes all bytes.
+    /// Returns the ranges that the command is reported to overwrite whole.
     fn overwrites(&self, index: usize) -> Vec<Span> {
         let Op::Enqueue(command) = &self.ops[index].1 else { return Vec::new() };
         match &command.act {
@@ -242,7 +242,7 @@ impl Program {
     /// replaces all of it. A place without memory keeps nothing that is brought to it, and gives
     /// nothing to other places. A reader there counts as well if another place may take the content
     /// from there before the failure is heard. With two places this concerns only content given at
-    /// creation, because nobody tells whether that has arrived.
+    /// creation, because the machine is not told whether that has arrived.
     pub(crate) fn open_while_refused(&self, index: usize) -> Vec<Cell> {
         if self.ops[index].1.command().is_some_and(|command| self.lacks_memory(command)) {
             return self.brought_in_vain(index);

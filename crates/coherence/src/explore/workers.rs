@@ -12,7 +12,7 @@ use crate::names::{CommandId, NodeId};
 const GARBAGE: u64 = 0xDEAD_BEEF;
 
 impl World<'_> {
-    // -- ends ------------------------------------------------------------------------------------
+    // -- ends -------------------------------------------------------------------------------------
 
     pub(super) fn end_client_event(&mut self, id: CommandId, is_ok: bool) {
         self.ended.insert(id, is_ok);
@@ -67,7 +67,7 @@ impl World<'_> {
         }
     }
 
-    // -- workers ---------------------------------------------------------------------------------
+    // -- workers ----------------------------------------------------------------------------------
 
     pub(super) fn can_run(&self, at: usize) -> bool {
         let job = &self.jobs[at];
@@ -193,7 +193,7 @@ impl World<'_> {
         (true, data)
     }
 
-    // -- the loss of a node ----------------------------------------------------------------------
+    // -- the loss of a node -----------------------------------------------------------------------
 
     /// Loses a node: every command there whose end the client has not heard of ends with an error.
     pub(super) fn lose(&mut self, node: u32) {

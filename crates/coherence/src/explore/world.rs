@@ -326,7 +326,7 @@ impl<'a> World<'a> {
         self.program.fault == Some(Fault::NoMemory(place))
     }
 
-    // -- choices of the next step ----------------------------------------------------------------
+    // -- choices of the next step -----------------------------------------------------------------
 
     fn choices(&mut self) -> Vec<Choice> {
         let mut choices = Vec::new();

@@ -7,7 +7,7 @@ use crate::command::Plan;
 use crate::names::{CommandId, QueueId};
 use crate::rules::Rule;
 
-/// Number of entries of [`Machine::behind`] up to which none is removed: some 100 KB.
+/// Number of entries of [`Machine::behind`] below which none is removed: some 100 KB.
 const BEHIND_MIN: usize = 1024;
 
 impl Machine {
@@ -30,8 +30,8 @@ impl Machine {
         behind
     }
 
-    /// Removes commands of the command's own queue from `plan.behind` if the queue is in order: its
-    /// ends are told in order anyway.
+    /// Removes commands of the same in-order queue from `plan.behind`: their ends are told in
+    /// order.
     pub(super) fn leave_out_line(&self, kept: &Kept, plan: &mut Plan) {
         plan.is_behind_writers = !plan.behind.is_empty();
         if kept.in_order {
@@ -40,10 +40,10 @@ impl Machine {
         }
     }
 
-    /// Keeps the commands that have still to write the program's memory. Of an in-order queue only
-    /// the last one stays, because its end is told after those of the others. In such a queue later
-    /// commands have greater names. A command that may fail together with something that it waits
-    /// for does not stand for earlier ones, because it may end before them.
+    /// Keeps the commands that have still to write the program's memory, and of an in-order queue
+    /// only the last, whose end is told last. In such a queue later commands have greater names. A
+    /// command that may fail with something that it waits for does not stand for earlier ones,
+    /// because it may end first.
     fn retain_writers(&self, ids: &mut Vec<CommandId>) {
         ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
         ids.sort_unstable();
@@ -96,8 +96,8 @@ impl Machine {
     }
 
     /// Forgets entries whose writers have all ended. It does not wait until no write is open,
-    /// because a program may always have a read in progress. It does not look at the entries for
-    /// each command, which would cost more than it gains.
+    /// because a program may always have a read in progress. A check for each command would cost
+    /// more than it gains.
     fn prune_behind(&mut self) {
         if self.behind.len() < self.prune_at {
             return;

@@ -5,9 +5,9 @@ use crate::command::{Submit, Use};
 use crate::names::CommandId;
 use crate::rules::Rule;
 
-/// Number of transfers that may be on their way to one copy. A command waits for all transfers on
-/// their way to a copy that it uses, and each takes an entry in the command's wait list. Programs
-/// that move a buffer to and fro gain nothing from more of them.
+/// Number of transfers that may be on their way to one copy. A command that uses the copy waits for
+/// all of them, each with an entry in its wait list. Programs that move a buffer to and fro gain
+/// nothing from more.
 const ARRIVALS_MAX: usize = 16;
 
 impl Machine {
@@ -27,11 +27,10 @@ impl Machine {
         blockers
     }
 
-    /// Returns what an otherwise free command still waits for: commands that other threads are
-    /// sending, and commands that have still to write memory of the program that it reads or
-    /// writes. Only commands that were sent count. A command that is held back may come after this
-    /// one, whatever the order of their calls, because the program may set the event that holds it
-    /// back only when this one has ended.
+    /// Returns what an otherwise free command waits for: commands that other threads are sending,
+    /// and commands that have still to write the program's memory that it uses. Only sent commands
+    /// count. A command that is held back may come after this one even if its call came first,
+    /// because the program may set the event that holds it back only when this one has ended.
     pub(super) fn hazards(&self, kept: &Kept) -> Vec<(CommandId, Until)> {
         let mut hazards = self.senders(&kept.uses);
         let arrivals_max = self.arrivals_max.unwrap_or(ARRIVALS_MAX);

@@ -117,8 +117,8 @@ impl Segment {
     }
 
     /// Notes that a command has failed at `place`, perhaps because its content has not arrived: a
-    /// device without memory has none. Nobody tells whether content given at creation has arrived.
-    /// The end of a transfer may be heard later.
+    /// device without memory has none. The machine is not told whether content given at creation
+    /// has arrived. It may hear the end of a transfer later.
     pub(super) fn doubt(&mut self, place: Place, is_alive: &dyn Fn(Place) -> bool) {
         let Self { version, copies, .. } = self;
         if *version == UNDEFINED {
