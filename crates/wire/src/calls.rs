@@ -292,7 +292,7 @@ calls! {
     }
     0x014a UnloadCompiler [PayloadRule::None] { platform: U32 }
     /// Whether the driver itself would give descriptions of kernel arguments under the options of
-    /// the program's last build. The worker makes it keep them in any case.
+    /// the program's last build. The worker makes the driver keep them in any case.
     0x014b ShowsArgInfo -> bool [PayloadRule::None] { request: Id<kind::Request>, program: Id<kind::Program> }
     /// `clCreateKernel`. Payload: the name. The client has already refused names that the build
     /// report does not list.
@@ -499,15 +499,15 @@ calls! {
     /// calls may wait for it.
     0x0301 ExpectEvent [PayloadRule::None] {
         event: Id<kind::Event>,
-        /// The worker that tells the end of the event, or none if the client does. The end as told
-        /// by another worker is ignored. The loss of this worker ends the event.
+        /// The worker that tells the end of the event, or none if the client does. An end that
+        /// another worker tells does not count. The loss of this worker ends the event.
         peer: Id<kind::Peer>,
     }
     /// Tells the end of an expected event (`clSetUserEventStatus`, or the client's relay between
     /// nodes without a link).
     0x0302 ResolveEvent [PayloadRule::None] { event: Id<kind::Event>, status: I32 }
-    /// Asks the worker to tell `peer` when `event`, which is its own, ends. `peer` has an
-    /// `ExpectEvent` for it.
+    /// When `event`, a command of this worker, ends, the worker tells `peer`, which expects the
+    /// event.
     0x0303 TellPeer [PayloadRule::None] { event: Id<kind::Event>, peer: Id<kind::Peer> }
     /// Opens a link to another worker of the same client. Answered when the link is open. If it
     /// cannot be opened, the client relays. Payload: [`crate::describe::PeerInvitation`].
@@ -539,7 +539,7 @@ calls! {
         event: Id<kind::Event>,
         transfer: Id<kind::Transfer>,
         /// The sending worker, or none for another platform of this worker. Content from any other
-        /// worker is refused. The loss of the sender ends the transfer.
+        /// worker does not count. The loss of the sender ends the transfer.
         peer: Id<kind::Peer>,
         offset: U64,
         size: U64,

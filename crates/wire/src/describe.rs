@@ -181,7 +181,7 @@ pub struct ArgDescription {
     pub name: String,
 }
 
-/// The address of another worker of the same client, and the ticket that it asks for.
+/// The addresses of another worker of the same client, and the ticket that admits a worker there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerInvitation {
     /// Addresses of the other node's daemon, best first.

@@ -82,8 +82,8 @@ impl<'a> Surroundings<'a> {
     }
 
     /// Returns the directory for the socket of the user's own daemon: `$XDG_RUNTIME_DIR/penstock`.
-    /// Without that variable (as in a batch job or under `sudo`), returns one that may not be
-    /// trustworthy, see [`Surroundings::is_private`].
+    /// Without that variable (as in a batch job or under `sudo`), it is in `/run/user` or `/tmp`,
+    /// and the caller must check it with [`Surroundings::is_private`].
     pub fn runtime_directory(&self) -> PathBuf {
         if let Some(base) = self.directory("XDG_RUNTIME_DIR") {
             return base.join("penstock");

@@ -94,7 +94,7 @@ impl Program {
             }
         }
         program.set_all(threads, random);
-        // An event that only a thread could set that waits for it is removed.
+        // An event that only a thread that waits for it could set is removed.
         while let Some(of) = program.first_unset() {
             match program.removed(of).filter(Self::is_valid) {
                 Some(smaller) => program = smaller,

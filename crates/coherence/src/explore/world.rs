@@ -390,7 +390,7 @@ impl<'a> World<'a> {
                         self.excuse(index_of(id));
                         self.fail_held(id);
                     }
-                    // All links of this world are always received from.
+                    // This world receives from all links anyway.
                     Some(Action::Await(..)) | None => {}
                 }
             }

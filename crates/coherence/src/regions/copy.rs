@@ -16,9 +16,9 @@ pub(super) struct Copy {
     pub(super) writers: Users,
     pub(super) readers: Users,
     /// Transfers that leave with the copy's content. A write does not wait for them. A command that
-    /// needs both their content and that of the write happens before the write and has waited for
-    /// the arrival. No other command gets what they carry, because it has an old version as soon as
-    /// the write is noted.
+    /// needs the content they carry, which the write replaces, happens before the write and has
+    /// waited for the arrival. No other command gets that content, because its version is old from
+    /// the write on.
     pub(super) departures: Users,
 }
 
