@@ -1,23 +1,26 @@
-//! The only place that reads a clock. Under the simulator time is simulated, and only its functions know it.
+//! The only code that reads a clock. The simulator replaces it with simulated time.
 
 use std::time::{Duration, Instant};
 
-/// A clock, and how to let time pass.
+/// A clock, and the ways to let time pass.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// ns since some moment that stays the same.
+    /// Returns the ns since a fixed moment.
     fn now(&self) -> u64;
-    /// Lets so many ns pass.
     fn sleep(&self, ns: u64);
-    /// Lets time pass until a nap of a row ends: the first that ends after a message was sent to this rank, or after `end`. `nap` says how
-    /// long the next one is that begins then. For ranks that nothing else can concern; without a simulator it is one nap.
+    /// Sleeps in a series of naps, and returns at the end of the first nap that ends after a
+    /// message was sent to this rank, or after `end`. `nap` gets the time and returns the length of
+    /// the nap that begins then. The caller must have nothing else to wait for. Without a simulator
+    /// this is one nap.
     fn naps(&self, _end: Option<u64>, nap: &mut dyn FnMut(u64) -> u64) {
         self.sleep(nap(self.now()));
     }
-    /// Whether time passes only in [`Clock::sleep`] and in the transport: then no thread may wait on its own.
+    /// Whether time passes only in [`Clock::sleep`] and in the transport. No thread may wait in
+    /// another way then.
     fn is_simulated(&self) -> bool {
         false
     }
-    /// Commands were planned and jobs accepted. Where time is simulated computing takes none by itself: what it would take passes here.
+    /// Charges the time of planning commands and accepting jobs. Computing takes no simulated time
+    /// by itself.
     fn charge(&self, _planned: usize, _accepted: usize) {}
 }
 
@@ -28,7 +31,7 @@ pub struct Real {
 }
 
 impl Real {
-    /// Starts at 1, so that 0 can mean "unknown".
+    /// Starts the clock at 1, so that 0 can mean "unknown".
     #[must_use]
     pub fn new() -> Self {
         Self { start: Instant::now() }

@@ -1,9 +1,9 @@
-//! Wakes the scheduler: rung by whoever has something for it, from any thread.
+//! The bell that wakes the scheduler. Any thread that has something for it rings.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A clone rings the same bell.
+/// A doorbell. All clones ring the same bell.
 #[derive(Clone, Debug, Default)]
 pub struct Doorbell(Arc<Inner>);
 
@@ -14,7 +14,7 @@ struct Inner {
 }
 
 impl Doorbell {
-    /// Wakes who waits, or who waits next.
+    /// Wakes the waiting thread, or makes the next wait return at once.
     pub fn ring(&self) {
         let mut rung = self.lock();
         if !*rung {
@@ -23,7 +23,7 @@ impl Doorbell {
         }
     }
 
-    /// Waits until it was rung, or until the time is over; without a limit for as long as it takes.
+    /// Waits until the bell has rung, or until the time is over. `None` waits without a limit.
     pub fn wait(&self, most: Option<Duration>) {
         let mut rung = self.lock();
         match most {

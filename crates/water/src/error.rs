@@ -1,36 +1,32 @@
-//! Errors of calls, and the codes they have in C.
+//! Errors of calls, and their codes in C.
 
 use penstock_dql as dql;
 
 use crate::command::Fault;
 
-/// Codes beside OpenCL's own, which are greater than -10000. `wtr_ext.h` has the same.
+/// Codes in addition to OpenCL's own, which are greater than -10000. `wtr_ext.h` has the same ones.
 pub mod code {
-    /// A wrong argument: a null pointer, a released object, an object of another device.
+    /// A wrong argument: a null pointer, a released object, or an object of another device.
     pub const INVALID: i32 = -20001;
-    /// A query that is wrong, or selects nothing where a device is needed.
+    /// A query is wrong, or selects no device where one is needed.
     pub const QUERY: i32 = -20002;
-    /// The library is not initialised, or is already.
+    /// The library is not initialised, or is initialised already.
     pub const STATE: i32 = -20003;
-    /// A rank or node is lost.
+    /// A rank or a node is lost.
     pub const NODE_LOST: i32 = -20004;
     /// A file cannot be read.
     pub const FILE: i32 = -20005;
-    /// No way to the other ranks: no MPI library, or one that does not start.
+    /// There is no way to the other ranks: no MPI library, or one that does not start.
     pub const TRANSPORT: i32 = -20006;
-    /// A heap was aborted: by the program, or because a member is gone. Kernels that waited there have returned.
+    /// A heap was aborted by the program, or because a member is lost. Its waiting kernels have
+    /// returned.
     pub const ABORTED: i32 = -20007;
-    /// Kernels that wait for each other can not all run at the same time.
+    /// Kernels that wait for each other cannot all run at the same time.
     pub const RESIDENT: i32 = -20008;
-    /// `CL_OUT_OF_HOST_MEMORY`.
     pub const OUT_OF_HOST_MEMORY: i32 = -6;
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
     pub const WAIT_LIST_FAILED: i32 = -14;
-    /// `CL_INVALID_MEM_OBJECT`.
     pub const INVALID_MEM_OBJECT: i32 = -38;
-    /// `CL_INVALID_KERNEL`.
     pub const INVALID_KERNEL: i32 = -48;
-    /// `CL_INVALID_VALUE`.
     pub const INVALID_VALUE: i32 = -30;
 }
 
@@ -38,39 +34,32 @@ pub mod code {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the caller gave is wrong.
+    /// An argument of the caller is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// The query is wrong.
     #[error("{0}")]
     Query(#[from] dql::Error),
     /// No device answers the query.
     #[error("no device answers this query: {0}")]
     NoDevice(String),
-    /// Not initialised, or twice.
+    /// The library is not initialised, or is initialised already.
     #[error("{0}")]
     State(&'static str),
-    /// A file that is named cannot be read.
+    /// A file that the caller named cannot be read.
     #[error("cannot read {path}: {reason}")]
-    File {
-        /// Which.
-        path: String,
-        /// Why.
-        reason: std::io::Error,
-    },
-    /// No way to the other ranks.
+    File { path: String, reason: std::io::Error },
+    /// There is no way to the other ranks.
     #[error("{0}")]
     Transport(String),
-    /// Kernels that wait for each other can not all run at the same time.
+    /// Kernels that wait for each other cannot all run at the same time.
     #[error("{0}")]
     Resident(String),
-    /// A command failed.
     #[error("{0}")]
     Command(Box<Fault>),
 }
 
 impl Error {
-    /// The code that C sees.
+    /// Returns the code that C sees.
     pub fn code(&self) -> i32 {
         match self {
             Self::Invalid(_) => code::INVALID,
@@ -84,7 +73,7 @@ impl Error {
     }
 }
 
-/// A status of OpenCL by its name in `cl.h`.
+/// Returns the name of an OpenCL status in `cl.h`.
 pub fn status_name(code: i32) -> String {
     let name = match code {
         -1 => "CL_DEVICE_NOT_FOUND",

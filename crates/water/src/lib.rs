@@ -1,15 +1,16 @@
-//! The libWater face: `libwater.so`. A program sees devices of the whole cluster, picked by a query; what it asks of them becomes
-//! commands ordered by events; the runtime sees them all and improves them.
+//! The libWater face: `libwater.so`. A program sees devices of the whole cluster, selected by a
+//! query. Its calls become commands ordered by events; the runtime sees all of them and improves
+//! their execution.
 //!
 //! | module | is |
 //! |---|---|
-//! | `api` | the functions of `wtr.h` and `wtr_ext.h`: checks arguments, makes errors codes. The only place that knows C |
-//! | `root` | the run's commands at the rank that runs the program; `root/plan.rs` makes jobs of a batch |
-//! | `node` | one rank's scheduler; `node/moves.rs` moves bytes |
-//! | `backend` | what drives a rank's devices |
+//! | `api` | the functions of `wtr.h` and `wtr_ext.h`: checks arguments, returns codes. Only this module knows C |
+//! | `root` | the commands of the run; `root/plan.rs` turns a batch into jobs |
+//! | `node` | the scheduler of one rank; `node/moves.rs` moves bytes |
+//! | `backend` | drives the devices of a rank |
 //! | `transport` | bytes between ranks |
-//! | `heap` | memory that kernels of several devices share; `backend` has what is particular to a back end |
-//! | `record` | what happened, for graphs, traces, summaries and the watchdog |
+//! | `heap` | memory that kernels of several devices share; the back ends have their own parts of it |
+//! | `record` | records events for graphs, traces, summaries and the watchdog |
 //! | `runtime` | drives all of them, with a thread or without |
 
 pub mod api;

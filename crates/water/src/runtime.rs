@@ -1,7 +1,9 @@
-//! One rank's process: the node's scheduler, at the root also the root's, the transport between them, and the thread that drives all.
+//! The process of one rank: the node's scheduler, the root's state on the root, the transport, and
+//! the thread that drives them.
 //!
-//! Two ways to drive. *Threaded*: one thread that sleeps when there is nothing to do; calls of the program leave their commands
-//! under the lock and ring. *Pumped*: no thread at all; whoever waits drives. The simulator allows only the second.
+//! There are two ways to drive. *Threaded*: one thread, which sleeps when there is nothing to do;
+//! calls of the program leave their commands under the lock and ring its bell. *Pumped*: no thread;
+//! the calls that wait drive. The simulator allows only the second.
 
 mod state;
 
@@ -24,34 +26,40 @@ use crate::transport::Transport;
 pub use state::{RankInfo, hostname};
 use state::{Rest, State};
 
-/// How often a transport that has to be asked is asked, at first, after something happened: less than it takes to wake a thread.
+/// First nap after something happened, with a transport that must be polled, in ns. It is shorter
+/// than waking a thread takes.
 const NAP_NS_MIN: u64 = 20_000;
-/// At most so rarely: a look costs 20 to 60 µs with all that the system does for it, so this is at most 1.5 % of a core. [`NAP_GROWTH`]
-/// gets there after 60 ms, so what took long is seen late by a few percent of it.
+/// Longest nap while something is under way, in ns. A poll costs 20 to 60 µs including the system's
+/// work, so this is at most 1.5 % of a core. With [`NAP_GROWTH`] naps reach it after 60 ms, so the
+/// end of something long is seen late by a few percent of its duration.
 const NAP_NS_BUSY: u64 = 4_000_000;
-/// At most so rarely when nothing is under way.
+/// Longest nap while nothing is under way, in ns.
 const NAP_NS_IDLE: u64 = 4_000_000;
-/// How late a nap of the scheduler's thread may end, beside what its nap is.
+/// Timer slack of the scheduler's thread: how much later than asked a nap may end, in ns.
 const TIMER_SLACK_NS: u64 = 1_000;
-/// A host thread that waits looks again after this time even if nobody woke it: the way out if a wake-up is ever lost.
+/// Time after which a waiting host thread looks again without a wake-up, in case one is ever lost.
 const HOST_LOOK: Duration = Duration::from_millis(500);
-/// Each nap is longer than the one before by this part of it. So what happened after a while is seen later by about this part of the
-/// while: pieces that end together, as those of a window do on a link that is shared fairly, leave the link idle for 3 % on average.
+/// Each nap is longer than the one before by 1/16. So something that happens after a while is seen
+/// late by about this fraction of the while. Pieces that end together, like those of a window on a
+/// fairly shared link, leave the link idle for 3 % on average.
 const NAP_GROWTH: u64 = 16;
-/// How long the root waits for the other ranks to say hello: a cluster's slowest node needs some seconds to load its drivers.
+/// Time that the root waits for the hellos of the other ranks. The slowest node of a cluster needs
+/// some seconds to load its drivers.
 const HELLO_NS_MAX: u64 = 60_000_000_000;
-/// What is sent to measure a link: three times each of two sizes, which are far enough apart that their difference is bandwidth, and
-/// small enough that it takes some ms on an Ethernet of 1 Gbit/s; and the larger one in pieces of the smaller.
+/// Bytes sent to measure a link: three times each of two sizes, and the larger one in pieces of the
+/// smaller. The sizes are far enough apart that their difference is bandwidth, and small enough to
+/// take some ms on an Ethernet of 1 Gbit/s.
 const PROBE_BYTES_SMALL: usize = 64 << 10;
 const PROBE_BYTES_LARGE: usize = 1 << 20;
 const PROBES: usize = 3;
-/// What a piece costs beside its bytes is taken to be at least a system call, and at most a look of a scheduler.
+/// Bounds of the measured overhead of a piece: at least a system call, at most a poll of the
+/// scheduler.
 const OVERHEAD_NS_MIN: f64 = 500.0;
 const OVERHEAD_NS_MAX: f64 = 20_000.0;
-/// How long the root waits for the ranks' farewell.
+/// Time that the root waits for the ranks' farewells.
 const FAREWELL_NS_MAX: u64 = 10_000_000_000;
 
-/// One rank of a run.
+/// The process of one rank.
 #[derive(Debug)]
 pub struct Runtime {
     shared: Arc<Shared>,
@@ -61,9 +69,9 @@ pub struct Runtime {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// For the scheduler's thread.
+    /// Wakes the scheduler's thread.
     bell: Doorbell,
-    /// For host threads that wait for commands.
+    /// Wakes host threads that wait for commands.
     host: Condvar,
     clock: Arc<dyn Clock>,
     threaded: bool,
@@ -73,7 +81,7 @@ impl Runtime {
     /// Starts the root, and waits until all ranks have said hello.
     ///
     /// # Errors
-    /// A rank that does not answer, or is of another version.
+    /// A rank does not answer, is lost, or has another version.
     pub fn root(
         transport: Box<dyn Transport>,
         backend: Box<dyn Backend>,
@@ -88,7 +96,7 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Runs another rank until the root says that nothing more comes, or is lost.
+    /// Runs another rank until the root says goodbye or is lost.
     pub fn serve(transport: Box<dyn Transport>, backend: Box<dyn Backend>, clock: Arc<dyn Clock>) {
         let runtime = Self::new(transport, backend, clock, false, None);
         let mut state = runtime.shared.lock();
@@ -147,29 +155,30 @@ impl Runtime {
             let thread = std::thread::Builder::new()
                 .name("wtr-scheduler".into())
                 .spawn(move || shared.run());
-            // Without a thread those who wait drive: see `wait`.
+            // Without a thread the calls that wait drive, see `wait`.
             self.thread = thread.ok();
         }
     }
 
-    /// What the ranks said.
+    /// Returns what the ranks said in their hellos.
     pub fn ranks(&self) -> Vec<RankInfo> {
         self.shared.lock().ranks.iter().flatten().cloned().collect()
     }
 
-    /// Works with the root's state. Commands that were issued are seen by the scheduler.
+    /// Calls `work` with the root's state, and makes the scheduler look at commands that it issues.
+    /// Returns `None` on other ranks.
     pub fn with_root<R>(&self, work: impl FnOnce(&mut Root) -> R) -> Option<R> {
         let mut state = self.shared.lock();
         let root = state.root.as_mut()?;
         let was_empty = root.batch_end().is_none();
         let result = work(root);
         if self.thread.is_none() && root.batch_end() == Some(0) {
-            // Nobody else does it, and the ranks may begin.
+            // Nobody else drives, and the ranks may begin.
             state.pump();
             self.shared.tell(&mut state);
             return Some(result);
         }
-        // The scheduler knows of a batch that it has seen once; of a full one it has to hear.
+        // The scheduler has seen a batch that was not empty, but must be told that it is full.
         let ring = match root.batch_end() {
             Some(0) => true,
             Some(_) => was_empty,
@@ -182,7 +191,7 @@ impl Runtime {
         Some(result)
     }
 
-    /// Measures the link to rank 1, as it is for this runtime: what naps and copies cost is in it.
+    /// Measures the link to rank 1 as this runtime sees it, including naps and copies.
     pub fn measure_link(&self) -> Link {
         let ranks = self.shared.lock().transport.size();
         if ranks < 2 {
@@ -195,7 +204,7 @@ impl Runtime {
                 let began = self.shared.clock.now();
                 let probe =
                     self.with_root(|root| root.probe(1, address, size as u64, segment as u64));
-                // A rank that is lost is told by the commands that need it.
+                // Commands that need a lost rank report it.
                 _ = probe.map(|probe| self.wait(&[probe]));
                 _ = probe.map(|probe| self.with_root(|root| root.let_go(probe)));
                 self.shared.clock.now().saturating_sub(began)
@@ -207,10 +216,10 @@ impl Runtime {
             least(PROBE_BYTES_LARGE, PROBE_BYTES_LARGE),
             least(PROBE_BYTES_LARGE, PROBE_BYTES_SMALL),
         );
-        // The block is the transport's until it has said that it is sent.
+        // The block belongs to the transport until the sends have ended.
         self.drain();
         let between = (PROBE_BYTES_LARGE - PROBE_BYTES_SMALL) as f64;
-        // A timer that is too coarse must not make a link infinitely fast.
+        // A coarse timer must not make a link infinitely fast.
         let byte_ns = ((large - small) / between).max(1e-3);
         let latency_ns = (small - byte_ns * PROBE_BYTES_SMALL as f64 - tiny).max(500.0) / 2.0;
         let more = (PROBE_BYTES_LARGE / PROBE_BYTES_SMALL - 1) as f64;
@@ -229,10 +238,10 @@ impl Runtime {
         self.shared.tell(&mut state);
     }
 
-    /// Waits until these commands have ended; the first failure among them.
+    /// Waits until all these commands have ended. Blocks.
     ///
     /// # Errors
-    /// The fault of one that failed.
+    /// The fault of the first of them that failed.
     pub fn wait(&self, commands: &[CommandId]) -> Outcome {
         let mut state = self.shared.lock();
         state.close_batch();
@@ -241,7 +250,8 @@ impl Runtime {
         loop {
             let moved = if self.thread.is_none() || rest == 0 { state.pump() } else { false };
             self.shared.tell(&mut state);
-            // All are waited for, also if one has failed: what they use may go away afterwards.
+            // All are waited for, even if one has failed, because the memory that they use may be
+            // freed afterwards.
             while commands.get(rest).is_some_and(|command| state.is_ended(*command)) {
                 rest += 1;
             }
@@ -253,7 +263,7 @@ impl Runtime {
         commands.iter().find_map(|command| state.fault(*command)).map_or(Ok(()), Err)
     }
 
-    /// Between two looks of a host thread that waits.
+    /// Rests between two looks of a waiting host thread.
     fn rest_until_news<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -279,7 +289,8 @@ impl Runtime {
         self.shared.lock()
     }
 
-    /// Waits until all commands of one of these groups have ended, and returns its place: the first that has, of several. None of no group.
+    /// Waits until all commands of one of these groups have ended, and returns its index, or the
+    /// lowest of several. Returns `None` if there is no group.
     pub fn wait_any(&self, groups: &[&[CommandId]]) -> Option<usize> {
         let mut state = self.shared.lock();
         state.close_batch();
@@ -300,17 +311,17 @@ impl Runtime {
         None
     }
 
-    /// Has somebody look whether anything happens. What is outstanding has to be recorded: [`Root::set_recorder`].
+    /// Sets the watchdog. It needs a recorder, see [`Root::set_recorder`].
     pub fn set_watchdog(&self, watchdog: Watchdog) {
         self.shared.lock().watchdog = Some(watchdog);
     }
 
-    /// The clock of the run, in ns.
+    /// Returns the clock of the run, in ns.
     pub fn now(&self) -> u64 {
         self.shared.clock.now()
     }
 
-    /// Whether this command has ended, and how.
+    /// Returns the outcome of a command, or `None` if it has not ended.
     pub fn outcome(&self, command: CommandId) -> Option<Outcome> {
         let mut state = self.shared.lock();
         if self.thread.is_none() {
@@ -319,7 +330,7 @@ impl Runtime {
         state.root.as_ref().and_then(|root| root.outcome(command))
     }
 
-    /// Root causes of failures that were not told yet.
+    /// Takes the root causes of failures that were not reported yet.
     pub fn faults(&self) -> Vec<Box<Fault>> {
         self.shared.lock().root.as_mut().map(Root::faults).unwrap_or_default()
     }
@@ -336,7 +347,7 @@ impl Runtime {
         }
     }
 
-    /// Waits until the root's state is as wanted, at most so many ns.
+    /// Waits until `is_done` holds for the root's state, for at most `most_ns`.
     pub fn wait_until(&self, is_done: impl Fn(&Root) -> bool, most_ns: u64) {
         let mut nap = NAP_NS_MIN;
         let end = self.shared.clock.now().saturating_add(most_ns);
@@ -369,7 +380,7 @@ impl Runtime {
         }
     }
 
-    /// Drives once, and rests if nothing moved.
+    /// Drives once, and rests if nothing changed.
     fn turn<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -391,7 +402,7 @@ impl Runtime {
     }
 }
 
-/// How long the next nap is, in ns, and makes the one after it longer.
+/// Returns the length of the next nap in ns, and makes the one after it longer.
 fn next_nap(nap: &mut u64, most: u64) -> u64 {
     let ns = (*nap).min(most);
     *nap = nap.saturating_add(*nap / NAP_GROWTH).min(most.max(NAP_NS_MIN));
@@ -403,17 +414,18 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes host threads if something ended.
+    /// Wakes host threads if something has ended.
     fn tell(&self, state: &mut State) {
         if std::mem::take(&mut state.news) {
             self.host.notify_all();
         }
     }
 
-    /// Drives until it shall stop.
+    /// Drives until the runtime stops.
     fn run(&self) {
         if !self.clock.is_simulated() {
-            // Without it each nap is longer than it need be, by 50 µs. A system that refuses only makes ranks slower.
+            // Without this each nap would be 50 µs longer. If the system refuses, ranks are only
+            // slower.
             _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         }
         let mut nap = NAP_NS_MIN;
@@ -462,7 +474,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the hellos of all ranks, and has their clocks compared.
+    /// Waits for the hellos of all ranks, which also starts the comparison of their clocks.
     fn greet(&self) -> Result<(), Error> {
         let end = self.clock.now() + HELLO_NS_MAX;
         let mut nap = NAP_NS_MIN;

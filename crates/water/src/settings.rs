@@ -1,4 +1,4 @@
-//! What the environment says about the root: `WTR_DCR`, `WTR_DCR_EXPLAIN`, `WTR_LINK`.
+//! Settings of the root from the environment: `WTR_DCR`, `WTR_DCR_EXPLAIN`, `WTR_LINK`.
 
 use crate::error::Error;
 use crate::root::collective::Mode;
@@ -6,10 +6,10 @@ use crate::root::cost::Link;
 use crate::root::explain::Explain;
 use crate::runtime::Runtime;
 
-/// Applies them to a run that has just begun; where no link is given, it is measured.
+/// Applies the settings to a run that has just begun. If no link is given, this measures it.
 ///
 /// # Errors
-/// A variable with a value that it cannot have.
+/// A variable has an invalid value, or the file cannot be created.
 pub fn apply(runtime: &Runtime) -> Result<(), Error> {
     let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mode = match read("WTR_DCR") {
@@ -35,7 +35,7 @@ pub fn apply(runtime: &Runtime) -> Result<(), Error> {
     Ok(())
 }
 
-/// `latency,overhead,bandwidth` in µs, µs and MB/s.
+/// Parses `latency,overhead,bandwidth` in µs, µs and MB/s.
 fn parse(text: &str) -> Result<Link, Error> {
     let wrong = || {
         Error::Invalid(format!(

@@ -1,4 +1,5 @@
-//! Devices that do nothing: every operation ends at once. What remains is the cost of the runtime itself.
+//! Devices that do nothing: every operation ends at once, so only the cost of the runtime itself
+//! remains.
 
 use super::{Backend, Ended, Operation};
 use crate::command::{CommandId, DeviceInfo, Times};
@@ -12,11 +13,10 @@ pub struct Null {
 }
 
 impl Null {
-    /// So many of them.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let device = DeviceInfo {
-            // CL_DEVICE_NAME; CL_DEVICE_TYPE: custom.
+            // CL_DEVICE_NAME; CL_DEVICE_TYPE, which is CL_DEVICE_TYPE_CUSTOM.
             info: vec![(0x102B, b"nothing\0".to_vec()), (0x1000, 16_u64.to_le_bytes().to_vec())],
             platform: "null".into(),
             platform_version: "OpenCL 3.0 null".into(),

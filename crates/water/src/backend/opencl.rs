@@ -1,5 +1,5 @@
-//! The node's OpenCL platforms. One context for the devices of a platform, one queue for each device; what a command waits for
-//! in the same context is the driver's wait list.
+//! The node's OpenCL platforms. The devices of a platform share one context, and each device has
+//! one queue. Dependencies within a context become wait lists of the driver.
 
 mod about;
 mod heap;
@@ -24,9 +24,9 @@ use crate::error::code;
 use crate::heap::Word;
 use crate::transport::Span;
 
-/// `CL_QUEUE_PROFILING_ENABLE`.
 const PROFILING: u64 = 1 << 1;
-/// Built programs that are kept for further kernels of the same code: an application has some, a few devices each.
+/// Number of built programs that are kept for further kernels of the same code. An application has
+/// a few programs, for a few devices each.
 const PROGRAMS_KEPT: usize = 64;
 
 /// The devices of this host.
@@ -37,14 +37,14 @@ pub struct OpenCl {
     buffers: FxHashMap<ObjectId, (u32, Mem)>,
     kernels: FxHashMap<ObjectId, (u32, MadeKernel)>,
     programs: VecDeque<(ProgramKey, Program)>,
-    /// Events of operations that have not been reported.
+    /// Events of operations whose ends are not reported yet.
     events: FxHashMap<CommandId, Event>,
-    /// Operations that the driver refused, so that they have no event, and that have not been reported.
+    /// Operations that the driver refused and whose ends are not reported yet. They have no event.
     refused: FxHashSet<CommandId>,
-    /// Devices that were given something since the last poll.
+    /// Devices that were given work since the last poll.
     unflushed: Vec<u32>,
     heaps: heap::Heaps,
-    /// What to say to other ranks about heaps.
+    /// Messages about heaps for other ranks.
     words: Vec<(Rank, ObjectId, Word)>,
     news: Receiver<News>,
     post: Sender<News>,
@@ -57,14 +57,13 @@ struct Slot {
     device: Device,
     context: Context,
     queue: Queue,
-    /// Devices of one number share a context.
+    /// Number of its context: devices of one domain share it.
     domain: u32,
 }
 
-/// What other threads tell.
+/// A message of another thread to the scheduler.
 enum News {
     Ended(Ended),
-    /// A build has ended.
     Built {
         id: CommandId,
         device: u32,
@@ -72,13 +71,13 @@ enum News {
         key: Box<ProgramKey>,
         made: Result<(Program, MadeKernel), Failure>,
     },
-    /// A heap is there, or cannot be.
+    /// A heap was created, or its creation failed.
     Heap {
         id: CommandId,
         heap: ObjectId,
         made: Result<heap::Member, Failure>,
     },
-    /// Something is to be said to another rank about a heap.
+    /// A message about a heap for another rank.
     Word(Rank, ObjectId, Word),
 }
 
@@ -94,7 +93,8 @@ impl std::fmt::Debug for News {
 }
 
 impl OpenCl {
-    /// All devices that the ICD loader finds. No loader, and platforms that do not work, mean no devices.
+    /// Opens all devices that the ICD loader finds. Without a loader there are none; platforms that
+    /// do not work are left out.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (post, news) = mpsc::channel();
@@ -144,7 +144,7 @@ impl OpenCl {
         })
     }
 
-    /// Starts what has an event; `None` if it has ended already.
+    /// Starts an operation. Returns its event, or `None` if it has ended already.
     fn enqueue(
         &mut self,
         id: CommandId,
@@ -226,14 +226,15 @@ impl OpenCl {
                     &waits,
                 )
             }
-            // In threads of their own: see `start`.
+            // These run in threads of their own, see `start`.
             Operation::CreateKernel { .. }
             | Operation::CreateHeap { .. }
             | Operation::ResetHeap { .. } => Ok(None),
         }
     }
 
-    /// Reads a buffer. Where that takes time, it reports by itself.
+    /// Reads a buffer. If that takes time, it returns the code [`IS_READING`] as an error, and
+    /// reports the end itself.
     fn read(
         &mut self,
         id: CommandId,
@@ -265,8 +266,8 @@ impl OpenCl {
         Err(Failure { code: IS_READING, message: String::new(), log: String::new() })
     }
 
-    /// Between two platforms bytes pass the host. The read is in the source's context, where the waits may not be: they have ended, or
-    /// `orders` would have said no.
+    /// Copies between two platforms, through the host. The read runs in the source's context, which
+    /// the waits may not belong to, so this waits for them first.
     fn copy_between(
         &mut self,
         id: CommandId,
@@ -348,7 +349,7 @@ impl OpenCl {
         queue.launch(&made.kernel, &range, waits, Want::Event).map_err(bad)
     }
 
-    /// Builds in a thread of its own: it takes long.
+    /// Builds a program in a thread of its own, because that takes long.
     fn build(
         &mut self,
         id: CommandId,
@@ -374,7 +375,7 @@ impl OpenCl {
                 .and_then(|program| {
                     program::kernel(&program, &built_for, &name).map(|kernel| (program, kernel))
                 });
-            // Nobody listens any more: the run is over.
+            // Sending fails only when the run is over and nobody listens.
             _ = post.send(News::Built { id, device, object, key, made });
             ring(&bell);
         };
@@ -388,7 +389,7 @@ impl OpenCl {
     }
 }
 
-/// Not an error: the operation reports by itself.
+/// Marks a read that reports its own end. It is not an error.
 const IS_READING: i32 = i32::MIN;
 
 impl Backend for OpenCl {
@@ -430,7 +431,7 @@ impl Backend for OpenCl {
         }
         // From now on the heap's threads expect its kernels.
         let over = self.heap_of(device, operation).map(|heap| (heap.running(), heap));
-        // What comes after a refused operation does not run: it has no event that could tell.
+        // A refused operation has no event to wait for, so those after it fail here.
         let enqueued = if after.iter().any(|earlier| self.refused.contains(earlier)) {
             Err(failure(Status::WAIT_LIST_FAILED, "run what comes after a failed command"))
         } else {
@@ -473,7 +474,7 @@ impl Backend for OpenCl {
     fn poll(&mut self, ended: &mut Vec<Ended>) {
         for device in std::mem::take(&mut self.unflushed) {
             if let Some(slot) = self.devices.get(device as usize) {
-                // A queue that cannot be flushed fails its commands, which tell.
+                // A queue that cannot be flushed fails its commands, and their ends tell.
                 _ = slot.queue.flush();
             }
         }
@@ -542,7 +543,7 @@ impl Backend for OpenCl {
 impl Drop for OpenCl {
     fn drop(&mut self) {
         for slot in &self.devices {
-            // Callbacks must not run when their library is gone.
+            // Callbacks must not run after their library is unloaded.
             _ = slot.queue.finish();
         }
     }
@@ -553,12 +554,13 @@ fn ring(bell: &Mutex<Doorbell>) {
 }
 
 fn tell(post: &Sender<News>, bell: &Mutex<Doorbell>, end: Ended) {
-    // Nobody listens any more: the run is over.
+    // Sending fails only when the run is over and nobody listens.
     _ = post.send(News::Ended(end));
     ring(bell);
 }
 
-/// What has ended now; its start is told by the device's own clock, as a duration.
+/// Returns the end of an operation that ends now. Its start is derived from the duration that the
+/// device's clock measured.
 fn end(id: CommandId, status: Status, times: penstock_device::Times, clock: &dyn Clock) -> Ended {
     let ended = clock.now();
     let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
@@ -566,7 +568,7 @@ fn end(id: CommandId, status: Status, times: penstock_device::Times, clock: &dyn
     Ended { operation: id, outcome, times: Times { received: 0, started, ended } }
 }
 
-/// Memory of a buffer that the host may use in place.
+/// Returns a part of a buffer's memory if the host can use it in place.
 fn part(mem: &Mem, offset: u64, size: usize) -> Option<Span> {
     let (start, length) = mem.home()?.range();
     let offset = usize::try_from(offset).ok()?;
@@ -575,7 +577,8 @@ fn part(mem: &Mem, offset: u64, size: usize) -> Option<Span> {
 }
 
 fn copy(from: Span, to: Span) {
-    // SAFETY: the caller of `Backend::start` keeps its memory, and a buffer's is there as long as the buffer; both are this long.
+    // SAFETY: the caller of `Backend::start` keeps its memory valid, the buffer keeps its own, and
+    // the shorter length bounds the copy.
     unsafe { std::ptr::copy(from.start, to.start, from.length.min(to.length)) };
 }
 

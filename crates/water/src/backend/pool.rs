@@ -1,9 +1,11 @@
-//! Devices of the pool: all that the daemons of its nodes have, as the devices of one rank, without MPI. One context spans them, so the
-//! workers order commands of different nodes among each other, and a copy goes from node to node without passing this process.
+//! Devices of the pool: the devices of all its daemons, as devices of one rank, without MPI. They
+//! share one context, so the workers order commands of different nodes, and a copy between nodes
+//! does not pass this process.
 //!
-//! What sends may have to wait for room on a link, so each node has a thread that does so (`issue`), and the scheduler only hands
-//! orders over. A command can be sent when what it waits for has been sent before, because only then it has a name that workers know:
-//! within a node that is the thread's order, between nodes the command is kept here until then.
+//! Sending may wait for room on a link, so each node has a thread that sends (`issue`), and the
+//! scheduler only queues orders for it. A command can be sent once the commands that it waits for
+//! have been sent, because only then do the workers know their events. Within a node the order of
+//! the thread ensures this; between nodes the command is parked here.
 
 mod desk;
 mod heap;
@@ -29,15 +31,14 @@ use crate::doorbell::Doorbell;
 use crate::error::{Error, code};
 use crate::heap::{HeapPlan, Pe, Word};
 
-/// Bytes of writes that are sent to a node before what they wait for has ended: its worker keeps them until then, at most 1 GiB for all
-/// nodes and writes (`STAGED_BYTES_MAX`), and takes nothing more at that limit. A quarter keeps a link of 10 GB/s busy for 25 ms.
+/// Bytes of writes that may be sent to a node before the commands that they wait for have ended.
+/// The worker keeps these bytes until then. It keeps at most 1 GiB for all nodes and writes
+/// (`STAGED_BYTES_MAX`), and at that limit accepts nothing more. A quarter of it keeps a link of 10
+/// GB/s busy for 25 ms.
 const EARLY_BYTES_MAX: u64 = 256 << 20;
 
-/// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
 const OUT_OF_ORDER: u64 = 1 << 0;
-/// `CL_QUEUE_PROFILING_ENABLE`.
 const PROFILING: u64 = 1 << 1;
-/// `CL_DEVICE_QUEUE_ON_HOST_PROPERTIES`.
 const QUEUE_PROPERTIES: u32 = 0x102A;
 
 /// The devices of the pool.
@@ -51,7 +52,7 @@ pub struct Pooled {
     kernels: FxHashMap<ObjectId, Arc<Made>>,
     programs: Programs,
     heaps: heap::Heaps,
-    /// Operations that have not been reported.
+    /// Operations whose ends are not reported yet.
     open: FxHashMap<CommandId, Open>,
     parked: FxHashMap<CommandId, Parked>,
     news: Receiver<News>,
@@ -71,32 +72,33 @@ struct Buffer {
     memory: Cell,
 }
 
-/// An operation that has been started and not reported.
+/// An operation that was started and whose end is not reported yet.
 #[derive(Debug)]
 struct Open {
-    /// The node that runs it; of a build none.
+    /// The node that runs the operation. A build or a heap's creation has none.
     node: Option<usize>,
     issue: Arc<Issue>,
-    /// Bytes of it that count for [`EARLY_BYTES_MAX`].
+    /// Its bytes that count for [`EARLY_BYTES_MAX`].
     early: u64,
     /// Memory of the program that it writes to.
     lands: std::ops::Range<usize>,
-    /// Who waits for its being sent, and who for its end.
+    /// Parked operations that wait until it is sent, and until it has ended.
     on_issue: Vec<CommandId>,
     on_end: Vec<CommandId>,
 }
 
-/// An operation that can not be sent yet.
+/// An operation that cannot be sent yet.
 #[derive(Debug)]
 struct Parked {
     node: usize,
     order: Order,
-    /// So many others are waited for.
+    /// Number of operations that it still waits for.
     left: usize,
 }
 
-/// Whether the user has named the nodes of a pool: in `PENSTOCK_NODES` or in the pool's file. An allocation of Slurm, or an own daemon,
-/// says nothing of what this program is to use. What is wrong with the configuration is told when the pool is opened.
+/// Whether the user has named the nodes of a pool, in `PENSTOCK_NODES` or in the pool's file. An
+/// allocation of Slurm or a daemon of the user's does not say that this program is to use them.
+/// [`Pooled::open`] reports errors of the configuration.
 pub fn is_named(environment: &dyn Fn(&str) -> Option<String>) -> bool {
     let surroundings = Surroundings::new(
         &crate::runtime::hostname(),
@@ -110,10 +112,11 @@ pub fn is_named(environment: &dyn Fn(&str) -> Option<String>) -> bool {
 }
 
 impl Pooled {
-    /// Opens the pool that the configuration names. Nodes that do not answer are left out, with a line on standard error.
+    /// Opens the pool that the configuration names. Nodes that do not answer are left out, with a
+    /// line on standard error.
     ///
     /// # Errors
-    /// A configuration that is wrong or names no nodes; no node that answers; no device.
+    /// The configuration is wrong or names no nodes, no node answers, or there is no device.
     pub fn open(clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let refused = |text: String| Error::Transport(text);
         let config = Config::load()
@@ -181,7 +184,8 @@ impl Pooled {
         self.buffers.get(&buffer).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))
     }
 
-    /// What to do for an operation, and the device that does it: transfers are done where their buffer is.
+    /// Translates an operation, and finds the device that performs it: a transfer runs where its
+    /// buffer is.
     fn act(&mut self, device: u32, operation: &Operation<'_>) -> Result<(u32, Act), Failure> {
         if let Some(part) = self.act_on_part(operation)? {
             return Ok(part);
@@ -256,7 +260,7 @@ impl Pooled {
         })
     }
 
-    /// The same for a part of a heap.
+    /// Does the same for an operation on a part of a heap. Returns `None` for other operations.
     fn act_on_part(&self, operation: &Operation<'_>) -> Result<Option<(u32, Act)>, Failure> {
         let no_copies = |what: &str| Failure {
             code: code::INVALID_MEM_OBJECT,
@@ -292,7 +296,7 @@ impl Pooled {
         })
     }
 
-    /// Has a heap made.
+    /// Starts the creation of a heap.
     fn make_heap(&self, id: CommandId, plan: &HeapPlan) -> Result<(), Failure> {
         let device = |pe: &Pe| {
             let slot = self.devices.get(pe.device as usize);
@@ -323,10 +327,11 @@ impl Pooled {
         let (issue, mut waits, mut left) = (Arc::<Issue>::default(), Vec::new(), 0);
         for earlier in after {
             let is_parked = self.parked.contains_key(earlier);
-            // What is not there has ended.
+            // An operation that is not in the table has ended.
             let Some(open) = self.open.get_mut(earlier) else { continue };
             waits.push(Arc::clone(&open.issue));
-            // Workers keep the order of reads, but what one has read may be on its way here for longer than what the next one has.
+            // Workers keep the order of reads, but the bytes of the earlier read may take longer on
+            // their way here.
             let lands_there = open.lands.start < lands.end && lands.start < open.lands.end;
             if is_too_early || lands_there {
                 open.on_end.push(id);
@@ -360,7 +365,7 @@ impl Pooled {
         }
     }
 
-    /// Something that a parked operation waits for has been sent, or has ended.
+    /// Notes that an operation that a parked one waits for has been sent or has ended.
     fn met(&mut self, id: CommandId) {
         let Some(parked) = self.parked.get_mut(&id) else { return };
         parked.left = parked.left.saturating_sub(1);
@@ -371,7 +376,7 @@ impl Pooled {
         }
     }
 
-    /// An operation is reported: nothing of it is kept.
+    /// Removes an operation whose end is reported.
     fn close(&mut self, end: &Ended) {
         let Some(open) = self.open.remove(&end.operation) else { return };
         if let Some(issuer) = open.node.and_then(|node| self.issuers.get_mut(node)) {
@@ -418,7 +423,7 @@ impl Backend for Pooled {
         &self.infos
     }
 
-    /// All are in one context: the workers keep the order, also between nodes.
+    /// All devices are in one context, and the workers keep the order, also between nodes.
     fn orders(&self, _: u32, _: u32) -> bool {
         true
     }
@@ -437,7 +442,7 @@ impl Backend for Pooled {
             _ => self.begin(id, device, operation, after),
         };
         if let Err(failure) = started {
-            // What comes after it is to find that it has failed.
+            // Operations that come after it must find that it has failed.
             let issue = Arc::new(Issue::failed(failure.code));
             let (on_issue, on_end) = (Vec::new(), Vec::new());
             self.open
@@ -502,7 +507,7 @@ fn out_of_order(device: &penstock_client::Device) -> u64 {
 fn describe(node: &Node, device: &penstock_client::Device) -> DeviceInfo {
     const CL_PLATFORM_VERSION: u32 = 0x0901;
     const CL_PLATFORM_NAME: u32 = 0x0902;
-    /// Tells two nodes on one host from two hosts, whatever their names are.
+    /// Distinguishes two nodes on one host from two hosts, whatever their names are.
     const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
     let description = node.description();
     let platform = description.platforms.get(device.platform() as usize);

@@ -1,8 +1,9 @@
-//! Simulated devices: kernels and transfers take the time of a model, and no CPU.
+//! Simulated devices: kernels and transfers take the time that a model gives them, and no CPU.
 //!
-//! Every device has an engine for kernels and one for transfers in each direction. An engine works on one operation at a time,
-//! in the order in which they became ready. *Hollow* devices have no bytes: only time passes. *Real* ones have another
-//! back end inside that computes the result; an operation ends when both it and the model say so.
+//! Every device has an engine for kernels and one for transfers in each direction. An engine
+//! performs one operation at a time, in the order in which they became ready. *Hollow* devices have
+//! no bytes: only time passes. *Real* ones compute results with another back end inside; an
+//! operation ends when both that back end and the model have ended it.
 
 mod model;
 
@@ -26,16 +27,14 @@ pub struct Sim {
     model: Model,
     infos: Vec<DeviceInfo>,
     devices: Vec<Device>,
-    /// Computes real results.
     inner: Option<Box<dyn Backend>>,
-    /// Names of kernels.
     kernels: FxHashMap<ObjectId, String>,
-    /// Operations that have not been reported.
+    /// Operations whose ends are not reported yet.
     operations: FxHashMap<CommandId, Running>,
-    /// What will happen, earliest first; of equal times the one that was known first.
+    /// Future events, earliest first. Of equal times the one that was added first comes first.
     events: BinaryHeap<Reverse<(u64, u64, CommandId, What)>>,
     events_so_far: u64,
-    /// Reported by the next poll.
+    /// Ends that the next poll reports.
     ended: Vec<Ended>,
     inner_ended: Vec<Ended>,
 }
@@ -46,7 +45,7 @@ struct Device {
     engines: [Engine; Engine::COUNT],
 }
 
-/// What works on one operation at a time.
+/// A unit of a device that performs one operation at a time.
 #[derive(Debug, Default)]
 struct Engine {
     working: bool,
@@ -62,32 +61,32 @@ impl Engine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// It has ended, as the model says.
+    /// The operation has ended in the model.
     End,
-    /// All it comes after has ended.
+    /// All operations that it comes after have ended in the model.
     Ready,
 }
 
 #[derive(Debug)]
 struct Running {
     device: u32,
-    /// None: it needs none and takes no time.
+    /// `None` for an operation that takes no time.
     engine: Option<usize>,
     duration: u64,
-    /// Earlier operations that have not ended in the model.
+    /// Number of earlier operations that have not ended in the model.
     unmet: usize,
     /// Operations that come after it.
     successors: Vec<CommandId>,
     started: u64,
-    /// When the model has ended it.
+    /// When it ended in the model.
     model_end: Option<u64>,
-    /// How the inner back end ended it; where there is none, well from the start.
+    /// Its outcome in the inner back end. Without an inner back end it is `Ok` from the start.
     inner_end: Option<Result<(), Failure>>,
 }
 
 impl Sim {
-    /// The devices that the model has on this rank. `inner` computes results where the model says `real`; device `i` of
-    /// this back end is device `i % n` of its `n`.
+    /// Creates the devices that the model has on this rank. `inner` computes results if the model's
+    /// mode is `real`; device `i` uses device `i % n` of its `n` devices.
     pub fn new(
         model: Model,
         rank: u32,
@@ -114,7 +113,8 @@ impl Sim {
         }
     }
 
-    /// As the model says, with the OpenCL devices of this host inside if results shall be real.
+    /// Creates the devices of the model, with this host's OpenCL devices inside if results are to
+    /// be real.
     pub fn of_model(model: Model, rank: u32, clock: &Arc<dyn Clock>) -> Self {
         let inner: Option<Box<dyn Backend>> = match model.mode {
             Mode::Hollow => None,
@@ -123,7 +123,7 @@ impl Sim {
         Self::new(model, rank, inner, Arc::clone(clock))
     }
 
-    /// The device of the inner back end that computes for this one.
+    /// Returns the device of the inner back end that computes for this one.
     fn inner_device(&self, device: u32) -> u32 {
         let count = self.inner.as_ref().map_or(1, |inner| inner.devices().len());
         device % u32::try_from(count).unwrap_or(1).max(1)
@@ -134,7 +134,7 @@ impl Sim {
         self.events.push(Reverse((time, self.events_so_far, id, what)));
     }
 
-    /// Which engine does it, and for how long.
+    /// Returns the engine and the duration in ns of an operation.
     fn cost(
         &mut self,
         device: u32,
@@ -184,7 +184,7 @@ impl Sim {
         })
     }
 
-    /// Lets the model go on until this moment.
+    /// Advances the model to this moment.
     fn advance(&mut self, now: u64) {
         while let Some(Reverse((time, _, id, what))) = self.events.peek().copied()
             && time <= now
@@ -246,7 +246,7 @@ impl Sim {
         self.report(id);
     }
 
-    /// Reports an operation that both the model and the inner back end have ended.
+    /// Reports an operation once both the model and the inner back end have ended it.
     fn report(&mut self, id: CommandId) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let Some(ended) = operation.model_end else { return };
@@ -315,7 +315,8 @@ impl Backend for Sim {
         let inner_device = self.inner_device(device);
         let inner_end = match &mut self.inner {
             Some(inner) => {
-                // SAFETY: the caller promises what the inner back end asks for: the operation is reported after the inner one ended.
+                // SAFETY: the caller promises the same as the inner back end demands: the operation
+                // is reported after the inner one has ended.
                 unsafe { inner.start(id, inner_device, operation, after) };
                 None
             }

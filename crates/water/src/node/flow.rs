@@ -1,4 +1,4 @@
-//! One move under way: its order, its base, and how far each sink is.
+//! One move under way: its order, its base, and the progress of each sink.
 
 use std::any::Any;
 
@@ -14,48 +14,47 @@ pub struct Flow {
     pub device: u32,
     pub order: Move,
     pub base: Option<Base>,
-    /// So many bytes are at the base, from the first on.
+    /// Number of contiguous bytes received so far.
     pub arrived: u64,
-    /// Pieces that have arrived out of order.
+    /// Pieces that have arrived out of order, by index.
     pub early: Vec<u64>,
     /// The next piece to ask the source for.
     pub next: u64,
-    /// Pieces asked for that have not arrived.
+    /// Number of pieces asked for that have not arrived.
     pub awaited: u64,
     pub sinks: Vec<SinkState>,
     pub broken: Option<Broken>,
-    /// The source broke off; the fault is on its way.
+    /// The source broke the stream off, and its fault has not arrived yet.
     pub awaits_fault: bool,
     pub is_reported: bool,
     pub hollow: bool,
-    /// What the command waits for has not ended: nothing goes to local sinks yet.
+    /// The waits of the command have not ended: local sinks get nothing yet.
     pub is_held: bool,
-    /// Its job is the so manyth of this rank.
+    /// Ordinal of its job on this rank.
     pub place: u64,
-    /// Its source is on this rank, or is awaited.
+    /// Its source is on this rank, or its stream has been admitted.
     pub is_admitted: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct SinkState {
-    /// Bytes given away, of those that go there.
+    /// Number of the sink's bytes that were given away.
     pub given: u64,
-    /// Bytes that are there.
+    /// Number of bytes that have reached the sink.
     pub there: u64,
-    /// Pieces under way.
     pub under_way: u64,
-    /// Its receiver was told that there are bytes.
+    /// The receiver was told that there are bytes.
     pub is_offered: bool,
 }
 
-/// Where the bytes of a move are.
+/// The place through which all bytes of a move pass.
 pub struct Base {
     pub start: *mut u8,
-    /// What keeps it: a block of its own, or a buffer.
+    /// Keeps the memory alive: a block of the move's own, or a buffer.
     pub _keep: Option<Box<dyn Any + Send>>,
-    /// It is a buffer's memory: later commands may change it as soon as this one has ended.
+    /// It is a buffer's memory, which later commands may change once this one has ended.
     pub is_live: bool,
-    /// The sink that it is.
+    /// Index of the sink whose memory it is.
     pub sink: Option<usize>,
 }
 
@@ -68,7 +67,7 @@ impl std::fmt::Debug for Base {
     }
 }
 
-// SAFETY: the address is used only by the thread that drives the node, one at a time.
+// SAFETY: only the one thread that drives the node at a time uses the address.
 unsafe impl Send for Base {}
 
 impl Base {
@@ -99,8 +98,9 @@ impl Flow {
         !matches!(sink.to, End::Rank { .. })
     }
 
-    /// Whether all local sinks have theirs; where later commands may change the base, or nothing is local, whether all have. Bytes that go
-    /// nowhere have to arrive all the same.
+    /// Whether the command has ended. That is when all local sinks have their bytes, or all sinks
+    /// if none is local or if later commands may change the base. A move without sinks is done when
+    /// its bytes have arrived.
     pub fn is_done(&self) -> bool {
         if self.order.sinks.is_empty() {
             return self.has_all();
@@ -112,7 +112,7 @@ impl Flow {
         })
     }
 
-    /// Whether nothing of it is under way any more.
+    /// Whether nothing of the move is under way any more.
     pub fn is_over(&self) -> bool {
         let taken = self.has_all() && self.awaited == 0;
         taken
@@ -135,7 +135,7 @@ pub fn arrive(flow: &mut Flow, index: u64) {
     }
 }
 
-/// The place for a move's bytes; none if there is no memory.
+/// Chooses the place for a move's bytes. Returns `None` if there is no memory.
 pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     let at = |start, is_live, sink| Some(Base { start, _keep: None, is_live, sink });
     match order.source {
@@ -155,7 +155,7 @@ pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     if backend.is_hollow() {
         return Some(own_block(order));
     }
-    // Bytes that are forwarded must not be where a later command can change them.
+    // A later command must not be able to change bytes that are forwarded.
     let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
     for (index, sink) in order
         .sinks
@@ -183,7 +183,7 @@ pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     block(order)
 }
 
-/// Room for all bytes; none if there is no memory.
+/// Allocates room for all bytes. Returns `None` if there is no memory.
 pub fn block(order: &Move) -> Option<Base> {
     let mut block = Vec::new();
     let size = usize::try_from(order.size).ok()?;
@@ -198,7 +198,7 @@ pub fn block(order: &Move) -> Option<Base> {
     })
 }
 
-/// Room for one piece, for bytes that nobody wants.
+/// Allocates room for one piece, for bytes that nobody wants.
 pub fn own_block(order: &Move) -> Base {
     let size = order.segment.min(order.size).max(1);
     if let Some(start) = crate::simulator::room(size) {
@@ -210,7 +210,8 @@ pub fn own_block(order: &Move) -> Base {
 }
 
 pub fn copy(from: Span, to: Span) {
-    // SAFETY: both are memory of this move's ends, of equal length. A program that reads and writes one place at the same time
-    // gets bytes of either: `copy` allows overlap.
+    // SAFETY: both spans are memory of this move's ends, and the shorter length bounds the copy.
+    // `copy` allows overlap: a program that reads and writes one place at the same time gets the
+    // bytes of either.
     unsafe { std::ptr::copy(from.start, to.start, from.length.min(to.length)) };
 }

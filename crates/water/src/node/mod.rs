@@ -1,8 +1,10 @@
-//! One rank's scheduler: takes jobs, knows which of them wait for what, gives them to the back end, moves their bytes, and
-//! tells who must know when they have ended. It never blocks and knows no clock but the one it is given.
+//! The scheduler of one rank. It takes jobs, tracks their dependencies, gives them to the back end,
+//! moves their bytes, and reports their ends to the ranks that asked. It never blocks, and reads
+//! only the clock that it is given.
 //!
-//! A job waits here for other jobs of this rank, and for those of other ranks, whose ends are told by [`Message::Ended`]. One
-//! that waits only for what the back end orders by itself is started at once: the driver does the rest.
+//! A job waits for other jobs of this rank, and for jobs of other ranks, whose ends arrive as
+//! [`Message::Ended`]. A job that waits only for jobs that the back end orders by itself starts at
+//! once: the driver keeps the order.
 
 mod flow;
 mod moves;
@@ -25,14 +27,13 @@ use moves::{Moves, Start};
 use operation::{operation, span};
 use together::Gatherings;
 
-/// Faults that are remembered for jobs that come later. A program that goes on after so many failed commands gets no root cause
-/// for the oldest.
+/// Number of faults kept for jobs that arrive later. Beyond it the oldest fault is forgotten, and a
+/// later job that waits for that command no longer fails.
 const FAULTS_MAX: usize = 1 << 16;
 
-/// What a rank's scheduler works with.
+/// The scheduler of one rank.
 #[derive(Debug)]
 pub struct Node {
-    /// This rank's number.
     rank: Rank,
     hostname: String,
     backend: Box<dyn Backend>,
@@ -41,52 +42,49 @@ pub struct Node {
     jobs: FxHashMap<CommandId, Entry>,
     /// Jobs that can start now.
     ready: VecDeque<CommandId>,
-    /// Ends of other ranks' jobs that jobs here wait for, or will wait for.
+    /// Ends of other ranks' jobs, each with the jobs here that wait for it.
     foreign: FxHashMap<CommandId, Foreign>,
-    /// Ranks that are gone, and why: nothing of them is waited for.
+    /// Lost ranks, and why each was lost. Jobs do not wait for them.
     lost: FxHashMap<Rank, String>,
     faults: FxHashMap<CommandId, Box<Fault>>,
     fault_order: VecDeque<CommandId>,
     moves: Moves,
     gatherings: Gatherings,
-    /// Jobs that this rank was given so far.
+    /// Number of jobs that this rank has received.
     given: u64,
-    /// What to tell others, by rank.
+    /// Messages to send, by rank.
     letters: FxHashMap<Rank, Vec<Message>>,
-    /// What has ended since it was last asked.
+    /// Jobs that have ended since `finished` was last called.
     finished: Vec<Finished>,
-    /// Failed because of something they waited for, whose own end was not told yet.
+    /// Operations that failed because of an earlier operation whose own end is not reported yet.
     deferred: Vec<Ended>,
-    /// Reused by `pump`.
+    /// Scratch space of `pump`.
     ended: Vec<Ended>,
 }
 
 /// A job that has ended on this rank.
 #[derive(Debug)]
 pub struct Finished {
-    /// Which.
     pub id: CommandId,
-    /// How.
     pub outcome: Outcome,
-    /// When.
     pub times: Times,
 }
 
 #[derive(Debug)]
 struct Entry {
     job: Job,
-    /// Waits that have neither ended nor are ordered by the back end.
+    /// Number of unfinished jobs that it waits for and that the back end does not order before it.
     unmet: u32,
-    /// Started jobs that the back end runs before this one.
+    /// Started jobs that the back end orders before this one.
     after: Vec<CommandId>,
     /// Jobs of this rank that wait for this one.
     successors: Vec<CommandId>,
-    /// Ranks to tell.
+    /// Ranks to tell when it has ended.
     tell: Vec<Rank>,
     started: bool,
-    /// It is the so manyth that this rank was given.
+    /// Its ordinal among the jobs that this rank has received.
     place: u64,
-    /// What it waited for failed so.
+    /// The fault of a job that it waited for, if one failed.
     broken: Option<Box<Fault>>,
     times: Times,
 }
@@ -98,7 +96,6 @@ struct Foreign {
 }
 
 impl Node {
-    /// The scheduler of one rank.
     pub fn new(
         rank: Rank,
         hostname: String,
@@ -127,27 +124,27 @@ impl Node {
         }
     }
 
-    /// What drives its devices.
     pub fn backend(&mut self) -> &mut dyn Backend {
         &mut *self.backend
     }
 
-    /// This rank's clock is so many ns ahead of the root's: times are told in the root's.
+    /// Sets how many ns this rank's clock is ahead of the root's. Reported times are in the root's
+    /// clock.
     pub fn set_clock_ahead(&mut self, ns: i64) {
         self.clock_ahead = ns;
     }
 
-    /// Whether nothing is to be done.
+    /// Whether the rank has neither jobs nor moves.
     pub fn is_idle(&self) -> bool {
         self.jobs.is_empty() && self.moves.is_empty()
     }
 
-    /// How many jobs have not ended.
+    /// Number of unfinished jobs.
     pub fn load(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Takes a job. What it waits for on this rank was given before.
+    /// Takes a job. The jobs of this rank that it waits for must have been accepted before it.
     pub fn accept(&mut self, job: Job) {
         let id = job.id;
         self.given += 1;
@@ -193,7 +190,7 @@ impl Node {
             }
             return;
         }
-        // What is not there has ended well.
+        // A job that is not in the table has ended without a fault.
         let Some(earlier) = self.jobs.get_mut(&command) else { return };
         earlier.successors.push(entry.job.id);
         if earlier.started && is_ordered(&*self.backend, &earlier.job, &entry.job) {
@@ -230,7 +227,8 @@ impl Node {
         }
     }
 
-    /// Another rank's job has ended: one job here that waits for it, or will wait, is told.
+    /// Takes the end of another rank's job, for the one job here that waits for it or will wait for
+    /// it.
     pub fn heard(&mut self, command: CommandId, outcome: Outcome) {
         let foreign = self.foreign.entry(command).or_default();
         let Some(waiting) = foreign.waiting.pop_front() else {
@@ -243,7 +241,7 @@ impl Node {
         self.met(waiting, command, outcome.err());
     }
 
-    /// When this command of this rank has ended, that rank is told, once for each time it was asked for.
+    /// Asks for the end of a command of this rank to be sent to `rank`, once for each call.
     pub fn tell(&mut self, command: CommandId, rank: Rank) {
         if let Some(entry) = self.jobs.get_mut(&command) {
             entry.tell.push(rank);
@@ -253,7 +251,7 @@ impl Node {
         self.letter(rank, Message::Ended { command, outcome });
     }
 
-    /// One thing less to wait for: this command has ended.
+    /// Notes that `command`, one of the commands that the job `id` waits for, has ended.
     fn met(&mut self, id: CommandId, command: CommandId, fault: Option<Box<Fault>>) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if let Some(fault) = fault
@@ -271,19 +269,20 @@ impl Node {
         self.letters.entry(rank).or_default().push(message);
     }
 
-    /// Takes what is to be told to others.
+    /// Takes the messages for other ranks.
     pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
         self.letters.iter_mut().filter_map(|(rank, messages)| {
             (!messages.is_empty()).then(|| (*rank, std::mem::take(messages)))
         })
     }
 
-    /// Takes what has ended.
+    /// Takes the jobs that have ended.
     pub fn finished(&mut self) -> std::vec::Drain<'_, Finished> {
         self.finished.drain(..)
     }
 
-    /// Starts what can start, and takes in what has ended, until nothing moves. Whether anything did.
+    /// Starts ready jobs and takes in ended operations until nothing changes. Returns whether
+    /// anything did.
     pub fn pump(&mut self, transport: &mut dyn Transport) -> bool {
         let mut moved = false;
         loop {
@@ -312,17 +311,17 @@ impl Node {
         }
     }
 
-    /// Its bytes on their way.
+    /// Returns the moves of this rank.
     pub fn moves(&mut self) -> &mut Moves {
         &mut self.moves
     }
 
-    /// What the transport tells of the streams of this rank's moves, or of a rank that is gone.
+    /// Takes an event of the transport: an end of a send or a receive, or the loss of a rank.
     pub fn happened(&mut self, happening: &Happening) {
         self.moves.happened(happening);
     }
 
-    /// A rank is gone: what waits for its jobs fails.
+    /// Notes that a rank is lost. Jobs that wait for its jobs fail.
     pub fn lost(&mut self, rank: Rank, reason: &str) {
         self.lost.insert(rank, reason.to_owned());
         let waiting: Vec<_> = self
@@ -352,7 +351,7 @@ impl Node {
         }
     }
 
-    /// Why a command of a rank that is gone failed.
+    /// Returns the fault of a command of a lost rank.
     fn lost_fault(&self, command: CommandId, rank: Rank) -> Box<Fault> {
         let reason = self.lost.get(&rank).map(String::as_str).unwrap_or_default();
         let fault = self.fault(
@@ -400,14 +399,15 @@ impl Node {
             }
             _ => {
                 let operation = operation(&entry.job.work);
-                // SAFETY: host memory of a command stays valid until the command has ended, see `End::Host`.
+                // SAFETY: the host memory of a command stays valid until the command has ended, see
+                // `End::Host`.
                 unsafe { self.backend.start(id, entry.job.device, &operation, &entry.after) };
                 self.order_successors(id);
             }
         }
     }
 
-    /// Successors of a job that was just started, for which the back end keeps the order, need not wait for its end.
+    /// Lets the successors of a started job start as well if the back end keeps their order.
     fn order_successors(&mut self, id: CommandId) {
         let Some(entry) = self.jobs.get(&id) else { return };
         if entry.successors.is_empty() {
@@ -461,7 +461,7 @@ impl Node {
         self.end(id, outcome);
     }
 
-    /// The fault of a failed operation: that of what it waited for, if that is why.
+    /// Returns the fault of a failed operation, or of the earlier operation that made it fail.
     fn root_cause(&mut self, id: CommandId, failure: Failure) -> Box<Fault> {
         let inherited = self.jobs.get(&id).and_then(|entry| {
             let broken = entry.broken.clone();
@@ -505,7 +505,7 @@ impl Node {
         self.backend.devices().get(device as usize).map(DeviceInfo::name).unwrap_or_default()
     }
 
-    /// A job has ended: who waits for it is told.
+    /// Ends a job, and tells the jobs and ranks that wait for it.
     fn end(&mut self, id: CommandId, outcome: Outcome) {
         let Some(mut entry) = self.jobs.remove(&id) else { return };
         if let Some(together) = entry.job.together {
@@ -517,7 +517,7 @@ impl Node {
         if let Err(fault) = &outcome {
             self.remember(id, fault.clone());
             if let Some(heap) = entry.job.work.heap() {
-                // Kernels on other devices wait for this one, which has not run.
+                // Kernels on other devices may wait for this one, which has not run.
                 self.backend.abort_heap(heap, &fault.message);
             }
         }
@@ -525,7 +525,8 @@ impl Node {
             let Some(later) = self.jobs.get_mut(&successor) else { continue };
             let fault = outcome.as_ref().err().cloned();
             if later.after.contains(&id) {
-                // Launches over heaps are ordered whatever comes of them.
+                // The back end orders launches over one heap, so a failed one does not fail the
+                // next.
                 if let Some(fault) = fault
                     && (later.job.work.heap().is_none() || fails_with(&later.job, id))
                 {
@@ -581,14 +582,15 @@ impl Node {
     }
 }
 
-/// Whether a job fails if this command, which it waits for, does.
+/// Whether `job` fails if `command`, which it waits for, fails.
 fn fails_with(job: &Job, command: CommandId) -> bool {
     job.waits.iter().any(|wait| wait.command == command && !wait.is_lenient)
 }
 
-/// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.
+/// Whether the back end starts `later` only after `earlier` has ended, if it gets both now.
 fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
-    // A build runs beside the queues, as the making of a heap and its reset do; a release is done at once, whatever is queued.
+    // Builds, and the creation and reset of heaps, run beside the queues. A release takes effect at
+    // once, whatever is queued.
     !matches!(
         earlier.work,
         Work::CreateKernel { .. } | Work::CreateHeap { .. } | Work::ResetHeap { .. }
@@ -600,14 +602,15 @@ fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
         && backend.orders(earlier.device, later.device)
 }
 
-/// Whether bytes may pass from one to the other in memory of the program: the back end takes what it writes at once, so they must be there.
+/// Whether bytes may pass from `earlier` to `later` through the program's memory. The back end
+/// reads the source of a write at once, so the bytes must be there when it starts.
 fn hands_over_in_memory(earlier: &Work, later: &Work) -> bool {
     let (Work::Move(earlier), Work::Move(later)) = (earlier, later) else { return false };
     matches!(later.source, End::Host { .. })
         && earlier.sinks.iter().any(|sink| matches!(sink.to, End::Host { .. }))
 }
 
-/// Whether it is one operation of the back end, and not a move that this rank drives.
+/// Whether the work is one operation of the back end, and not a move that this rank drives.
 fn is_one_operation(work: &Work) -> bool {
     match work {
         Work::Marker => false,

@@ -1,12 +1,15 @@
-//! Bytes on their way between ranks, and within a rank from one source to several sinks.
+//! Moves of bytes between ranks, and within a rank from one source to several sinks.
 //!
-//! A move has all its bytes in one place, its *base*: the program's memory or a buffer's, where that can be read in place, else
-//! a block of its own. Pieces arrive there in order; each sink takes what has arrived. Between ranks a large stream starts when
-//! its receiver has said [`Message::Ready`] (see [`admission`]), so a piece that was given to the transport never waits for a receiver, and
-//! a few pieces under way keep the link busy: streams go one after the other, the first is there first.
+//! All bytes of a move pass through one place, its *base*: the program's or a buffer's memory if it
+//! can be accessed in place, otherwise a block of its own. Pieces arrive there, and each sink takes
+//! the bytes that have arrived in order. A large stream between ranks starts when its receiver has
+//! said [`Message::Ready`] (see [`admission`]), so a piece that the transport was given never waits
+//! for a receiver. A few pieces under way keep the link busy. Streams are served one after the
+//! other, so that the first one is complete first.
 //!
-//! When a move cannot be done, its streams are broken off: the receiver gets pieces of 0 bytes, and the fault in
-//! [`Message::Broken`]. It takes them all, so that nobody waits for a piece that never comes.
+//! A move that fails breaks its streams off: the receiver gets the remaining pieces with 0 bytes
+//! each, and the fault in [`Message::Broken`]. It takes all these pieces, so nobody waits for a
+//! piece that never comes.
 
 mod admission;
 mod pieces;
@@ -22,106 +25,107 @@ use crate::error::code;
 use crate::transport::{Happening, Token, Transport};
 use admission::Admission;
 
-/// Streams up to this size are sent unasked: less than what transports keep for a receiver that is not ready yet costs a copy,
-/// asking costs a message there and one back.
+/// Largest stream that is sent without waiting for [`Message::Ready`], in bytes. For a small stream
+/// the copy that a transport makes while no receiver is ready costs less than two messages.
 pub const EAGER_BYTES_MAX: u64 = 16 << 10;
 
-/// Large pieces under way to others at a time. Two keep a link busy if the second is given before the first ends; the others
-/// cover the time until somebody looks.
+/// Least number of large pieces under way to other ranks. Two keep a link busy if the second is
+/// given before the first ends; the other two cover the time until the scheduler looks again.
 const SENDS_MIN: u64 = 4;
 
-/// Of pieces that a link carries for ms, two are enough: somebody looks before the second has ended.
+/// The same for pieces above [`LARGE_BYTES`]. A link carries one of them for milliseconds, and the
+/// scheduler looks again before the second has ended.
 const SENDS_MIN_LARGE: u64 = 2;
-/// Pieces above this size are such.
 const LARGE_BYTES: u64 = 4 << 20;
 
-/// Small pieces may be more, up to so many bytes: a scheduler naps for 20 µs or more, in which a link of 3 GB/s carries 64 KiB. It is
-/// to idle for less than a tenth of the time; twice this would help little, and pieces on a link that is shared fairly arrive later.
+/// Bytes of smaller pieces that may be under way. A scheduler naps for 20 µs or more, in which a
+/// link of 3 GB/s carries 64 KiB, and the link is to idle for less than a tenth of the time. Twice
+/// this would gain little, and pieces on a fairly shared link would arrive later.
 const WINDOW_BYTES: u64 = 512 << 10;
 
-/// Half of the pieces under way may begin within this time. On a link that is shared fairly those that begin together end together; the
-/// others keep it busy until somebody has looked. A burst whose pieces have all ended is over before: time wakes nobody.
+/// Half of the pieces under way may begin within this time, in ns. On a fairly shared link, pieces
+/// that begin together end together; the other half keeps the link busy until the scheduler looks
+/// again. A burst is over early if all its pieces have ended, because no timer wakes the scheduler.
 const BURST_NS: u64 = 10_000;
 
-/// Pieces of a stream may be awaited for twice what is sent at a time: a sender never waits for its receiver's nap.
+/// Pieces of a stream that may be awaited, per piece that may be under way. With 2, a sender never
+/// waits for a napping receiver.
 const RECEIVES_PER_SEND: u64 = 2;
 
-/// How many pieces of this size may be under way to others.
+/// Returns how many pieces of `segment` bytes may be under way to other ranks.
 fn sends_max(segment: u64) -> u64 {
     let least = if segment > LARGE_BYTES { SENDS_MIN_LARGE } else { SENDS_MIN };
     least.max(WINDOW_BYTES / segment.max(1))
 }
 
-/// Ids of operations that are parts of moves have this bit; no command's id has it.
+/// Bit that marks the id of an operation that is a part of a move. No command's id has it.
 const PART: u64 = 1 << 63;
 
 /// Why a move failed.
 #[derive(Clone, Debug)]
 pub enum Broken {
-    /// As another command did.
+    /// Another command failed, with this fault.
     Fault(Box<Fault>),
-    /// By itself.
+    /// The move itself failed.
     Failure(Failure),
 }
 
-/// All moves of a rank that are under way.
+/// The moves of a rank.
 #[derive(Debug, Default)]
 pub struct Moves {
-    /// In the order in which they were issued: earlier ones are served first.
+    /// Ordered by id, so that moves that the program issued earlier are served first.
     flows: BTreeMap<CommandId, Flow>,
-    /// Whose operation it is.
+    /// The move of each operation, and what the operation does for it.
     parts: FxHashMap<CommandId, (CommandId, Part)>,
     tokens: FxHashMap<Token, (CommandId, Part)>,
     next_part: u64,
     next_token: u64,
-    /// Large pieces under way to others.
+    /// Number of large pieces under way to other ranks.
     sends: u64,
     admission: Admission,
-    /// Large pieces that were given away since `burst_began`, in ns; whether more wait for the burst's end. After that [`Self::advance`] is
-    /// called again at once, and lifts the limit if `sends` is 0; else the end of a piece, or the loss of its rank, has it called.
+    /// Number of large pieces sent since `burst_began` (in ns), and whether more pieces wait for
+    /// the end of the burst. After it, [`Self::advance`] lifts the limit if `sends` is 0; otherwise
+    /// the end of a piece, or the loss of its rank, makes it run again.
     burst: u64,
     burst_began: u64,
     is_limited: bool,
     /// Streams whose receivers are ready.
     ready: FxHashSet<(Rank, Stream)>,
-    /// Faults of streams that were broken off.
+    /// Faults of streams that their senders broke off.
     faults: FxHashMap<(Rank, Stream), Box<Fault>>,
-    /// Ranks that are gone, and why: moves that come later must not wait for them.
+    /// Lost ranks, and why each was lost. Later moves must not wait for them.
     lost: FxHashMap<Rank, String>,
     done: Vec<(CommandId, Result<(), Broken>)>,
     letters: Vec<(Rank, Message)>,
     changed: bool,
 }
 
-/// Which move, and for what.
+/// A move to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// Its command.
     pub id: CommandId,
-    /// Its job is the so manyth of this rank.
+    /// Ordinal of its job on this rank.
     pub place: u64,
-    /// Its device.
     pub device: u32,
 }
 
-/// What a piece's end means for its move.
+/// What the end of an operation or transfer means for its move.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     /// The piece of this index has arrived at the base.
     Arrived { index: u64, size: u64 },
-    /// A piece has left the sink of this index for another rank.
+    /// A piece has left for another rank, the sink of this index.
     Sent { sink: usize, is_large: bool },
-    /// A piece was written to the sink of this index.
+    /// A piece has been written to the sink of this index.
     Written { sink: usize, size: u64 },
 }
 
 impl Moves {
-    /// Whether none is under way.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// Whether large pieces are under way to others.
+    /// Whether large pieces are under way to other ranks.
     pub fn is_sending(&self) -> bool {
         self.sends > 0
     }
@@ -132,13 +136,14 @@ impl Moves {
         self.insert(start, order, base, None, backend.is_hollow(), false);
     }
 
-    /// Takes the bytes of a move whose waits have not ended.
+    /// Receives the bytes of a move whose waits have not ended.
     pub fn start_early(&mut self, start: Start, order: Move, backend: &dyn Backend) {
-        // It has a place for its bytes when it is admitted.
+        // The move gets a base when it is admitted.
         self.insert(start, order, None, None, backend.is_hollow(), true);
     }
 
-    /// The waits of a move that was started early have ended; with a fault, its local sinks get nothing. Whether it is such a move.
+    /// Notes that the waits of a move that was started early have ended. If one failed, the local
+    /// sinks get nothing. Returns whether `id` is such a move.
     pub fn let_through(&mut self, id: CommandId, fault: Option<Box<Fault>>) -> bool {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.is_held) else { return false };
         flow.is_held = false;
@@ -159,10 +164,10 @@ impl Moves {
         true
     }
 
-    /// Starts a move that can not be done: its streams are broken off.
+    /// Starts a move that cannot be done: breaks its streams off.
     pub fn start_broken(&mut self, start: Start, order: Move, fault: Box<Fault>) {
         self.done.push((start.id, Err(Broken::Fault(fault.clone()))));
-        // Bytes that still come have to go somewhere.
+        // Bytes that still arrive need a place.
         let base = own_block(&order);
         self.insert(start, order, Some(base), Some(Broken::Fault(fault)), true, false);
     }
@@ -215,7 +220,7 @@ impl Moves {
         }
     }
 
-    /// A place for the bytes of a move that was started early.
+    /// Gives a base to a move that was started early.
     fn make_room(&mut self, flow: &mut Flow) {
         let is_unused = flow.hollow || flow.broken.is_some();
         flow.base = if is_unused { Some(own_block(&flow.order)) } else { block(&flow.order) };
@@ -226,14 +231,14 @@ impl Moves {
 
     fn has_no_memory(&mut self, flow: &mut Flow) {
         let message = format!("no memory for {} bytes on their way", flow.order.size);
-        // Bytes that still come have to go somewhere.
+        // Bytes that still arrive need a place.
         flow.base = Some(own_block(&flow.order));
         flow.hollow = true;
         let failure = Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() };
         self.break_off(flow, Broken::Failure(failure));
     }
 
-    /// Nothing more is given to local sinks; the others are told.
+    /// Breaks a move off: local sinks get nothing more, and the other ranks are told the fault.
     fn break_off(&mut self, flow: &mut Flow, broken: Broken) {
         if flow.broken.is_some() {
             return;
@@ -259,43 +264,43 @@ impl Moves {
                     }
                 }
                 _ => {
-                    // What is under way still ends; the rest counts as there.
+                    // Writes under way still end; the remaining bytes count as written.
                     state.there += sink.size - state.given;
                     state.given = sink.size;
                 }
             }
         }
         if !matches!(flow.order.source, End::Rank { .. }) {
-            // What was asked of the device still ends.
+            // Reads under way still end.
             flow.next = flow.pieces();
             flow.arrived = flow.order.size;
         }
         flow.broken = Some(broken);
     }
 
-    /// A receiver is ready.
+    /// Notes that the receiver of a stream is ready.
     pub fn is_ready(&mut self, rank: Rank, stream: Stream) {
         self.ready.insert((rank, stream));
         self.changed = true;
     }
 
-    /// A sender has broken a stream off.
+    /// Notes that the sender of a stream has broken it off.
     pub fn is_broken(&mut self, rank: Rank, stream: Stream, fault: Box<Fault>) {
         self.faults.insert((rank, stream), fault);
         self.changed = true;
     }
 
-    /// Messages for other ranks.
+    /// Takes the messages for other ranks.
     pub fn letters(&mut self) -> Vec<(Rank, Message)> {
         std::mem::take(&mut self.letters)
     }
 
-    /// Moves that have ended: others may depend on that.
+    /// Takes the moves that have ended, with their outcomes.
     pub fn done(&mut self) -> std::vec::Drain<'_, (CommandId, Result<(), Broken>)> {
         self.done.drain(..)
     }
 
-    /// What the transport tells.
+    /// Takes an event of the transport.
     pub fn happened(&mut self, happening: &Happening) {
         match happening {
             Happening::Sent(token) => {
@@ -349,7 +354,8 @@ impl Moves {
             let Some(mut flow) = self.flows.remove(&id) else { continue };
             for (index, (sink, state)) in flow.order.sinks.iter().zip(&mut flow.sinks).enumerate() {
                 if matches!(sink.to, End::Rank { rank, .. } if rank == lost) {
-                    // Nobody is there to get the rest. That is no fault of who else gets these bytes.
+                    // Nobody is there to take the rest. The other receivers of these bytes are not
+                    // affected.
                     *state =
                         SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
                     let mine = |part: &(CommandId, Part)| {
@@ -366,7 +372,7 @@ impl Moves {
                     self.tokens.retain(|_, part| !mine(part));
                 }
             }
-            // Who broke a stream off may be lost before it has said why.
+            // The sender of a broken stream may be lost before it has sent the fault.
             let lacks = !flow.has_all() || flow.awaits_fault;
             if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && lacks {
                 self.tokens
@@ -383,7 +389,7 @@ impl Moves {
         self.ready.retain(|(rank, _)| *rank != lost);
     }
 
-    /// Whether this was a part of a move.
+    /// Takes the end of an operation. Returns whether the operation was a part of a move.
     pub fn operation_ended(&mut self, id: CommandId, outcome: &Result<(), Failure>) -> bool {
         if id.0 & PART == 0 {
             return false;
@@ -413,14 +419,15 @@ impl Moves {
         true
     }
 
-    /// Moves on what can be; whether anything did.
+    /// Advances all moves as far as possible. Returns whether it had anything to look at.
     pub fn advance(
         &mut self,
         now: u64,
         backend: &mut dyn Backend,
         transport: &mut dyn Transport,
     ) -> bool {
-        // A scheduler that sleeps is woken when a piece has ended, not when the burst's time is over: the last piece ends it, too.
+        // The end of a piece wakes a sleeping scheduler, the end of a burst does not. So the end of
+        // the last piece ends the burst as well.
         let is_over = now.saturating_sub(self.burst_began) >= BURST_NS;
         if is_over || (self.is_limited && self.sends == 0) {
             self.burst = 0;
@@ -463,7 +470,7 @@ impl Moves {
         true
     }
 
-    /// A failed move ends when nobody writes to the program's memory any more.
+    /// Whether a failed move may end: nobody writes to the program's memory any more.
     fn may_end(&self, flow: &Flow) -> bool {
         flow.broken.is_none()
             || (flow.awaited == 0 && flow.sinks.iter().all(|state| state.under_way == 0))

@@ -1,10 +1,10 @@
-//! From work to the back end's operation that does it.
+//! Translates work into the back end's operation.
 
 use crate::backend::Operation;
 use crate::command::{End, Move, Work};
 use crate::transport::Span;
 
-/// The operation that does this work; a marker and a move between ranks have none.
+/// Returns the operation for `work`, which must be neither a marker nor a move between ranks.
 pub fn operation(work: &Work) -> Operation<'_> {
     match work {
         Work::CreateBuffer { buffer, size, flags } => {
@@ -44,7 +44,7 @@ fn move_operation(order: &Move) -> Operation<'_> {
     }
 }
 
-/// Memory of the program.
+/// Returns a span of the program's memory.
 pub fn span(address: u64, size: u64) -> Span {
     Span {
         start: std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default()),

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use crate::command::{CommandId, Together};
 
-/// The blocking collectives that this rank has jobs of.
+/// The blocking collectives in which this rank has jobs.
 #[derive(Debug, Default)]
 pub struct Gatherings {
-    /// By number: the first is entered first.
+    /// Collectives not entered yet, by number. The lowest number is entered first.
     waiting: BTreeMap<u64, Gathering>,
-    /// The one that this rank is in, and how many of its jobs have not ended.
+    /// The collective that this rank is in.
     inside: Option<Inside>,
-    /// Jobs that could have started meanwhile.
+    /// Jobs that became ready in the meantime.
     shelved: Vec<CommandId>,
 }
 
 #[derive(Debug)]
 struct Gathering {
     count: u32,
-    /// The place of its first job among all that this rank was given.
+    /// Ordinal of its first job on this rank.
     place: u64,
     ready: Vec<CommandId>,
 }
@@ -26,14 +26,14 @@ struct Gathering {
 #[derive(Debug)]
 struct Inside {
     number: u64,
-    /// Jobs that have not ended.
+    /// Number of its jobs that have not ended.
     left: u32,
-    /// As in [`Gathering`].
+    /// Ordinal of its first job on this rank.
     place: u64,
 }
 
 impl Gatherings {
-    /// A job of one was taken, as the so manyth of this rank.
+    /// Notes a job of a collective; `place` is the job's ordinal on this rank.
     pub fn announce(&mut self, together: Together, place: u64) {
         self.waiting.entry(together.number).or_insert(Gathering {
             count: together.count,
@@ -42,10 +42,13 @@ impl Gatherings {
         });
     }
 
-    /// Whether a job that can start must wait: outside for who else is of its collective, or because this rank is inside one. If it was the
-    /// last to come, all come back to be started.
+    /// Decides whether a ready job must wait: until all jobs of its collective are ready, or until
+    /// this rank has left the collective it is in. `None` lets the job start. If the job was the
+    /// last of its collective to become ready, the result lists all jobs of that collective, to be
+    /// started again.
     ///
-    /// Jobs that were given before the collective do not wait for it: other ranks may not enter before these have ended.
+    /// A job that was given before the collective does not wait: other ranks may not enter the
+    /// collective before that job has ended.
     pub fn must_wait(
         &mut self,
         id: CommandId,
@@ -82,7 +85,7 @@ impl Gatherings {
         gathering.ready
     }
 
-    /// A job of one has ended. What can start now comes back.
+    /// Notes the end of a job of a collective. Returns the jobs that can start now.
     pub fn ended(&mut self, together: Together) -> Vec<CommandId> {
         let Some(inside) = self.inside.as_mut().filter(|inside| inside.number == together.number)
         else {

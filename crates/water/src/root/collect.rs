@@ -1,9 +1,11 @@
-//! Finds what belongs together in a batch: writes of the same bytes to several devices (a broadcast), copies of the same bytes of a buffer
-//! to several devices (a broadcast from there), writes and reads that feed each other (bytes that need not pass the root), and sets of
-//! transfers that are a scatter or a gather.
+//! Finds commands of a batch that belong together: writes of the same bytes to several devices (a
+//! broadcast), copies of the same bytes of a buffer to several devices (a broadcast from there),
+//! writes of bytes that a read brings (which need not pass the root), and transfers that form a
+//! scatter or a gather.
 //!
-//! Only commands of equal *level* are put together, the level being the longest way from a command without dependencies.
-//! Every dependency goes to a higher level, so whatever is merged within one, no circle can come of it.
+//! Only commands of equal *level* are grouped. The level of a command is the length of the longest
+//! path to it from a command without dependencies. Every dependency goes to a higher level, so
+//! grouping within a level cannot create a cycle.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,7 +15,7 @@ use crate::command::{CommandId, ObjectId, Rank};
 /// Transfers of the same bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Places of the writes or copies in the batch.
+    /// Indices of the writes or copies in the batch.
     pub members: Vec<usize>,
     /// Where the bytes are.
     pub source: Source,
@@ -24,35 +26,35 @@ pub struct Group {
 pub enum Source {
     /// In the program's memory.
     Memory,
-    /// On the device of the read at this place of the batch, which brings them into the program's memory.
+    /// On the device of the read at this index of the batch.
     Read(usize),
-    /// In the buffer that the copies are of, on this rank.
+    /// In the source buffer of the copies, on this rank.
     Buffer(Rank),
 }
 
-/// Transfers of one level that are a scatter or a gather: different memory of the program, one device each.
+/// Transfers of one level that form a scatter or a gather: each uses different memory of the
+/// program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Spread {
     /// Whether they are writes.
     pub is_scatter: bool,
-    /// Places in the batch.
+    /// Indices in the batch.
     pub members: Vec<usize>,
-    /// All their bytes.
     pub bytes: u64,
-    /// Whether one range of the program's memory follows the other without a gap.
+    /// Whether their ranges of the program's memory adjoin without a gap.
     pub is_contiguous: bool,
 }
 
-/// What was found in a batch.
+/// The groups and spreads of a batch.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// By the first member's place, in the batch's order.
+    /// Ordered by the first member's index.
     pub groups: Vec<Group>,
-    /// Likewise.
+    /// Ordered by the first member's index.
     pub spreads: Vec<Spread>,
 }
 
-/// The level of each command of a batch.
+/// Returns the level of each command of a batch.
 pub fn levels(batch: &[Issue]) -> Vec<u32> {
     let mut by_id: FxHashMap<CommandId, u32> = FxHashMap::default();
     let mut levels = Vec::with_capacity(batch.len());
@@ -127,7 +129,7 @@ struct Bytes {
     size: u64,
 }
 
-/// Different ranks beside this one among these commands.
+/// Returns the number of ranks other than `source` among these commands.
 pub fn ranks(batch: &[Issue], members: &[usize], source: Rank) -> usize {
     let mut ranks: Vec<_> = members
         .iter()
@@ -140,8 +142,9 @@ pub fn ranks(batch: &[Issue], members: &[usize], source: Rank) -> usize {
     ranks.len()
 }
 
-/// The read in the batch whose bytes a write passes on. They may come straight from its device only if nothing that the write
-/// waits for waits itself for the read: the read's device serves both at a time.
+/// Returns the read in the batch whose bytes a write passes on. The bytes may come straight from
+/// the read's device only if no other command that the write waits for may wait for the read,
+/// because the device serves the read and the write together.
 fn feed(
     batch: &[Issue],
     levels: &[u32],
@@ -160,12 +163,12 @@ fn feed(
     };
     let read = waits.iter().copied().find(|place| holds(place))?;
     let level = levels.get(read)?;
-    // The root has its devices at hand: there nothing is gained.
+    // The root has its own devices at hand, so nothing is gained there.
     let is_remote = batch.get(read)?.rank != 0 || write.rank != 0;
     let is_free = waits
         .iter()
         .all(|place| *place == read || levels.get(*place).is_some_and(|other| other <= level));
-    // Another read into the same memory after this one would make it other bytes.
+    // Another read into the same memory after this one would change the bytes.
     let is_only = waits.iter().filter(|place| overlaps(batch, **place, address, size)).count() == 1;
     (is_remote && is_free && is_only && batch.get(read)?.rank != write.rank).then_some(read)
 }
@@ -179,7 +182,8 @@ fn overlaps(batch: &[Issue], place: usize, address: u64, size: u64) -> bool {
     }
 }
 
-/// A scatter or gather: at least two ranks, and no byte of the program's memory twice.
+/// Returns a scatter or gather if there are at least two ranks and no byte of the program's memory
+/// occurs twice.
 fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spread> {
     if ranks(batch, &members, 0) < 2 {
         return None;
@@ -279,7 +283,7 @@ mod tests {
 
     #[test]
     fn reads_into_the_same_bytes_are_no_gather() {
-        // The paper's algorithm would replace this race by a gather.
+        // The paper's algorithm would replace this race with a gather.
         assert!(find(&[read(1, 1, 0, &[]), read(2, 2, 0, &[])]).spreads.is_empty());
         let found = find(&[read(1, 1, 0, &[]), read(2, 2, 200, &[])]);
         assert_eq!(
@@ -292,7 +296,8 @@ mod tests {
     fn a_write_of_what_a_read_brings_comes_from_the_read() {
         let batch = [read(1, 1, 0, &[]), write(2, 2, 0, &[1]), write(3, 3, 0, &[1])];
         assert_eq!(find(&batch).groups, [Group { members: vec![1, 2], source: Source::Read(0) }]);
-        // Not if it also waits for something that waits for the read: the read's device would wait for its receiver.
+        // This does not apply if the write also waits for a command that waits for the read: the
+        // read's device would wait for its receiver.
         let batch = [read(1, 1, 0, &[]), read(2, 2, 500, &[1]), write(3, 2, 0, &[1, 2])];
         assert!(find(&batch).groups.is_empty());
     }

@@ -1,11 +1,14 @@
-//! Dynamic collective replacement: transfers that the program asked for one by one are done together where that is faster.
+//! Dynamic collective replacement: transfers that the program issued one by one are done together
+//! if that is faster.
 //!
-//! A broadcast becomes a tree, or two: the source sends to some ranks, which send on what they get, piece by piece, and each member has
-//! ended when its own bytes are there. Several devices of one rank share one copy on the link. Bytes that come from another device (a read
-//! and writes of what it reads, or copies) go from rank to rank and do not wait for the root.
+//! A broadcast becomes one tree or two. The source sends to some ranks, which pass on what they
+//! get, piece by piece; a member has ended when its own bytes have arrived. The devices of one rank
+//! share one copy on the link. Bytes that come from another device (a read and writes of its bytes,
+//! or copies) go from rank to rank and do not wait for the root.
 //!
-//! Scatter and gather are found too and explained, but done as they are: all their bytes pass the root's link once either way,
-//! and what a collective saves elsewhere, messages for each command, the batch has saved already.
+//! Scatters and gathers are found and explained, but not replaced. All their bytes pass the root's
+//! link once in any case, and the batch has already saved what a collective saves elsewhere: the
+//! messages for each command.
 
 use rustc_hash::FxHashMap;
 
@@ -15,20 +18,20 @@ use super::group::Plan;
 use super::{Issue, Request, Root};
 use crate::command::{CommandId, Together};
 
-/// What `WTR_DCR` says.
+/// The mode of replacement, from `WTR_DCR`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing is replaced.
     Off,
-    /// As the paper does it: whatever looks like a collective over all ranks is replaced, and blocks its ranks until it is done.
+    /// Replaces everything that looks like a collective over all ranks, and blocks these ranks
+    /// until it is done, as in the paper.
     Paper,
-    /// Where the cost model predicts a gain.
+    /// Replaces transfers if the cost model predicts a gain.
     #[default]
     Auto,
 }
 
 impl Mode {
-    /// The mode of this name.
+    /// Returns the mode of this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "off" => Some(Self::Off),
@@ -42,24 +45,24 @@ impl Mode {
 /// A batch that is being planned.
 #[derive(Debug)]
 pub(super) struct Planning {
-    /// What is not planned yet.
+    /// The commands; `None` stands for one that was planned.
     batch: Vec<Option<Issue>>,
-    /// Places in the batch, by level: what one waits for is planned before it.
+    /// Indices into the batch, by level: a command is planned after those that it waits for.
     order: Vec<usize>,
-    /// So many of them are done.
+    /// Number of entries of `order` that are done.
     next: usize,
     plans: Vec<Plan>,
-    /// The plan of each command that has one.
+    /// Index of each command's plan, if it has one.
     plan_of: Vec<Option<usize>>,
-    /// The plans that each read feeds.
+    /// Indices of the plans that each read feeds.
     fed: Vec<Vec<usize>>,
     spreads: Vec<Spread>,
-    /// The paper's way replaces these.
+    /// Index of each command's spread, if the paper's way replaces that.
     spread_of: Vec<Option<usize>>,
 }
 
 impl Planning {
-    /// Nothing is put together.
+    /// Plans the commands one by one, without groups.
     pub(super) fn one_by_one(batch: Vec<Issue>) -> Self {
         let count = batch.len();
         Self {
@@ -74,7 +77,7 @@ impl Planning {
         }
     }
 
-    /// Commands that are not planned.
+    /// Returns the number of commands not planned yet.
     pub(super) fn left(&self) -> usize {
         self.order.len().saturating_sub(self.next)
     }
@@ -89,7 +92,7 @@ fn at<T: Copy>(list: &[Option<T>], place: usize) -> Option<T> {
 }
 
 impl Root {
-    /// Finds what belongs together in a batch.
+    /// Finds the commands of a batch that belong together.
     pub(super) fn look_together(&mut self, batch: Vec<Issue>) -> Planning {
         let found = collect::find(&batch);
         let levels = collect::levels(&batch);
@@ -100,7 +103,7 @@ impl Root {
         let mut fed: Vec<Vec<usize>> = vec![Vec::new(); batch.len()];
         self.explain_spreads(&batch, &levels, &found.spreads);
         let loads = self.loads(&batch, &levels, &found.groups);
-        // All that a read feeds goes in pieces of one size: they are one move there.
+        // All groups that a read feeds use pieces of one size, because they are one move there.
         let mut segments: FxHashMap<Source, u64> = FxHashMap::default();
         for group in found.groups {
             let (source, level) = (group.source, level(&levels, &group.members));
@@ -131,7 +134,8 @@ impl Root {
         Planning { batch, order, next: 0, plans, plan_of, fed, spreads: found.spreads, spread_of }
     }
 
-    /// Plans the next commands of a batch, so many or, where some are planned together, a few more. Whether there are more.
+    /// Plans the next `count` commands of a batch, or a few more if some are planned together.
+    /// Returns whether there are more.
     pub(super) fn plan_next(&mut self, planning: &mut Planning, count: usize) -> bool {
         let end = planning.next.saturating_add(count);
         while planning.next < end {
@@ -173,7 +177,8 @@ impl Root {
         planning.next < planning.order.len()
     }
 
-    /// What the paper's way replaces: over all ranks, and one range after the other.
+    /// Finds the spreads that the paper's way replaces: those over all ranks, with adjoining
+    /// ranges.
     fn paper_spreads(&self, batch: &[Issue], spreads: &[Spread]) -> Vec<Option<usize>> {
         let mut spread_of = vec![None; batch.len()];
         if self.mode != Mode::Paper {
@@ -191,7 +196,8 @@ impl Root {
         spread_of
     }
 
-    /// For each level, how long all copies of its groups keep a link busy if all ranks share the work.
+    /// Returns for each level how many ns all copies of its groups keep a link busy if all ranks
+    /// share the work.
     fn loads(&self, batch: &[Issue], levels: &[u32], groups: &[Group]) -> FxHashMap<u32, f64> {
         let mut loads = FxHashMap::default();
         for group in groups {
@@ -206,7 +212,7 @@ impl Root {
         loads
     }
 
-    /// Plans a collective, which in the paper's way blocks its ranks.
+    /// Plans a collective. In the paper's way it blocks its ranks.
     fn blocking(&mut self, plan: impl FnOnce(&mut Self)) {
         if self.mode != Mode::Paper {
             return plan(self);
@@ -227,7 +233,8 @@ impl Root {
         }
     }
 
-    /// Whether and how a group is replaced. Other transfers keep its members' links busy for `least_ns`.
+    /// Decides whether and how a group is replaced. Other transfers keep its members' links busy
+    /// for `least_ns`.
     fn decide(&mut self, batch: &[Issue], level: u32, group: Group, least_ns: f64) -> Option<Plan> {
         let size = size(batch, &group)?;
         let source = match group.source {
@@ -257,7 +264,7 @@ impl Root {
             (Source::Memory, shape) => ("broadcast", shape != Shape::Flat),
             (Source::Buffer(_), shape) => ("broadcast of a buffer", shape != Shape::Flat),
         };
-        // Devices of one rank share a copy even if the ranks are served one by one.
+        // Devices of one rank share a copy even if the source sends to each rank.
         let shares = group.members.len() > members as usize;
         let decision = self.decided(super::explain::Decision {
             what,
@@ -280,7 +287,7 @@ impl Root {
             let ranks =
                 u32::try_from(collect::ranks(batch, &spread.members, 0)).unwrap_or(u32::MAX);
             let level = level(levels, &spread.members);
-            // All bytes pass the root's link, whoever drives them.
+            // All bytes pass the root's link in any case.
             let bound = self.link.flat(1, spread.bytes) + f64::from(ranks) * self.link.overhead_ns;
             let decision = self.decided(super::explain::Decision {
                 what: if spread.is_scatter { "scatter" } else { "gather" },
@@ -302,12 +309,12 @@ impl Root {
     }
 }
 
-/// The level of these commands.
+/// Returns the level of these commands, which is the same for all.
 fn level(levels: &[u32], members: &[usize]) -> u32 {
     members.first().and_then(|place| levels.get(*place)).copied().unwrap_or_default()
 }
 
-/// Bytes that each member of a group gets.
+/// Returns the number of bytes that each member of a group gets.
 fn size(batch: &[Issue], group: &Group) -> Option<u64> {
     match batch.get(*group.members.first()?)?.request {
         Request::Write { size, .. } | Request::Copy { size, .. } => Some(size),
@@ -315,19 +322,20 @@ fn size(batch: &[Issue], group: &Group) -> Option<u64> {
     }
 }
 
-/// Measured by `Runtime` when the run begins, or given in `WTR_LINK`.
+/// The settings. `Runtime` measures the link when the run begins, unless `WTR_LINK` gives it.
 impl Root {
-    /// Sets what the links are taken to be.
+    /// Sets the costs of the links.
     pub fn set_link(&mut self, link: Link) {
         self.link = link;
     }
 
-    /// Has all groups replaced in this shape, in pieces of 64 KiB: to see what it does where no link would have it chosen.
+    /// Replaces all groups in this shape, in pieces of 64 KiB, to show its effect where the cost
+    /// model would not choose it.
     pub fn set_shape(&mut self, shape: Option<Shape>) {
         self.shape = shape;
     }
 
-    /// Sets what is replaced.
+    /// Sets the mode of replacement.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }

@@ -1,87 +1,90 @@
-//! What transfers cost: the model that decides whether a broadcast from rank to rank is better than one transfer for each.
+//! The cost model of transfers. It decides whether a broadcast from rank to rank is better than one
+//! transfer for each member.
 //!
-//! A link has a latency, an overhead for each piece, and a time for each byte (the LogGP model of Alexandrov et al.,
-//! 1995). A rank sends one piece at a time, and receives while it sends.
+//! A link has a latency, an overhead for each piece, and a time for each byte (the LogGP model of
+//! Alexandrov et al., 1995). A rank sends one piece at a time, and receives while it sends.
 
 use serde::Serialize;
 
 /// A link between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// From the sender's call to the receiver's notice, for no bytes, in ns.
+    /// Time from the sender's call to the receiver's notice of an empty message, in ns.
     pub latency_ns: f64,
-    /// What a piece costs its sender beside its bytes, in ns.
+    /// Time that a piece costs its sender in addition to its bytes, in ns.
     pub overhead_ns: f64,
-    /// For each byte, in ns.
+    /// Time for each byte, in ns.
     pub byte_ns: f64,
 }
 
 impl Default for Link {
-    /// An Ethernet of 10 Gbit/s, for runs whose links nobody measured.
+    /// Returns an Ethernet of 10 Gbit/s, for runs whose links were not measured.
     fn default() -> Self {
         Self { latency_ns: 50_000.0, overhead_ns: 5_000.0, byte_ns: 0.8 }
     }
 }
 
-/// How a broadcast goes.
+/// The shape of a broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// The source sends to each member.
     Flat,
-    /// In each round all that have the bytes send them on: few rounds, for few bytes.
+    /// In each round all that have the bytes send them on. This has few rounds, for few bytes.
     Binomial,
-    /// Each sends on to so many, piece by piece. One is a chain, for many bytes.
-    Pipeline {
-        /// Children of each.
-        arity: u32,
-    },
-    /// Two binary trees, each for half of the bytes: who sends on in one only receives in the other. So every link carries each byte
-    /// once, as in a chain, and the way is as short as in a tree (Sanders, Speck and Träff, 2009).
+    /// Each participant passes pieces on to `arity` children. An arity of 1 is a chain, for many
+    /// bytes.
+    Pipeline { arity: u32 },
+    /// Two binary trees, each for half of the bytes. A member that sends in one tree only receives
+    /// in the other. So each link carries each byte once, as in a chain, and the paths are as short
+    /// as in a tree (Sanders, Speck and Träff, 2009).
     Twin,
 }
 
-/// A shape, its pieces, and what it is predicted to take until the last member has all.
+/// A shape, its piece size, and the predicted time until the last member has all bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// How.
     pub shape: Shape,
     /// Bytes of a piece.
     pub segment: u64,
-    /// In ns.
+    /// Predicted time in ns.
     pub predicted_ns: f64,
 }
 
-/// Pieces that are tried, in bytes: below 64 KiB the overhead of a piece is no longer small beside its bytes on links of
-/// 1 to 25 GB/s; above 1 MiB little is gained but that there are fewer of them to look after, so only GB go in larger ones.
+/// Piece sizes to try, in bytes. Below 64 KiB the overhead of a piece is no longer small beside its
+/// bytes on links of 1 to 25 GB/s. Above 1 MiB the only gain is that fewer pieces need work, so
+/// only transfers of GB use larger ones.
 const SEGMENTS: [u64; 5] = [16 << 20, 4 << 20, 1 << 20, 256 << 10, SEGMENT_BYTES_MIN];
-/// The smallest of them.
+/// The smallest piece size.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// No piece but the smallest keeps a link busy for longer than this, in ns: what ranks say beside, as that they live, waits behind
-/// some pieces, and must be heard within seconds. On 1 Gbit/s that is 6 MB.
+/// Longest time in ns that a piece may keep a link busy, except for the smallest piece size. Signs
+/// of life and other messages wait behind some pieces, and must arrive within seconds. On 1 Gbit/s
+/// this is 6 MB.
 const PIECE_NS_MAX: f64 = 50e6;
 
-/// Larger pieces may be slower by this part: they cost less work that the model does not know.
+/// Larger pieces may be slower by this fraction, because they cost less work that the model does
+/// not contain.
 const SEGMENT_SLACK: f64 = 0.02;
 
-/// Arities that are tried. With more children a tree is hardly less deep.
+/// Arities to try. More children hardly make a tree less deep.
 const ARITIES: [u32; 3] = [1, 2, 4];
 
-/// A replacement must be predicted to be faster by this part...
+/// A replacement must be predicted to be faster by this fraction...
 const GAIN_MIN: f64 = 0.10;
-/// ...and by so many ns: what the model does not know (a scheduler that naps, a kernel that shares the core) is as large.
+/// ...and by this time in ns. Effects that the model does not contain are as large: a scheduler
+/// that naps, a kernel on the same core.
 const GAIN_NS_MIN: f64 = 100_000.0;
 
 impl Link {
-    /// One transfer for each of `members`, one after the other.
+    /// Predicts one transfer for each of `members`, one after the other, in ns.
     pub fn flat(&self, members: u32, bytes: u64) -> f64 {
         let pieces = bytes.div_ceil(super::plan::SEGMENT_BYTES).max(1) as f64;
         f64::from(members) * (pieces * self.overhead_ns + bytes as f64 * self.byte_ns)
             + self.latency_ns
     }
 
-    /// A broadcast of this shape.
+    /// Predicts a broadcast of this shape, in ns.
     pub fn shaped(&self, shape: Shape, members: u32, bytes: u64, segment: u64) -> f64 {
         let piece = self.overhead_ns + segment.min(bytes) as f64 * self.byte_ns;
         let pieces = bytes.div_ceil(segment).max(1) as f64;
@@ -97,15 +100,16 @@ impl Link {
                 depth * (self.latency_ns + width * piece) + (pieces - 1.0) * width * piece
             }
             Shape::Twin => {
-                // Each piece goes to two children, of half the pieces.
+                // Each piece goes to two children, and each tree has half of the pieces.
                 let depth = f64::from(u32::BITS - members.leading_zeros());
                 depth * (self.latency_ns + 2.0 * piece) + (pieces - 1.0) * piece
             }
         }
     }
 
-    /// The shape that is predicted to be the fastest; `Flat` unless another gains enough. No shape is faster than `least_ns`: so long
-    /// other transfers keep the members' links busy.
+    /// Returns the shape that is predicted to be the fastest, or `Flat` unless another shape gains
+    /// enough. Other transfers keep the members' links busy for `least_ns`, so no shape is faster
+    /// than that.
     pub fn choose(&self, members: u32, bytes: u64, least_ns: f64) -> Choice {
         let flat = Choice {
             shape: Shape::Flat,
@@ -118,14 +122,14 @@ impl Link {
         if gain > GAIN_NS_MIN && gain > GAIN_MIN * flat.predicted_ns { best } else { flat }
     }
 
-    /// The fastest shape that is no `Flat`.
+    /// Returns the fastest shape other than `Flat`.
     pub fn best(&self, members: u32, bytes: u64) -> Choice {
         let one = self.best_of_one(members, bytes);
         let twin = self.fastest(&[Shape::Twin], members, bytes);
         if twin.predicted_ns < one.predicted_ns { twin } else { one }
     }
 
-    /// The fastest that is one tree.
+    /// Returns the fastest shape with a single tree.
     pub fn best_of_one(&self, members: u32, bytes: u64) -> Choice {
         let [chain, binary, quad] = ARITIES.map(|arity| Shape::Pipeline { arity });
         self.fastest(&[chain, binary, quad, Shape::Binomial], members, bytes)
@@ -158,7 +162,7 @@ impl Link {
     }
 }
 
-/// Levels below the source of a full tree.
+/// Returns the number of levels below the source of a full tree.
 fn depth(members: u32, arity: u32) -> u32 {
     if arity <= 1 {
         return members;
@@ -172,18 +176,18 @@ fn depth(members: u32, arity: u32) -> u32 {
     depth
 }
 
-/// One tree of a broadcast: a range of the bytes, and who sends it to whom.
+/// One tree of a broadcast: a range of the bytes, and the way it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The first byte of the range.
+    /// Offset of the range.
     pub first: u64,
-    /// How many.
+    /// Length of the range.
     pub size: u64,
-    /// For each of the members and the source (index 0), the indices of its children.
+    /// Indices of the children of the source (index 0) and of each member.
     pub children: Vec<Vec<usize>>,
 }
 
-/// The trees of a shape, for `bytes` in pieces of `segment`.
+/// Returns the trees of a shape, for `bytes` in pieces of `segment`.
 pub fn trees(shape: Shape, members: u32, bytes: u64, segment: u64) -> Vec<Tree> {
     if shape != Shape::Twin {
         return vec![Tree { first: 0, size: bytes, children: children(shape, members) }];
@@ -191,7 +195,7 @@ pub fn trees(shape: Shape, members: u32, bytes: u64, segment: u64) -> Vec<Tree> 
     let half = bytes.div_ceil(segment.max(1)).div_ceil(2).saturating_mul(segment).min(bytes);
     let mut twins = vec![Tree { first: 0, size: half, children: in_order(members, |place| place) }];
     if half < bytes {
-        // Whoever sends on in the first tree has an even place, so here an odd one.
+        // Members that send in the first tree have even positions there, so they get odd ones here.
         let moved = move |place: usize| {
             if members.is_multiple_of(2) {
                 members as usize + 1 - place
@@ -204,11 +208,12 @@ pub fn trees(shape: Shape, members: u32, bytes: u64, segment: u64) -> Vec<Tree> 
     twins
 }
 
-/// A binary tree in which the members 1, 2, 3... stand from left to right, so that those at odd places have no children. `name` says who
-/// stands at a place. The source's only child is the root.
+/// Returns a binary tree of the positions 1, 2, 3... in order, so that odd positions have no
+/// children. `name` maps a position to its member. The source's only child is the tree's root.
 fn in_order(members: u32, name: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
     let mut children = vec![Vec::new(); members as usize + 1];
-    // Parents, and the places that are left for their subtrees: after which, and how many.
+    // Parents with the positions left for their subtrees: the position before the first, and their
+    // number.
     let mut open = vec![(0, 0, members as usize)];
     while let Some((parent, after, count)) = open.pop() {
         if count == 0 {
@@ -226,14 +231,15 @@ fn in_order(members: u32, name: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
     children
 }
 
-/// For each of `members` and the source (index 0), the indices of its children. Earlier children have the larger subtrees.
+/// Returns the indices of the children of the source (index 0) and of each member. Earlier children
+/// have the larger subtrees.
 fn children(shape: Shape, members: u32) -> Vec<Vec<usize>> {
     let count = members as usize + 1;
     let mut children = vec![Vec::new(); count];
     match shape {
         Shape::Flat => children.iter_mut().take(1).for_each(|list| list.extend(1..count)),
         Shape::Binomial => {
-            // Round by round, those that have the bytes each take the next that has not.
+            // In each round, each participant that has the bytes takes the next one that has not.
             let mut having = 1;
             while having < count {
                 let new = having.min(count - having);

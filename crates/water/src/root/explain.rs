@@ -1,4 +1,5 @@
-//! Why a group of transfers was replaced, or was not: `WTR_DCR_EXPLAIN=file` gets a line of JSON for each.
+//! Explains why a group of transfers was replaced or not: `WTR_DCR_EXPLAIN=file` gets a line of
+//! JSON for each.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -10,38 +11,34 @@ use super::Root;
 use super::cost::Shape;
 use crate::command::CommandId;
 
-/// What was found and decided.
+/// A group of transfers, and the decision about it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Decision {
-    /// `broadcast`, `scatter`, `gather` or `device to device`.
+    /// `broadcast`, `broadcast of a buffer`, `scatter`, `gather` or `device to device`.
     pub what: &'static str,
     /// Level of its commands in their batch.
     pub level: u32,
-    /// Ranks beside the source.
+    /// Number of ranks other than the source.
     pub ranks: u32,
-    /// Commands.
     pub commands: usize,
-    /// Bytes for each member of a broadcast; of all, for a scatter or gather.
+    /// Bytes for each member of a broadcast, or of all members of a scatter or gather.
     pub bytes: u64,
-    /// One by one.
+    /// Predicted time of one transfer for each rank.
     pub predicted_p2p_ns: f64,
-    /// As chosen.
+    /// Predicted time of the chosen shape.
     pub predicted_ns: f64,
-    /// How it goes.
     pub shape: Shape,
-    /// Bytes of a piece.
+    /// Bytes of each piece.
     pub segment: u64,
-    /// Whether it was replaced.
     pub replaced: bool,
-    /// Why.
     pub reason: &'static str,
 }
 
-/// Decisions whose commands are under way.
+/// Decisions whose commands have not ended.
 #[derive(Debug, Default)]
 pub struct Explain {
     file: Option<BufWriter<File>>,
-    /// Counts of what was decided, by kind, and how many were replaced.
+    /// Number of decisions and of replacements, by kind.
     pub totals: FxHashMap<&'static str, (u64, u64)>,
     next: usize,
     open: FxHashMap<usize, Open>,
@@ -63,17 +60,17 @@ struct Line<'a> {
 }
 
 impl Explain {
-    /// Writes to this file.
+    /// Writes the lines to this file.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be created.
     pub fn to_file(path: &str) -> std::io::Result<Self> {
         Ok(Self { file: Some(BufWriter::new(File::create(path)?)), ..Self::default() })
     }
 }
 
 impl Root {
-    /// Decisions are explained there from now on.
+    /// Sets where decisions are explained from now on.
     pub fn set_explain(&mut self, explain: Explain) {
         self.explain = explain;
     }
@@ -90,7 +87,7 @@ impl Root {
         explain.next
     }
 
-    /// The decision is over when these have ended.
+    /// Finishes the decision when these commands have ended.
     pub(super) fn watch_decision(&mut self, decision: usize, commands: &[CommandId]) {
         let Some(open) = self.explain.open.get_mut(&decision) else { return };
         open.left = commands.len();
@@ -113,7 +110,7 @@ impl Root {
             let actual_ns = self.clock.now().saturating_sub(open.began);
             let line = serde_json::to_string(&Line { decision: &open.decision, actual_ns });
             if let (Some(file), Ok(line)) = (&mut self.explain.file, line) {
-                // A full disk must not end the run; the lines are only told.
+                // A full disk must not end the run, because the lines are only information.
                 _ = writeln!(file, "{line}");
                 _ = file.flush();
             }

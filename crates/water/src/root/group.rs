@@ -1,4 +1,5 @@
-//! Groups of transfers of the same bytes, as jobs: one for each rank and tree, which receives for all members there and sends on.
+//! Turns groups of transfers of the same bytes into jobs. Each rank has one job per tree, which
+//! receives the bytes for all members there and passes them on.
 
 use super::collect::{Group, Source};
 use super::cost::{self, Choice, Tree};
@@ -10,23 +11,24 @@ use crate::command::{CommandId, End, Job, Move, Rank, Sink, Stream, Wait, Work};
 pub(super) struct Plan {
     pub(super) group: Group,
     pub(super) choice: Choice,
-    /// Bytes that each member gets.
+    /// Number of bytes that each member gets.
     size: u64,
-    /// Who has them, and is no member. The root, if that is only known when the group is planned.
+    /// The rank that has the bytes and is no member. It is 0 if it only becomes known when the
+    /// group is planned.
     source: Rank,
     decision: usize,
-    /// The other ranks, in order.
+    /// The ranks of the members, in ascending order.
     ranks: Vec<Rank>,
     trees: Vec<Strand>,
 }
 
-/// One tree.
+/// A tree of a broadcast with its jobs.
 #[derive(Debug)]
 struct Strand {
     tree: Tree,
-    /// For each rank the job that receives.
+    /// The receiving job of each rank.
     jobs: Vec<CommandId>,
-    /// For each rank, who sends: 0 is the source, 1 the first rank.
+    /// The sender for each index: 0 is the source, 1 the first rank.
     parents: Vec<usize>,
 }
 
@@ -41,7 +43,8 @@ impl Plan {
         Self { group, choice, size, source, decision, ranks: Vec::new(), trees: Vec::new() }
     }
 
-    /// Where one (0 is the source) sends what it gets of a tree. `first` is where the tree's range begins among what it has.
+    /// Returns where the participant `index` (0 is the source) sends the bytes of a tree. `first`
+    /// is the offset of the tree's range in the participant's bytes.
     fn sinks(&self, strand: &Strand, index: usize, first: u64) -> Vec<Sink> {
         let children = strand.tree.children.get(index).map(Vec::as_slice).unwrap_or_default();
         let ends = children.iter().filter_map(|child| {
@@ -51,7 +54,8 @@ impl Plan {
         ends.map(|to| Sink { to, first, size: strand.tree.size }).collect()
     }
 
-    /// Where the source sends. `first` is where the bytes begin among what it has.
+    /// Returns where the source sends. `first` is the offset of the group's bytes in the source's
+    /// bytes.
     fn source_sinks(&self, first: u64) -> Vec<Sink> {
         self.trees
             .iter()
@@ -61,7 +65,7 @@ impl Plan {
 }
 
 impl Root {
-    /// Who receives what from whom.
+    /// Lays out the trees of a plan.
     pub(super) fn lay_out(&mut self, plan: &mut Plan, batch: &[Issue]) {
         let mut firsts: Vec<(Rank, CommandId)> = plan
             .group
@@ -69,7 +73,7 @@ impl Root {
             .iter()
             .filter_map(|place| batch.get(*place))
             .map(|issue| (issue.rank, issue.id))
-            // What went through a lost rank would get to nobody behind it.
+            // Bytes that went through a lost rank would not reach the ranks behind it.
             .filter(|(rank, _)| *rank != plan.source && !self.is_lost(*rank))
             .collect();
         firsts.sort_unstable();
@@ -81,7 +85,8 @@ impl Root {
             let jobs = firsts.iter().map(|_| self.command()).collect();
             plan.trees.push(Strand { parents: parents(&tree.children), jobs, tree });
         }
-        // The job of the last tree is the command itself: it waits for those of the others.
+        // The job of the last tree is the command itself, which waits for the jobs of the other
+        // trees.
         if let Some(tree) = last {
             let jobs = firsts.iter().map(|(_, id)| *id).collect();
             plan.trees.push(Strand { parents: parents(&tree.children), jobs, tree });
@@ -89,13 +94,13 @@ impl Root {
         plan.ranks = firsts.into_iter().map(|(rank, _)| rank).collect();
     }
 
-    /// Members of one group: for each rank a job per tree.
+    /// Plans the members of a group: one job for each rank and tree, and one for the source.
     pub(super) fn plan_group(&mut self, plan: &Plan, members: Vec<Issue>) {
         let ids: Vec<CommandId> = members.iter().map(|member| member.id).collect();
         self.watch_decision(plan.decision, &ids);
         let (there, others): (Vec<Issue>, Vec<Issue>) =
             members.into_iter().partition(|member| plan.ranks.binary_search(&member.rank).is_ok());
-        // Those of the source itself, and of lost ranks.
+        // These members are on the source itself or on lost ranks.
         others.into_iter().for_each(|member| self.plan(member));
         let Some(first) = there.first() else { return };
         let (source, request) = (
@@ -130,8 +135,9 @@ impl Root {
         self.send(source, Job { id, device, waits, work, together: None });
     }
 
-    /// What the source of a group of copies waits for: all that any copy waits for, for that may come after what writes the bytes.
-    /// But what only some wait for may fail without failing the others.
+    /// Returns the waits of the source of a group of copies. The source waits for all commands that
+    /// any copy waits for, since each of them may write the bytes. A command that only some copies
+    /// wait for may fail without failing the others.
     fn source_waits(
         &mut self,
         rank: Rank,
@@ -140,7 +146,7 @@ impl Root {
     ) -> Vec<Wait> {
         others.sort_unstable();
         others.dedup();
-        // What waits for nothing, and is elsewhere, comes after nothing.
+        // A creation on another rank that waits for nothing cannot write the bytes.
         others.retain(|wait| !common.contains(wait) && !self.is_creation_elsewhere(*wait, rank));
         let mut waits = self.waits(rank, common);
         let lenient = self.waits(rank, &others);
@@ -148,7 +154,8 @@ impl Root {
         waits
     }
 
-    /// The members of one rank: for each tree a job that receives for all of them, and passes on.
+    /// Plans the members of one rank: a job for each tree, which receives for all of them and
+    /// passes the bytes on.
     fn plan_member(
         &mut self,
         plan: &Plan,
@@ -178,7 +185,8 @@ impl Root {
         }
         waits.sort_unstable();
         waits.dedup();
-        // The bytes come when the read has them, or the source of copies has waited; that need not be waited for here as well.
+        // The bytes come after the read or the source of the copies, so the receiver need not wait
+        // for the same again.
         waits.retain(|wait| {
             !(self.fed_by.contains(&(*wait, id)) || is_copy && common.contains(wait))
         });
@@ -202,7 +210,8 @@ impl Root {
                 })
                 .collect();
             let forwards = plan.sinks(strand, index, 0);
-            // What a wait here waits for may be the sender's end, or that of who gets these bytes from here.
+            // A wait here may depend on the end of the sender, or of a rank that gets these bytes
+            // from here.
             let early = is_copy || from != 0 || !forwards.is_empty() || plan.trees.len() > 1;
             sinks.extend(forwards);
             let source = End::Rank { rank: from, stream: Stream::of(job.0) };
@@ -213,7 +222,7 @@ impl Root {
         }
     }
 
-    /// A read whose bytes also go straight to other ranks.
+    /// Plans a read whose bytes also go straight to other ranks.
     pub(super) fn plan_feeding_read(
         &mut self,
         issue: Issue,
@@ -265,7 +274,7 @@ impl Root {
     }
 }
 
-/// What all of these wait for.
+/// Returns the commands that all of these wait for.
 fn common_waits(members: &[Issue]) -> Vec<CommandId> {
     let Some((first, others)) = members.split_first() else { return Vec::new() };
     let all =
@@ -273,7 +282,7 @@ fn common_waits(members: &[Issue]) -> Vec<CommandId> {
     first.waits.iter().copied().filter(all).collect()
 }
 
-/// Members by rank, in the order of ranks.
+/// Returns the members of each rank, in ascending order of ranks.
 fn by_rank(mut members: Vec<Issue>) -> Vec<Vec<Issue>> {
     members.sort_by_key(|member| (member.rank, member.id));
     let mut ranks: Vec<Vec<Issue>> = Vec::new();
@@ -288,7 +297,7 @@ fn by_rank(mut members: Vec<Issue>) -> Vec<Vec<Issue>> {
     ranks
 }
 
-/// The parent of each.
+/// Inverts lists of children into the parent of each index.
 fn parents(lists: &[Vec<usize>]) -> Vec<usize> {
     let mut parents = vec![0; lists.len()];
     for (parent, list) in lists.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The root's view of the run: which commands there are, where they run, and how they ended.
+//! The root's view of the run: its commands, where they run, and how they ended.
 //!
-//! What the program asks for is collected in a *batch*. A batch is planned as a whole (`plan`): there the runtime sees which transfers belong
-//! together, and each rank gets its part as one message. A batch is closed when the program waits, when it is large, or a
-//! moment after its first command.
+//! The program's commands are collected in a *batch*. The root plans a batch as a whole (`plan`):
+//! it sees which transfers belong together, and each rank gets its jobs as one message. A batch is
+//! closed when the program waits, when the batch is large, or a moment after its first command.
 
 mod collect;
 pub mod collective;
@@ -25,66 +25,67 @@ use cost::{Link, Shape};
 use explain::Explain;
 pub use request::Request;
 
-/// A batch is closed so long after its first command: what a small program pays at most for the chance that its transfers are
-/// found to belong together.
+/// Time from the first command of a batch to its end, in ns. This is the most that a small program
+/// pays for the chance that related transfers are found.
 pub const BATCH_NS_MAX: u64 = 200_000;
 
-/// A batch is closed when it has so many commands: sixteen for each of 1,024 devices, so that what all of them get goes through the
-/// root's link once. It is planned in steps, between which the scheduler does other work.
+/// Number of commands at which a batch is closed: sixteen for each of 1,024 devices, so that bytes
+/// for all devices pass the root's link once. A batch is planned in slices, between which the
+/// scheduler does other work.
 pub const BATCH_COMMANDS_MAX: usize = 1024 * 16;
 
-/// A batch is closed when its commands carry so many bytes (kernels and arguments; payload does not count).
+/// Number of bytes of kernels and arguments at which a batch is closed. Payload does not count.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// So many commands of a batch are planned before their ranks get them: the ranks begin while the rest is planned.
+/// Number of commands that are planned at a time, so that ranks begin while the rest is planned.
 pub const SLICE_COMMANDS: usize = 128;
 
-/// Fewer, if this rank's link is in use meanwhile: planning them takes no longer than 512 KiB on a link of 3 GB/s.
+/// The same while this rank's link is busy: planning 64 commands takes no longer than 512 KiB on a
+/// link of 3 GB/s.
 pub const SLICE_COMMANDS_BUSY: usize = 64;
 
-/// Failed commands that are remembered when no event means them any more: commands that wait for them may come later.
+/// Number of failed commands that are kept without an event, for commands that are issued later and
+/// wait for them.
 const FAILED_MAX: usize = 1 << 16;
 
-/// One command, as the program issued it.
+/// A command as the program issued it.
 #[derive(Debug)]
 pub struct Issue {
-    /// Its id.
     pub id: CommandId,
     /// The rank of its device.
     pub rank: Rank,
-    /// Its device, among those of the rank.
+    /// Index of its device on that rank.
     pub device: u32,
-    /// What it waits for.
     pub waits: Vec<CommandId>,
-    /// What it does.
     pub request: Request,
 }
 
-/// What the root knows of a command.
+/// The root's record of a command.
 #[derive(Debug)]
 struct Track {
-    /// Who runs it, or its last part.
+    /// The rank that runs the command, or its last part.
     rank: Rank,
-    /// The part of a read that runs where the buffer is: what comes after it there need not wait for the bytes to arrive here.
+    /// The part of a read that runs at the buffer's rank. Later commands on ranks other than the
+    /// root wait for this part only, not for the bytes to arrive at the root.
     inner: Option<(Rank, CommandId)>,
-    /// Commands that this one's job does as well, and for each of them this one.
+    /// Commands that this one's job performs as well. Their `done_by` is this one.
     also: Vec<CommandId>,
     done_by: Option<CommandId>,
-    /// It makes something, and waits for nothing.
+    /// It creates an object, and waits for nothing.
     is_creation: bool,
     /// It brings bytes of another rank to the program.
     is_remote_read: bool,
-    /// Those that it waits for which may end after it: reads of which it waited for the inner part only, and what waits for such.
+    /// Commands that it waits for which may end after it: reads of which it waited for the inner
+    /// part only, and commands that are themselves late because of such a read.
     behind: Vec<CommandId>,
     outcome: Option<Outcome>,
     /// When the program issued it.
     queued: u64,
     times: Times,
-    /// Events that mean it.
+    /// Number of events that refer to it.
     holds: u32,
 }
 
-/// The root's state.
 #[derive(Debug)]
 pub struct Root {
     clock: Arc<dyn Clock>,
@@ -93,42 +94,42 @@ pub struct Root {
     tracks: FxHashMap<CommandId, Track>,
     batch: Vec<Issue>,
     batch_bytes: usize,
-    /// When the batch's first command came.
+    /// When the first command of the batch came.
     batch_began: u64,
-    /// A batch that was closed, and is not planned to its end.
+    /// A closed batch whose planning is not finished.
     planning: Option<Planning>,
-    /// Those without an event, the oldest first.
+    /// Failed commands without an event, oldest first.
     failed: VecDeque<CommandId>,
-    /// Reads that have not ended, and where they write.
+    /// Unfinished reads, with the memory that they write.
     reads: Vec<HostRange>,
-    /// Ends that are told when another command, which is late, has ended.
+    /// Ends that are made known once another command, the key, has ended.
     followers: FxHashMap<CommandId, Vec<(CommandId, Outcome, Times)>>,
-    /// Commands that have not ended.
+    /// Number of unfinished commands.
     outstanding: usize,
-    /// For each rank, what is to be sent to it.
+    /// Messages to send, by rank.
     letters: Vec<Vec<Message>>,
-    /// Failures that nobody has been told of.
+    /// Failures that were not reported yet.
     #[allow(clippy::vec_box, reason = "an outcome has it in a box, and it stays there")]
     faults: Vec<Box<Fault>>,
-    /// Root causes that were told, by command: one failure has many victims.
+    /// Commands whose faults were reported. One root cause has many victims, and is reported once.
     told: FxHashSet<CommandId>,
-    /// Ranks that are gone: why, and their hosts.
+    /// Why each lost rank was lost, and its host name.
     lost: Vec<Option<(String, String)>>,
     mode: Mode,
     link: Link,
-    /// How all groups are replaced, if that is not the cost model's choice.
+    /// Shape of all replaced groups, if it is set. Otherwise the cost model chooses.
     shape: Option<Shape>,
     explain: Explain,
-    /// What happened, if somebody wants to see it.
+    /// Records what happens, if that is wanted.
     record: Option<Box<Recorder>>,
-    /// For writes whose bytes come from a read in the same batch: the rank that has them.
+    /// For writes whose bytes come from a read of the same batch: the rank that has them.
     feeders: FxHashMap<CommandId, Rank>,
-    /// Jobs of a blocking collective that is being planned.
+    /// Jobs of the blocking collective that is being planned.
     gathered: Option<Vec<(Rank, Job)>>,
     gatherings: u64,
-    /// Such reads and writes.
+    /// Pairs of such a read and such a write.
     fed_by: FxHashSet<(CommandId, CommandId)>,
-    /// How bytes get from each PE of a heap (and its number) to the others.
+    /// How bytes get from a PE of a heap to each of the others.
     paths: FxHashMap<(ObjectId, u32), Vec<u8>>,
 }
 
@@ -141,7 +142,7 @@ struct HostRange {
 }
 
 impl Root {
-    /// For a run of so many ranks.
+    /// Creates the state for a run of `ranks` ranks.
     pub fn new(ranks: u32, clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -177,17 +178,17 @@ impl Root {
         u32::try_from(self.letters.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whatever happens is told there from now on.
+    /// Sets the recorder of everything that happens from now on.
     pub fn set_recorder(&mut self, recorder: Recorder) {
         self.record = Some(Box::new(recorder));
     }
 
-    /// What happened, if it is recorded.
+    /// Returns the recorder, if there is one.
     pub fn recorder(&self) -> Option<&Recorder> {
         self.record.as_deref()
     }
 
-    /// One command is done by another's job.
+    /// Notes that the job of `other` performs `command` as well.
     fn same_as(&mut self, command: CommandId, other: CommandId) {
         if let Some(record) = &mut self.record {
             record.same_as(command, other);
@@ -200,29 +201,30 @@ impl Root {
         }
     }
 
-    /// A new object's id.
+    /// Returns a new object id.
     pub fn object(&mut self) -> ObjectId {
         self.objects(1)
     }
 
-    /// So many new ids, one after the other; the first of them.
+    /// Reserves `count` consecutive object ids, and returns the first.
     pub fn objects(&mut self, count: u64) -> ObjectId {
         let id = ObjectId(self.next_object);
         self.next_object += count;
         id
     }
 
-    /// A member of a heap says how one of its PEs reaches the others.
+    /// Stores how a PE of a heap reaches the others.
     pub fn heard_paths(&mut self, heap: ObjectId, pe: u32, paths: Vec<u8>) {
         self.paths.insert((heap, pe), paths);
     }
 
-    /// How bytes get from one PE of a heap to another, by the numbers of [`crate::heap::Path`].
+    /// Returns how bytes get from one PE of a heap to another, as a number of
+    /// [`crate::heap::Path`].
     pub fn path(&self, heap: ObjectId, from: u32, to: u32) -> Option<u8> {
         self.paths.get(&(heap, from))?.get(to as usize).copied()
     }
 
-    /// A heap is released.
+    /// Forgets the paths of a released heap.
     pub fn forget_paths(&mut self, heap: ObjectId) {
         self.paths.retain(|(of, _), _| *of != heap);
     }
@@ -233,7 +235,7 @@ impl Root {
         id
     }
 
-    /// A new command that has not ended; it is held once.
+    /// Creates an unfinished command, with one event that refers to it.
     fn track(&mut self, rank: Rank) -> CommandId {
         let id = self.command();
         let queued = self.clock.now();
@@ -255,7 +257,7 @@ impl Root {
         id
     }
 
-    /// Takes a command of the program; it is held for one event.
+    /// Takes a command of the program, with one event that refers to it.
     pub fn issue(
         &mut self,
         rank: Rank,
@@ -290,14 +292,14 @@ impl Root {
         id
     }
 
-    /// One more event means this command.
+    /// Adds an event that refers to this command.
     pub fn hold(&mut self, id: CommandId) {
         if let Some(track) = self.tracks.get_mut(&id) {
             track.holds += 1;
         }
     }
 
-    /// One event less means this command.
+    /// Removes an event that referred to this command.
     pub fn let_go(&mut self, id: CommandId) {
         if let Some(track) = self.tracks.get_mut(&id) {
             track.holds = track.holds.saturating_sub(1);
@@ -307,7 +309,7 @@ impl Root {
         }
     }
 
-    /// No event means this command, which has ended.
+    /// Forgets an ended command without events, unless it failed.
     fn forget(&mut self, id: CommandId) {
         if !matches!(self.tracks.get(&id), Some(Track { outcome: Some(Err(_)), .. })) {
             self.tracks.remove(&id);
@@ -322,27 +324,28 @@ impl Root {
         }
     }
 
-    /// Whether it made something on another rank, and waited for nothing.
+    /// Whether a command of another rank creates an object and waits for nothing.
     fn is_creation_elsewhere(&self, id: CommandId, rank: Rank) -> bool {
         self.tracks.get(&id).is_some_and(|track| track.is_creation && track.rank != rank)
     }
 
-    /// How a command ended; `None` if it has not. One that is not known has ended well.
+    /// Returns the outcome of a command, or `None` if it has not ended. An unknown command has
+    /// succeeded.
     pub fn outcome(&self, id: CommandId) -> Option<Outcome> {
         self.tracks.get(&id).map_or(Some(Ok(())), |track| track.outcome.clone())
     }
 
-    /// When a command was issued, and when it ran.
+    /// Returns when a command was issued, and when it ran.
     pub fn times(&self, id: CommandId) -> Option<(u64, Times)> {
         self.tracks.get(&id).map(|track| (track.queued, track.times))
     }
 
-    /// Commands that have not ended.
+    /// Returns the number of unfinished commands.
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// When the batch has to be closed: now (0), at a time, or never.
+    /// Returns when the batch must be closed: 0 means now, `None` that it is empty.
     pub fn batch_end(&self) -> Option<u64> {
         if self.batch.is_empty() {
             None
@@ -353,7 +356,7 @@ impl Root {
         }
     }
 
-    /// Those of `waits` that may end after what waits for them.
+    /// Returns those of `waits` that may end after the command that waits for them.
     fn not_before(&self, waits: &[CommandId]) -> Vec<CommandId> {
         let may_be_late = |wait: &&CommandId| {
             self.tracks.get(wait).is_some_and(|track| {
@@ -363,8 +366,9 @@ impl Root {
         waits.iter().filter(may_be_late).copied().collect()
     }
 
-    /// A command has ended. Who asks for it is told when all that it waited for has ended as well: that a kernel has ended says that
-    /// the bytes of the read before it are there.
+    /// Takes the end of a command. A success is made known once the commands that it waited for
+    /// have ended as well: a program that learns of a kernel's end may rely on the bytes of the
+    /// read before it.
     pub fn ended(&mut self, id: CommandId, outcome: Outcome, times: Times) {
         if let Some(record) = &mut self.record {
             record.ended(id, &outcome, times);
@@ -412,7 +416,8 @@ impl Root {
         }
     }
 
-    /// A rank is gone: its commands have failed, and will. Whether that is new.
+    /// Notes that a rank is lost: its unfinished commands have failed, and later ones will. Returns
+    /// whether that is new.
     pub fn lost(&mut self, rank: Rank, reason: &str, hostname: &str) -> bool {
         match self.lost.get_mut(rank as usize) {
             Some(lost @ None) => *lost = Some((reason.to_owned(), hostname.to_owned())),
@@ -434,14 +439,14 @@ impl Root {
         matches!(self.lost.get(rank as usize), Some(Some(_)))
     }
 
-    /// A rank that is gone, and why.
+    /// Returns the lost rank with the lowest number, and why it was lost.
     pub fn first_lost(&self) -> Option<(Rank, &str)> {
         (0..)
             .zip(&self.lost)
             .find_map(|(rank, lost)| lost.as_ref().map(|(reason, _)| (rank, reason.as_str())))
     }
 
-    /// A command of a rank that is gone has failed.
+    /// Fails a command of a lost rank.
     fn fail_lost(&mut self, id: CommandId, rank: Rank) {
         let Some(Some((reason, hostname))) = self.lost.get(rank as usize) else { return };
         let fault = Fault {
@@ -457,13 +462,13 @@ impl Root {
         self.ended(id, Err(Box::new(fault)), Times::default());
     }
 
-    /// Root causes that nobody has been told of.
+    /// Takes the root causes that were not reported yet.
     #[allow(clippy::vec_box, reason = "as above")]
     pub fn faults(&mut self) -> Vec<Box<Fault>> {
         std::mem::take(&mut self.faults)
     }
 
-    /// Takes what is to be told to each rank.
+    /// Takes the messages for each rank.
     pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
         (0..)
             .zip(&mut self.letters)
@@ -471,7 +476,7 @@ impl Root {
             .map(|(rank, letters)| (rank, std::mem::take(letters)))
     }
 
-    /// Gives a job to a rank.
+    /// Queues a job for a rank.
     fn send(&mut self, rank: Rank, job: Job) {
         if let Some(record) = &mut self.record {
             record.sent(rank, &job, self.clock.now());
@@ -491,7 +496,7 @@ impl Root {
         }
     }
 
-    /// The waits of a job on `rank`; other ranks are asked to tell.
+    /// Returns the waits of a job on `rank`, and asks other ranks to tell it of the ends.
     fn waits(&mut self, rank: Rank, commands: &[CommandId]) -> Vec<Wait> {
         let mut waits = Vec::with_capacity(commands.len());
         for command in commands {
@@ -499,7 +504,8 @@ impl Root {
             if matches!(track.outcome, Some(Ok(()))) {
                 continue;
             }
-            // A read's part on its device is enough for other devices: what they do does not see the program's memory.
+            // The part of a read on its device is enough for other devices, which do not see the
+            // program's memory.
             let (at, command) = match track.inner {
                 Some((at, part)) if rank != 0 && track.outcome.is_none() => (at, part),
                 _ => (track.rank, track.done_by.unwrap_or(*command)),
@@ -518,7 +524,7 @@ impl Root {
         waits
     }
 
-    /// The same, and the ends of `also`, however they end.
+    /// Does the same, and adds lenient waits for `also`, whose failure does not matter.
     fn waits_also(
         &mut self,
         rank: Rank,

@@ -1,22 +1,24 @@
-//! From a batch of commands to the jobs of the ranks.
+//! Turns a batch of commands into the jobs of the ranks.
 
 use super::collective::{Mode, Planning};
 use super::{HostRange, Issue, Request, Root};
 use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
 
-/// Between ranks bytes travel in pieces of this size: large enough that a piece's overhead (some µs, a look of the scheduler)
-/// is small beside its time on a link of 10 GB/s (100 µs), small enough that device, link and memory work at the same time.
+/// Size of the pieces between ranks, in bytes. It is large enough that a piece's overhead (some µs
+/// for a look of the scheduler) is small beside its time on a link of 10 GB/s (100 µs), and small
+/// enough that device, link and memory work at the same time.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
 impl Root {
-    /// Closes the batch, if none is being planned, and plans so many commands of it: they become jobs. Whether there are more.
+    /// Closes the batch, unless one is still being planned, and plans `slice` commands of it.
+    /// Returns whether there are more.
     pub fn close_batch(&mut self, slice: usize) -> bool {
         let mut planning = match self.planning.take() {
             Some(planning) => planning,
             None => {
                 self.batch_bytes = 0;
                 let batch = std::mem::take(&mut self.batch);
-                // Alone there is nobody to send to.
+                // With one rank there is nobody to send to.
                 if self.mode == Mode::Off || self.ranks() == 1 {
                     Planning::one_by_one(batch)
                 } else {
@@ -82,8 +84,8 @@ impl Root {
         self.send(rank, Job { id, device, waits, work, together: None });
     }
 
-    /// Sends bytes to a rank that throws them away; the command ends when they are there. (That they were sent says little: buffers on
-    /// the way take them faster than the link.)
+    /// Sends bytes to a rank that discards them. The command ends when they have arrived: the end
+    /// of sending would say little, because buffers on the way take bytes faster than the link.
     pub fn probe(&mut self, rank: Rank, address: u64, size: u64, segment: u64) -> CommandId {
         let id = self.track(rank);
         let (part, stream) = (self.command(), Stream::of(id.0));
@@ -105,8 +107,9 @@ impl Root {
         id
     }
 
-    /// Bytes of the program go to a buffer. They are taken at once, but for those that an unfinished read will write: the program does
-    /// not change them until the command has ended.
+    /// Plans a write of the program's bytes to a buffer. The bytes are read at once, except for
+    /// those that an unfinished read will write: the program does not change them until the command
+    /// has ended.
     fn plan_write(
         &mut self,
         id: CommandId,
@@ -153,7 +156,7 @@ impl Root {
         self.send(0, Job { id: part, device: 0, waits, work, together: None });
     }
 
-    /// Bytes of a buffer go to the program.
+    /// Plans a read of a buffer's bytes into the program's memory.
     fn plan_read(
         &mut self,
         id: CommandId,
@@ -241,7 +244,7 @@ impl Root {
         );
     }
 
-    /// Unfinished reads that write to this memory.
+    /// Returns the unfinished reads that write to this memory.
     pub(super) fn reads_into(&self, address: u64, size: u64) -> Vec<CommandId> {
         let end = address.saturating_add(size);
         self.reads
@@ -252,7 +255,7 @@ impl Root {
     }
 }
 
-/// A move of `size` bytes to one sink.
+/// Returns a move of `size` bytes to one sink.
 fn one(source: End, to: End, size: u64) -> Work {
     Work::Move(Move {
         source,

@@ -1,4 +1,4 @@
-//! What the root tells of commands, without ranks that run them.
+//! Tests of what the root reports of commands, without ranks that run them.
 
 use super::*;
 use crate::clock::Real;
@@ -16,7 +16,8 @@ fn ends(root: &mut Root, id: CommandId) {
     root.ended(id, Ok(()), Times::default());
 }
 
-/// A command of the rank that has the buffer waits only until the bytes have left; that the read has ended says more.
+/// A command on the buffer's rank waits only until the bytes have left. The end of the read says
+/// more.
 #[test]
 fn what_came_after_a_read_has_not_ended_before_the_read() {
     let mut root = Root::new(2, Arc::new(Real::default()));

@@ -1,4 +1,4 @@
-//! What one rank's lock protects, and how it moves on.
+//! The state that a rank's lock protects, and how it advances.
 
 use std::sync::Arc;
 
@@ -11,22 +11,23 @@ use crate::record::watch::Watchdog;
 use crate::root::{Root, SLICE_COMMANDS, SLICE_COMMANDS_BUSY};
 use crate::transport::{Happening, Transport};
 
-/// All that the lock protects.
+/// The state under the lock.
 #[derive(Debug)]
 pub struct State {
-    /// First, so that it is dropped first: until then it may use memory of the node's moves.
+    /// The first field, so that it is dropped first: until then it may use memory of the node's
+    /// moves.
     pub transport: Box<dyn Transport>,
     pub node: Node,
     pub root: Option<Root>,
     pub clock: Arc<dyn Clock>,
-    /// What each rank said in its hello; at the root.
+    /// What each rank said in its hello. Only the root has other ranks' entries.
     pub ranks: Vec<Option<RankInfo>>,
     pub farewells: u32,
     pub stopping: bool,
-    /// Something ended since host threads were last woken.
+    /// Something has ended since host threads were last woken.
     pub news: bool,
     pub happened: Vec<Happening>,
-    /// Pieces of streams that have moved here: the watchdog compares it.
+    /// Number of pieces of streams that were sent or received here, for the watchdog.
     pub pieces: u64,
     pub watchdog: Option<Watchdog>,
 }
@@ -34,41 +35,40 @@ pub struct State {
 /// What a rank said in its hello.
 #[derive(Clone, Debug)]
 pub struct RankInfo {
-    /// Its host.
     pub hostname: String,
-    /// Its devices.
     pub devices: Vec<DeviceInfo>,
 }
 
-/// What to do when nothing moves.
+/// What to do when nothing changes.
 pub enum Rest {
-    /// Look again after a nap that gets longer.
+    /// Poll again after a nap; naps get longer.
     Nap {
-        /// At most so long, in ns.
+        /// Longest nap in ns.
         most: u64,
-        /// Where only a message can change anything until then, or a time of the clock: that time. Simulated naps are not looks then.
+        /// Set if only a message can change anything before this time of the clock (`None`: ever).
+        /// Simulated naps need no polls then.
         quiet: Option<Option<u64>>,
     },
-    /// Sleep until somebody rings, at most until this time of the clock.
+    /// Sleep until the bell rings, at most until this time of the clock.
     Until(Option<u64>),
 }
 
 impl State {
-    /// Closes the batch. What is planned goes to the ranks at once, slice by slice.
+    /// Closes the batch. Each planned slice goes to the ranks at once.
     pub fn close_batch(&mut self) {
         while self.plan_slice() {
             self.drive();
         }
     }
 
-    /// Whether there is more to plan.
+    /// Plans the next slice. Returns whether there is more to plan.
     fn plan_slice(&mut self) -> bool {
         let Some(root) = &mut self.root else { return false };
         let outstanding = root.outstanding();
         let slice =
             if self.node.moves().is_sending() { SLICE_COMMANDS_BUSY } else { SLICE_COMMANDS };
         let more = root.close_batch(slice);
-        // Commands for a rank that is lost have ended already.
+        // Commands for a lost rank have ended already.
         self.news |= root.outstanding() < outstanding;
         more
     }
@@ -81,7 +81,7 @@ impl State {
         self.root.as_ref()?.outcome(command)?.err()
     }
 
-    /// Moves everything on; whether anything moved.
+    /// Advances everything. Returns whether anything changed.
     pub fn pump(&mut self) -> bool {
         if self.root.as_ref().and_then(Root::batch_end).is_some_and(|end| end <= self.clock.now()) {
             self.close_batch();
@@ -91,19 +91,19 @@ impl State {
         moved
     }
 
-    /// Moves on what is planned.
+    /// Advances the jobs that are planned. Returns whether anything changed.
     fn drive(&mut self) -> bool {
         let mut moved = self.poll_transport();
         moved |= self.deliver();
         moved |= self.node.pump(&mut *self.transport);
-        // Before the ends: the paths of a heap are there when its creation has ended.
+        // This comes before the ends, so that the root knows a heap's paths when its creation ends.
         moved |= self.pass_words();
         moved |= self.report();
         self.post();
         moved
     }
 
-    /// Says what this rank's heaps have to say to others, or to the root.
+    /// Passes on the messages of this rank's heaps.
     fn pass_words(&mut self) -> bool {
         let own = self.transport.rank();
         let words = self.node.backend().words();
@@ -121,7 +121,7 @@ impl State {
         moved
     }
 
-    /// Lets the watchdog look.
+    /// Lets the watchdog check for progress.
     pub fn watch(&mut self) {
         if let (Some(watchdog), Some(root)) = (&mut self.watchdog, &self.root)
             && let Some(recorder) = root.recorder()
@@ -141,7 +141,7 @@ impl State {
                         messages.into_iter().for_each(|message| self.heard(from, message))
                     }
                     Err(garbled) => {
-                        // Ranks of different builds: nothing else would say so.
+                        // The ranks are of different builds, and nothing else would say so.
                         eprintln!("libwater: rank {}: {garbled}", self.transport.rank());
                         self.transport.give_up(from, &garbled.to_string());
                     }
@@ -227,12 +227,12 @@ impl State {
             .and_then(|info| info.as_ref().map(|info| info.hostname.clone()))
             .unwrap_or_default();
         if let Some(root) = &mut self.root {
-            // It will not say goodbye.
+            // A lost rank does not say goodbye.
             self.farewells += u32::from(root.lost(rank, reason, &hostname));
         }
     }
 
-    /// Passes on what the root has for the ranks.
+    /// Delivers the root's messages to the ranks.
     pub fn deliver(&mut self) -> bool {
         let Some(root) = &mut self.root else { return false };
         let letters: Vec<_> = root.letters().collect();
@@ -256,7 +256,7 @@ impl State {
         moved
     }
 
-    /// Tells the root what has ended here.
+    /// Reports to the root what has ended here.
     pub fn report(&mut self) -> bool {
         let mut ends = self.node.finished().peekable();
         if ends.peek().is_none() {
@@ -272,7 +272,7 @@ impl State {
         true
     }
 
-    /// Sends what the node has for other ranks.
+    /// Sends the node's messages to other ranks.
     pub fn post(&mut self) {
         for (rank, messages) in self.node.letters() {
             self.transport.control(rank, command::encode(&messages));
@@ -299,9 +299,9 @@ impl State {
     }
 }
 
-/// This host's name.
+/// Returns the name of this host.
 pub fn hostname() -> String {
-    // Its length is part of messages, and simulated times are the same on every host.
+    // The name's length is part of messages, and simulated times must be the same on every host.
     if crate::simulator::is_there() {
         return "simulated".into();
     }

@@ -1,5 +1,5 @@
-//! Heaps over this rank's devices. Making one waits for other ranks, so a thread of its own does it; what it says to them, and they to it,
-//! goes through the scheduler.
+//! Heaps over this rank's devices. The creation of a heap waits for other ranks, so it has a thread
+//! of its own. The scheduler carries the messages between that thread and the other ranks.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,12 +18,11 @@ use crate::error::code;
 use crate::heap::meet::{Meeting, Missed};
 use crate::heap::{HeapPlan, Path, Word};
 
-/// `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
 
-/// What the back end does with heaps; what it keeps of them is in [`Heaps`].
+/// The back end's operations on heaps. Their state is in [`Heaps`].
 impl OpenCl {
-    /// Makes a heap in a thread of its own: it waits for other ranks.
+    /// Creates a heap in a thread of its own, because that waits for other ranks.
     pub(super) fn make_heap(
         &mut self,
         id: CommandId,
@@ -49,7 +48,7 @@ impl OpenCl {
         let (plan, post, bell) = (plan.clone(), self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
             let say = |news| {
-                // Nobody listens any more: the run is over.
+                // Sending fails only when the run is over and nobody listens.
                 _ = post.send(news);
                 ring(&bell);
             };
@@ -61,7 +60,8 @@ impl OpenCl {
         thread.map(drop).map_err(|error| refused(&format!("no thread for it: {error}")))
     }
 
-    /// Resets a heap in a thread of its own: what kernels have sent must have arrived.
+    /// Resets a heap in a thread of its own, because that waits until the stores of its kernels
+    /// have arrived.
     pub(super) fn reset_heap(
         &self,
         id: CommandId,
@@ -74,7 +74,7 @@ impl OpenCl {
         })
     }
 
-    /// The heap over which an operation's kernel talks to others.
+    /// Returns the heap over which an operation's kernel talks to others.
     pub(super) fn heap_of(&self, device: u32, operation: &Operation<'_>) -> Option<Arc<Heap>> {
         let Operation::Run { args, .. } = operation else { return None };
         let heap = args
@@ -95,16 +95,17 @@ impl OpenCl {
 #[derive(Debug, Default)]
 pub(super) struct Heaps {
     made: FxHashMap<ObjectId, Member>,
-    /// What threads that make heaps listen to; what came before they began stays in the channel.
+    /// Channels to the threads that create heaps. Messages that come before the thread starts stay
+    /// in the channel.
     ears: FxHashMap<ObjectId, Ear>,
-    /// Threads in which heaps end.
+    /// Threads that release heaps.
     leaving: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Ear {
     say: Sender<Word>,
-    /// Until the thread begins.
+    /// Taken by the thread that creates the heap.
     hear: Option<Receiver<Word>>,
 }
 
@@ -115,24 +116,24 @@ impl Default for Ear {
     }
 }
 
-/// One member, which is this rank.
+/// This rank's member of a heap.
 #[derive(Debug)]
 pub(super) struct Member {
     heap: Arc<Heap>,
     pes: Vec<OwnPe>,
-    /// The ranks of the others.
+    /// Ranks of the other members.
     others: Vec<Rank>,
-    /// Whether the ranks of the others were doubted.
+    /// Whether the ranks of the other members were reported by [`Heaps::doubts`].
     is_doubted: bool,
 }
 
-/// One device of this rank.
+/// One device of this rank that takes part.
 #[derive(Debug)]
 struct OwnPe {
     device: u32,
-    /// The kernel's argument.
+    /// The argument that kernels get.
     view: Mem,
-    /// Its part, as a buffer.
+    /// The device's part, as a buffer.
     part: (ObjectId, Mem),
 }
 
@@ -143,25 +144,26 @@ pub(super) struct Seat {
     pub(super) index: u32,
     pub(super) device: Device,
     pub(super) context: Context,
-    /// The largest memory object that it allows, in bytes.
+    /// Size of the largest memory object that it allows, in bytes.
     pub(super) object_max: u64,
 }
 
 impl Heaps {
-    /// Another member says something. `false`: nobody makes that heap any more.
+    /// Passes a message of another member to the thread that creates the heap.
     pub(super) fn hear(&mut self, heap: ObjectId, word: Word) {
         if !self.made.contains_key(&heap) {
-            // Nobody listens any more: the heap could not be made.
+            // Sending fails only when the heap could not be created and nobody listens.
             _ = self.ears.entry(heap).or_default().say.send(word);
         }
     }
 
-    /// The ear of a heap that is going to be made.
+    /// Returns the messages for a heap whose creation starts now. Returns `None` if it has started
+    /// before.
     pub(super) fn listen(&mut self, heap: ObjectId) -> Option<Receiver<Word>> {
         self.ears.entry(heap).or_default().hear.take()
     }
 
-    /// The making of a heap is over.
+    /// Notes the end of a heap's creation; `member` is `None` if it failed.
     pub(super) fn add(&mut self, heap: ObjectId, member: Option<Member>) {
         self.ears.remove(&heap);
         if let Some(member) = member {
@@ -169,13 +171,14 @@ impl Heaps {
         }
     }
 
-    /// The parts of a heap, as buffers: id, device, memory.
+    /// Returns the parts of a heap as buffers: id, device, memory.
     pub(super) fn parts(&self, heap: ObjectId) -> Vec<(ObjectId, u32, Mem)> {
         let pes = self.made.get(&heap).map(|member| member.pes.as_slice()).unwrap_or_default();
         pes.iter().map(|pe| (pe.part.0, pe.device, pe.part.1.clone())).collect()
     }
 
-    /// Takes a heap away. Kernels that run over it keep it until they have returned; they are told to.
+    /// Removes a heap. If kernels still run over it, the heap is aborted, and lives until they have
+    /// returned.
     pub(super) fn remove(&mut self, heap: ObjectId) {
         self.ears.remove(&heap);
         let Some(member) = self.made.remove(&heap) else { return };
@@ -183,7 +186,7 @@ impl Heaps {
             member.heap.abort("the program has released the heap");
         }
         self.leaving.retain(|thread| !thread.is_finished());
-        // It may have to wait until what kernels have sent has arrived.
+        // The drop may have to wait until the stores of kernels have arrived.
         let leave =
             std::thread::Builder::new().name("wtr-heap-end".into()).spawn(move || drop(member));
         self.leaving.extend(leave);
@@ -195,10 +198,10 @@ impl Heaps {
         }
     }
 
-    /// Makes a heap usable again, in a thread of its own. `tell` is told what came of it.
+    /// Makes a heap usable again, in a thread of its own, and then calls `tell` with the outcome.
     ///
     /// # Errors
-    /// There is no such heap here, or no thread.
+    /// There is no such heap here, or the thread cannot be started.
     pub(super) fn reset(
         &self,
         heap: ObjectId,
@@ -212,7 +215,7 @@ impl Heaps {
         let heap = Arc::clone(&member.heap);
         let work = move || {
             let outcome = heap.reset(generation).map_err(|error| not_reset(&error));
-            // Who releases the heap then finds nobody else who has it.
+            // Dropped first, so that a release that follows finds no other owner of the heap.
             drop(heap);
             tell(outcome);
         };
@@ -221,10 +224,10 @@ impl Heaps {
         })
     }
 
-    /// The heap, and a device's view of it.
+    /// Returns a heap and a device's view of it.
     ///
     /// # Errors
-    /// There is no such heap here, the device has no part in it, or it was aborted.
+    /// There is no such heap here, the device has no part in it, or the heap was aborted.
     pub(super) fn view(&self, heap: ObjectId, device: u32) -> Result<(Arc<Heap>, &Mem), Failure> {
         let bad = |code, message: String| Failure { code, message, log: String::new() };
         let member = self.made.get(&heap).ok_or_else(|| {
@@ -242,7 +245,7 @@ impl Heaps {
         Ok((Arc::clone(&member.heap), &pe.view))
     }
 
-    /// The ranks of aborted heaps, once.
+    /// Returns the ranks of the other members of aborted heaps, once for each abort.
     pub(super) fn doubts(&mut self) -> Vec<Rank> {
         let mut ranks = Vec::new();
         for member in self.made.values_mut() {
@@ -250,7 +253,7 @@ impl Heaps {
             if is_aborted && !member.is_doubted {
                 ranks.extend_from_slice(&member.others);
             }
-            // After a reset the next abort counts again.
+            // The next abort after a reset counts again.
             member.is_doubted = is_aborted;
         }
         ranks
@@ -263,13 +266,13 @@ impl Drop for Heaps {
             self.remove(heap);
         }
         for thread in self.leaving.drain(..) {
-            // One that panicked has nothing left to do.
+            // A thread that panicked has nothing left to do.
             _ = thread.join();
         }
     }
 }
 
-/// How a launch over a heap ended: badly if the heap was aborted meanwhile.
+/// Returns the outcome of a launch over a heap: a failure if the heap was aborted meanwhile.
 pub(super) fn outcome(heap: &Heap) -> Result<(), Failure> {
     heap.aborted().map_or(Ok(()), |reason| {
         let message = format!("the heap was aborted: {reason}");
@@ -277,10 +280,11 @@ pub(super) fn outcome(heap: &Heap) -> Result<(), Failure> {
     })
 }
 
-/// Makes this rank's member, and waits for the others. `tell` says something to another rank.
+/// Creates this rank's member, and waits for the other members. `tell` sends a message to another
+/// rank.
 ///
 /// # Errors
-/// What is wrong with the plan or a device; another member that cannot be made, or does not come.
+/// The plan or a device does not fit, or another member failed or did not come.
 pub(super) fn make(
     plan: &HeapPlan,
     me: u32,
@@ -368,7 +372,7 @@ const fn path(way: penstock_ggas::Path) -> Path {
     }
 }
 
-/// One device's view and part, as memory objects.
+/// Creates one device's view and part as memory objects.
 fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failure> {
     let bad = |status: Status| {
         failure(format!(
@@ -382,7 +386,8 @@ fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failu
     let at = HEAD_BYTES as u64 + u64::from(seat.pe) * stride(plan.bytes) + FLAGS_BYTES as u64;
     let part = Lent::part(heap.view(seat.pe).map_err(of_heap)?, at, plan.bytes)
         .ok_or_else(|| failure("the heap is not laid out as it should be".into()))?;
-    // A view is an address for kernels: that the device knows of all its bytes is not needed, and there may be more than it allows.
+    // A view is an address for kernels. The device need not know all its bytes, which may exceed
+    // the largest memory object.
     let known = (length as u64).min(seat.object_max);
     let view = Mem::buffer_in(&seat.context, READ_WRITE, known, Box::new(Lent::whole(whole)))
         .map_err(bad)?;
@@ -391,15 +396,15 @@ fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failu
     Ok(OwnPe { device: seat.index, view, part: (plan.part(seat.pe), part) })
 }
 
-/// A view, or a part of one, for a memory object.
+/// A view of a heap, or a part of one, as the host memory of a memory object.
 struct Lent {
     start: NonNull<u8>,
     length: usize,
-    /// Keeps it mapped.
+    /// Keeps the memory mapped.
     _view: View,
 }
 
-// SAFETY: it is an address in a mapping that the view keeps and that any thread may use.
+// SAFETY: `start` points into a mapping that the view keeps and that any thread may use.
 unsafe impl Send for Lent {}
 // SAFETY: as above.
 unsafe impl Sync for Lent {}
@@ -414,14 +419,15 @@ impl Lent {
         let (start, length) = view.range();
         let (at, bytes) = (usize::try_from(at).ok()?, usize::try_from(bytes).ok()?);
         at.checked_add(bytes).filter(|end| *end <= length)?;
-        // SAFETY: it lies within the view, as checked.
+        // SAFETY: `at` and `bytes` lie within the view, as checked above.
         let start = unsafe { start.add(at) };
         Some(Self { start, length: bytes, _view: view })
     }
 }
 
-// SAFETY: the view keeps its whole range mapped; the own part in it is readable and writable, and so is what lies before it. Parts of others may
-// be addresses without memory, which only kernels know of: nobody copies a view.
+// SAFETY: the view keeps its whole range mapped. The device's own part and everything before it are
+// readable and writable. Parts of others may be addresses without memory, but only kernels use
+// those: nobody copies a view.
 unsafe impl HostMemory for Lent {
     fn range(&self) -> (NonNull<u8>, usize) {
         (self.start, self.length)

@@ -1,4 +1,4 @@
-//! Programs and their kernels.
+//! Programs and kernels of the node's OpenCL platforms.
 
 use penstock_device::{Context, Device, Kernel, Program};
 use penstock_ggas::with_header;
@@ -7,7 +7,7 @@ use super::failure;
 use crate::backend::Failure;
 use crate::command::Code;
 
-/// A kernel, and what a launch needs to know of it.
+/// A kernel, with what a launch must know about it.
 #[derive(Debug)]
 pub(super) struct MadeKernel {
     pub(super) kernel: Kernel,
@@ -15,7 +15,7 @@ pub(super) struct MadeKernel {
     pub(super) name: String,
 }
 
-/// What tells programs apart: device, code, options.
+/// Identifies a program: device, code, options.
 pub(super) type ProgramKey = (u32, Code, String);
 
 /// Builds a program for one device.
@@ -49,7 +49,7 @@ pub(super) fn build(
     }
 }
 
-/// One kernel of a built program.
+/// Creates one kernel of a built program.
 pub(super) fn kernel(
     program: &Program,
     device: &Device,

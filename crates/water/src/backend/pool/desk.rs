@@ -1,4 +1,5 @@
-//! Where other threads leave what the scheduler has to know, and how ends of commands are told there.
+//! The desk, where other threads leave messages for the scheduler, in particular the ends of
+//! commands.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,20 +15,19 @@ use crate::doorbell::Doorbell;
 use crate::error::{code, status_name};
 use crate::heap::HeapPlan;
 
-/// What other threads tell.
+/// A message of another thread to the scheduler.
 pub(super) enum News {
-    /// It has ended.
+    /// An operation has ended.
     Ended(Ended),
-    /// It has been sent, and somebody waits for that.
+    /// An operation has been sent, and somebody waits for that.
     Sent(CommandId),
-    /// A build has ended.
     Built {
         id: CommandId,
         object: ObjectId,
         key: Box<ProgramKey>,
         made: Result<(Arc<Program>, Made), Failure>,
     },
-    /// A heap is there, or cannot be.
+    /// A heap was created, or its creation failed.
     Heap { id: CommandId, plan: Box<HeapPlan>, made: Result<Arc<Heap>, Failure> },
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for News {
     }
 }
 
-/// A clone tells the same scheduler.
+/// The scheduler's desk. All clones reach the same scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
     post: Sender<News>,
@@ -61,17 +61,17 @@ impl Desk {
     }
 
     pub(super) fn tell(&self, news: News) {
-        // Nobody listens any more: the run is over.
+        // Sending fails only when the run is over and nobody listens.
         _ = self.post.send(news);
         self.bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
     }
 
-    /// An operation ends without having been sent.
+    /// Reports an operation that failed and has no event.
     pub(super) fn failed(&self, id: CommandId, failure: Failure) {
         self.tell(News::Ended(self.end_now(id, Err(failure))));
     }
 
-    /// An operation that ends here.
+    /// Reports an operation that succeeded and has no event.
     pub(super) fn done(&self, id: CommandId) {
         self.tell(News::Ended(self.end_now(id, Ok(()))));
     }
@@ -80,7 +80,8 @@ impl Desk {
         Ended { operation: id, outcome, times: Times::default() }
     }
 
-    /// A command of `node` has ended. Its start is told by the device's own clock, as a duration.
+    /// Reports the end of a command of `node`. Its start is derived from the duration that the
+    /// device's clock measured.
     pub(super) fn ended(
         &self,
         id: CommandId,
@@ -100,9 +101,9 @@ impl Desk {
         }));
     }
 
-    /// Why a command of `node` failed with `status`.
+    /// Explains why a command of `node` failed with `status`.
     fn failure(&self, node: usize, what: &str, status: Status) -> Failure {
-        // A driver's "device not available" is the same number as the loss of a node.
+        // A driver's "device not available" has the same number as the loss of a node.
         let lost = (status == Status::NODE_LOST).then(|| self.lost(node)).flatten();
         match lost {
             Some(reason) => Failure {
@@ -118,7 +119,7 @@ impl Desk {
         }
     }
 
-    /// Why something could not be sent to `node`.
+    /// Explains why a command could not be sent to `node`.
     pub(super) fn refusal(
         &self,
         node: usize,
@@ -137,12 +138,12 @@ impl Desk {
         Failure { code: status.0, message: format!("cannot {what}: {error}"), log: String::new() }
     }
 
-    /// Which node is lost: this one, or another one that a command here needed.
+    /// Returns why a node is lost: `node`, or another one that a command there may have needed.
     fn lost(&self, node: usize) -> Option<String> {
         let (own, others): (Vec<_>, Vec<_>) =
             self.pool.nodes().iter().partition(|it| it.index() == node);
         let lost = own.into_iter().chain(others).find(|node| node.session().is_lost())?;
-        // A lost session says why, whatever it is asked for, and sends nothing.
+        // A lost session answers every call with the reason, and sends nothing.
         let why = lost
             .session()
             .flush()

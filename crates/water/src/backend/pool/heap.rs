@@ -1,4 +1,5 @@
-//! Heaps over devices of the pool: the workers are their members, and the client's library makes them.
+//! Heaps over devices of the pool. Their members are the workers, and the client's library creates
+//! them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,20 +15,20 @@ use crate::command::{CommandId, ObjectId, Rank};
 use crate::error::code;
 use crate::heap::{HeapPlan, Path, Word};
 
-/// Heaps that are there.
+/// The heaps that exist.
 #[derive(Debug, Default)]
 pub(super) struct Heaps {
     made: FxHashMap<ObjectId, Arc<Heap>>,
-    /// By the buffers that the parts are: their device, and the heap.
+    /// Device and heap of each part, by the id of its buffer.
     parts: FxHashMap<ObjectId, (u32, Arc<Heap>)>,
-    /// What the root is to hear.
+    /// Messages for the root.
     words: Vec<(Rank, ObjectId, Word)>,
-    /// Threads that abort a heap: a reset comes after them.
+    /// Threads that abort a heap. A reset waits for them.
     aborting: FxHashMap<ObjectId, Vec<JoinHandle<()>>>,
 }
 
 impl Heaps {
-    /// A heap is there.
+    /// Adds a heap that was created.
     pub(super) fn add(&mut self, plan: &HeapPlan, heap: Arc<Heap>) {
         for (pe, row) in (0..).zip(heap.paths()) {
             let paths = row.iter().map(|way| path(*way) as u8).collect();
@@ -39,7 +40,7 @@ impl Heaps {
         self.made.insert(plan.heap, heap);
     }
 
-    /// A part's device, and its heap.
+    /// Returns the device and the heap of a part.
     pub(super) fn part(&self, buffer: ObjectId) -> Option<(u32, Arc<Heap>)> {
         self.parts.get(&buffer).map(|(device, heap)| (*device, Arc::clone(heap)))
     }
@@ -55,23 +56,24 @@ impl Heaps {
         Some(made)
     }
 
-    /// Ends all waits over a heap, in a thread of its own: sending may wait.
+    /// Ends all waits over a heap, in a thread of its own because sending may wait.
     pub(super) fn abort(&mut self, id: ObjectId, reason: &str) {
         let Some(heap) = self.get(id) else { return };
         let reason = reason.to_owned();
         let threads = self.aborting.entry(id).or_default();
         threads.retain(|thread| !thread.is_finished());
         let abort = move || {
-            // A member that is lost has ended by itself.
+            // A lost member has ended by itself.
             _ = heap.abort(&reason);
         };
         threads.extend(std::thread::Builder::new().name("wtr-heap".into()).spawn(abort));
     }
 
-    /// Has a thread make a heap usable again: it waits for the workers. All launches over it have ended.
+    /// Makes a heap usable again, in a thread of its own because it waits for the workers. All
+    /// launches over the heap must have ended.
     ///
     /// # Errors
-    /// There is no such heap, or no thread.
+    /// There is no such heap, or the thread cannot be started.
     pub(super) fn reset(
         &mut self,
         id: ObjectId,
@@ -83,7 +85,7 @@ impl Heaps {
         let (before, desk) = (self.aborting.remove(&id).unwrap_or_default(), desk.clone());
         let work = move || {
             for thread in before {
-                // One that panicked has nothing left to do.
+                // A thread that panicked has nothing left to do.
                 _ = thread.join();
             }
             let outcome = heap.reset().map_err(|error| {
@@ -106,7 +108,8 @@ impl Heaps {
     }
 }
 
-/// Has a thread make a heap: it waits for the workers. Its end is told as [`News::Heap`].
+/// Creates a heap in a thread of its own because it waits for the workers. The thread sends
+/// [`News::Heap`].
 pub(super) fn make(
     id: CommandId,
     plan: &HeapPlan,
@@ -136,7 +139,7 @@ pub(super) fn make(
     })
 }
 
-/// A launch whose heap was aborted.
+/// Returns the failure of a launch whose heap was aborted.
 pub(super) fn aborted(reason: &str) -> Failure {
     Failure {
         code: code::ABORTED,

@@ -1,4 +1,4 @@
-//! The thread of a node that sends commands to its worker, and waits for room on the link where there is none.
+//! The thread of each node that sends commands to its worker. It waits while the link has no room.
 
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,10 +17,9 @@ use crate::command::{CommandId, Range};
 use crate::error::code;
 use crate::transport::Span;
 
-/// `CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED`.
 const CONTENT_UNDEFINED: u64 = 1 << 1;
 
-/// A buffer, once its creation has been sent.
+/// A buffer, which is set once its creation has been sent.
 pub(super) type Cell = Arc<OnceLock<Arc<Memory>>>;
 
 /// One operation for a node.
@@ -29,12 +28,12 @@ pub(super) struct Order {
     pub(super) id: CommandId,
     pub(super) queue: Arc<Queue>,
     pub(super) act: Act,
-    /// What it comes after: all sent before it.
+    /// The operations that it runs after. All were sent before it.
     pub(super) waits: Vec<Arc<Issue>>,
     pub(super) issue: Arc<Issue>,
 }
 
-/// What to do.
+/// What an order does.
 #[derive(Debug)]
 pub(super) enum Act {
     Create {
@@ -64,13 +63,13 @@ pub(super) enum Act {
         target: (Cell, u64),
         size: u64,
     },
-    /// As `Write`, to the part that the queue's device has of a heap.
+    /// Like `Write`, to the heap part of the queue's device.
     WritePart {
         heap: Arc<Heap>,
         offset: u64,
         from: Span,
     },
-    /// As `Read`, likewise.
+    /// Like `Read`, from the heap part of the queue's device.
     ReadPart {
         heap: Arc<Heap>,
         offset: u64,
@@ -81,11 +80,10 @@ pub(super) enum Act {
         heap: Arc<Heap>,
         reason: String,
     },
-    /// The heap is not used any more.
+    /// Drops the heap, which is no longer used.
     ReleaseHeap(Option<Arc<Heap>>),
 }
 
-/// A kernel argument.
 #[derive(Debug)]
 pub(super) enum Value {
     Bytes(Vec<u8>),
@@ -95,7 +93,7 @@ pub(super) enum Value {
 }
 
 impl Act {
-    /// Bytes that travel with the order.
+    /// Number of bytes that travel with the order.
     pub(super) fn bytes_sent(&self) -> u64 {
         match self {
             Self::Write { from, .. } | Self::WritePart { from, .. } => from.length as u64,
@@ -103,7 +101,7 @@ impl Act {
         }
     }
 
-    /// The heap over which its kernel talks to others.
+    /// Returns the heap over which its kernel talks to others.
     fn over(&self) -> Option<Arc<Heap>> {
         let Self::Run { args, .. } = self else { return None };
         args.iter()
@@ -120,7 +118,7 @@ impl Act {
         }
     }
 
-    /// For messages: "cannot ...".
+    /// The words after "cannot" in messages.
     const fn what(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create a buffer",
@@ -138,32 +136,33 @@ impl Act {
     }
 }
 
-/// The name under which later commands can wait for an operation; there once it has been sent.
+/// The event of an operation, which exists once the operation has been sent. Later commands wait
+/// for it.
 #[derive(Debug, Default)]
 pub(super) struct Issue(Mutex<Issued>);
 
 #[derive(Debug, Default)]
 struct Issued {
     event: Option<Event>,
-    /// Somebody wants to hear when it is there.
+    /// Somebody asked to be told when the event is there.
     tell: bool,
 }
 
 impl Issue {
-    /// One that failed before it could be sent.
+    /// Returns the issue of an operation that failed before it could be sent.
     pub(super) fn failed(code: i32) -> Self {
         let event = Some(Event::ended(Status(code.min(-1))));
         Self(Mutex::new(Issued { event, tell: false }))
     }
 
-    /// Whether it has been sent; if not, that will be told.
+    /// Whether the operation has been sent. If it has not, its sending will be reported.
     pub(super) fn is_sent_or_tell(&self) -> bool {
         let mut issued = self.lock();
         issued.tell |= issued.event.is_none();
         issued.event.is_some()
     }
 
-    /// It has been sent. Whether to tell.
+    /// Sets the event of the operation. Returns whether to report it.
     fn is_sent(&self, event: Event) -> bool {
         let mut issued = self.lock();
         issued.event = Some(event);
@@ -179,10 +178,10 @@ impl Issue {
     }
 }
 
-/// Gives orders to the thread of a node.
+/// Queues orders for the thread of a node.
 #[derive(Debug)]
 pub(super) struct Issuer {
-    /// See `EARLY_BYTES_MAX`.
+    /// Bytes of writes sent early, see `EARLY_BYTES_MAX`.
     pub(super) early: u64,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
@@ -208,7 +207,7 @@ impl Issuer {
         Ok(Self { early: 0, orders: Some(orders), thread: Some(thread) })
     }
 
-    /// `false`: nobody takes it.
+    /// Queues an order. Returns `false` if the thread has ended.
     pub(super) fn give(&self, order: Order) -> bool {
         self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
     }
@@ -216,7 +215,8 @@ impl Issuer {
 
 impl Drop for Issuer {
     fn drop(&mut self) {
-        // The thread ends when nobody can give it orders any more. All commands have ended, so nothing holds it up.
+        // The thread ends when nobody can give it orders any more. All commands have ended, so it
+        // does not wait.
         self.orders = None;
         if let Some(thread) = self.thread.take() {
             _ = thread.join();
@@ -224,7 +224,7 @@ impl Drop for Issuer {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Issuing {
     node: usize,
     session: Arc<Session>,
@@ -240,7 +240,8 @@ impl Issuing {
                 Ok(order) => order,
                 Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => {
-                    // Nothing more for now: the worker sees all so far. What fails is told by the commands.
+                    // There are no more orders for now, so the worker must see all orders so far. A
+                    // failed flush fails the commands, and they report it.
                     _ = self.session.flush();
                     let Ok(order) = self.orders.recv() else { return };
                     order
@@ -287,14 +288,15 @@ impl Issuing {
                 if let Some(landing) = landing {
                     landing.close();
                 }
-                // Commands that come after it find that it has failed.
+                // Commands that come after it must find that it has failed.
                 _ = issue.is_sent(Event::ended(Status(failure.code.min(-1))));
                 self.desk.failed(id, failure);
             }
         }
     }
 
-    /// Has the end of a command told; that of a kernel that talks to others with what became of their heap.
+    /// Reports the end of a command. For a kernel that talks to others the outcome says whether the
+    /// heap was aborted.
     fn report(
         &self,
         id: CommandId,
@@ -318,7 +320,7 @@ impl Issuing {
                     None => teller.ended(id, node, what, status, &timed),
                 }
             };
-            // Asking waits for the workers, whose answers this thread takes in.
+            // The question waits for the workers, and this thread receives their answers.
             if std::thread::Builder::new().name("wtr-heap".into()).spawn(tell).is_err() {
                 let message = "no thread to ask what became of the heap".to_owned();
                 desk.failed(
@@ -342,7 +344,8 @@ impl Issuing {
             Act::Create { memory, size, flags } => {
                 let made = Memory::buffer(&self.context, flags, size, None).map_err(bad)?;
                 _ = memory.set(Arc::clone(&made));
-                // Creating is not answered; this says whether there is memory for it, and makes it where it is used.
+                // A creation has no answer. The migration tells whether there is memory, and
+                // allocates it where it is used.
                 queue.migrate(&[made], CONTENT_UNDEFINED, waits, Want::Event).map_err(bad)
             }
             Act::Run { made, range, args } => {
@@ -364,13 +367,14 @@ impl Issuing {
                 let range = (range.dims, range.offset, range.global, range.local);
                 let launched = queue.launch(&made.kernel, range, waits, Want::Event).map_err(bad);
                 for index in heaps {
-                    // The kernel may be kept for long; the heap is not kept with it.
+                    // The kernel may live long and must not keep the heap.
                     made.kernel.set(index, ArgValue::Memory(None));
                 }
                 launched
             }
             Act::Write { memory, offset, from } => {
-                // SAFETY: the caller of `Backend::start` keeps these bytes as they are until the operation is reported.
+                // SAFETY: the caller of `Backend::start` leaves these bytes unchanged until the
+                // operation is reported.
                 let bytes = unsafe { bytes_of(&from) };
                 queue.write(there(&memory)?, offset, &Given(bytes), waits, Want::Event).map_err(bad)
             }
@@ -398,15 +402,15 @@ impl Issuing {
     }
 }
 
-/// The bytes of a span.
+/// Returns the bytes of a span.
 ///
 /// # Safety
-/// They stay as they are as long as the result is used.
+/// The bytes are valid and do not change while the result is used.
 const unsafe fn bytes_of(span: &Span) -> &[u8] {
     if span.length == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { std::slice::from_raw_parts(span.start, span.length) }
 }
 
@@ -414,8 +418,8 @@ fn there(memory: &Cell) -> Result<&Arc<Memory>, Failure> {
     memory.get().ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))
 }
 
-/// Where the bytes of a read go, as long as the operation has not been reported: after that the memory is the program's again. A lost
-/// node ends a read while another thread may be taking its bytes.
+/// Target of a read, until the read is reported. After that the memory belongs to the program
+/// again: the loss of a node ends a read while another thread may still receive its bytes.
 #[derive(Clone, Debug, Default)]
 struct Landing(Arc<Mutex<Option<Span>>>);
 
@@ -429,7 +433,7 @@ impl Landing {
         }
     }
 
-    /// Nothing is written any more.
+    /// Forbids further writes to the memory.
     fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -437,20 +441,20 @@ impl Landing {
 
 impl Target for Landing {
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
-        // Held while the bytes come.
+        // Locked while the bytes arrive.
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(span) = *open else { return Err(FrameError::Broken) };
         let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
         let (start, count) = range.ok_or(FrameError::PayloadTooShort)?;
-        // The peer's numbers: nothing outside the read's own range is ever written.
+        // These are the peer's numbers. Nothing outside the read's own range is ever written.
         if start.checked_add(count).is_none_or(|end| end > span.length) {
             return Err(FrameError::BadPayload("ReadData"));
         }
         if count == 0 {
             return Ok(());
         }
-        // SAFETY: this is inside the span, which the caller of `Backend::start` keeps until the operation is reported; the lock is
-        // held, so it has not been.
+        // SAFETY: the range is inside the span, which the caller of `Backend::start` keeps valid
+        // until the operation is reported. The lock is held, so it has not been reported.
         let into = unsafe { std::slice::from_raw_parts_mut(span.start.wrapping_add(start), count) };
         payload.read(into)
     }
@@ -460,7 +464,7 @@ impl Target for Landing {
 mod tests {
     use super::*;
 
-    /// A payload of so many bytes, all 7.
+    /// A payload of this number of bytes, all 7.
     struct Sevens(u64);
 
     impl Payload for Sevens {

@@ -1,4 +1,5 @@
-//! Programs and kernels on the pool. A build waits for a node's compiler, so it has a thread of its own.
+//! Programs and kernels on the pool. A build waits for a node's compiler, so it has a thread of its
+//! own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +12,16 @@ use crate::backend::Failure;
 use crate::command::{Code, CommandId, ObjectId};
 use crate::error::{code, status_name};
 
-/// Built programs that are kept for further kernels of the same code: an application has some, a few devices each.
+/// Number of built programs that are kept for further kernels of the same code. An application has
+/// a few programs, for a few devices each.
 const PROGRAMS_KEPT: usize = 64;
 
-/// `CL_INVALID_KERNEL_NAME`.
 const INVALID_KERNEL_NAME: Status = Status(-46);
 
-/// Device, code and options.
+/// Identifies a program: device, code, options.
 pub(super) type ProgramKey = (u32, Code, String);
 
-/// A kernel, for one device.
+/// A kernel for one device.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) kernel: Arc<Kernel>,
@@ -31,7 +32,7 @@ impl Made {
         &self.kernel.description().name
     }
 
-    /// Whether it takes so many arguments.
+    /// Checks the number of arguments.
     pub(super) fn check(&self, given: usize) -> Result<(), Failure> {
         let takes = self.kernel.description().args.len();
         if takes == given {
@@ -42,7 +43,7 @@ impl Made {
     }
 }
 
-/// Built programs.
+/// Built programs, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Programs(VecDeque<(ProgramKey, Arc<Program>)>);
 
@@ -57,7 +58,7 @@ impl Programs {
         }
     }
 
-    /// Starts a build; its end is told as [`News::Built`].
+    /// Starts a build, which ends with [`News::Built`].
     pub(super) fn build(
         &self,
         (id, object): (CommandId, ObjectId),

@@ -1,4 +1,5 @@
-//! What simulated devices are and how long their kernels take: read from the JSON file that `WTR_SIM` names.
+//! The model of simulated devices: what they are and how long their kernels take. It is read from
+//! the JSON file that `WTR_SIM` names.
 
 use std::collections::BTreeMap;
 
@@ -7,39 +8,41 @@ use serde::Deserialize;
 use crate::command::{Arg, DeviceInfo, Range, Rank};
 use crate::error::Error;
 
-/// The model of a run. The same file is read on every rank.
+/// The model of a run. Every rank reads the same file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// What the file is, for people.
+    /// Description of the file for people.
     #[serde(default, rename = "about")]
     _about: serde::de::IgnoredAny,
     /// Whether results are computed.
     #[serde(default)]
     pub mode: Mode,
-    /// The devices of a rank that `ranks` does not name.
+    /// Devices of each rank that `ranks` does not name.
     #[serde(default)]
     devices: Vec<DeviceModel>,
-    /// The devices of single ranks.
+    /// Devices of single ranks, by the decimal number of the rank.
     #[serde(default)]
     ranks: BTreeMap<String, Vec<DeviceModel>>,
-    /// Costs by kernel name; `*` is for all others.
+    /// Costs by kernel name; `*` stands for all other kernels.
     #[serde(default)]
     kernels: BTreeMap<String, Cost>,
-    /// How long it takes to build a kernel, in ms.
+    /// Time to build a kernel, in ms.
     #[serde(default)]
     build_ms: f64,
-    /// What a command costs the root, in µs, where time is simulated: there computing takes no time by itself.
+    /// Cost of a command for the root in simulated time, in µs. Computing itself takes no simulated
+    /// time.
     #[serde(default)]
     pub root_command_us: f64,
-    /// What a command costs the rank that runs it, in µs, where time is simulated.
+    /// Cost of a command for the rank that runs it in simulated time, in µs.
     #[serde(default)]
     pub node_command_us: f64,
-    /// What a look for news costs each rank, in µs, where time is simulated: it is added to every nap.
+    /// Cost of a poll for each rank in simulated time, in µs. It is added to every nap.
     #[serde(default)]
     pub look_us: f64,
-    /// Where time is simulated, ranks but the root look no more often than this, in µs: each nap is an event of the simulation, and
-    /// of 1024 ranks they are most. It makes a run seem slower, never faster.
+    /// Shortest nap of the ranks other than the root in simulated time, in µs. Each nap is an event
+    /// of the simulation, and with 1024 ranks naps are most of the events. A longer nap makes a run
+    /// seem slower, never faster.
     #[serde(default)]
     pub nap_us: f64,
 }
@@ -51,7 +54,7 @@ pub enum Mode {
     /// Buffers have no bytes; only time passes.
     #[default]
     Hollow,
-    /// Another back end computes them.
+    /// Another back end computes results.
     Real,
 }
 
@@ -59,7 +62,7 @@ pub enum Mode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceModel {
-    /// So many of them.
+    /// Number of such devices; 1 if it is missing.
     count: Option<usize>,
     name: String,
     vendor: String,
@@ -68,36 +71,37 @@ pub struct DeviceModel {
     compute_units: u32,
     clock_mhz: u32,
     global_memory: u64,
-    /// Floating-point operations a second, for costs that count them.
+    /// Floating-point operations per second, for costs that count them.
     flops: f64,
-    /// Bytes a second between the device and its memory, for costs that count them, and for copies.
+    /// Bytes per second between the device and its memory, for copies and for costs that count
+    /// bytes.
     bytes_per_s: f64,
-    /// Bytes a second between host and device in each direction; 0 is a device that works in the host's memory.
+    /// Bytes per second between host and device in each direction. 0 means that the device works in
+    /// the host's memory.
     transfer_bytes_per_s: f64,
-    /// Before the first byte of a transfer, in µs.
+    /// Latency of a transfer before its first byte, in µs.
     transfer_us: f64,
-    /// Before a kernel starts, in µs.
+    /// Latency of a launch, in µs.
     launch_us: f64,
-    /// Costs that are this device's own.
+    /// Costs of kernels on this device, before those of the model.
     kernels: BTreeMap<String, Cost>,
 }
 
-/// How long a kernel runs. All parts that are given are added, but that `flops_per_item` and `bytes_per_item` overlap: the longer
-/// of both counts (roofline).
+/// How long a kernel runs: the sum of all given parts, except that `flops_per_item` and
+/// `bytes_per_item` overlap, so that only the longer of both counts (roofline).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cost {
-    /// However large the launch.
+    /// Time for any launch, whatever its size.
     seconds: f64,
-    /// For each work-item.
     ns_per_item: f64,
-    /// For each work-item.
     flops_per_item: f64,
-    /// For each work-item.
     bytes_per_item: f64,
-    /// Work-items and seconds, by rising work-items; between them linear, outside them the nearest two go on.
+    /// Pairs of work-items and seconds, in increasing order of work-items. The time is interpolated
+    /// linearly, and extrapolated from the first two or the last two pairs.
     table: Vec<(f64, f64)>,
-    /// Indices of integer arguments (4 or 8 bytes): what is "per item" is multiplied by their values.
+    /// Indices of integer arguments (4 or 8 bytes). The costs per item are multiplied by their
+    /// values.
     times_args: Vec<usize>,
 }
 
@@ -107,53 +111,40 @@ pub struct Cost {
 pub enum ModelError {
     /// The file cannot be read.
     #[error("cannot read the model of simulated devices {path}: {reason}")]
-    File {
-        /// Which.
-        path: String,
-        /// Why.
-        reason: std::io::Error,
-    },
-    /// The file is no model.
+    File { path: String, reason: std::io::Error },
+    /// The file is not a model.
     #[error("{path} is no model of simulated devices: {reason}")]
-    Form {
-        /// Which.
-        path: String,
-        /// What is wrong.
-        reason: serde_json::Error,
-    },
-    /// Nothing is known of a kernel.
+    Form { path: String, reason: serde_json::Error },
+    /// The model has no cost for a kernel.
     #[error("the model of simulated devices has no cost for kernel `{0}`, and none for `*`")]
     NoCost(String),
-    /// An argument that a cost names is no number.
+    /// An argument that a cost names is not an integer.
     #[error(
         "the cost of kernel `{kernel}` names argument {index}, which is no integer of 4 or 8 bytes"
     )]
     Argument {
-        /// Which.
         kernel: String,
-        /// Which of its arguments.
+        /// Index of the argument.
         index: usize,
     },
     /// A cost needs a rate that the device does not have.
     #[error("the cost of kernel `{kernel}` counts {what}, but device `{device}` has no such rate")]
     Rate {
-        /// Which.
         kernel: String,
-        /// The field of the device.
+        /// Name of the device's field.
         what: &'static str,
-        /// Which device.
         device: String,
     },
 }
 
-/// Names the file of the model. Where it is set, devices are simulated.
+/// Environment variable with the path of the model. If it is set, devices are simulated.
 pub const VARIABLE: &str = "WTR_SIM";
 
 impl Model {
-    /// The model that `WTR_SIM` names; none if it names none.
+    /// Reads the model that `WTR_SIM` names. Returns `None` if it names none.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// The same as those of [`Self::read`].
     pub fn of_environment() -> Result<Option<Self>, Error> {
         let path = std::env::var(VARIABLE).ok().filter(|path| !path.is_empty());
         path.map(|path| Self::read(&path))
@@ -161,25 +152,25 @@ impl Model {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Reads it.
+    /// Reads the model from a file.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no model.
+    /// The file cannot be read, or is not a model.
     pub fn read(path: &str) -> Result<Self, ModelError> {
         let text = std::fs::read_to_string(path)
             .map_err(|reason| ModelError::File { path: path.to_owned(), reason })?;
         Self::parse(&text).map_err(|reason| ModelError::Form { path: path.to_owned(), reason })
     }
 
-    /// From its text.
+    /// Parses the text of a model.
     ///
     /// # Errors
-    /// Text that is no model.
+    /// The text is not a model.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The devices of a rank, each for itself.
+    /// Returns the devices of a rank, one entry for each device.
     pub fn devices(&self, rank: Rank) -> Vec<DeviceModel> {
         let kinds = self.ranks.get(&rank.to_string()).unwrap_or(&self.devices);
         kinds
@@ -188,15 +179,15 @@ impl Model {
             .collect()
     }
 
-    /// How long a build takes.
+    /// Returns how long a build takes.
     pub fn build_ns(&self) -> u64 {
         ns(self.build_ms * 1e-3)
     }
 
-    /// How long this launch takes on this device.
+    /// Returns how long a launch takes on a device.
     ///
     /// # Errors
-    /// A model that does not say.
+    /// The model has no cost for the kernel, or the cost does not fit the launch or the device.
     pub fn kernel_ns(
         &self,
         device: &DeviceModel,
@@ -235,7 +226,7 @@ impl Model {
 }
 
 impl DeviceModel {
-    /// How long bytes take between host and device; 0 where both are one.
+    /// Returns how long a transfer between host and device takes; 0 if they share memory.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         if self.transfer_bytes_per_s > 0.0 {
             ns(self.transfer_us * 1e-6 + as_f64(bytes) / self.transfer_bytes_per_s)
@@ -244,12 +235,12 @@ impl DeviceModel {
         }
     }
 
-    /// How long a copy within the device takes: each byte is read and written.
+    /// Returns how long a copy within the device takes: each byte is read and written.
     pub fn copy_ns(&self, bytes: u64) -> u64 {
         if self.bytes_per_s > 0.0 { ns(2.0 * as_f64(bytes) / self.bytes_per_s) } else { 0 }
     }
 
-    /// What it says of itself, as `clGetDeviceInfo` would.
+    /// Returns the device information, as `clGetDeviceInfo` would.
     pub fn info(&self, hostname: &str) -> DeviceInfo {
         let text = |text: &str| [text.as_bytes(), b"\0"].concat();
         let kind: u64 = match self.r#type.as_str() {
@@ -261,14 +252,16 @@ impl DeviceModel {
         let info = vec![
             (0x1000, kind.to_le_bytes().to_vec()),  // CL_DEVICE_TYPE
             (0x1001, 0_u32.to_le_bytes().to_vec()), // CL_DEVICE_VENDOR_ID
-            (0x1002, self.compute_units.max(1).to_le_bytes().to_vec()), // CL_DEVICE_MAX_COMPUTE_UNITS
+            // CL_DEVICE_MAX_COMPUTE_UNITS
+            (0x1002, self.compute_units.max(1).to_le_bytes().to_vec()),
             (0x1004, 1024_u64.to_le_bytes().to_vec()), // CL_DEVICE_MAX_WORK_GROUP_SIZE
             (0x100C, self.clock_mhz.to_le_bytes().to_vec()), // CL_DEVICE_MAX_CLOCK_FREQUENCY
             (0x1010, memory.to_le_bytes().to_vec()),   // CL_DEVICE_MAX_MEM_ALLOC_SIZE
             (0x101F, memory.to_le_bytes().to_vec()),   // CL_DEVICE_GLOBAL_MEM_SIZE
             (0x1023, (32_u64 << 10).to_le_bytes().to_vec()), // CL_DEVICE_LOCAL_MEM_SIZE
             (0x1027, 1_u32.to_le_bytes().to_vec()),    // CL_DEVICE_AVAILABLE
-            (0x102B, text(if self.name.is_empty() { "simulated" } else { &self.name })), // CL_DEVICE_NAME
+            // CL_DEVICE_NAME
+            (0x102B, text(if self.name.is_empty() { "simulated" } else { &self.name })),
             (0x102C, text(&self.vendor)),           // CL_DEVICE_VENDOR
             (0x102F, text("OpenCL 3.0 simulated")), // CL_DEVICE_VERSION
         ];
@@ -282,7 +275,7 @@ impl DeviceModel {
     }
 }
 
-/// The value of an argument that is an integer.
+/// Returns the value of an argument that is an integer of 4 or 8 bytes.
 fn integer(arg: &Arg) -> Option<f64> {
     let Arg::Bytes(bytes) = arg else { return None };
     match bytes.len() {
@@ -308,13 +301,13 @@ fn in_table(table: &[(f64, f64)], items: f64) -> f64 {
     }
 }
 
-/// Counts beyond 2^53 lose their last bits: a model is not that exact.
+/// Counts beyond 2^53 lose their last bits; a model is not that exact.
 #[expect(clippy::cast_precision_loss)]
 fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// Seconds as ns; what is negative or no number is 0.
+/// Converts seconds to ns. Negative values and NaN become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round().max(0.0) as u64

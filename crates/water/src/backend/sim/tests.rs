@@ -4,7 +4,7 @@ use super::*;
 use crate::command::{Arg, Code, Range};
 use crate::transport::Span;
 
-/// A clock that stands until it is told to go on.
+/// A clock that stands still until it is set.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
 
@@ -86,7 +86,7 @@ fn write(sim: &mut Sim, id: u64, device: u32, bytes: usize, after: &[u64]) {
     start(sim, id, device, &Operation::Write { buffer: ObjectId(1), offset: 0, from }, after);
 }
 
-/// Ids and times of what has ended.
+/// Returns ids and times of the operations that have ended.
 fn ended(sim: &mut Sim) -> Vec<(u64, u64, u64)> {
     let mut ended = Vec::new();
     sim.poll(&mut ended);
@@ -120,7 +120,8 @@ fn an_operation_begins_when_what_it_comes_after_has_ended_however_late_somebody_
     let fixed = kernel(&mut sim, 1, "fixed");
     write(&mut sim, 2, 0, 4_000, &[]);
     run(&mut sim, 3, 0, fixed, 1, &[2]);
-    // This one is ready at once, and does not wait for one that came before it but waits.
+    // This one is ready at once, and does not wait for an operation that came before it but is not
+    // ready.
     run(&mut sim, 4, 0, fixed, 1, &[]);
     clock.set(10_000_000);
     assert_eq!(
@@ -201,7 +202,7 @@ fn a_rank_can_have_devices_of_its_own() {
     assert_eq!(Sim::new(model(), 3, None, Arc::new(Hand::default())).devices().len(), 3);
 }
 
-/// Ends operations when it is told to.
+/// A back end that ends operations when it is told to.
 #[derive(Debug, Default)]
 struct Inner {
     infos: Vec<DeviceInfo>,

@@ -1,6 +1,7 @@
-//! Which streams are awaited. Moves that were started early may be hundreds, of which the first few come next: asking the transport
-//! after all of them takes long. So only some are awaited, in the order in which the root gave them; others are when their sender
-//! offers them.
+//! Decides which streams this rank receives now. There may be hundreds of moves that were started
+//! early, of which the first few come next, and polling the transport for all of them takes long.
+//! So only some are admitted, in the order in which the root gave them. The others are admitted
+//! when their senders offer them.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +11,25 @@ use super::super::flow::Flow;
 use super::{EAGER_BYTES_MAX, Moves};
 use crate::command::{CommandId, End, Message, Rank, Stream};
 
-/// Early streams that are awaited at a time without an offer. Some, so that a sender finds its receiver ready; each has up to 16 pieces
-/// that the transport is asked after in every look.
+/// Number of early streams admitted at a time without an offer. There are several, so that a sender
+/// finds its receiver ready. Each may have up to 16 awaited pieces, and the transport checks every
+/// one in each poll.
 const EARLY_STREAMS_MAX: u32 = 4;
 
-/// Early streams.
+/// Admission of early streams.
 #[derive(Debug, Default)]
 pub struct Admission {
-    /// Not awaited; the place of its job, and the move.
+    /// Moves not admitted yet, each after its job's ordinal.
     waiting: BTreeSet<(u64, CommandId)>,
     streams: FxHashMap<(Rank, Stream), (u64, CommandId)>,
-    /// Awaited.
     admitted: FxHashSet<CommandId>,
-    /// Offered before their moves were there.
+    /// Streams that were offered before their moves arrived.
     offers: FxHashSet<(Rank, Stream)>,
 }
 
 impl Admission {
-    /// Has a move wait to be admitted; unless it has been offered already.
+    /// Makes a move wait for admission, unless its stream was offered already. Returns whether it
+    /// waits.
     fn add(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) -> bool {
         if self.offers.remove(&stream) {
             self.admitted.insert(id);
@@ -38,7 +40,7 @@ impl Admission {
         true
     }
 
-    /// The move of an offered stream, if it waits.
+    /// Returns the move of an offered stream if it waits for admission.
     fn offered(&mut self, stream: (Rank, Stream)) -> Option<CommandId> {
         let Some((place, id)) = self.streams.get(&stream).copied() else {
             self.offers.insert(stream);
@@ -47,7 +49,7 @@ impl Admission {
         self.waiting.remove(&(place, id)).then_some(id)
     }
 
-    /// The next move, if there is room for it.
+    /// Admits the next move if there is room for it.
     fn next(&mut self) -> Option<CommandId> {
         if self.admitted.len() >= EARLY_STREAMS_MAX as usize {
             return None;
@@ -57,12 +59,13 @@ impl Admission {
         Some(id)
     }
 
-    /// Nothing more comes for a move. Whether there is room again for one that waits.
+    /// Notes that all bytes of a move have arrived. Returns whether that makes room for a waiting
+    /// move.
     pub fn end(&mut self, id: CommandId) -> bool {
         self.admitted.remove(&id) && !self.waiting.is_empty()
     }
 
-    /// A move is forgotten.
+    /// Removes all traces of a move.
     pub fn forget(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) {
         self.waiting.remove(&(place, id));
         self.admitted.remove(&id);
@@ -72,7 +75,7 @@ impl Admission {
 }
 
 impl Moves {
-    /// Has a new move from another rank awaited, now or later.
+    /// Admits a new move from another rank, now or later.
     pub(super) fn admit_new(&mut self, flow: &mut Flow, is_early: bool) {
         let End::Rank { rank, stream } = flow.order.source else { return };
         if is_early && self.admission.add(flow.place, flow.id, (rank, stream)) {
@@ -82,14 +85,14 @@ impl Moves {
         self.await_stream(flow);
     }
 
-    /// A sender has bytes of a stream for which nobody has said that he is ready.
+    /// Takes the offer of a sender that has bytes but no `Ready` for their stream.
     pub fn is_offered(&mut self, rank: Rank, stream: Stream) {
         if let Some(id) = self.admission.offered((rank, stream)) {
             self.admit(id);
         }
     }
 
-    /// Admits moves as far as there is room.
+    /// Admits moves while there is room.
     pub(super) fn admit_more(&mut self) {
         while let Some(id) = self.admission.next() {
             self.admit(id);

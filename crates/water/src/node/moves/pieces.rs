@@ -1,4 +1,4 @@
-//! Pieces: asked for at the source, given to the sinks.
+//! Asks the source for pieces, and gives them to the sinks.
 
 use super::super::flow::{Flow, copy};
 use super::super::span;
@@ -8,7 +8,7 @@ use crate::command::{CommandId, End, Message, Rank, Sink, Stream};
 use crate::transport::{Token, Transport};
 
 impl Moves {
-    /// Asks for the next pieces.
+    /// Asks the source for the next pieces.
     pub(super) fn ask_source(
         &mut self,
         id: CommandId,
@@ -54,7 +54,7 @@ impl Moves {
                     let token = self.token(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
                     let place = if flow.hollow { base.at(0, size) } else { base.at(start, size) };
-                    // SAFETY: as above; nobody reads bytes of the base that have not arrived.
+                    // SAFETY: as above, and nobody reads bytes of the base that have not arrived.
                     unsafe { transport.receive(rank, stream, place, token) };
                     flow.next += 1;
                     flow.awaited += 1;
@@ -63,7 +63,8 @@ impl Moves {
         }
     }
 
-    /// Gives all sinks what has arrived, other ranks piece by piece in turns: of a tree's subtrees none waits until another has all.
+    /// Gives all sinks the bytes that have arrived. Other ranks get single pieces in turn, so that
+    /// no subtree waits until another one has everything.
     pub(super) fn feed_all(
         &mut self,
         id: CommandId,
@@ -80,7 +81,8 @@ impl Moves {
         }
     }
 
-    /// Gives a sink what has arrived; another rank one piece of it. Whether that rank may get more.
+    /// Gives a sink the bytes that have arrived, or one piece of them if the sink is another rank.
+    /// Returns whether that rank may get more.
     fn feed(
         &mut self,
         id: CommandId,
@@ -98,7 +100,8 @@ impl Moves {
         false
     }
 
-    /// Gives another rank one piece of what has arrived. Whether it may get more.
+    /// Gives another rank one piece of the bytes that have arrived. Returns whether it may get
+    /// more.
     fn feed_rank(
         &mut self,
         id: CommandId,
@@ -140,12 +143,13 @@ impl Moves {
         state.given += size;
         state.under_way += 1;
         self.sends += u64::from(is_large);
-        // SAFETY: the base lives until the flow is forgotten; bytes that have arrived change no more.
+        // SAFETY: the base lives until the flow is forgotten, and bytes that have arrived do not
+        // change.
         unsafe { transport.send(to.0, to.1, piece, token) };
         true
     }
 
-    /// Gives the program's memory or a buffer all that has arrived.
+    /// Gives the program's memory or a buffer all bytes that have arrived.
     fn feed_here(
         &mut self,
         id: CommandId,
