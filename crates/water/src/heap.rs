@@ -1,5 +1,6 @@
-//! Heaps: memory of equal size for each of several devices, which kernels of all of them reach (`ggas.h`), so that they talk to each
-//! other without the host. Here is what the ranks agree on; `heap/meet.rs` connects the ranks' members.
+//! Heaps: memory of equal size for each of several devices. Kernels of all of them reach all of it
+//! (`ggas.h`), so that they can talk to each other without the host. This file has what the ranks
+//! agree on; `heap/meet.rs` connects the members.
 
 pub mod meet;
 pub mod resident;
@@ -10,59 +11,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{ObjectId, Rank};
 
-/// Bytes of a heap's secret: as long as the keys and tickets that it becomes.
+/// Length of a heap's secret in bytes. It must be that of the keys and tickets made from it.
 pub const SECRET_BYTES: usize = 32;
 
-/// One heap, as all its members see it.
+/// The plan of a heap, which is the same for all members.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapPlan {
-    /// Its id. Those after it are the buffers of the parts, see [`HeapPlan::part`].
+    /// Id of the heap. The ids after it are the buffers of the parts, see [`HeapPlan::part`].
     pub heap: ObjectId,
-    /// Bytes of each device's part.
+    /// Number of bytes of each device's part.
     pub bytes: u64,
-    /// The devices that take part (PEs), by number.
+    /// The devices that take part, by PE number.
     pub pes: Vec<Pe>,
     /// Host name of each member's rank.
     pub hosts: Vec<String>,
-    /// How long a kernel waits for another, in ms, if it is to be other than what `ggas.h` says; 0: as it says.
+    /// Time in ms that a kernel waits for another. 0 selects the default of `ggas.h`.
     pub timeout_ms: u64,
-    /// Whether all that goes to other members takes the way through their proxies, even where memory could be shared.
+    /// Whether all bytes for other members go through the proxies, even if memory could be shared.
     pub force_proxy: bool,
-    /// What members prove to each other that they belong together. It travels where all of the run's messages do.
+    /// With this secret members prove to each other that they belong together. It travels in the
+    /// messages of the run.
     pub secret: [u8; SECRET_BYTES],
 }
 
 /// One device of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pe {
-    /// Its rank.
     pub rank: Rank,
-    /// Its place among the devices of its rank.
+    /// Its index among the devices of its rank.
     pub device: u32,
 }
 
-/// What one member of a heap says to another, or to the root.
+/// A message of a heap's member to another member, or to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// Where members of higher numbers connect to this one.
+    /// Where members with higher numbers connect to the sender.
     Door {
-        /// Who says it.
         member: u32,
-        /// Where, as `penstock_link::Address` writes it.
+        /// Addresses in the format of `penstock_link::Address`.
         addresses: Vec<String>,
     },
-    /// This member cannot be made, so nobody has to wait for it.
-    Refused {
-        /// Who says it.
-        member: u32,
-        /// Why.
-        reason: String,
-    },
-    /// To the root: how bytes get from this PE to each other one, by the numbers of [`Path`].
+    /// The sender could not be created, so nobody has to wait for it.
+    Refused { member: u32, reason: String },
+    /// To the root: how bytes get from this PE to each PE.
     Paths {
-        /// Which.
         pe: u32,
-        /// To each.
+        /// For each PE a number of [`Path`].
         paths: Vec<u8>,
     },
 }
@@ -71,16 +65,17 @@ pub enum Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Path {
-    /// It is the same, or one of the same process.
+    /// Both PEs belong to the same process, or are the same.
     Own = 1,
-    /// Memory of the host that both processes have mapped.
+    /// Both processes have mapped the same memory of their host.
     Shared = 2,
-    /// A thread of the process sends them.
+    /// A thread of the process sends the bytes.
     Proxy = 3,
 }
 
 impl HeapPlan {
-    /// The ranks that have PEs, in the order in which they first appear: their places are the members' numbers.
+    /// Returns the ranks that have PEs, in the order of their first PEs. The index of a rank is its
+    /// member number.
     pub fn members(&self) -> Vec<Rank> {
         let mut members = Vec::new();
         for pe in &self.pes {
@@ -91,24 +86,24 @@ impl HeapPlan {
         members
     }
 
-    /// The member of each PE.
+    /// Returns the member number of each PE.
     pub fn member_of_each(&self) -> Vec<u32> {
         let members = self.members();
         let place = |rank| members.iter().position(|member| *member == rank).unwrap_or_default();
         self.pes.iter().map(|pe| u32::try_from(place(pe.rank)).unwrap_or(u32::MAX)).collect()
     }
 
-    /// The buffer that a PE's part is.
+    /// Returns the buffer of a PE's part.
     pub fn part(&self, pe: u32) -> ObjectId {
         ObjectId(self.heap.0 + 1 + u64::from(pe))
     }
 
-    /// Ids that a heap of so many PEs takes.
+    /// Number of ids that a heap of `pes` PEs takes.
     pub const fn ids(pes: u64) -> u64 {
         1 + pes
     }
 
-    /// PEs of this rank, with their numbers.
+    /// Returns the PEs of a rank: their numbers and device indices.
     pub fn own(&self, rank: Rank) -> impl Iterator<Item = (u32, u32)> + '_ {
         (0..)
             .zip(&self.pes)
@@ -116,14 +111,14 @@ impl HeapPlan {
             .map(|(number, pe)| (number, pe.device))
     }
 
-    /// How long a kernel waits; none is what `ggas.h` says.
+    /// Returns how long a kernel waits; `None` selects the default of `ggas.h`.
     pub fn timeout(&self) -> Option<Duration> {
         (self.timeout_ms > 0).then(|| Duration::from_millis(self.timeout_ms))
     }
 }
 
 impl std::fmt::Debug for HeapPlan {
-    /// Without the secret.
+    /// Leaves out the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HeapPlan")
             .field("heap", &self.heap)

@@ -1,4 +1,5 @@
-//! How a run begins: who launched this process, which MPI that means, where its shim is; which back end.
+//! Starts a run: finds out who launched this process, which MPI that means and where its shim is,
+//! and chooses the back end.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,23 +18,23 @@ use crate::transport::Transport;
 use crate::transport::alone::Alone;
 use crate::transport::mpi::{Mpi, Options, SILENCE_NS, Unusable};
 
-/// Where shims are if nothing else is said, beside the places near this library and the program.
+/// Folders of shims, in addition to those near this library and the program.
 const FOLDERS: [&str; 2] = ["/usr/local/lib/penstock", "/usr/lib/penstock"];
 
-/// This process's place in the run.
+/// This process's part of the run.
 #[derive(Debug)]
 pub struct Launched {
-    /// The way to the others.
+    /// The transport to the other ranks.
     pub transport: Box<dyn Transport>,
-    /// Who this is; 0 runs the program.
+    /// This rank; rank 0 runs the program.
     pub rank: Rank,
-    /// How many there are.
     pub size: u32,
-    /// Whether a thread may drive the runtime. If not, whoever waits drives it: `Runtime::root(..., threaded: false)`.
+    /// Whether a thread may drive the runtime. If not, the calls that wait drive it:
+    /// `Runtime::root(..., threaded: false)`.
     pub threaded: bool,
 }
 
-/// An MPI that libwater has a shim for.
+/// An MPI for which libwater has a shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     OpenMpi,
@@ -55,7 +56,7 @@ impl Family {
         }
     }
 
-    /// On Debian and its relatives.
+    /// Names of its packages on Debian and related systems.
     const fn packages(self) -> &'static str {
         match self {
             Self::OpenMpi => "openmpi-bin libopenmpi-dev",
@@ -68,29 +69,29 @@ impl Family {
     }
 }
 
-/// Who launched this process.
+/// The launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Launcher {
-    /// Nobody that knows MPI.
+    /// No launcher that knows MPI.
     None,
     /// A launcher of MPI programs.
     Mpi {
-        /// The MPI that it is most likely for.
+        /// The MPI for which it most likely is.
         family: Family,
-        /// How many ranks there are, if it says so.
+        /// Number of ranks, if the launcher tells.
         ranks: Option<u32>,
-        /// What it is called.
+        /// The launcher's name in messages.
         name: &'static str,
     },
-    /// `srun` of so many processes, without help for MPI.
+    /// `srun` with this number of processes, without support for MPI.
     BareSrun(u32),
 }
 
-/// What the environment says.
+/// The transport and devices that the environment chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
     Alone,
-    /// Alone, with the devices of the pool's daemons.
+    /// A single rank with the devices of the pool's daemons.
     Pool,
     Mpi {
         family: Family,
@@ -101,18 +102,19 @@ enum Choice {
     },
 }
 
-/// Environment variables.
+/// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Starts this process's part of the run. Only the root returns with a runtime. Another rank serves it, and ends with it: the program's code
-/// runs once. `WTR_WORKER=return` gives control back there, as an error.
+/// Starts this process's part of the run. Only the root returns with a runtime. On another rank
+/// this serves the root, and ends the process with the run, so that the program's code runs only
+/// once. With `WTR_WORKER=return` such a rank returns an error instead.
 ///
 /// # Errors
-/// As [`transport`]; ranks that do not answer; a rank that has served.
+/// Those of [`transport`]. A rank does not answer. This rank has served the root.
 pub fn start() -> Result<Runtime, Error> {
     if let Some(runtime) = simulator::start()? {
         return Ok(runtime);
@@ -138,15 +140,16 @@ pub fn start() -> Result<Runtime, Error> {
     std::process::exit(0)
 }
 
-/// Serves the root until the run is over: what `wtrd` does.
+/// Serves the root until the run is over, as `wtrd` does.
 ///
 /// # Errors
-/// As [`transport`], and if this is the root: then there is no program.
+/// Those of [`transport`]. This is the root, so there is no program.
 pub fn work() -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
     let Launched { transport, rank, .. } = transport(Arc::clone(&clock), true)?;
     if rank == 0 {
-        // The others wait for a root that never comes: this process ends, and the launcher ends them.
+        // The other ranks wait for a root that never comes. This process ends, and the launcher
+        // ends them.
         std::mem::forget(transport);
         return Err(Error::Transport("this is rank 0, which must be the program: start it first, as in `mpirun -n 1 ./program : -n 3 wtrd`".into()));
     }
@@ -154,7 +157,8 @@ pub fn work() -> Result<(), Error> {
     Ok(())
 }
 
-/// What drives this rank's devices: OpenCL, or simulated devices if `WTR_SIM` names a model of them.
+/// Returns the back end of this rank: OpenCL, or simulated devices if `WTR_SIM` names a model of
+/// them.
 fn devices(rank: Rank, clock: &Arc<dyn Clock>) -> Result<Box<dyn Backend>, Error> {
     Ok(match Model::of_environment()? {
         Some(model) => Box::new(Sim::of_model(model, rank, clock)),
@@ -167,15 +171,17 @@ pub fn is_launched() -> bool {
     launcher(&environment) != Launcher::None
 }
 
-/// Takes this process's place in the run: that of an MPI rank, or alone. `threaded` says whether the caller can have a thread drive the
-/// runtime all the time, which ranks other than 0 do in any case.
+/// Takes this process's part in the run: that of an MPI rank, or of a single rank. `threaded` says
+/// whether the caller can have a thread that drives the runtime all the time; ranks other than 0
+/// always do.
 ///
-/// Variables: `WTR_TRANSPORT` = `auto` (default: MPI if an MPI launcher started this process, else the pool if its nodes are named),
-/// `mpi`, `pool` (no other ranks; the devices are those of the pool's daemons), `none`. `WTR_MPI` = `openmpi`,
-/// `mpich`, the file of a shim, or a folder with shims. `WTR_SILENCE` = seconds after which a silent rank counts as lost.
+/// Variables: `WTR_TRANSPORT` = `auto` (default: MPI if an MPI launcher started this process,
+/// otherwise the pool if its nodes are named), `mpi`, `pool` (a single rank with the devices of the
+/// pool's daemons), `none`. `WTR_MPI` = `openmpi`, `mpich`, the file of a shim, or a folder with
+/// shims. `WTR_SILENCE` = seconds after which a silent rank counts as lost.
 ///
 /// # Errors
-/// A variable that is wrong; a shim or an MPI that is not there; ranks that are not those of the launcher.
+/// A variable is wrong, a shim or an MPI is missing, or the ranks are not those of the launcher.
 pub fn transport(clock: Arc<dyn Clock>, threaded: bool) -> Result<Launched, Error> {
     let alone = |transport| Launched { transport, rank: 0, size: 1, threaded };
     let Choice::Mpi { family, folder, file, ranks, launcher } = choose(&environment)? else {
@@ -248,7 +254,8 @@ fn choose(environment: Environment<'_>) -> Result<Choice, Error> {
 fn launcher(environment: Environment<'_>) -> Launcher {
     let number = |name: &str| environment(name).and_then(|value| value.parse().ok());
     let has = |name: &str| environment(name).is_some();
-    // Inner before outer: `mpirun` within a job of Slurm has the variables of both.
+    // Inner launchers come before outer ones: `mpirun` within a job of Slurm has the variables of
+    // both.
     if has("OMPI_COMM_WORLD_SIZE") {
         return Launcher::Mpi {
             family: Family::OpenMpi,
@@ -292,7 +299,7 @@ fn silence(environment: Environment<'_>) -> Result<u64, Error> {
     })
 }
 
-/// Where the shim of this MPI is.
+/// Returns the path of this MPI's shim.
 fn find(family: Family, folder: Option<&Path>, launcher: &str) -> Result<PathBuf, Error> {
     let name = family.file();
     let folders = match folder {
@@ -319,7 +326,8 @@ fn find(family: Family, folder: Option<&Path>, launcher: &str) -> Result<PathBuf
     Err(Error::Transport(message))
 }
 
-/// Beside libwater or the program that it is linked to, beside the program, and where `make install` puts them.
+/// Returns the folders to search for shims: beside the library or program that this code is in,
+/// beside the program, and where `make install` puts shims.
 fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for file in [own_file(), std::env::current_exe().ok()].into_iter().flatten() {
@@ -341,40 +349,41 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// The file that this code was loaded from.
+/// Returns the file that this code was loaded from.
 fn own_file() -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let address: *const libc::c_void = (own_file as fn() -> Option<PathBuf> as *const ()).cast();
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: `info` is there to be written; any address may be asked for.
+    // SAFETY: `info` may be written, and any address is allowed.
     if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
         return None;
     }
-    // SAFETY: all zeros is a value of it, and the call has filled it.
+    // SAFETY: all zeros is a valid value, and the call has filled it.
     let name = unsafe { info.assume_init() }.dli_fname;
     if name.is_null() {
         return None;
     }
-    // SAFETY: a text that stays as long as this code is loaded.
+    // SAFETY: the string ends with a zero and lives as long as this code is loaded.
     let name = unsafe { std::ffi::CStr::from_ptr(name) };
     std::fs::canonicalize(std::ffi::OsStr::from_bytes(name.to_bytes())).ok()
 }
 
-/// Where it shall not end a run that has lost a rank (`-disable-auto-cleanup`), MPICH's launcher tells the others by SIGUSR1. That would end
-/// them, as long as nobody handles it.
+/// Ignores SIGUSR1 unless the program handles it. If the launcher of MPICH does not end runs that
+/// have lost a rank (`-disable-auto-cleanup`), it sends this signal to the other ranks, which would
+/// end them.
 fn survive_losses() {
-    // SAFETY: it asks for the handler and changes nothing.
+    // SAFETY: this only reads the handler.
     let old = unsafe {
         let mut old = std::mem::zeroed::<libc::sigaction>();
         (libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut old) == 0).then_some(old)
     };
     if old.is_some_and(|old| old.sa_sigaction == libc::SIG_DFL) {
-        // SAFETY: ignoring a signal needs no handler, and one that the program sets later counts.
+        // SAFETY: ignoring a signal needs no handler. The program may still set one later.
         unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
     }
 }
 
-/// What to do about a shim that cannot be used.
+/// Adds to the error of a shim what the user can do.
 fn explain(unusable: &Unusable, family: Family) -> Error {
     let hint = match unusable {
         Unusable::Open { .. } => {
@@ -461,7 +470,7 @@ mod tests {
             mpi(&[("PMI_RANK", "1"), ("PMI_SIZE", "8"), ("SLURM_PROCID", "1")]),
             (Family::Mpich, Some(8))
         );
-        // mpirun within a job of Slurm.
+        // `mpirun` within a job of Slurm.
         assert_eq!(
             mpi(&[
                 ("OMPI_COMM_WORLD_SIZE", "2"),

@@ -4,12 +4,12 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | `api` | the functions of `wtr.h` and `wtr_ext.h`: checks arguments, returns codes. Only this module knows C |
+//! | `api` | the functions of `wtr.h` and `wtr_ext.h`: the only module that knows C |
 //! | `root` | the commands of the run; `root/plan.rs` turns a batch into jobs |
 //! | `node` | the scheduler of one rank; `node/moves.rs` moves bytes |
 //! | `backend` | drives the devices of a rank |
 //! | `transport` | bytes between ranks |
-//! | `heap` | memory that kernels of several devices share; the back ends have their own parts of it |
+//! | `heap` | memory that kernels of several devices share |
 //! | `record` | records events for graphs, traces, summaries and the watchdog |
 //! | `runtime` | drives all of them, with a thread or without |
 

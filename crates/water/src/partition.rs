@@ -1,52 +1,58 @@
-//! How work is split among devices: at once by their speeds, or slice by slice as they become free. Pure: no clock, no commands.
+//! Splits work among devices: at once by their speeds, or slice by slice as they become free. This
+//! code is pure: it has no clock and no commands.
 
-/// Weights are taken to be whole numbers up to this one, so that the arithmetic is exact: 2^40 tells speeds apart that differ
-/// by 10^-12 of the fastest, and its product with a `usize` fits into 128 bits.
+/// Weights are scaled to whole numbers up to this one, so that the arithmetic is exact. 2^40
+/// distinguishes speeds that differ by 10^-12 of the fastest, and its product with a `usize` fits
+/// into 128 bits.
 const WEIGHT_MAX: f64 = (1_u64 << 40) as f64;
 
-/// Slices of one device under way at a time: one is computed while the other's bytes travel.
+/// Number of slices of one device under way: one is computed while the bytes of the other travel.
 pub const SLICES_UNDER_WAY: usize = 2;
 
-/// A slice is this part of what the device would have to do of what is left: it has two slices under way, and half of its share
-/// stays free for whoever turns out to be faster than thought.
+/// Divisor of a device's share of the remaining work that gives the size of a slice. A device has
+/// two slices under way, and half of its share stays free for devices that turn out to be faster
+/// than expected.
 const SHARE_DIVISOR: f64 = 2.0 * SLICES_UNDER_WAY as f64;
 
-/// Before any speed is known a device gets this part of an even share: small, as it says how fast the device is, and may go to the slowest.
+/// Divisor of an even share for the first slice of a device. That slice is small, because it only
+/// measures the speed, and the device may be the slowest.
 const FIRST_DIVISOR: usize = 8;
 
-/// A slice is at most so many times as large as the device's largest before it. The first speeds include what it takes to get going; nobody shall
-/// get half of the work because the others were late once.
+/// Largest growth of a slice over the largest one of the device before it. The first speeds include
+/// start-up costs, and no device must get half of the work because the others were late once.
 const GROWTH: usize = 2;
 
-/// How much a new slice's speed counts beside those before it: devices that share their host get slower and faster.
+/// Weight of a new slice's speed beside the speed so far. Devices that share their host become
+/// slower and faster.
 const NEWEST: f64 = 0.5;
 
 /// Why work cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsplittable {
-    /// Nobody is there to do it.
+    /// There are no devices.
     #[error("there are no devices to split the work among")]
     NoDevices,
-    /// Parts cannot be multiples of nothing.
+    /// Parts cannot be multiples of 0.
     #[error("the granularity is 0")]
     NoGranularity,
-    /// Slices of nothing would never end.
+    /// Slices of 0 units would never end.
     #[error("the smallest slice is 0")]
     NoMinimum,
-    /// A weight is negative or no number.
+    /// A weight is negative or not finite.
     #[error("weight {0} is negative or no finite number")]
     Weight(usize),
-    /// Nobody would get anything.
+    /// No device would get anything.
     #[error("all weights are 0")]
     NoWeight,
 }
 
-/// Splits `total` units in proportion to `weights`, in multiples of `granularity`. What is left over (less than a multiple) goes to
-/// the last device whose weight is not 0. Every part differs from its exact share by less than a multiple, but for that.
+/// Splits `total` units in proportion to `weights`, in multiples of `granularity`. The last device
+/// whose weight is not 0 also gets the remainder below one multiple. Apart from this, every part
+/// differs from its exact share by less than a multiple.
 ///
 /// # Errors
-/// No devices, a granularity of 0, weights that are no weights.
+/// There are no devices, the granularity is 0, or the weights are invalid.
 pub fn split(
     total: usize,
     granularity: usize,
@@ -69,7 +75,8 @@ pub fn split(
     let all: u128 = whole.iter().sum();
     let grains = (total / granularity) as u128;
     let mut parts: Vec<u128> = whole.iter().map(|weight| grains * weight / all).collect();
-    // The largest remainders get what rounding down has left; of equal ones the first.
+    // The parts with the largest remainders get what rounding down has left; of equal ones the
+    // first.
     let mut order: Vec<usize> = (0..parts.len()).collect();
     let remainder = |place: &usize| whole.get(*place).map_or(0, |weight| grains * weight % all);
     order.sort_by_key(|place| std::cmp::Reverse(remainder(place)));
@@ -91,24 +98,25 @@ pub fn split(
     Ok(sizes)
 }
 
-/// A weight that is not 0 stays more than 0: who has one gets the left over units.
+/// Rounds a weight. One that is not 0 stays above 0, because the last such device gets the
+/// remainder.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(weight: f64) -> u128 {
     if weight > 0.0 { weight.round().max(1.0) as u128 } else { 0 }
 }
 
-/// Hands out slices of work to devices that are free: large ones first, smaller ones as the work runs out, in proportion to the
-/// speeds seen so far.
+/// Hands out slices of work to devices that are free: large ones first, smaller ones as the work
+/// runs out, in proportion to the speeds seen so far.
 #[derive(Clone, Debug)]
 pub struct Guide {
     total: usize,
     minimum: usize,
     next: usize,
-    /// Units a ns of each device; unknown before its first slice has ended.
+    /// Units per ns of each device; `None` before its first slice has ended.
     speeds: Vec<Option<f64>>,
-    /// Slices of each device under way.
+    /// Number of each device's slices under way.
     under_way: Vec<usize>,
-    /// Slices of each device that have ended.
+    /// Number of each device's ended slices.
     ended: Vec<usize>,
     /// Units of each device's largest slice so far.
     largest: Vec<usize>,
@@ -117,17 +125,16 @@ pub struct Guide {
 /// A part of the work for one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Its first unit.
     pub first: usize,
-    /// Its units.
     pub units: usize,
 }
 
 impl Guide {
-    /// Hands out `total` units to `count` devices, at least `minimum` at a time but for the last slice.
+    /// Hands out `total` units to `count` devices, at least `minimum` at a time except for the last
+    /// slice.
     ///
     /// # Errors
-    /// No devices; a minimum of 0.
+    /// There are no devices, or the minimum is 0.
     pub fn new(count: usize, total: usize, minimum: usize) -> Result<Self, Unsplittable> {
         if count == 0 {
             return Err(Unsplittable::NoDevices);
@@ -140,13 +147,14 @@ impl Guide {
         Ok(Self { total, minimum, next: 0, speeds: vec![None; count], under_way, ended, largest })
     }
 
-    /// Whether all was handed out.
+    /// Whether all units were handed out.
     pub fn is_empty(&self) -> bool {
         self.next >= self.total
     }
 
-    /// The device to be served next: the one with the fewest slices under way, if it may have one more; of equal ones the fastest. One whose
-    /// speed is not known gets one slice only: it may be the slowest.
+    /// Returns the device to serve next: the one with the fewest slices under way, if it may have
+    /// one more; of equal ones the fastest. A device of unknown speed gets only one slice, because
+    /// it may be the slowest.
     pub fn hungry(&self) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -168,8 +176,9 @@ impl Guide {
         self.under_way.get(device).copied().unwrap_or_default()
     }
 
-    /// Near the end a slow device would keep all others waiting for one slice more. It gets it only if the smallest one would end there
-    /// before the others could have done all that is left. The fastest is always worth it.
+    /// Whether a device is to get one more slice. Near the end all others would wait for a slow
+    /// device. It gets a slice only if the smallest one would end there before the others could
+    /// have done all remaining work. The fastest device always gets one.
     fn is_worth_it(&self, device: usize) -> bool {
         let speed = self.speed(device);
         let others =
@@ -187,7 +196,7 @@ impl Guide {
         others_ns >= to_f64(self.minimum * before) / speed
     }
 
-    /// The speed of a device; before it is known the mean of those that are.
+    /// Returns the speed of a device, or the mean of the known speeds if its own is not known.
     fn speed(&self, device: usize) -> f64 {
         if let Some(Some(speed)) = self.speeds.get(device) {
             return *speed;
@@ -196,7 +205,7 @@ impl Guide {
         if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / to_f64(known.len()) }
     }
 
-    /// The next slice for this device; none if all was handed out.
+    /// Returns the next slice for this device, or `None` if all units were handed out.
     pub fn take(&mut self, device: usize) -> Option<Slice> {
         if self.is_empty() {
             return None;
@@ -212,7 +221,7 @@ impl Guide {
         let most = if *largest == 0 { wanted } else { largest.saturating_mul(GROWTH) };
         let units = wanted.min(most).max(self.minimum);
         *largest = units.max(*largest);
-        // No slice of less than the minimum is left over.
+        // The last slice takes a remainder that is smaller than the minimum.
         let units = if left - units.min(left) < self.minimum { left } else { units };
         let slice = Slice { first: self.next, units };
         self.next += units;
@@ -220,7 +229,7 @@ impl Guide {
         Some(slice)
     }
 
-    /// A slice of a device has ended after so many ns of work.
+    /// Notes that a slice of a device has ended after `ns` of work.
     pub fn ended(&mut self, device: usize, units: usize, ns: u64) {
         if let Some(slices) = self.under_way.get_mut(device) {
             *slices = slices.saturating_sub(1);
@@ -229,7 +238,8 @@ impl Guide {
         if let (Some(speed), Some(ended)) =
             (self.speeds.get_mut(device), self.ended.get_mut(device))
         {
-            // The first one's speed includes what it took to get going, the others' slices follow each other.
+            // The speed of the first slice includes start-up costs. Later slices follow each other
+            // without a gap.
             let before = speed.filter(|_| *ended > 1);
             *speed =
                 Some(before.map_or(newest, |before| before * (1.0 - NEWEST) + newest * NEWEST));
@@ -238,7 +248,7 @@ impl Guide {
     }
 }
 
-/// Counts beyond 2^53 lose their last bits: sizes of slices are not that exact.
+/// Counts beyond 2^53 lose their last bits; sizes of slices are not that exact.
 #[expect(clippy::cast_precision_loss)]
 fn to_f64(count: usize) -> f64 {
     count as f64

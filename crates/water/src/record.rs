@@ -1,8 +1,9 @@
-//! Keeps what happened in a run, if somebody wants to see it: `WTR_GRAPH`, `WTR_TRACE`, `WTR_SUMMARY`, `WTR_RECORD`, `WTR_WATCHDOG`.
+//! Records what happens in a run if the user asks for it: `WTR_GRAPH`, `WTR_TRACE`, `WTR_SUMMARY`,
+//! `WTR_RECORD`, `WTR_WATCHDOG`.
 //!
-//! The root tells of each command when it is issued, of each job when it is sent to its rank, and of both when they have ended.
-//! Commands are what the program asked for; jobs are what the ranks got, after replacement. When nobody wants to see, all this costs the
-//! root one test for each.
+//! The root reports each command when it is issued, each job when it is sent to its rank, and both
+//! when they have ended. Commands are what the program asked for; jobs are what the ranks got after
+//! replacement. Without a recorder this costs the root one test for each.
 
 pub mod dot;
 pub mod path;
@@ -24,53 +25,51 @@ use crate::error::Error;
 use crate::root::Request;
 use crate::runtime::{RankInfo, Runtime};
 
-/// So many commands are kept, and so many jobs. Each takes 300 bytes, and about 100 for its name and what it waits for: both together
-/// 100 MiB at most, and as much again while they are written. Of those beyond it only the ones that have not ended are kept, and the
-/// outputs say so.
+/// Number of commands that are kept, and of jobs. Each takes 300 bytes, and about 100 for its name
+/// and its waits: at most 100 MiB for all, and as much again while they are written. Beyond the
+/// limit only unfinished steps are kept, and the outputs say so.
 pub const STEPS_MAX: usize = 1 << 17;
 const _: () = assert!(size_of::<Step>() <= 320);
 
-/// Reports of jobs are on their way when their commands have ended; of a rank that is lost they never come.
+/// Longest wait for the reports of jobs whose commands have ended, in ns. Reports of a lost rank
+/// never come.
 const SETTLE_NS_MAX: u64 = 500_000_000;
 
 /// A command of the program, or a job of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// Its id.
     pub id: CommandId,
     /// `write_buffer`, `run_kernel`, `send` and so on.
     pub what: &'static str,
-    /// Of its kernel, or of its buffer.
+    /// Name of its kernel, or of its buffer.
     pub name: String,
-    /// That it moves; 0 if it moves none.
+    /// Number of bytes that it moves.
     pub bytes: u64,
-    /// Where.
     pub rank: Rank,
-    /// Where, among the devices of the rank.
+    /// Index of its device on the rank.
     pub device: u32,
-    /// What it waits for.
     pub waits: Vec<CommandId>,
-    /// Jobs of other ranks that send it its bytes.
+    /// Jobs of other ranks that send bytes to it.
     pub senders: Vec<CommandId>,
-    /// Jobs of other ranks that get their bytes from it.
+    /// Jobs of other ranks that get bytes from it.
     pub receivers: Vec<CommandId>,
     /// Ranks that it gets bytes from.
     pub from: Vec<Rank>,
     /// Ranks that it sends bytes to.
     pub to: Vec<Rank>,
-    /// The longest way to it from a step that waits for nothing.
+    /// Length of the longest path to it from a step that waits for nothing.
     pub level: u32,
-    /// When it was issued; a job's: when it was sent to its rank. In ns, as all times.
+    /// When the command was issued, or the job was sent to its rank. In ns, like all times.
     pub queued: u64,
-    /// When it ran; 0 is not yet.
+    /// When it ran; 0 means not yet.
     pub times: Times,
-    /// How it ended: the fault's message.
+    /// How it ended, with the message of a fault.
     pub outcome: Option<Result<(), String>>,
-    /// A command's: the job of another one that does it as well.
+    /// For a command: the job of another command that does its work as well.
     pub done_by: Option<CommandId>,
-    /// A job's: commands that it does as well.
+    /// For a job: the commands that it does as well.
     pub also: Vec<CommandId>,
-    /// It came when all places were taken, and is forgotten when it has ended.
+    /// It came beyond the limit, and is forgotten at its end.
     is_beyond: bool,
 }
 
@@ -89,46 +88,44 @@ impl Step {
     }
 }
 
-/// A rank, for people.
+/// The names of a rank and its devices.
 #[derive(Clone, Debug, Default)]
 pub struct RankName {
-    /// Its host.
     pub host: String,
-    /// Its devices.
     pub devices: Vec<String>,
 }
 
-/// What is wanted.
+/// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// `WTR_GRAPH`: graphs are written there at the end.
+    /// `WTR_GRAPH`: path of the graphs, written at the end.
     pub graph: Option<PathBuf>,
-    /// `WTR_TRACE`: a trace is written there at the end.
+    /// `WTR_TRACE`: path of the trace, written at the end.
     pub trace: Option<PathBuf>,
-    /// `WTR_SUMMARY`: `1` is the standard error output.
+    /// `WTR_SUMMARY`: path of the summary; `1` is the standard error output.
     pub summary: Option<PathBuf>,
-    /// `WTR_RECORD=1`, or one of the above but the last: all is kept, for `wtr_dump_graph`.
+    /// `WTR_RECORD=1`, or one of the three above: everything is kept, for `wtr_dump_graph`.
     pub record: bool,
-    /// `WTR_WATCHDOG`, in ns.
+    /// Watchdog period from `WTR_WATCHDOG`, in ns.
     pub watchdog_ns: Option<u64>,
 }
 
-/// `WTR_SUMMARY` that means the standard error output.
+/// Value of `WTR_SUMMARY` that selects the standard error output.
 const TO_STDERR: &str = "1";
 
 impl Settings {
-    /// What the environment says.
+    /// Reads the settings from the environment.
     ///
     /// # Errors
-    /// A value that means nothing.
+    /// A variable has an invalid value.
     pub fn of_environment() -> Result<Self, Error> {
         Self::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// What these variables say.
+    /// Reads the settings from these variables.
     ///
     /// # Errors
-    /// A value that means nothing.
+    /// A variable has an invalid value.
     pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let record = match variable("WTR_RECORD").as_deref() {
             None | Some("0") => false,
@@ -144,10 +141,10 @@ impl Settings {
         Ok(Self { graph, trace, summary, record, watchdog_ns })
     }
 
-    /// Makes the files, so that one that cannot be made is told before the work and not after it.
+    /// Creates the files, so that a failure is reported before the work and not after it.
     ///
     /// # Errors
-    /// A file that cannot be made.
+    /// A file cannot be created.
     pub fn make_files(&self) -> Result<(), Error> {
         let summary = self.summary.as_deref().filter(|path| *path != Path::new(TO_STDERR));
         for (name, path) in [
@@ -167,7 +164,7 @@ impl Settings {
     }
 }
 
-/// Seconds as ns.
+/// Parses seconds, and converts them to ns.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn nanoseconds(value: &str) -> Result<u64, Error> {
     let seconds = value.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds > 0.0);
@@ -177,29 +174,27 @@ fn nanoseconds(value: &str) -> Result<u64, Error> {
     Ok((seconds * 1e9) as u64)
 }
 
-/// What happened so far.
+/// The steps of a run so far.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     settings: Settings,
     ranks: Vec<RankName>,
     commands: BTreeMap<CommandId, Step>,
     jobs: BTreeMap<CommandId, Step>,
-    /// Names of kernels.
     kernels: FxHashMap<ObjectId, String>,
-    /// Streams of which one end was sent: from, to, and the job.
+    /// Streams of which one end was sent: the two ranks, the stream, and that end's job.
     open: FxHashMap<(Rank, Rank, Stream), CommandId>,
-    /// Commands that a job will do as well which was not sent yet.
+    /// For jobs not sent yet: the commands that they will do as well.
     also: FxHashMap<CommandId, Vec<CommandId>>,
-    /// Commands and jobs that were not kept.
+    /// Number of commands and jobs that were not kept.
     forgotten: u64,
-    /// So many commands are kept, and so many jobs.
+    /// Number of commands that are kept, and of jobs.
     steps_max: usize,
-    /// Counts whatever happens: the watchdog compares it.
+    /// Number of events. The watchdog compares it.
     changes: u64,
 }
 
 impl Recorder {
-    /// Nothing yet.
     pub fn new(settings: Settings, ranks: &[RankInfo]) -> Self {
         let ranks = ranks.iter().map(|info| RankName {
             host: info.hostname.clone(),
@@ -208,44 +203,43 @@ impl Recorder {
         Self { settings, ranks: ranks.collect(), steps_max: STEPS_MAX, ..Self::default() }
     }
 
-    /// Keeps fewer than [`STEPS_MAX`].
+    /// Sets a limit other than [`STEPS_MAX`].
     #[must_use]
     pub fn with_steps_max(mut self, steps_max: usize) -> Self {
         self.steps_max = steps_max;
         self
     }
 
-    /// So many commands are kept, and so many jobs.
+    /// Returns the number of commands that are kept, and of jobs.
     pub fn steps_max(&self) -> usize {
         self.steps_max
     }
 
-    /// The program's commands, by id.
+    /// Returns the program's commands, by id.
     pub fn commands(&self) -> &BTreeMap<CommandId, Step> {
         &self.commands
     }
 
-    /// The ranks' jobs, by id.
+    /// Returns the ranks' jobs, by id.
     pub fn jobs(&self) -> &BTreeMap<CommandId, Step> {
         &self.jobs
     }
 
-    /// The ranks.
     pub fn ranks(&self) -> &[RankName] {
         &self.ranks
     }
 
-    /// Commands and jobs beyond [`STEPS_MAX`] that have ended.
+    /// Returns the number of ended commands and jobs beyond the limit.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// How often anything happened.
+    /// Returns the number of events so far.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// "rank 1 (host)".
+    /// Returns a text like "rank 1 (host)".
     pub fn rank_name(&self, rank: Rank) -> String {
         match self.ranks.get(rank as usize) {
             Some(name) => format!("rank {rank} ({})", name.host),
@@ -253,13 +247,13 @@ impl Recorder {
         }
     }
 
-    /// "device 0 (name)".
+    /// Returns a text like "device 0 (name)".
     pub fn device_name(&self, rank: Rank, device: u32) -> String {
         let name = self.ranks.get(rank as usize).and_then(|rank| rank.devices.get(device as usize));
         name.map_or_else(|| format!("device {device}"), |name| format!("device {device} ({name})"))
     }
 
-    /// The program has issued a command.
+    /// Records that the program has issued a command.
     pub(crate) fn issued(
         &mut self,
         id: CommandId,
@@ -302,7 +296,7 @@ impl Recorder {
         }
     }
 
-    /// Only the watchdog looks: it needs none that has ended.
+    /// For the watchdog alone no ended step needs to be kept.
     fn kept_max(&self) -> usize {
         if self.settings.record { self.steps_max } else { 0 }
     }
@@ -311,7 +305,7 @@ impl Recorder {
         self.kernels.get(&id).cloned().unwrap_or_default()
     }
 
-    /// The root has sent a job to a rank.
+    /// Records that the root has sent a job to a rank.
     pub(crate) fn sent(&mut self, rank: Rank, job: &Job, now: u64) {
         self.changes += 1;
         let buffer = |id: &ObjectId| format!("buffer {}", id.0);
@@ -350,7 +344,8 @@ impl Recorder {
         add(&mut self.jobs, step, most);
     }
 
-    /// A move's part: who sends to whom.
+    /// Records between which ranks a move's bytes go, and links its job with those of the other
+    /// ends.
     fn moved(&mut self, step: &mut Step, order: &Move) {
         step.bytes = order.size;
         step.name = ends(order);
@@ -387,7 +382,7 @@ impl Recorder {
         };
     }
 
-    /// One command is done by another's job.
+    /// Records that the job of `other` does the work of `command` as well.
     pub(crate) fn same_as(&mut self, command: CommandId, other: CommandId) {
         if let Some(step) = self.commands.get_mut(&command) {
             step.done_by = Some(other);
@@ -395,7 +390,7 @@ impl Recorder {
         self.also.entry(other).or_default().push(command);
     }
 
-    /// A command or job has ended.
+    /// Records that a command or job has ended.
     pub(crate) fn ended(&mut self, id: CommandId, outcome: &Outcome, times: Times) {
         self.changes += 1;
         for steps in [&mut self.commands, &mut self.jobs] {
@@ -411,19 +406,19 @@ impl Recorder {
         }
     }
 
-    /// Writes the graphs of the commands and of the jobs to `path` and [`after`] of it.
+    /// Writes the graph of the commands to `path`, and that of the jobs to [`after`] of it.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be written.
     pub fn write_graphs(&self, path: &Path) -> Result<(), Error> {
         write_file(path, |file| dot::commands(self, file))?;
         write_file(&after(path), |file| dot::jobs(self, file))
     }
 
-    /// Writes what the settings ask for.
+    /// Writes all files that the settings ask for.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be written.
     pub fn write_all(&self) -> Result<(), Error> {
         if let Some(path) = &self.settings.graph {
             self.write_graphs(path)?;
@@ -442,7 +437,7 @@ impl Recorder {
     }
 }
 
-/// Puts a step where it belongs. One beyond the limit is forgotten at its end.
+/// Adds a step. Beyond the limit it is marked to be forgotten at its end.
 fn add(steps: &mut BTreeMap<CommandId, Step>, mut step: Step, most: usize) {
     let below = step
         .waits
@@ -455,7 +450,7 @@ fn add(steps: &mut BTreeMap<CommandId, Step>, mut step: Step, most: usize) {
     steps.insert(step.id, step);
 }
 
-/// "host to buffer 3, rank 2".
+/// Returns a text like "program to buffer 3, rank 2".
 fn ends(order: &Move) -> String {
     let end = |end: &End| match end {
         End::Host { .. } => "program".to_owned(),
@@ -466,7 +461,7 @@ fn ends(order: &Move) -> String {
     format!("{} to {}", end(&order.source), sinks.join(", "))
 }
 
-/// Where the graph after replacement goes: `x.dot` and `x.after.dot`.
+/// Returns the path of the graph after replacement: `x.after.dot` for `x.dot`.
 pub fn after(path: &Path) -> PathBuf {
     path.with_extension("after.dot")
 }
@@ -482,7 +477,7 @@ fn write_file(
     written.map_err(|reason| Error::Invalid(format!("cannot write {}: {reason}", path.display())))
 }
 
-/// Bytes for people.
+/// Formats a number of bytes for people.
 pub(crate) fn sized(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut value, mut unit) = (to_f64(bytes), "B");
@@ -495,7 +490,7 @@ pub(crate) fn sized(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 pub(crate) fn timed(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -505,13 +500,13 @@ pub(crate) fn timed(ns: u64) -> String {
     }
 }
 
-/// Exact up to 2^53: 104 days in ns.
+/// The result is exact up to 2^53, which is 104 days in ns.
 #[expect(clippy::cast_precision_loss)]
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// Begins to keep what happens in this run, if the settings ask for anything.
+/// Starts to record this run if the settings ask for anything.
 pub fn begin(runtime: &Runtime, settings: Settings) {
     if !settings.record && settings.watchdog_ns.is_none() {
         return;
@@ -525,13 +520,15 @@ pub fn begin(runtime: &Runtime, settings: Settings) {
     }
 }
 
-/// Waits, but not long, until all jobs were reported: those of a transfer's other end may be, after the command itself has ended.
+/// Waits a short time until all jobs are reported. The job at the other end of a transfer may be
+/// reported after the command has ended.
 pub fn settle(runtime: &Runtime) {
     let is_settled = |recorder: &Recorder| recorder.jobs.values().all(|job| job.outcome.is_some());
     runtime.wait_until(|root| root.recorder().is_none_or(is_settled), SETTLE_NS_MAX);
 }
 
-/// Writes what the settings ask for. What cannot be written is told, and no error: the run itself is done.
+/// Writes all files that the settings ask for. A failure is only printed, because the run itself is
+/// done.
 pub fn finish(runtime: &Runtime) {
     settle(runtime);
     if let Some(Err(error)) = copied(runtime).map(|recorder| recorder.write_all()) {
@@ -539,7 +536,7 @@ pub fn finish(runtime: &Runtime) {
     }
 }
 
-/// What is recorded, as it is now: writing takes long, and the scheduler shall go on meanwhile.
+/// Returns a copy of the recorder. Writing takes long, and the scheduler must go on meanwhile.
 fn copied(runtime: &Runtime) -> Option<Recorder> {
     runtime.with_root(|root| root.recorder().cloned()).flatten()
 }
@@ -547,7 +544,7 @@ fn copied(runtime: &Runtime) -> Option<Recorder> {
 /// Writes the graphs of the run so far.
 ///
 /// # Errors
-/// Nothing is recorded; a file that cannot be written.
+/// Nothing is recorded, or a file cannot be written.
 pub fn dump(runtime: &Runtime, path: &Path) -> Result<(), Error> {
     runtime.flush();
     let recorder = copied(runtime).filter(|recorder| recorder.settings.record).ok_or(Error::State(

@@ -1,6 +1,7 @@
-//! A run under the network simulator SMPI: all ranks are contexts of one process, each with its own copy of the executable and of this
-//! library in it, and time is simulated. What only C compiled by `smpicc` can do is in `shim/wtr_smpi.c`; linked into the
-//! program, it leaves its functions here before `main`.
+//! A run under the network simulator SMPI. All ranks are contexts of one process, each with its own
+//! copy of the executable and of the libwater in it, and time is simulated. `shim/wtr_smpi.c` has
+//! the code that only C compiled by `smpicc` can have. The program links it, and it registers its
+//! functions here before `main`.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -13,37 +14,38 @@ use crate::error::Error;
 use crate::runtime::Runtime;
 use crate::transport::mpi::{Mpi, Options, SILENCE_NS, Shim};
 
-/// Functions of `shim/wtr_smpi.c`. The same order is there.
+/// Functions of `shim/wtr_smpi.c`, in the same order as there.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
-    /// A `struct wtr_mpi_shim`.
+    /// The C type `struct wtr_mpi_shim`.
     shim: *const Shim,
     now_ns: extern "C" fn() -> u64,
     sleep_ns: extern "C" fn(u64),
     exit: extern "C" fn(c_int),
     room: extern "C" fn(u64) -> *mut u8,
-    /// Waits until a control message is sent to this rank, at most so many ns.
+    /// Waits until a control message is sent to this rank, for at most this number of ns.
     wait_ns: extern "C" fn(u64),
 }
 
-// SAFETY: functions, and a structure that never changes.
+// SAFETY: these are functions, and a structure that never changes.
 unsafe impl Send for Functions {}
 // SAFETY: as above.
 unsafe impl Sync for Functions {}
 
-/// A rank waits no longer than this at a time for a message, in ns: whoever has a time limit of its own looks at it.
+/// Longest single wait of a rank for a message, in ns, so that callers can check their own time
+/// limits.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// Called by `shim/wtr_smpi.c` when the program is loaded.
+/// Registers the functions. `shim/wtr_smpi.c` calls this when the program is loaded.
 ///
 /// # Safety
 /// `functions` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_rs_simulator(functions: *const Functions) {
-    // SAFETY: the caller's promise. A second call leaves the same functions.
+    // SAFETY: the caller guarantees it. A second call brings the same functions.
     _ = FUNCTIONS.set(unsafe { *functions });
 }
 
@@ -52,16 +54,18 @@ pub fn is_there() -> bool {
     FUNCTIONS.get().is_some()
 }
 
-/// Under the simulator, room for so many bytes that nobody looks at: all ranks have the same, and nothing is copied there.
+/// Returns memory of this size for bytes that nobody reads, or `None` without the simulator. All
+/// ranks share it, and sends from it copy nothing.
 pub fn room(bytes: u64) -> Option<*mut u8> {
     let start = (FUNCTIONS.get()?.room)(bytes);
     (!start.is_null()).then_some(start)
 }
 
-/// Starts this rank's part of a run, where the program is linked for the simulator. Only the root returns; the others end with the run.
+/// Starts this rank's part of a run if the program is linked for the simulator. Only the root
+/// returns; the other ranks end with the run.
 ///
 /// # Errors
-/// No model of devices, or ranks that do not come.
+/// There is no model of devices, or a rank does not come.
 pub fn start() -> Result<Option<Runtime>, Error> {
     let Some(functions) = FUNCTIONS.get() else { return Ok(None) };
     let model = Model::of_environment()?;
@@ -70,7 +74,7 @@ pub fn start() -> Result<Option<Runtime>, Error> {
     })?;
     let simulated = Arc::new(Simulated::new(functions, &model));
     let clock: Arc<dyn Clock> = Arc::<Simulated>::clone(&simulated);
-    // SAFETY: the shim's table, which is linked into the program.
+    // SAFETY: the shim's table is linked into the program.
     let shim = unsafe { Shim::of(functions.shim, Path::new("the simulator's shim")) };
     let options = Options { beats: false, silence_ns: SILENCE_NS };
     let unusable = |error: crate::transport::mpi::Unusable| Error::Transport(error.to_string());
@@ -87,7 +91,7 @@ pub fn start() -> Result<Option<Runtime>, Error> {
     exit(0)
 }
 
-/// Ends this rank. `std::process::exit` would end all of them.
+/// Ends this rank. `std::process::exit` would end all ranks.
 fn exit(code: i32) -> ! {
     if let Some(functions) = FUNCTIONS.get() {
         (functions.exit)(code);
@@ -95,16 +99,16 @@ fn exit(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// The simulator's clock, and what a rank's own work costs on it.
+/// The simulator's clock, with the costs of a rank's own work.
 #[derive(Debug)]
 pub struct Simulated {
     functions: Functions,
-    /// What a command costs, in ns: at the root, elsewhere.
+    /// Cost of a command on the root, and on the rank that runs it, in ns.
     root_command_ns: u64,
     node_command_ns: u64,
-    /// What a look for news costs before each nap, in ns.
+    /// Cost of a poll before each nap, in ns.
     look_ns: u64,
-    /// No nap is shorter, in ns.
+    /// Shortest nap in ns.
     nap_ns_min: AtomicU64,
 }
 
@@ -119,18 +123,18 @@ impl Simulated {
         }
     }
 
-    /// A nap with the look that comes before it, in ns.
+    /// Returns the length of a nap including the poll before it, in ns.
     fn whole_nap(&self, ns: u64) -> u64 {
         ns.max(self.nap_ns_min.load(Ordering::Relaxed)).saturating_add(self.look_ns).max(1)
     }
 
-    /// Has all naps be at least so long, in ns.
+    /// Sets the shortest nap in ns.
     fn nap_at_least(&self, ns: u64) {
         self.nap_ns_min.store(ns, Ordering::Relaxed);
     }
 }
 
-/// µs as ns; what is negative or no number is 0.
+/// Converts µs to ns. Negative values and NaN become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn ns(us: f64) -> u64 {
     (us * 1e3).round().max(0.0) as u64
@@ -138,7 +142,7 @@ fn ns(us: f64) -> u64 {
 
 impl Clock for Simulated {
     fn now(&self) -> u64 {
-        // 0 is "unknown".
+        // 0 means "unknown".
         (self.functions.now_ns)() + 1
     }
 
@@ -146,8 +150,10 @@ impl Clock for Simulated {
         (self.functions.sleep_ns)(self.whole_nap(ns));
     }
 
-    /// What happens is what happens with a look after each nap, but for 1 ns here and there; and naps in which nothing comes are no events of
-    /// the simulation. Only where the model has long naps: other figures stay as they are to the last digit.
+    /// Skips naps in which nothing arrives, so that they are no events of the simulation. The
+    /// result is the same as with a poll after each nap, except for a difference of 1 ns now and
+    /// then. This only happens if the model has a shortest nap, so results of other models stay
+    /// exactly the same.
     fn naps(&self, end: Option<u64>, nap: &mut dyn FnMut(u64) -> u64) {
         let mut look = self.now();
         if self.nap_ns_min.load(Ordering::Relaxed) == 0 {

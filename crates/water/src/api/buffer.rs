@@ -1,5 +1,3 @@
-//! Buffers.
-
 use std::ffi::{c_uint, c_void};
 
 use super::run::{self, Buffer};
@@ -7,8 +5,6 @@ use super::{Opaque, enter};
 use crate::error::Error;
 use crate::root::Request;
 
-/// `wtr_create_buffer`.
-///
 /// # Safety
 /// `evt` is null or leads to an event pointer.
 #[unsafe(no_mangle)]
@@ -33,13 +29,13 @@ pub unsafe extern "C" fn wtr_create_buffer(
             Buffer { id: run.object_id(), rank, device, size: size as u64, is_part: false };
         let request =
             Request::CreateBuffer { buffer: buffer.id, size: buffer.size, flags: flag.into() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
         Ok(run.objects().buffers.add(buffer))
     })
 }
 
-/// Where a range of a buffer is; an error if it does not lie within.
+/// Returns the buffer, or an error if the range does not lie within it.
 fn range(run: &run::Run, buffer: *mut Opaque, offset: usize, size: usize) -> Result<Buffer, Error> {
     let found = *run.objects().buffers.get(buffer)?;
     if size == 0 {
@@ -54,10 +50,9 @@ fn range(run: &run::Run, buffer: *mut Opaque, offset: usize, size: usize) -> Res
     }
 }
 
-/// `wtr_write_buffer_at`.
-///
 /// # Safety
-/// `source` has `size` bytes until the command has ended; the events are null or lead to event pointers.
+/// `source` has `size` bytes until the command has ended. The events are null or lead to event
+/// pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_write_buffer_at(
     buffer: *mut Opaque,
@@ -76,13 +71,11 @@ pub unsafe extern "C" fn wtr_write_buffer_at(
         let address = source.expose_provenance() as u64;
         let request =
             Request::Write { buffer: found.id, offset: offset as u64, size: size as u64, address };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
 }
 
-/// `wtr_write_buffer`.
-///
 /// # Safety
 /// As for [`wtr_write_buffer_at`].
 #[unsafe(no_mangle)]
@@ -93,14 +86,13 @@ pub unsafe extern "C" fn wtr_write_buffer(
     wait_evt: *mut *mut Opaque,
     evt: *mut *mut Opaque,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { wtr_write_buffer_at(buffer, 0, size, source, wait_evt, evt) };
 }
 
-/// `wtr_read_buffer_at`.
-///
 /// # Safety
-/// `destination` has room for `size` bytes until the command has ended; the events are null or lead to event pointers.
+/// `destination` has room for `size` bytes until the command has ended. The events are null or lead
+/// to event pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_read_buffer_at(
     buffer: *mut Opaque,
@@ -119,13 +111,11 @@ pub unsafe extern "C" fn wtr_read_buffer_at(
         let address = destination.expose_provenance() as u64;
         let request =
             Request::Read { buffer: found.id, offset: offset as u64, size: size as u64, address };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
 }
 
-/// `wtr_read_buffer`.
-///
 /// # Safety
 /// As for [`wtr_read_buffer_at`].
 #[unsafe(no_mangle)]
@@ -136,12 +126,10 @@ pub unsafe extern "C" fn wtr_read_buffer(
     wait_evt: *mut *mut Opaque,
     evt: *mut *mut Opaque,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { wtr_read_buffer_at(buffer, 0, size, destination, wait_evt, evt) };
 }
 
-/// `wtr_copy_buffer`.
-///
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
@@ -171,13 +159,11 @@ pub unsafe extern "C" fn wtr_copy_buffer(
             to_offset: target_offset as u64,
             size: size as u64,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(to.rank, to.device, request, wait_evt, evt) }
     });
 }
 
-/// `wtr_release_buffer`.
-///
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
@@ -198,7 +184,7 @@ pub unsafe extern "C" fn wtr_release_buffer(
             objects.buffers.remove(buffer)?
         };
         let request = Request::ReleaseBuffer { buffer: found.id };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
 }

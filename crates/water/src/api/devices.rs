@@ -1,4 +1,4 @@
-//! Devices: which there are, which the program chose.
+//! Devices: those that exist, and those that the program chose.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::record;
 use crate::runtime::Runtime;
 
-/// `wtr_init_devices`.
+/// Begins a run with the devices that the query selects.
 pub fn init(query: &Query) -> Result<(), Error> {
     run::begin(|| {
         let settings = record::Settings::of_environment()?;
@@ -52,7 +52,7 @@ pub fn init(query: &Query) -> Result<(), Error> {
     })
 }
 
-/// `wtr_get_device`.
+/// Returns the handle of the device that the query selects, or null if there is none.
 pub fn get(query: &Query) -> Result<*mut Opaque, Error> {
     if !matches!(query.selection(), Selection::Position(_)) {
         return Err(Error::Invalid(format!(
@@ -83,7 +83,7 @@ fn name(device: &Device) -> String {
     name.unwrap_or_default()
 }
 
-/// A value as a query would have it.
+/// Formats a value as a query would write it.
 fn shown(attribute: Attribute, value: &Value<'_>) -> String {
     let list = |items: Vec<String>| items.join(" ");
     match (attribute.kind(), value) {
@@ -112,33 +112,28 @@ fn shown(attribute: Attribute, value: &Value<'_>) -> String {
     }
 }
 
-/// `wtr_init_devices_v`.
-///
 /// # Safety
 /// `dql` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_init_devices_v(dql: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     enter("wtr_init_devices_v", (), || {
         init(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?)
     });
 }
 
-/// `wtr_get_device_v`.
-///
 /// # Safety
 /// `dql` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_get_device_v(dql: *const c_char) -> *mut Opaque {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     enter("wtr_get_device_v", std::ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let text = unsafe { variadic::text(dql, "the query") }?;
         get(&Query::parse(text)?)
     })
 }
 
-/// `wtr_get_num_devices`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_get_num_devices() -> c_int {
     enter("wtr_get_num_devices", 0, || {
@@ -146,7 +141,7 @@ pub extern "C" fn wtr_get_num_devices() -> c_int {
     })
 }
 
-/// `wtr_release_devices`: waits for all commands, and ends the run.
+/// Waits for all commands, and ends the run.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_release_devices() {
     enter("wtr_release_devices", (), || {
@@ -158,7 +153,7 @@ pub extern "C" fn wtr_release_devices() {
     });
 }
 
-/// `wtr_print_device_infos`: all that is known of a device, by the names of the query language.
+/// Prints all that is known of a device, by the names of the query language.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_print_device_infos(device: *mut Opaque) {
     enter("wtr_print_device_infos", (), || {
@@ -186,8 +181,6 @@ pub extern "C" fn wtr_print_device_infos(device: *mut Opaque) {
     });
 }
 
-/// `wtr_device_attribute`.
-///
 /// # Safety
 /// `attribute` is a text that ends with a zero; `value` has room for `size` bytes.
 #[unsafe(no_mangle)]
@@ -200,7 +193,7 @@ pub unsafe extern "C" fn wtr_device_attribute(
     enter("wtr_device_attribute", crate::error::code::INVALID, || {
         let run = run::current()?;
         let device = run.device(device)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let name = unsafe { variadic::text(attribute, "the attribute") }?;
         let attribute = Attribute::find(name)
             .ok_or_else(|| Error::Invalid(format!("there is no attribute `{name}`")))?;
@@ -215,7 +208,7 @@ pub unsafe extern "C" fn wtr_device_attribute(
                 size
             )));
         }
-        // SAFETY: there is room for the text and its end.
+        // SAFETY: there is room for the text and the terminating zero.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast(), value, text.len());
             value.add(text.len()).write(0);

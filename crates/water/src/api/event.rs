@@ -1,5 +1,3 @@
-//! Events.
-
 use std::ffi::{c_int, c_uint};
 
 use super::report::{CError, Told};
@@ -8,7 +6,6 @@ use super::{Opaque, enter};
 use crate::command::CommandId;
 use crate::error::{Error, code};
 
-/// `wtr_create_event`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_create_event() -> *mut Opaque {
     enter("wtr_create_event", std::ptr::null_mut(), || {
@@ -16,7 +13,7 @@ pub extern "C" fn wtr_create_event() -> *mut Opaque {
     })
 }
 
-/// `wtr_release_event`. The command goes on.
+/// Releases an event. Its command goes on.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_release_event(evt: *mut Opaque) {
     enter("wtr_release_event", (), || {
@@ -31,7 +28,7 @@ fn release(run: &Run, evt: *mut Opaque) -> Result<(), Error> {
     Ok(())
 }
 
-/// `wtr_init_event_array`: makes `num` events.
+/// Creates `num` events.
 ///
 /// # Safety
 /// `evt` has room for `num` pointers.
@@ -44,14 +41,14 @@ pub unsafe extern "C" fn wtr_init_event_array(num: c_uint, evt: *mut *mut Opaque
         }
         let mut objects = run.objects();
         for index in 0..num as usize {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { evt.add(index).write(objects.events.add(Event::default())) };
         }
         Ok(())
     });
 }
 
-/// `wtr_release_event_array`: releases events, made by `wtr_init_event_array` or otherwise, and sets the pointers to null.
+/// Releases events, however they were created, and sets the pointers to null.
 ///
 /// # Safety
 /// `evt` has `num` event pointers.
@@ -63,18 +60,18 @@ pub unsafe extern "C" fn wtr_release_event_array(num: c_uint, evt: *mut *mut Opa
             return Err(Error::Invalid("the array is NULL".into()));
         }
         for index in 0..num as usize {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             let event = unsafe { evt.add(index).read() };
             release(&run, event)
                 .map_err(|error| Error::Invalid(format!("event {index} of the array: {error}")))?;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { evt.add(index).write(std::ptr::null_mut()) };
         }
         Ok(())
     });
 }
 
-/// The commands that `num` events stand for.
+/// Returns the commands that `num` events stand for.
 unsafe fn commands(
     run: &Run,
     num: c_uint,
@@ -83,12 +80,12 @@ unsafe fn commands(
     let mut commands = Vec::new();
     let objects = run.objects();
     for index in 0..num as usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let slot = unsafe { events.add(index).read() };
         if slot.is_null() {
             return Err(Error::Invalid(format!("event {index} is NULL")));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let event = objects.events.get(unsafe { slot.read() })?;
         if !event.is_bound {
             return Err(Error::Invalid(format!(
@@ -102,7 +99,7 @@ unsafe fn commands(
     Ok(commands)
 }
 
-/// `wtr_merge_events_v`: an event that ends when all of these have ended.
+/// Creates an event that ends when all of these have ended.
 ///
 /// # Safety
 /// `events` has `num` addresses of event pointers.
@@ -113,28 +110,26 @@ pub unsafe extern "C" fn wtr_merge_events_v(
 ) -> *mut Opaque {
     enter("wtr_merge_events", std::ptr::null_mut(), || {
         let run = run::current()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let commands = unsafe { commands(&run, num, events) }?;
         run.runtime().with_root(|root| commands.iter().for_each(|command| root.hold(*command)));
         Ok(run.objects().events.add(Event { commands, is_bound: true, error: None }))
     })
 }
 
-/// `wtr_wait_for_events_v`.
-///
 /// # Safety
 /// `events` has `num` addresses of event pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_wait_for_events_v(num: c_uint, events: *const *mut *mut Opaque) {
     enter("wtr_wait_for_events", (), || {
         let run = run::current()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let commands = unsafe { commands(&run, num, events) }?;
         run.wait(&commands)
     });
 }
 
-/// `wtr_event_status`: 1 not ended, 0 ended well, negative its error.
+/// Returns 1 if the event has not ended, 0 if it has succeeded, or the negative code of its error.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_event_status(evt: *mut Opaque) -> c_int {
     enter("wtr_event_status", code::INVALID, || {
@@ -156,7 +151,7 @@ pub extern "C" fn wtr_event_status(evt: *mut Opaque) -> c_int {
     })
 }
 
-/// `wtr_event_error`: the error of a failed event.
+/// Returns the error of a failed event, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_event_error(evt: *mut Opaque) -> *const CError {
     enter("wtr_event_error", std::ptr::null(), || {
@@ -172,7 +167,7 @@ pub extern "C" fn wtr_event_error(evt: *mut Opaque) -> *const CError {
     })
 }
 
-/// `wtr_profile`.
+/// The C type `wtr_profile`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Profile {
@@ -182,8 +177,6 @@ pub struct Profile {
     ended: u64,
 }
 
-/// `wtr_event_profile`.
-///
 /// # Safety
 /// `profile` is null or leads to room for one.
 #[unsafe(no_mangle)]
@@ -204,7 +197,7 @@ pub unsafe extern "C" fn wtr_event_profile(evt: *mut Opaque, profile: *mut Profi
             started: times.started,
             ended: times.ended,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { profile.write(told) };
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! From what C holds to what it means.
+//! Maps the handles that C holds to objects.
 
 use std::marker::PhantomData;
 
@@ -10,25 +10,24 @@ use crate::error::Error;
 /// The handles of one kind of object.
 #[derive(Debug)]
 pub struct Handles<T> {
-    /// How an error names the kind.
+    /// Name of the kind in error messages.
     name: &'static str,
-    /// In the low bits of each handle, so that one of another kind is told as such.
+    /// Value of the low bits of each handle, which tells a handle of another kind.
     tag: usize,
     next: usize,
     objects: FxHashMap<usize, T>,
     _kind: PhantomData<T>,
 }
 
-/// Low bits of a handle that say its kind.
+/// Number of low bits of a handle that tell its kind.
 const TAG_BITS: u32 = 4;
 
 impl<T> Handles<T> {
-    /// None yet.
     pub fn new(name: &'static str, tag: usize) -> Self {
         Self { name, tag, next: 1, objects: FxHashMap::default(), _kind: PhantomData }
     }
 
-    /// A new handle.
+    /// Adds an object, and returns its handle.
     pub fn add(&mut self, object: T) -> *mut Opaque {
         let handle = (self.next << TAG_BITS) | self.tag;
         self.next += 1;
@@ -36,12 +35,12 @@ impl<T> Handles<T> {
         std::ptr::without_provenance_mut(handle)
     }
 
-    /// What a handle means.
+    /// Returns the object of a handle.
     pub fn get(&self, handle: *mut Opaque) -> Result<&T, Error> {
         self.objects.get(&handle.addr()).ok_or_else(|| self.wrong(handle))
     }
 
-    /// As above, to change it.
+    /// Returns the object of a handle for changes.
     pub fn get_mut(&mut self, handle: *mut Opaque) -> Result<&mut T, Error> {
         if self.objects.contains_key(&handle.addr()) {
             return self.objects.get_mut(&handle.addr()).ok_or(Error::State("a handle vanished"));
@@ -49,7 +48,7 @@ impl<T> Handles<T> {
         Err(self.wrong(handle))
     }
 
-    /// Takes it away: the handle means nothing from now on.
+    /// Removes an object. Its handle becomes invalid.
     pub fn remove(&mut self, handle: *mut Opaque) -> Result<T, Error> {
         self.objects.remove(&handle.addr()).ok_or_else(|| self.wrong(handle))
     }

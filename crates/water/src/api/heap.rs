@@ -11,26 +11,26 @@ use crate::heap::resident::{self, Seat};
 use crate::heap::{HeapPlan, Pe, meet};
 use crate::root::Request;
 
-/// PEs of one heap at most: as `ggas.h` has it.
+/// Largest number of PEs of a heap, as in `ggas.h`.
 const PES_MAX: usize = penstock_ggas::layout::PES_MAX as usize;
 
-/// As the size of an argument: `value` is an array of buffers, one for each PE. `WTR_BUFS` of `wtr_ext.h` has the same.
+/// Size of an argument whose `value` is an array of buffers, one for each PE. It is the same as in
+/// `WTR_BUFS` of `wtr_ext.h`.
 const BUFFER_OF_EACH: usize = 0xffff_fffe;
 
-/// `wtr_heap_options`.
+/// The C type `wtr_heap_options`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Options {
-    /// `sizeof(wtr_heap_options)`: programs built with an older header have fewer fields.
+    /// `sizeof(wtr_heap_options)`. Programs built with an older header have fewer fields.
     size: usize,
     timeout_ms: u64,
     force_proxy: c_int,
 }
 
-/// `wtr_create_heap`.
-///
 /// # Safety
-/// `devices` has `count` entries; `options` is null, or as large as it says; `evt` is null or leads to an event pointer.
+/// `devices` has `count` entries. `options` is null, or as large as its size says. `evt` is null or
+/// leads to an event pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_create_heap(
     count: c_uint,
@@ -41,9 +41,9 @@ pub unsafe extern "C" fn wtr_create_heap(
 ) -> *mut Opaque {
     enter("wtr_create_heap", std::ptr::null_mut(), || {
         let run = run::current()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let (timeout_ms, force_proxy) = unsafe { chosen(options) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let pes = unsafe { pes(&run, count, devices) }?;
         if bytes == 0 {
             return Err(Error::Invalid("a heap of 0 bytes can not be made".into()));
@@ -65,12 +65,12 @@ pub unsafe extern "C" fn wtr_create_heap(
             ranks.get(*rank as usize).map(|it| it.hostname.clone()).unwrap_or_default()
         };
         plan.hosts = plan.members().iter().map(host).collect();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { create(&run, &plan, evt) }
     })
 }
 
-/// Issues the making of all members.
+/// Issues the creation of all members.
 unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*mut Opaque, Error> {
     let requests = (0..)
         .zip(plan.members())
@@ -79,7 +79,7 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
             (rank, device, Request::CreateHeap { plan: Box::new(plan.clone()), member })
         })
         .collect();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let made = unsafe { run.commands(requests, std::ptr::null_mut(), evt) };
     let mut objects = run.objects();
     let parts = (0..)
@@ -101,7 +101,7 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
         Ok(commands) => objects.heaps.add(Heap { users: commands, ..heap }),
         Err(error) => {
             drop(objects);
-            // Members that could be made go away again.
+            // Releases the members that were created.
             // SAFETY: no event is given.
             _ = unsafe { release(run, &heap, std::ptr::null_mut(), std::ptr::null_mut()) };
             return Err(error);
@@ -110,15 +110,15 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
     Ok(heap)
 }
 
-/// What the options say.
+/// Returns the time-out in ms and whether to force the proxy.
 ///
 /// # Safety
-/// As for [`wtr_create_heap`].
+/// The same as for [`wtr_create_heap`].
 unsafe fn chosen(options: *const Options) -> Result<(u64, bool), Error> {
     if options.is_null() {
         return Ok((0, false));
     }
-    // SAFETY: its first field is always there.
+    // SAFETY: the first field is always there.
     let size = unsafe { (&raw const (*options).size).read() };
     if size < size_of::<Options>() {
         return Err(Error::Invalid(format!(
@@ -126,15 +126,15 @@ unsafe fn chosen(options: *const Options) -> Result<(u64, bool), Error> {
             size_of::<Options>()
         )));
     }
-    // SAFETY: it is as large as it says.
+    // SAFETY: the options are as large as their size says.
     let options = unsafe { &*options };
     Ok((options.timeout_ms, options.force_proxy != 0))
 }
 
-/// The devices that take part.
+/// Returns the devices that take part.
 ///
 /// # Safety
-/// As for [`wtr_create_heap`].
+/// The same as for [`wtr_create_heap`].
 unsafe fn pes(run: &Run, count: c_uint, devices: *const *mut Opaque) -> Result<Vec<Pe>, Error> {
     let count = count as usize;
     if count == 0 || count > PES_MAX {
@@ -147,7 +147,7 @@ unsafe fn pes(run: &Run, count: c_uint, devices: *const *mut Opaque) -> Result<V
     }
     let mut pes: Vec<Pe> = Vec::with_capacity(count);
     for place in 0..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let handle = unsafe { devices.add(place).read() };
         let device = run.device(handle)?;
         let pe = Pe { rank: device.rank, device: device.index };
@@ -161,7 +161,6 @@ unsafe fn pes(run: &Run, count: c_uint, devices: *const *mut Opaque) -> Result<V
     Ok(pes)
 }
 
-/// `wtr_heap_num_pes`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_heap_num_pes(heap: *mut Opaque) -> c_uint {
     enter("wtr_heap_num_pes", 0, || {
@@ -171,7 +170,6 @@ pub extern "C" fn wtr_heap_num_pes(heap: *mut Opaque) -> c_uint {
     })
 }
 
-/// `wtr_heap_part`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_heap_part(heap: *mut Opaque, pe: c_uint) -> *mut Opaque {
     enter("wtr_heap_part", std::ptr::null_mut(), || {
@@ -183,7 +181,6 @@ pub extern "C" fn wtr_heap_part(heap: *mut Opaque, pe: c_uint) -> *mut Opaque {
     })
 }
 
-/// `wtr_heap_path`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_heap_path(heap: *mut Opaque, from: c_uint, to: c_uint) -> c_int {
     let mut path = 0;
@@ -214,11 +211,9 @@ fn no_pe(pe: c_uint, heap: &Heap) -> Error {
     ))
 }
 
-/// `wtr_run_collective_v`.
-///
 /// # Safety
-/// `kernels` has an entry for each PE; the rest as for `wtr_run_kernel_v`, and a value whose size says that it is an array has a buffer for each
-/// PE.
+/// `kernels` has an entry for each PE. A value whose size says that it is an array has a buffer for
+/// each PE. The rest is the same as for `wtr_run_kernel_v`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_run_collective_v(
     heap: *mut Opaque,
@@ -234,7 +229,7 @@ pub unsafe extern "C" fn wtr_run_collective_v(
 ) {
     enter("wtr_run_collective", (), || {
         let run = run::current()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let range =
             unsafe { range_of(work_dim, std::ptr::null(), global_work_size, local_work_size) }?;
         let (id, pes) = {
@@ -249,7 +244,7 @@ pub unsafe extern "C" fn wtr_run_collective_v(
         let requests = |before: &[CommandId]| {
             let mut requests = Vec::with_capacity(pes.len());
             for (place, pe) in pes.iter().enumerate() {
-                // SAFETY: there is one for each.
+                // SAFETY: there is a kernel for each PE.
                 let handle = unsafe { kernels.add(place).read() };
                 let kernel = *run.objects().kernels.get(handle)?;
                 if (kernel.rank, kernel.device) != (pe.rank, pe.device) {
@@ -259,10 +254,10 @@ pub unsafe extern "C" fn wtr_run_collective_v(
                 }
                 let mut args = Vec::with_capacity(num_args as usize);
                 for index in 0..num_args as usize {
-                    // SAFETY: there are `num_args` of each.
+                    // SAFETY: both have `num_args` entries.
                     let (size, value) =
                         unsafe { (sizes.add(index).read(), values.add(index).read()) };
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller guarantees it.
                     args.push(unsafe {
                         own_argument(&run, (id, heap), place, &kernel, index, size, value)
                     }?);
@@ -278,15 +273,15 @@ pub unsafe extern "C" fn wtr_run_collective_v(
             }
             Ok(requests)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.collective(heap, requests, wait_evt, evt) }
     });
 }
 
-/// One argument, for one PE.
+/// Returns one argument for one PE.
 ///
 /// # Safety
-/// As for [`wtr_run_collective_v`].
+/// The same as for [`wtr_run_collective_v`].
 unsafe fn own_argument(
     run: &Run,
     (id, heap): (ObjectId, *mut Opaque),
@@ -300,7 +295,7 @@ unsafe fn own_argument(
         return Ok(Arg::Heap(id));
     }
     if size != BUFFER_OF_EACH {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return unsafe { argument(run, kernel, index, size, value) };
     }
     if value.is_null() {
@@ -308,7 +303,7 @@ unsafe fn own_argument(
     }
     // SAFETY: the array has a buffer for each PE.
     let buffer = unsafe { value.cast::<*const c_void>().add(place).read() };
-    // SAFETY: a buffer is no address to be followed.
+    // SAFETY: with size 0 the value is a handle, which is never followed.
     unsafe { argument(run, kernel, index, 0, buffer) }
 }
 
@@ -323,8 +318,6 @@ fn check_resident(run: &Run, pes: &[Pe], range: &Range) -> Result<(), Error> {
     resident::check(&seats, range)
 }
 
-/// `wtr_abort_heap`.
-///
 /// # Safety
 /// `reason` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
@@ -334,7 +327,7 @@ pub unsafe extern "C" fn wtr_abort_heap(heap: *mut Opaque, reason: *const c_char
         let reason = if reason.is_null() {
             "the program has aborted it".to_owned()
         } else {
-            // SAFETY: the caller promises the end.
+            // SAFETY: the caller guarantees the terminating zero.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
         let (id, pe) = {
@@ -350,8 +343,6 @@ pub unsafe extern "C" fn wtr_abort_heap(heap: *mut Opaque, reason: *const c_char
     });
 }
 
-/// `wtr_reset_heap`.
-///
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
@@ -374,12 +365,12 @@ pub unsafe extern "C" fn wtr_reset_heap(
                 after: before.to_vec(),
             })
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.reset_heap(heap, requests, wait_evt, evt) }
     });
 }
 
-/// A request for each rank that has PEs, at its first one.
+/// Returns a request for each rank that has PEs, for the first one there.
 fn for_each_rank(pes: &[Pe], request: impl Fn() -> Request) -> Vec<(Rank, u32, Request)> {
     let mut requests: Vec<(Rank, u32, Request)> = Vec::new();
     for pe in pes {
@@ -390,8 +381,6 @@ fn for_each_rank(pes: &[Pe], request: impl Fn() -> Request) -> Vec<(Rank, u32, R
     requests
 }
 
-/// `wtr_release_heap`.
-///
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
@@ -403,12 +392,12 @@ pub unsafe extern "C" fn wtr_release_heap(
     enter("wtr_release_heap", (), || {
         let run = run::current()?;
         let heap = run.remove_heap(heap)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { release(&run, &heap, wait_evt, evt) }
     });
 }
 
-/// Releases all members, when all launches over the heap have ended.
+/// Releases all members when all launches over the heap have ended.
 unsafe fn release(
     run: &Run,
     heap: &Heap,
@@ -423,6 +412,6 @@ unsafe fn release(
     }
     run.runtime().with_root(|root| root.forget_paths(heap.id));
     let requests = for_each_rank(&heap.pes, || Request::ReleaseHeap { heap: heap.id });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { run.commands_after(&heap.users, requests, wait_evt, evt) }.map(|_| ())
 }

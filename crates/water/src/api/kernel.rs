@@ -1,5 +1,3 @@
-//! Kernels.
-
 use std::ffi::{c_char, c_uint, c_void};
 
 use super::run::{self, Kernel, Run};
@@ -8,10 +6,8 @@ use crate::command::{Arg, Code, Range};
 use crate::error::Error;
 use crate::root::Request;
 
-/// `wtr_create_kernel`.
-///
 /// # Safety
-/// The texts end with a zero; `evt` is null or leads to an event pointer.
+/// The strings end with a zero. `evt` is null or leads to an event pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_create_kernel(
     device: *mut Opaque,
@@ -24,14 +20,14 @@ pub unsafe extern "C" fn wtr_create_kernel(
     enter("wtr_create_kernel", std::ptr::null_mut(), || {
         let run = run::current()?;
         let (rank, device) = run.device(device).map(|device| (device.rank, device.index))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let source = unsafe { variadic::text(name, "the name") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let kernel_name = unsafe { variadic::text(kernel_name, "the kernel's name") }?;
         let options = if build_options.is_null() {
             ""
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { variadic::text(build_options, "the text of the build options") }?
         };
         let read = || {
@@ -54,17 +50,16 @@ pub unsafe extern "C" fn wtr_create_kernel(
             name: kernel_name.to_owned(),
             options: options.to_owned(),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
         Ok(run.objects().kernels.add(kernel))
     })
 }
 
-/// `wtr_run_kernel_v`.
-///
 /// # Safety
-/// The work sizes have `work_dim` entries, or are null where `wtr_ext.h` allows it; `sizes` and `values` have `num_args`, and each value
-/// so many bytes as its size says. The events are null or lead to event pointers.
+/// The work sizes have `work_dim` entries, or are null where `wtr_ext.h` allows it. `sizes` and
+/// `values` have `num_args` entries, and each value has as many bytes as its size says. The events
+/// are null or lead to event pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_run_kernel_v(
     kernel: *mut Opaque,
@@ -81,26 +76,26 @@ pub unsafe extern "C" fn wtr_run_kernel_v(
     enter("wtr_run_kernel", (), || {
         let run = run::current()?;
         let found = *run.objects().kernels.get(kernel)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let range =
             unsafe { range_of(work_dim, global_offset, global_work_size, local_work_size) }?;
         let mut args = Vec::with_capacity(num_args as usize);
         for index in 0..num_args as usize {
-            // SAFETY: there are `num_args` of each.
+            // SAFETY: both have `num_args` entries.
             let (size, value) = unsafe { (sizes.add(index).read(), values.add(index).read()) };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             args.push(unsafe { argument(&run, &found, index, size, value) }?);
         }
         let request = Request::Run { kernel: found.id, range, args };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
 }
 
-/// The work-items of a launch.
+/// Returns the work-items of a launch.
 ///
 /// # Safety
-/// As for [`wtr_run_kernel_v`].
+/// The same as for [`wtr_run_kernel_v`].
 pub unsafe fn range_of(
     work_dim: c_uint,
     offset: *const usize,
@@ -110,35 +105,35 @@ pub unsafe fn range_of(
     if !(1..=3).contains(&work_dim) {
         return Err(Error::Invalid(format!("work_dim is {work_dim}, and must be 1, 2 or 3")));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let sizes = unsafe { triple(global, work_dim, 1) };
     Ok(Range {
         dims: work_dim,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         offset: unsafe { triple(offset, work_dim, 0) }.unwrap_or_default(),
         global: sizes.ok_or_else(|| Error::Invalid("the global work size is NULL".into()))?,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         local: unsafe { triple(local, work_dim, 1) },
     })
 }
 
-/// Up to three sizes; those that are not given are `rest`.
+/// Returns up to three sizes. Sizes beyond `count` are `rest`.
 unsafe fn triple(sizes: *const usize, count: c_uint, rest: u64) -> Option<[u64; 3]> {
     if sizes.is_null() {
         return None;
     }
     let mut triple = [rest; 3];
     for (index, size) in triple.iter_mut().enumerate().take(count as usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         *size = unsafe { sizes.add(index).read() } as u64;
     }
     Some(triple)
 }
 
-/// One argument of a kernel.
+/// Returns one argument of a kernel.
 ///
 /// # Safety
-/// `value` has so many bytes as its size says.
+/// `value` has as many bytes as its size says.
 pub unsafe fn argument(
     run: &Run,
     kernel: &Kernel,
@@ -150,7 +145,7 @@ pub unsafe fn argument(
         if value.is_null() {
             return Ok(Arg::Local(size as u64));
         }
-        // SAFETY: the caller's promise: a value of this size.
+        // SAFETY: the caller guarantees that `value` has `size` bytes.
         return Ok(Arg::Bytes(
             unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec(),
         ));
@@ -174,8 +169,6 @@ pub unsafe fn argument(
     Ok(Arg::Buffer(buffer.id))
 }
 
-/// `wtr_release_kernel`.
-///
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
@@ -188,7 +181,7 @@ pub unsafe extern "C" fn wtr_release_kernel(
         let run = run::current()?;
         let found = run.objects().kernels.remove(kernel)?;
         let request = Request::ReleaseKernel { kernel: found.id };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
 }

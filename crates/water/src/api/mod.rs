@@ -1,6 +1,8 @@
-//! The functions of `wtr.h` and `wtr_ext.h`. Each looks its arguments up, and issues commands; here errors become what C sees.
+//! The functions of `wtr.h` and `wtr_ext.h`. Each looks up its arguments, issues commands, and
+//! turns errors into what C sees.
 //!
-//! Handles are numbers that were never given before, so one that was released, or never was one, is found out and never followed.
+//! A handle is a number that is never reused and never followed as an address. So a released or
+//! invalid handle is recognised as such.
 
 mod buffer;
 mod devices;
@@ -19,14 +21,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::error::Error;
 use report::fail;
 
-/// What handles point to, as far as C knows.
+/// The type that handles point to, as far as C knows.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Opaque {
     _private: [u8; 0],
 }
 
-/// Runs the body of a function. Its error is told to the program; a panic, which would be a defect of ours, does not unwind into it.
+/// Runs the body of a function, and reports its error to the program. A panic, which would be a
+/// defect of libwater, does not unwind into the program.
 fn enter<T>(function: &str, failed: T, body: impl FnOnce() -> Result<T, Error>) -> T {
     report::clear();
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -42,7 +45,7 @@ fn enter<T>(function: &str, failed: T, body: impl FnOnce() -> Result<T, Error>) 
     }
 }
 
-/// As [`enter`], for a function that returns a code: 0, or that of its error.
+/// Does the same for a function that returns a code: 0, or the code of its error.
 fn coded(function: &str, body: impl FnOnce() -> Result<(), Error>) -> std::ffi::c_int {
     let mut failed = crate::error::code::STATE;
     let is_done = enter(function, false, || {

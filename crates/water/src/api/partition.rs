@@ -1,4 +1,4 @@
-//! How work is split among devices: `wtr_partition*` and `wtr_self_schedule`.
+//! Splits work among devices: `wtr_partition*` and `wtr_self_schedule`.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -8,15 +8,14 @@ use crate::command::CommandId;
 use crate::error::Error;
 use crate::partition::{Guide, Slice, Unsplittable, split};
 
-/// `CL_DEVICE_MAX_COMPUTE_UNITS`.
 const COMPUTE_UNITS: u32 = 0x1002;
-/// `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz.
+/// In MHz, from `CL_DEVICE_MAX_CLOCK_FREQUENCY`.
 const CLOCK_MHZ: u32 = 0x100C;
 
-/// `wtr_probe`.
+/// The C type `wtr_probe`.
 pub type Probe = unsafe extern "C" fn(index: c_uint, units: usize, user: *mut c_void);
 
-/// `wtr_slice`.
+/// The C type `wtr_slice`.
 pub type Body = unsafe extern "C" fn(
     index: c_uint,
     first: usize,
@@ -35,10 +34,10 @@ fn not_null<T>(pointer: *const T, what: &str) -> Result<(), Error> {
     if pointer.is_null() { Err(Error::Invalid(format!("{what} is NULL"))) } else { Ok(()) }
 }
 
-/// `wtr_partition`: splits work in multiples of `granularity`.
+/// Splits work in multiples of `granularity`.
 ///
 /// # Safety
-/// `weights` is null or has `count` numbers; `parts` has room for `count`.
+/// `weights` is null or has `count` numbers. `parts` has room for `count` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_partition(
     total: usize,
@@ -53,21 +52,22 @@ pub unsafe extern "C" fn wtr_partition(
         let weights = if weights.is_null() || count == 0 {
             &even
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { std::slice::from_raw_parts(weights, count as usize) }
         };
         for (index, part) in split(total, granularity, weights)?.into_iter().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { parts.add(index).write(part) };
         }
         Ok(())
     })
 }
 
-/// `wtr_partition_weights`: compute units times clock. Where a device does not know its clock, compute units alone, for all.
+/// Computes weights as compute units times clock, or as compute units alone if any device does not
+/// report its clock.
 ///
 /// # Safety
-/// `devices` has `count` devices; `weights` has room for `count`.
+/// `devices` has `count` devices. `weights` has room for `count` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_partition_weights(
     count: c_uint,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn wtr_partition_weights(
         let run = run::current()?;
         let mut found = Vec::with_capacity(count as usize);
         for index in 0..count as usize {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             let device = run.device(unsafe { devices.add(index).read() })?;
             let number = |name| device.info.get(name).and_then(number);
             found.push((number(COMPUTE_UNITS).unwrap_or(1).max(1), number(CLOCK_MHZ).unwrap_or(0)));
@@ -88,22 +88,22 @@ pub unsafe extern "C" fn wtr_partition_weights(
         let clocks = found.iter().all(|(_, clock)| *clock > 0);
         for (index, (units, clock)) in found.into_iter().enumerate() {
             let weight = f64::from(units) * if clocks { f64::from(clock) } else { 1.0 };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { weights.add(index).write(weight) };
         }
         Ok(())
     })
 }
 
-/// A `cl_uint`.
+/// Reads a `cl_uint` value.
 fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// `wtr_partition_measure`: runs a probe for each device, one after the other.
+/// Runs a probe for each device, one after the other, and computes the weights.
 ///
 /// # Safety
-/// `probe` may be called; `weights` has room for `count`.
+/// `probe` may be called. `weights` has room for `count` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_partition_measure(
     count: c_uint,
@@ -124,23 +124,23 @@ pub unsafe extern "C" fn wtr_partition_measure(
         let run = run::current()?;
         for index in 0..count {
             let began = run.runtime().now();
-            // SAFETY: the program gave it for this.
+            // SAFETY: the program gave the function for this call.
             unsafe { probe(index, units, user) };
             let ns = run.runtime().now().saturating_sub(began).max(1);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { weights.add(index as usize).write(speed(units, ns)) };
         }
         Ok(())
     })
 }
 
-/// Units a second.
+/// Returns units per second.
 #[expect(clippy::cast_precision_loss)]
 fn speed(units: usize, ns: u64) -> f64 {
     units as f64 / (ns as f64 * 1e-9)
 }
 
-/// `wtr_self_schedule`: hands slices to whichever device is free, until all is done.
+/// Hands slices to the devices that are free until all work is done.
 ///
 /// # Safety
 /// `body` may be called.
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn wtr_self_schedule(
         let issue = |device: usize, slice: Slice| {
             let mut event = std::ptr::null_mut();
             let index = c_uint::try_from(device).unwrap_or_default();
-            // SAFETY: the program gave it for this.
+            // SAFETY: the program gave the function for this call.
             unsafe { body(index, slice.first, slice.units, &raw mut event, user) };
             event
         };
@@ -189,7 +189,7 @@ struct Scheduler<'a> {
 
 impl Scheduler<'_> {
     fn work(&mut self, mut issue: impl FnMut(usize, Slice) -> *mut Opaque) -> Result<(), Error> {
-        // When each device's last slice ended: the next one did not begin before.
+        // The end of each device's last slice. The next slice cannot have begun before it.
         let mut free_at: Vec<u64> = Vec::new();
         loop {
             while let Some(device) = self.guide.hungry() {
@@ -197,7 +197,8 @@ impl Scheduler<'_> {
                 let issued = self.run.runtime().now();
                 let event = issue(device, slice);
                 if let Err(error) = self.issued(device, slice, event, issued) {
-                    // What is under way uses the program's memory, which may go away when this returns.
+                    // Slices under way use the program's memory, which may be freed when this
+                    // returns.
                     self.finish();
                     return Err(error);
                 }
@@ -228,7 +229,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Notes a slice; one without an event has ended already.
+    /// Records a slice. A slice without an event has already ended.
     fn issued(
         &mut self,
         device: usize,
@@ -256,7 +257,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// When the last of these ended, in ns.
+    /// Returns when the last of these commands ended, in ns.
     fn ended_at(&self, commands: &[CommandId]) -> u64 {
         let last = |root: &mut crate::root::Root| {
             commands
@@ -269,18 +270,18 @@ impl Scheduler<'_> {
         known.unwrap_or_else(|| self.run.runtime().now())
     }
 
-    /// A slice has ended: tells how, and releases its event.
+    /// Reports the outcome of an ended slice, and releases its event.
     fn close(&self, slice: &UnderWay) -> Result<(), Error> {
         let outcome = self.run.wait(&slice.commands);
         let event = self.run.objects().events.remove(slice.event);
-        // The program may have released it itself.
+        // The program may have released the event itself.
         if let Ok(event) = event {
             self.run.let_go(&event.commands);
         }
         outcome
     }
 
-    /// Waits for all that is under way. One failure was told already.
+    /// Waits for all slices under way. The caller has already reported a failure.
     fn finish(&mut self) {
         for slice in std::mem::take(&mut self.under_way) {
             _ = self.close(&slice);

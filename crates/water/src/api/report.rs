@@ -1,4 +1,4 @@
-//! How errors reach the program: the thread's last error, and the handler.
+//! Reports errors to the program: as the thread's last error, and through the handler.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::command::Fault;
 use crate::error::Error;
 
-/// `wtr_error`.
+/// The C type `wtr_error`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct CError {
@@ -18,19 +18,19 @@ pub struct CError {
     log: *const c_char,
 }
 
-/// An error with its texts.
+/// An error with its strings.
 #[derive(Debug)]
 pub struct Told {
     c: CError,
     _texts: [CString; 4],
 }
 
-// SAFETY: the addresses lead to the texts beside them, which nobody changes.
+// SAFETY: the addresses lead to the strings beside them, which never change.
 unsafe impl Send for Told {}
 // SAFETY: as above.
 unsafe impl Sync for Told {}
 
-/// `wtr_error_handler`.
+/// The C type `wtr_error_handler`.
 pub type Handler = unsafe extern "C" fn(*const CError, *mut c_void);
 
 struct Handling {
@@ -38,7 +38,7 @@ struct Handling {
     user: *mut c_void,
 }
 
-// SAFETY: the program gave the address for use by any thread: `wtr_ext.h` says so.
+// SAFETY: `wtr_ext.h` says that any thread may use this address.
 unsafe impl Send for Handling {}
 
 static HANDLING: Mutex<Handling> =
@@ -50,7 +50,7 @@ thread_local! {
 
 impl Told {
     fn new(code: i32, message: &str, node: &str, device: &str, log: &str) -> Self {
-        // A text with a zero in it ends there for C anyway.
+        // For C a string ends at its first zero in any case.
         let c = |text: &str| {
             CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
         };
@@ -59,12 +59,12 @@ impl Told {
         Self { c: CError { code, message, node, device, log }, _texts: texts }
     }
 
-    /// A command's.
+    /// Returns the error of a failed command.
     pub fn of_fault(fault: &Fault) -> Self {
         Self::new(fault.code, &fault.to_string(), &fault.node, &fault.device, &fault.log)
     }
 
-    /// For C; valid as long as this.
+    /// Returns the error for C, which is valid as long as `self`.
     pub fn as_c(&self) -> *const CError {
         &raw const self.c
     }
@@ -74,22 +74,23 @@ impl Told {
     }
 }
 
-/// The thread's last call was fine, so far.
+/// Clears the thread's last error.
 pub fn clear() {
     LAST.with_borrow_mut(|last| *last = None);
 }
 
-/// The thread's last error.
+/// Returns the thread's last error, or null if there is none.
 pub fn last() -> *const CError {
     LAST.with_borrow(|last| last.as_ref().map_or(std::ptr::null(), Told::as_c))
 }
 
-/// Sets who is told.
+/// Sets the handler; without one the program ends at an error.
 pub fn set_handler(handler: Option<Handler>, user: *mut c_void) {
     *HANDLING.lock().unwrap_or_else(PoisonError::into_inner) = Handling { handler, user };
 }
 
-/// Tells the program that a call has failed.
+/// Reports that a call has failed. The failure of a command is only stored, because [`tell_fault`]
+/// reports its root cause.
 pub fn fail(function: &str, error: &Error) {
     let told = match error {
         Error::Command(fault) => Told::of_fault(fault),
@@ -102,8 +103,8 @@ pub fn fail(function: &str, error: &Error) {
     LAST.with_borrow_mut(|last| *last = Some(told));
 }
 
-/// Tells the program of the root cause of failed commands. Where nobody wants to hear of it, the program ends: else it would go on
-/// with results that were never computed.
+/// Reports the root cause of failed commands. Without a handler the program ends: otherwise it
+/// would go on with results that were never computed.
 pub fn tell_fault(fault: &Fault) {
     tell(&Told::of_fault(fault));
 }
@@ -114,7 +115,7 @@ fn tell(told: &Told) {
         (handling.handler, handling.user)
     };
     match handler {
-        // SAFETY: the program gave it for this.
+        // SAFETY: the program set the handler for this call.
         Some(handler) => unsafe { handler(told.as_c(), user) },
         None => {
             eprintln!(

@@ -12,37 +12,37 @@ use crate::heap::Pe;
 use crate::root::Request;
 use crate::runtime::Runtime;
 
-/// One run of one program.
+/// The run of a program.
 #[derive(Debug)]
 pub struct Run {
     runtime: Runtime,
     devices: Vec<Device>,
     objects: Mutex<Objects>,
-    /// The last launch over any heap. Held from the reading of it until the next one is issued, so that all devices see launches in one
-    /// order; taken before `objects`.
+    /// The last launch over any heap. A thread keeps the lock from reading this until it has issued
+    /// the next launch, so that all devices see launches in the same order. This lock is taken
+    /// before `objects`.
     last_collective: Mutex<Vec<CommandId>>,
 }
 
 /// A device that the program chose.
 #[derive(Debug)]
 pub struct Device {
-    /// Its rank.
     pub rank: Rank,
-    /// Its place among those of its rank.
+    /// Its index on its rank.
     pub index: u32,
-    /// How many its rank has.
+    /// Number of devices of its rank.
     pub count: usize,
-    /// What it says of itself.
     pub info: DeviceInfo,
-    /// What the program holds.
+    /// The handle that the program has.
     pub handle: usize,
 }
 
 impl Device {
-    /// As queries see it.
+    /// Returns the device as queries see it.
     pub fn as_queried(&self) -> RawDevice<'_> {
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
-        // Of a device that a daemon has, the node of the pool counts: the process is one rank.
+        // For a device of a daemon its node in the pool counts, because the process is only one
+        // rank.
         let own = InPool { node: self.rank, index: self.index, count, is_local: self.rank == 0 };
         let place = self.info.in_pool.unwrap_or(own);
         let node = NodeFacts {
@@ -59,82 +59,65 @@ impl Device {
     }
 }
 
-/// What the program made.
+/// The objects of the program.
 #[derive(Debug)]
 pub struct Objects {
-    /// Devices: places in `Run::devices`.
+    /// Indices of devices in `Run::devices`.
     pub devices: Handles<usize>,
-    /// Buffers.
     pub buffers: Handles<Buffer>,
-    /// Kernels.
     pub kernels: Handles<Kernel>,
-    /// Events.
     pub events: Handles<Event>,
-    /// Heaps.
     pub heaps: Handles<Heap>,
 }
 
-/// A buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    /// Its id.
     pub id: ObjectId,
-    /// Where.
     pub rank: Rank,
-    /// Where.
     pub device: u32,
-    /// In bytes.
     pub size: u64,
-    /// A heap has it.
+    /// Whether it is a part of a heap.
     pub is_part: bool,
 }
 
-/// A heap.
 #[derive(Clone, Debug)]
 pub struct Heap {
-    /// Its id.
     pub id: ObjectId,
-    /// Its devices.
+    /// The devices that take part.
     pub pes: Vec<Pe>,
-    /// The handles of their parts, which are buffers.
+    /// Handles of their parts, which are buffers.
     pub parts: Vec<usize>,
-    /// What makes it, or the last launch over it or reset: it can not go away before.
+    /// The commands of its creation, last launch or last reset. Its release waits for them.
     pub users: Vec<CommandId>,
-    /// How often it was reset.
+    /// Number of resets so far.
     pub resets: u64,
 }
 
-/// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Its id.
     pub id: ObjectId,
-    /// Where.
     pub rank: Rank,
-    /// Where.
     pub device: u32,
 }
 
-/// An event: the commands that it stands for; none before it was given to one.
+/// An event, which stands for commands.
 #[derive(Debug, Default)]
 pub struct Event {
-    /// Those commands.
+    /// Empty before the event is given to a command.
     pub commands: Vec<CommandId>,
-    /// Whether it was given to a command, or merged of some.
+    /// Whether it was given to a command, or merged from other events.
     pub is_bound: bool,
-    /// Its error, once it was asked for.
+    /// Its error, once the program has asked for it.
     pub error: Option<Box<report::Told>>,
 }
 
 static RUN: RwLock<Option<Arc<Run>>> = RwLock::new(None);
 
-/// The run that is on.
 pub fn current() -> Result<Arc<Run>, Error> {
     let run = RUN.read().unwrap_or_else(PoisonError::into_inner);
     run.clone().ok_or(Error::State("no devices: call wtr_init_devices first"))
 }
 
-/// Begins a run.
 pub fn begin(make: impl FnOnce() -> Result<Run, Error>) -> Result<(), Error> {
     let mut run = RUN.write().unwrap_or_else(PoisonError::into_inner);
     if run.is_some() {
@@ -146,7 +129,7 @@ pub fn begin(make: impl FnOnce() -> Result<Run, Error>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends the run.
+/// Ends the current run, and with it all its objects.
 pub fn end() -> Result<(), Error> {
     let run = RUN.write().unwrap_or_else(PoisonError::into_inner).take();
     let run = run.ok_or(Error::State("no devices: call wtr_init_devices first"))?;
@@ -161,7 +144,7 @@ pub fn end() -> Result<(), Error> {
 }
 
 impl Run {
-    /// A run with these devices.
+    /// Creates a run with these devices.
     pub fn new(runtime: Runtime, mut devices: Vec<Device>) -> Self {
         let mut handles = Handles::new("device", 1);
         for (place, device) in devices.iter_mut().enumerate() {
@@ -177,41 +160,41 @@ impl Run {
         Self { runtime, devices, objects: Mutex::new(objects), last_collective: Mutex::default() }
     }
 
-    /// The devices, in the order of the query.
+    /// Returns the devices, in the order of the query.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// The device of a handle.
+    /// Returns the device of a handle.
     pub fn device(&self, handle: *mut Opaque) -> Result<&Device, Error> {
         let place = *self.objects().devices.get(handle)?;
         self.devices.get(place).ok_or(Error::State("a device vanished"))
     }
 
-    /// What the program made.
+    /// Locks the objects of the program.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What drives it.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// A new id for a buffer or kernel.
+    /// Returns a new id for a buffer or kernel.
     pub fn object_id(&self) -> ObjectId {
         self.object_ids(1)
     }
 
-    /// So many new ids, one after the other; the first of them.
+    /// Reserves `count` consecutive ids, and returns the first.
     pub fn object_ids(&self, count: u64) -> ObjectId {
         self.runtime.with_root(|root| root.objects(count)).unwrap_or_default()
     }
 
-    /// Issues a command. With an event to store to it returns at once, else when the command has ended.
+    /// Issues a command. Returns at once if `evt` is given, otherwise when the command has ended.
     ///
     /// # Safety
-    /// `wait_evt` and `evt` are null or lead to an event pointer. Memory that the request names stays until the command has ended.
+    /// `wait_evt` and `evt` are null or lead to an event pointer. Memory that the request names
+    /// stays valid until the command has ended.
     pub unsafe fn command(
         &self,
         rank: Rank,
@@ -220,28 +203,29 @@ impl Run {
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.commands(vec![(rank, device, request)], wait_evt, evt) }.map(|_| ())
     }
 
-    /// Issues commands of one call, which one event stands for: all wait for the same. They are returned, if an event was given.
+    /// Issues the commands of one call, which wait for the same and share one event. Returns them
+    /// if an event was given.
     ///
     /// # Safety
-    /// As for [`Run::command`].
+    /// The same as for [`Run::command`].
     pub unsafe fn commands(
         &self,
         requests: Vec<(Rank, u32, Request)>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<Vec<CommandId>, Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.commands_after(&[], requests, wait_evt, evt) }
     }
 
-    /// As [`Run::commands`], and they also wait for `after`.
+    /// Does the same as [`Run::commands`] for commands that also wait for `after`.
     ///
     /// # Safety
-    /// As for [`Run::command`].
+    /// The same as for [`Run::command`].
     pub unsafe fn commands_after(
         &self,
         after: &[CommandId],
@@ -249,17 +233,17 @@ impl Run {
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<Vec<CommandId>, Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let (ids, slot) = unsafe { self.issue(after, requests, wait_evt, evt) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.settle(&ids, slot, evt) }?;
         Ok(if slot.is_some() { ids } else { Vec::new() })
     }
 
-    /// Issues commands; beside them the event that is to stand for them, if one was given.
+    /// Issues commands. Also returns the event that is to stand for them, if one was given.
     ///
     /// # Safety
-    /// As for [`Run::command`].
+    /// The same as for [`Run::command`].
     unsafe fn issue(
         &self,
         after: &[CommandId],
@@ -267,13 +251,13 @@ impl Run {
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(Vec<CommandId>, Option<*mut Opaque>), Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let mut waits = unsafe { self.waits(wait_evt) }?;
         waits.extend_from_slice(after);
         let slot = if evt.is_null() {
             None
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             let event = unsafe { evt.read() };
             if !event.is_null() {
                 self.objects().events.get(event)?;
@@ -288,10 +272,11 @@ impl Run {
         Ok((ids, slot))
     }
 
-    /// Lets the event stand for what was issued, or waits for its end.
+    /// Binds the event to the issued commands, or waits for their end if there is none.
     ///
     /// # Safety
-    /// As for [`Run::command`]; `slot` is what was issued with `evt`.
+    /// The same as for [`Run::command`]. `slot` is the event that [`Run::issue`] returned for
+    /// `evt`.
     unsafe fn settle(
         &self,
         ids: &[CommandId],
@@ -300,12 +285,12 @@ impl Run {
     ) -> Result<(), Error> {
         match slot {
             None => self.finish(ids),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             Some(event) => unsafe { self.bind(event, evt, ids) },
         }
     }
 
-    /// Lets an event stand for these commands; makes one where there is none.
+    /// Binds an event to these commands. Creates the event if it is null.
     ///
     /// # Safety
     /// `evt` leads to an event pointer, which is `event`.
@@ -323,7 +308,7 @@ impl Run {
                     is_bound: true,
                     error: None,
                 });
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees it.
                 unsafe { evt.write(made) };
                 Vec::new()
             } else {
@@ -337,21 +322,22 @@ impl Run {
         Ok(())
     }
 
-    /// The last launch over any heap. Whoever has it, nobody else issues one.
+    /// Locks the last launch over any heap. Only the thread with the lock issues a launch.
     fn collectives(&self) -> MutexGuard<'_, Vec<CommandId>> {
         self.last_collective.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a heap away from the program: launches over it come before, or find no heap.
+    /// Removes a heap. Launches of other threads come before, or find no heap.
     pub fn remove_heap(&self, heap: *mut Opaque) -> Result<Heap, Error> {
         let _alone = self.collectives();
         self.objects().heaps.remove(heap)
     }
 
-    /// Issues one launch over a heap: a command for each of its devices. `requests` is told the launch before it.
+    /// Issues one launch over a heap, with a command for each of its devices. `requests` gets the
+    /// previous launch over any heap.
     ///
     /// # Safety
-    /// As for [`Run::command`].
+    /// The same as for [`Run::command`].
     pub unsafe fn collective(
         &self,
         heap: *mut Opaque,
@@ -362,21 +348,21 @@ impl Run {
         let mut last = self.collectives();
         let requests = requests(&last)?;
         let made = self.objects().heaps.get(heap)?.users.clone();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let (ids, slot) = unsafe { self.issue(&made, requests, wait_evt, evt) }?;
         last.clone_from(&ids);
-        // It is still there: who takes it away comes after.
+        // The heap still exists, because its removal needs the lock.
         self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
         drop(last);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.settle(&ids, slot, evt) }
     }
 
-    /// Issues the reset of a heap: a command for each of its ranks, after the last launch over it. `requests` is told that launch, and how
-    /// often the heap was reset with this one.
+    /// Issues the reset of a heap, with a command for each of its ranks, after the last launch over
+    /// it. `requests` gets that launch and the number of resets including this one.
     ///
     /// # Safety
-    /// As for [`Run::command`].
+    /// The same as for [`Run::command`].
     pub unsafe fn reset_heap(
         &self,
         heap: *mut Opaque,
@@ -384,32 +370,32 @@ impl Run {
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
-        // A launch of another thread comes before, or after.
+        // Launches of other threads come before or after.
         let alone = self.collectives();
         let requests = {
             let mut objects = self.objects();
             let heap = objects.heaps.get_mut(heap)?;
-            // Also where the reset is refused then: a number is used once.
+            // The number is used up even if issuing the reset fails.
             heap.resets += 1;
             requests(&heap.users, heap.resets)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let (ids, slot) = unsafe { self.issue(&[], requests, wait_evt, evt) }?;
         self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
         drop(alone);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.settle(&ids, slot, evt) }
     }
 
-    /// The commands that a command has to wait for.
+    /// Returns the commands of the event to wait for.
     ///
     /// # Safety
-    /// The address is null or leads to an event pointer.
+    /// `wait_evt` is null or leads to an event pointer.
     unsafe fn waits(&self, wait_evt: *mut *mut Opaque) -> Result<Vec<CommandId>, Error> {
         if wait_evt.is_null() {
             return Ok(Vec::new());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let handle = unsafe { wait_evt.read() };
         if handle.is_null() {
             return Ok(Vec::new());
@@ -425,7 +411,7 @@ impl Run {
         Ok(event.commands.clone())
     }
 
-    /// Waits for a command that no event stands for.
+    /// Waits for commands that no event stands for, and forgets them.
     fn finish(&self, commands: &[CommandId]) -> Result<(), Error> {
         let outcome = self.runtime.wait(commands);
         self.let_go(commands);
@@ -433,21 +419,21 @@ impl Run {
         outcome.map_err(Error::Command)
     }
 
-    /// Waits for all of these.
+    /// Waits for all these commands. Blocks.
     pub fn wait(&self, commands: &[CommandId]) -> Result<(), Error> {
         let outcome = self.runtime.wait(commands);
         self.tell_faults();
         outcome.map_err(Error::Command)
     }
 
-    /// Tells the program of root causes it was not told of.
+    /// Reports the root causes that were not reported yet.
     pub fn tell_faults(&self) {
         for fault in self.runtime.faults() {
             report::tell_fault(&fault);
         }
     }
 
-    /// An event less stands for these.
+    /// Removes one event from each of these commands.
     pub fn let_go(&self, commands: &[CommandId]) {
         if !commands.is_empty() {
             self.runtime

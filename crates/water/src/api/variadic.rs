@@ -1,5 +1,6 @@
-//! The functions of `wtr.h` that take `...`. Stable Rust cannot define them, and a shared library of Rust exports only functions of Rust:
-//! so these jump to their namesakes in `shim/wtr_shim.c`, all arguments where they are.
+//! The functions of `wtr.h` that take `...`. Stable Rust cannot define such functions, and a shared
+//! library of Rust only exports functions of Rust. So these jump to their namesakes in
+//! `shim/wtr_shim.c`, with all arguments in place.
 
 use std::ffi::{CStr, c_char, c_uint};
 
@@ -15,7 +16,7 @@ macro_rules! jumps {
         $(#[$attribute])*
         ///
         /// # Safety
-        /// To be called from C, as `wtr.h` declares it.
+        /// These functions are for C only, as `wtr.h` declares them.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
@@ -28,21 +29,15 @@ macro_rules! jumps {
 }
 
 jumps! {
-    /// `wtr_init_devices`.
     wtr_init_devices => wtr_init_devices_c;
-    /// `wtr_get_device`.
     wtr_get_device => wtr_get_device_c;
-    /// `wtr_run_kernel`.
     wtr_run_kernel => wtr_run_kernel_c;
-    /// `wtr_run_collective`.
     wtr_run_collective => wtr_run_collective_c;
-    /// `wtr_merge_events`.
     wtr_merge_events => wtr_merge_events_c;
-    /// `wtr_wait_for_events`.
     wtr_wait_for_events => wtr_wait_for_events_c;
 }
 
-/// What was given for one hole, as the shim read it.
+/// The value for one hole, as the shim read it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Hole {
@@ -51,7 +46,7 @@ pub struct Hole {
     text: *const c_char,
 }
 
-/// How the shim has to read a hole.
+/// Returns the number that tells the shim how to read a hole.
 fn kind_code(kind: HoleKind) -> u8 {
     match kind {
         HoleKind::Int => 0,
@@ -66,25 +61,25 @@ fn kind_code(kind: HoleKind) -> u8 {
     }
 }
 
-/// A text of the program.
+/// Returns a string of the program.
 ///
 /// # Safety
-/// It is null or ends with a zero.
+/// `text` is null or ends with a zero.
 pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Error> {
     if text.is_null() {
         return Err(Error::Invalid(format!("{what} is NULL")));
     }
-    // SAFETY: the caller promises the end.
+    // SAFETY: the caller guarantees the terminating zero.
     unsafe { CStr::from_ptr(text) }
         .to_str()
         .map_err(|_| Error::Invalid(format!("{what} is not UTF-8")))
 }
 
-/// For the shim: what holes a query has. Their number, or -1 after an error that was told.
+/// Tells the shim which holes a query has. Returns their number, or -1 after a reported error.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wtr_rs_holes(dql: *const c_char, kinds: *mut u8, most: c_uint) -> i32 {
     enter("a query", -1, || {
-        // SAFETY: the program gave a text.
+        // SAFETY: the program gave a string.
         let template = Template::parse(unsafe { text(dql, "the query") }?)?;
         let holes = template.holes();
         if holes.len() > most as usize {
@@ -94,7 +89,7 @@ unsafe extern "C" fn wtr_rs_holes(dql: *const c_char, kinds: *mut u8, most: c_ui
             )));
         }
         for (index, kind) in holes.iter().enumerate() {
-            // SAFETY: there is room for `most`.
+            // SAFETY: `kinds` has room for `most` entries.
             unsafe { kinds.add(index).write(kind_code(*kind)) };
         }
         i32::try_from(holes.len())
@@ -102,20 +97,20 @@ unsafe extern "C" fn wtr_rs_holes(dql: *const c_char, kinds: *mut u8, most: c_ui
     })
 }
 
-/// The query with its holes filled.
+/// Returns the query with its holes filled.
 unsafe fn bind(dql: *const c_char, holes: *const Hole, count: c_uint) -> Result<Query, Error> {
-    // SAFETY: the program gave a text.
+    // SAFETY: the program gave a string.
     let template = Template::parse(unsafe { text(dql, "the query") }?)?;
     let given = if count == 0 {
         &[]
     } else {
-        // SAFETY: the shim filled so many.
+        // SAFETY: the shim has filled `count` holes.
         unsafe { std::slice::from_raw_parts(holes, count as usize) }
     };
     let mut values = Vec::with_capacity(given.len());
     for (kind, hole) in template.holes().iter().zip(given) {
         values.push(match kind {
-            // SAFETY: what is given for %s is a text, as for printf.
+            // SAFETY: the value for %s is a string, as for printf.
             HoleKind::Text => Value::from(unsafe { text(hole.text, "what is given for %s") }?),
             HoleKind::Float => Value::from(hole.real),
             HoleKind::UnsignedLong | HoleKind::UnsignedLongLong | HoleKind::Size => {
@@ -129,7 +124,7 @@ unsafe fn bind(dql: *const c_char, holes: *const Hole, count: c_uint) -> Result<
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wtr_rs_init_devices(dql: *const c_char, holes: *const Hole, count: c_uint) {
-    // SAFETY: as the shim calls it.
+    // SAFETY: the shim passes what `bind` demands.
     enter("wtr_init_devices", (), || devices::init(&unsafe { bind(dql, holes, count) }?));
 }
 
@@ -139,7 +134,7 @@ unsafe extern "C" fn wtr_rs_get_device(
     holes: *const Hole,
     count: c_uint,
 ) -> *mut super::Opaque {
-    // SAFETY: as the shim calls it.
+    // SAFETY: the shim passes what `bind` demands.
     enter("wtr_get_device", std::ptr::null_mut(), || {
         devices::get(&unsafe { bind(dql, holes, count) }?)
     })
@@ -147,7 +142,7 @@ unsafe extern "C" fn wtr_rs_get_device(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wtr_rs_too_many(function: *const c_char, count: c_uint, most: c_uint) {
-    // SAFETY: the shim names itself.
+    // SAFETY: the shim passes its own name.
     let function = unsafe { text(function, "the function") }.unwrap_or("a function").to_owned();
     fail(&function, &Error::Invalid(format!("{count} arguments are more than {most}")));
 }

@@ -1,4 +1,5 @@
-//! `wtrd`: offers the devices of its node to a program that uses libWater, as one more rank of its MPI run.
+//! `wtrd` offers the devices of its node to a program that uses libWater, as one more rank of its
+//! MPI run.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,8 @@
-//! How the members of a heap, each in a process of its own, find each other: each listens, tells those of higher numbers where, and
-//! connects to those of lower numbers. On one host they meet at a Unix socket, over which memory can be passed; between hosts by TCP, where both sides
-//! prove that they have the plan's secret. So a connection that is made never waits for one that is not: member 0 connects to nobody.
+//! Connects the members of a heap, each of which is a process. Each member listens, tells the
+//! members with higher numbers where, and connects to those with lower numbers. On one host they
+//! meet at a Unix socket, over which memory can be passed. Between hosts they use TCP, and both
+//! sides prove that they have the plan's secret. There is no deadlock, because member 0 connects to
+//! nobody, and each member only waits for those below it before it accepts others.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -16,13 +18,16 @@ use rustix::io::Errno;
 use super::{HeapPlan, SECRET_BYTES, Word};
 use crate::runtime::hostname;
 
-/// How long the making of a heap takes at most. Members begin at about the same time; a rank that builds a program meanwhile does so in
-/// another thread, and a full machine lets a process wait for some seconds.
+/// Longest time for the creation of a heap. The members begin at about the same time: a rank that
+/// is building a program does so in another thread. But on a full machine a process may wait for
+/// some seconds.
 pub const MEET_MAX: Duration = Duration::from_secs(20);
 
-/// Who connects says its hello at once; strangers are heard so long at most.
+/// Longest time for the hello of a connection. A member says its hello at once; this bounds
+/// strangers.
 const HELLO_MAX: Duration = Duration::from_secs(2);
-/// So many are heard at a time, each by a thread: a full heap's members, who come at once, and some strangers who say nothing.
+/// Largest number of connections that are heard at the same time, each by a thread. That is all
+/// members of a full heap, which come at once, and some strangers that say nothing.
 const HEARD_MAX: usize = 80;
 
 const _: () =
@@ -32,43 +37,29 @@ const _: () =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missed {
-    /// No socket, or no random numbers for its name.
+    /// There is no socket, or no random number for its name.
     #[error("cannot listen for the heap's other members: {0}")]
     Listen(LinkError),
     /// The system refuses to wait.
     #[error("cannot wait for the heap's other members: {0}")]
     Wait(Errno),
-    /// Another member cannot be made.
+    /// Another member could not be created.
     #[error("member {member} of the heap, on {host}, cannot be made: {reason}")]
-    Refused {
-        /// Which.
-        member: u32,
-        /// Its host.
-        host: String,
-        /// Why.
-        reason: String,
-    },
-    /// It is not reached at any of its addresses.
+    Refused { member: u32, host: String, reason: String },
+    /// A member is not reachable at any of its addresses.
     #[error("member {member} of the heap, on {host}, is not reached: {reason}")]
     Unreached {
-        /// Which.
         member: u32,
-        /// Its host.
         host: String,
-        /// For each address why.
+        /// The reason for each address.
         reason: String,
     },
-    /// It does not come.
+    /// A member did not come in time.
     #[error("member {member} of the heap, on {host}, did not come within {} s", MEET_MAX.as_secs())]
-    Late {
-        /// Which.
-        member: u32,
-        /// Its host.
-        host: String,
-    },
+    Late { member: u32, host: String },
 }
 
-/// What this member needs to meet the others.
+/// The meeting from this member's side.
 #[derive(Debug)]
 pub struct Meeting<'a> {
     plan: &'a HeapPlan,
@@ -79,7 +70,7 @@ pub struct Meeting<'a> {
 }
 
 impl<'a> Meeting<'a> {
-    /// Listens where members of higher numbers can connect.
+    /// Opens the sockets for members with higher numbers.
     ///
     /// # Errors
     /// [`Missed::Listen`].
@@ -99,7 +90,7 @@ impl<'a> Meeting<'a> {
         Ok(Self { plan, me, key, deadline, listeners })
     }
 
-    /// What to say to each member of a higher number.
+    /// Returns the message for each member with a higher number.
     pub fn door(&self) -> Word {
         let public = |listener: &Listener| match listener.address() {
             Address::Tcp { port, .. } => Address::Tcp { host: public_name(), port }.to_string(),
@@ -108,10 +99,11 @@ impl<'a> Meeting<'a> {
         Word::Door { member: self.me, addresses: self.listeners.iter().map(public).collect() }
     }
 
-    /// Meets all others, and gives each one's connection to `join` as soon as it is there. `words` are those of other members.
+    /// Meets all other members, and passes each connection to `join` as soon as it exists. `words`
+    /// receives the messages of other members. Blocks for at most [`MEET_MAX`].
     ///
     /// # Errors
-    /// The first that does not come, or does not let this one in; or what `join` says.
+    /// The first member that does not come or does not let this one in, or an error of `join`.
     pub fn meet<E: From<Missed>>(
         self,
         words: &Receiver<Word>,
@@ -148,7 +140,7 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    /// Where another member of a lower number is.
+    /// Waits for the addresses of a member with a lower number that was not met yet.
     fn next_door(
         &self,
         words: &Receiver<Word>,
@@ -178,7 +170,7 @@ impl<'a> Meeting<'a> {
     fn connect(&self, member: u32, addresses: &[String]) -> Result<Stream, Missed> {
         let mut reasons = Vec::new();
         let is_here = self.host(member) == self.host(self.me);
-        // A path means something on its own host only.
+        // A path is only valid on its own host.
         for address in addresses.iter().filter(|address| is_here || !address.starts_with("unix:")) {
             let opened = address.parse().and_then(|address| {
                 let ticket = Some(self.ticket(self.me));
@@ -192,16 +184,17 @@ impl<'a> Meeting<'a> {
         Err(Missed::Unreached { member, host: self.host(member), reason: reasons.join("; ") })
     }
 
-    /// Whoever connects next, if that is soon. `heard`: so many are heard now.
+    /// Accepts a connection if one comes soon. `heard` is the number of connections that threads
+    /// are hearing.
     fn accept(
         &self,
         missing: u32,
         words: &Receiver<Word>,
         heard: usize,
     ) -> Result<Option<Stream>, Missed> {
-        /// Words of other members are looked for so often, ...
+        /// Time between two checks for messages of other members.
         const LOOK: Duration = Duration::from_millis(50);
-        /// ... and what threads have heard so often.
+        /// The same while threads are hearing connections.
         const LOOK_HEARD: Duration = Duration::from_millis(1);
         while let Ok(word) = words.try_recv() {
             if let Word::Refused { member, reason } = word {
@@ -232,9 +225,9 @@ impl<'a> Meeting<'a> {
         };
         match listener.accept() {
             Ok(stream) => Ok(Some(stream)),
-            // Without files for others nobody comes any more.
+            // Without file descriptors nobody can come any more.
             Err(error) if is_out_of_files(&error) => Err(Missed::Listen(error)),
-            // Whoever it was has gone. Not at once again, if it is something that lasts.
+            // The peer has gone. The pause avoids a busy loop if the error lasts.
             Err(_) => {
                 std::thread::sleep(LOOK_HEARD);
                 Ok(None)
@@ -242,7 +235,8 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// What a member brings to be let in. Over TCP it proves the secret beside it, and only this number of it travels.
+    /// Returns the ticket that a member brings. It is no secret; over TCP both sides also prove the
+    /// secret.
     fn ticket(&self, member: u32) -> [u8; TICKET_BYTES] {
         let mut ticket = [0; TICKET_BYTES];
         let words = [self.plan.heap.0.to_le_bytes(), u64::from(member).to_le_bytes()];
@@ -264,7 +258,7 @@ fn is_out_of_files(error: &LinkError) -> bool {
         .any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Who is let in, for threads that hear those who connect.
+/// Lets members in. Threads that hear connections share it.
 struct Door {
     key: Key,
     tickets: Vec<(u32, [u8; TICKET_BYTES])>,
@@ -272,18 +266,19 @@ struct Door {
 }
 
 impl Door {
-    /// Hears whoever has connected, in a thread, which ends within [`HELLO_MAX`] and says who it was: no stranger holds up a member. False:
-    /// there is no thread for it.
+    /// Hears a connection in a thread, which sends the result within [`HELLO_MAX`], so that no
+    /// stranger delays a member. Returns `false` if the thread cannot be started.
     fn hear(self: &Arc<Self>, stream: Stream, say: &Sender<Option<(u32, Stream)>>) -> bool {
         let (door, say) = (Arc::clone(self), say.clone());
         let hear = move || {
-            // Nobody listens any more when all members have come.
+            // Sending fails only when all members have come and nobody listens.
             _ = say.send(door.let_in(stream));
         };
         std::thread::Builder::new().name("wtr-heap-hello".into()).spawn(hear).is_ok()
     }
 
-    /// Whoever connects, if it is a member that is missing. Strangers, who may connect to any port, are sent away and not told of.
+    /// Lets the peer in if it is a missing member. Strangers, which may connect to any port, are
+    /// refused silently.
     fn let_in(&self, stream: Stream) -> Option<(u32, Stream)> {
         let own = rustix::process::getuid().as_raw();
         let deadline = (Instant::now() + HELLO_MAX).min(self.deadline);
@@ -300,12 +295,13 @@ impl Door {
     }
 }
 
-/// The name or number by which other hosts reach this one: `WTR_HOST`, else its name.
+/// Returns the name or address at which other hosts reach this one: `WTR_HOST`, otherwise the host
+/// name.
 fn public_name() -> String {
     std::env::var("WTR_HOST").ok().filter(|name| !name.is_empty()).unwrap_or_else(hostname)
 }
 
-/// A socket's file that nobody else has. The listener lets only its user connect, and removes it.
+/// Returns an unused path for a socket. The listener admits only this user, and removes the file.
 fn socket_path() -> Result<PathBuf, LinkError> {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let random = secret()
@@ -314,13 +310,13 @@ fn socket_path() -> Result<PathBuf, LinkError> {
     Ok(folder.join(format!("wtr-heap-{name}.sock")))
 }
 
-/// Bytes that nobody guesses.
+/// Returns random bytes from the system.
 ///
 /// # Errors
 /// The system has none.
 pub fn secret() -> Result<[u8; SECRET_BYTES], Errno> {
     let mut secret = [0; SECRET_BYTES];
-    // So few bytes are never given in part.
+    // The system never returns only a part of so few bytes.
     rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
     Ok(secret)
 }
@@ -345,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Meets as one member; who joined, and over what kind of socket.
+    /// Meets as one member. Returns the members that joined, and whether over a Unix socket.
     fn member(
         plan: &HeapPlan,
         me: u32,
@@ -381,7 +377,7 @@ mod tests {
     #[test]
     fn members_of_one_host_meet_at_unix_sockets_and_those_of_others_over_tcp() {
         let here = hostname();
-        // The name of the third stands for another host; it is this one under another name.
+        // The third name stands for another host. It is this host under another name.
         let plan = plan(&[&here, &here, "localhost"], 1);
         let met: Vec<_> =
             all(&[plan.clone(), plan.clone(), plan]).into_iter().map(Result::unwrap).collect();
@@ -416,7 +412,7 @@ mod tests {
             let meeting = Meeting::open(&plan, 0).unwrap();
             let Word::Door { addresses, .. } = meeting.door() else { panic!("a door") };
             let port: u16 = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
-            // One after the other would be heard for longer than members wait.
+            // If they were heard one after the other, this would take longer than members wait.
             let silent: Vec<_> = (0..12)
                 .map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap())
                 .collect();

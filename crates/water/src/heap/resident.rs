@@ -1,22 +1,21 @@
-//! Whether kernels that wait for each other can all run at the same time. A work-group that has not started, because all cores have
-//! one that waits for it, never starts: such a launch is refused before it hangs.
+//! Checks that kernels that wait for each other can all run at the same time. If all cores have a
+//! work-group that waits for one that has not started, that one never starts. Such a launch is
+//! refused before it hangs.
 
 use penstock_ggas::{NotResident, check_resident, resident_groups};
 
 use crate::command::{DeviceInfo, Range, Rank};
 use crate::error::Error;
 
-/// One device of a launch.
+/// A device of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat<'a> {
-    /// Its rank.
     pub rank: Rank,
-    /// What it says of itself.
     pub info: &'a DeviceInfo,
 }
 
 impl Seat<'_> {
-    /// Where the device's threads are. Devices of the pool's nodes are in processes of their own.
+    /// Returns the place of the device's threads. Each node of the pool has its own process.
     fn place(&self) -> penstock_ggas::Seat<(Rank, &str, Option<u32>)> {
         let groups_max = resident_groups(|name| self.info.get(name));
         let node = self.info.in_pool.map(|it| it.node);
@@ -28,11 +27,12 @@ impl Seat<'_> {
     }
 }
 
-/// Checks that the work-groups of one launch, the same for all these devices, can all run at the same time.
+/// Checks that the work-groups of one launch, which is the same for all these devices, can all run
+/// at the same time.
 ///
 /// # Errors
-/// [`Error::Resident`] with the numbers; [`Error::Invalid`] without a local size, because only that says how many work-groups there are, and
-/// without work-items.
+/// [`Error::Resident`] with the numbers if they cannot. [`Error::Invalid`] if there are no
+/// work-items, or no local size, without which the number of work-groups is not known.
 pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
     let groups = groups(range)?;
     if groups == 0 {
@@ -60,7 +60,7 @@ fn not_resident(seats: &[Seat<'_>], groups: u64, refusal: NotResident) -> Error 
     ))
 }
 
-/// Work-groups of a launch.
+/// Returns the number of work-groups of a launch.
 fn groups(range: &Range) -> Result<u64, Error> {
     let local = range.local.ok_or_else(|| {
         Error::Invalid(

@@ -4,9 +4,9 @@ use super::*;
 
 /// Seconds that each of the four devices of the paper's Table 5 needs for the whole product.
 const TABLE_5_S: [f64; 4] = [63.3, 63.3, 29.4, 68.4];
-/// The best time the paper reports for them together.
+/// The best time that the paper reports for all four.
 const PAPER_BEST_S: f64 = 17.3;
-/// Rows of its product.
+/// Number of rows of the product.
 const ROWS: usize = 7168;
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -18,7 +18,8 @@ fn ideal_s(seconds: &[f64]) -> f64 {
     1.0 / seconds.iter().map(|seconds| 1.0 / seconds).sum::<f64>()
 }
 
-/// Devices that compute slices one after the other, on a clock of their own. Returns when the last has ended, and who did how much.
+/// Simulates devices that compute slices one after the other, on a clock of their own. Returns when
+/// the last has ended, and how many units each device did.
 fn self_scheduled(seconds: &[f64], total: usize, minimum: usize) -> (f64, Vec<usize>) {
     let mut guide = Guide::new(seconds.len(), total, minimum).unwrap();
     let mut free_at = vec![0.0_f64; seconds.len()];
@@ -72,7 +73,8 @@ fn self_scheduling_is_near_the_ideal_of_table_5() {
 fn a_device_so_slow_that_it_only_delays_gets_little() {
     let (time, done) = self_scheduled(&[1.0, 1.0, 100.0], 1000, 10);
     assert!(done[2] <= 30, "{done:?}");
-    // Its first slice, before its speed is known, is 20 units, which take 2 s: no scheduler can take it back.
+    // Its first slice, before its speed is known, is 20 units, which take 2 s. No scheduler can
+    // take it back.
     assert!(time <= 2.5, "{time} s");
 }
 
@@ -131,7 +133,8 @@ proptest! {
     ) {
         let (time, done) = self_scheduled(&seconds, total, minimum);
         prop_assert_eq!(done.iter().sum::<usize>(), total);
-        // Before speeds are known, and at the end, the slowest may get two slices of the smallest size.
+        // Before speeds are known, and at the end, the slowest device may get two slices of the
+        // smallest size.
         let slowest = seconds.iter().copied().fold(0.0, f64::max);
         let first = (total / seconds.len() / 16).max(minimum) as f64 / total as f64;
         let slice = slowest * (minimum as f64 / total as f64).max(first).min(1.0);

@@ -1,4 +1,5 @@
-//! Graphs in the language of Graphviz. The order of everything is that of the ids: two runs of a program differ only where they do.
+//! Graphs in the language of Graphviz. Everything is ordered by ids, so the graphs of two runs only
+//! differ where the runs do.
 
 use std::collections::BTreeMap;
 use std::io::{Result, Write};
@@ -6,18 +7,18 @@ use std::io::{Result, Write};
 use super::{Recorder, Step, path, sized, timed};
 use crate::command::{CommandId, Rank};
 
-/// The program's commands, as it issued them.
+/// Writes the graph of the program's commands, as the program issued them.
 ///
 /// # Errors
-/// Of the writer.
+/// The writer fails.
 pub fn commands(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
     graph(recorder, "commands", recorder.commands(), |step| step.waits.clone(), out)
 }
 
-/// The ranks' jobs, after replacement.
+/// Writes the graph of the ranks' jobs, after replacement.
 ///
 /// # Errors
-/// Of the writer.
+/// The writer fails.
 pub fn jobs(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
     graph(recorder, "jobs", recorder.jobs(), |step| recorder.before(step), out)
 }
@@ -70,7 +71,7 @@ fn graph(
     }
     for step in steps.values() {
         for id in before(step) {
-            // One that has ended and was let go, or is beyond the limit, is not drawn.
+            // A predecessor that was forgotten is not drawn.
             let Some(earlier) = steps.get(&id) else { continue };
             let is_critical = critical.contains(&step.id) && critical.contains(&id);
             let width = if is_critical { 3 } else { 1 };
@@ -115,7 +116,7 @@ fn fill(step: &Step) -> &'static str {
     }
 }
 
-/// As a text of the language; a line break stays one.
+/// Returns a string literal of the language. A line break stays one.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,4 +1,4 @@
-//! What a step came after, and the path of what ended last.
+//! The predecessors of a step, and the critical path of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,15 @@ use rustc_hash::FxHashSet;
 use super::{Recorder, Step};
 use crate::command::CommandId;
 
-/// Inner nodes of a tree that are asked when something began: more than a tree of all ranks that there can be has levels. A chain of more
-/// begins earlier in the pictures than it did.
+/// Number of inner tree nodes that are followed to find when a transfer began. It exceeds the
+/// number of levels of a tree over all possible ranks. In a longer chain a transfer appears to
+/// begin earlier than it did.
 const DEPTH_MAX: u32 = 32;
 
 impl Recorder {
-    /// What a job came after: the jobs that it waited for, and those that sent it its bytes. A wait for what had ended when the job was planned
-    /// is not sent with it, but is one all the same: the program's wait is taken there.
+    /// Returns the predecessors of a job: the jobs that it waited for, and those that sent bytes to
+    /// it. A job does not carry waits for commands that had ended when it was planned; those are
+    /// taken from the program's command.
     pub fn before(&self, job: &Step) -> Vec<CommandId> {
         let mut before: Vec<CommandId> = job.waits.iter().chain(&job.senders).copied().collect();
         let is_fed = job
@@ -31,7 +33,8 @@ impl Recorder {
         before
     }
 
-    /// As [`Self::before`], and what the receivers of its bytes waited for: it could not send before they were ready.
+    /// Returns [`Self::before`] and the predecessors of the receivers of its bytes: the job could
+    /// not send before they were ready.
     pub fn before_begin(&self, job: &Step) -> Vec<CommandId> {
         let mut before = self.before(job);
         for receiver in job.receivers.iter().filter_map(|receiver| self.jobs.get(receiver)) {
@@ -43,8 +46,9 @@ impl Recorder {
         before
     }
 
-    /// When a command or job began. A transfer between ranks is started by each end when that has nothing to wait for; it begins when
-    /// both have, and a tree's inner node when it gets something.
+    /// Returns when a command or job began. Each end of a transfer between ranks starts when its
+    /// own waits have ended. The transfer begins when both ends have started, and an inner node of
+    /// a tree when it gets bytes.
     pub fn began(&self, step: &Step) -> u64 {
         let job = self.jobs.get(&self.done_by(step.id)).unwrap_or(step);
         self.both_began(job, DEPTH_MAX).min(job.times.ended)
@@ -66,18 +70,19 @@ impl Recorder {
         }
     }
 
-    /// How long a command or job took, in ns.
+    /// Returns how long a command or job took, in ns.
     pub fn duration(&self, step: &Step) -> u64 {
         step.times.ended.saturating_sub(self.began(step))
     }
 
-    /// The job that does a command.
+    /// Returns the job that does a command.
     fn done_by(&self, command: CommandId) -> CommandId {
         self.commands.get(&command).and_then(|step| step.done_by).unwrap_or(command)
     }
 }
 
-/// The path of what ended last: from the step that ended last (or has not ended, and is the deepest) back to that among its predecessors, and so on.
+/// Returns the critical path. It goes from the step that ended last (or the deepest one that has
+/// not ended) to the one of its predecessors that ended last, and so on.
 pub fn critical(
     steps: &BTreeMap<CommandId, Step>,
     before: impl Fn(&Step) -> Vec<CommandId>,
@@ -86,7 +91,7 @@ pub fn critical(
     let mut path = FxHashSet::default();
     let mut at = steps.values().max_by_key(|step| key(step));
     while let Some(step) = at {
-        // Bytes that go round would be a defect; a picture of it must not hang.
+        // A cycle would be a defect, but the output must not hang.
         if !path.insert(step.id) {
             break;
         }
@@ -95,7 +100,7 @@ pub fn critical(
     path
 }
 
-/// Spans of time that may overlap, as those that do not.
+/// Merges spans of time that overlap.
 pub fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     spans.sort_unstable();
     let mut apart: Vec<(u64, u64)> = Vec::with_capacity(spans.len());
@@ -108,7 +113,7 @@ pub fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     apart
 }
 
-/// How much of a span these cover; they do not overlap and are in order.
+/// Returns how much of a span these cover. They must be in order and must not overlap.
 pub fn covered(apart: &[(u64, u64)], start: u64, end: u64) -> u64 {
     let first = apart.partition_point(|(_, last)| *last <= start);
     let rest = apart.get(first..).unwrap_or_default();

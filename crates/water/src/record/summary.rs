@@ -1,7 +1,8 @@
-//! What bounded a run, in some lines of text.
+//! A short text that says what bounded a run.
 //!
-//! The path of what ended last is followed back to the run's begin, and each moment of it is given to whoever it was spent on: a
-//! device, a link, the scheduler, or the program itself, which had not issued the next command yet.
+//! The critical path is followed back to the begin of the run. Each moment on it is attributed to
+//! what it was spent on: a device, a link, the scheduler, or the program itself, which had not
+//! issued the next command yet.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +13,11 @@ use super::path::{covered, union};
 use super::{Recorder, Step, sized, timed, to_f64};
 use crate::command::{CommandId, Rank};
 
-/// The devices count as busy from this share on, on average: below it they waited for each other, or for something else.
+/// Average share of time from which devices count as busy. Below it they waited for each other, or
+/// for something else.
 const BUSY_SHARE: f64 = 0.5;
 
-/// So many devices are listed.
+/// Number of devices that are listed.
 const DEVICES_LISTED_MAX: usize = 64;
 
 /// What a moment was spent on.
@@ -23,20 +25,19 @@ const DEVICES_LISTED_MAX: usize = 64;
 pub enum Spent {
     /// Kernels and transfers within a rank.
     Device,
-    /// Builds of programs.
+    /// Builds of OpenCL programs.
     Build,
-    /// Bytes that pass the root.
+    /// Bytes from or to the root.
     RootLink,
     /// Bytes between other ranks.
     Link,
-    /// Planning, messages, and whatever else is ours.
+    /// Planning, messages, and other work of libwater.
     Scheduler,
     /// The program had not issued the next command.
     Program,
 }
 
 impl Spent {
-    /// For people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "devices",
@@ -59,23 +60,23 @@ impl Spent {
     }
 }
 
-/// What is known of a run.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// From the first command's issue to the last end, in ns.
+    /// Time from the first command's issue to the last end, in ns.
     pub total_ns: u64,
-    /// What the path of what ended last was spent on, in ns.
+    /// What the critical path was spent on, in ns.
     pub spent: BTreeMap<Spent, u64>,
     /// How long each device worked, in ns.
     pub devices: BTreeMap<(Rank, u32), u64>,
     /// How long bytes passed the root, in ns.
     pub root_link_ns: u64,
-    /// Bytes that went from rank to rank.
+    /// Number of bytes that went from rank to rank.
     pub bytes: u64,
 }
 
 impl Summary {
-    /// Of what was recorded.
+    /// Computes the summary of a recorded run.
     pub fn of(recorder: &Recorder) -> Self {
         let jobs: Vec<&Step> = recorder.jobs().values().filter(|job| job.times.ended > 0).collect();
         let begin = recorder.commands().values().map(|step| step.queued).min().unwrap_or_default();
@@ -91,7 +92,7 @@ impl Summary {
         }
     }
 
-    /// What bounded it.
+    /// Returns what bounded the run.
     pub fn bound(&self) -> String {
         let most = self.spent.iter().max_by_key(|(_, ns)| **ns).map(|(spent, _)| *spent);
         match most {
@@ -106,18 +107,18 @@ impl Summary {
         }
     }
 
-    /// How busy devices that did anything were, on average.
+    /// Returns how busy the devices that did anything were, on average.
     fn mean_share(&self) -> f64 {
         let all: u64 = self.devices.values().sum();
         to_f64(all) / (to_f64(self.total_ns.max(1)) * to_f64(self.devices.len().max(1) as u64))
     }
 }
 
-/// When what was busy; spans of one are apart and in order.
+/// When devices and links were busy. The spans of each are in order and do not overlap.
 #[derive(Debug, Default)]
 struct Busy {
     devices: BTreeMap<(Rank, u32), Vec<(u64, u64)>>,
-    /// Of each rank.
+    /// Spans of each rank's transfers.
     links: BTreeMap<Rank, Vec<(u64, u64)>>,
 }
 
@@ -138,7 +139,7 @@ impl Busy {
         busy
     }
 
-    /// How long what a job needs was busy in this span, with others.
+    /// Returns how long the device or link of a job was busy in this span, with any job.
     fn with_others(&self, job: &Step, start: u64, end: u64) -> u64 {
         let spans = if job.crosses_ranks() {
             self.links.get(&job.rank)
@@ -149,14 +150,14 @@ impl Busy {
     }
 }
 
-/// Follows the path of what ended last, from its end to the begin of the run.
+/// Follows the critical path from its end to the begin of the run.
 fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMap<Spent, u64> {
     let mut by_end: Vec<&Step> = jobs.to_vec();
     by_end.sort_by_key(|job| (job.times.ended, job.id));
     let mut spent = BTreeMap::new();
     let mut seen: FxHashSet<CommandId> = FxHashSet::default();
     let mut at = by_end.last().copied();
-    // Up to here all was given to somebody, from the end on.
+    // The time from here to the end is attributed.
     let mut until = at.map_or(begin, |job| job.times.ended);
     let mut give = |what: Spent, from: u64, until: &mut u64| {
         if from < *until {
@@ -168,7 +169,7 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
         if !seen.insert(job.id) {
             break;
         }
-        // A command's own time of issue; a part's is when it was sent.
+        // For a command this is when the program issued it, for other jobs when they were sent.
         let queued = recorder.commands().get(&job.id).map_or(job.queued, |command| command.queued);
         let waited = recorder
             .before_begin(job)
@@ -177,7 +178,8 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
             .filter(|job| job.times.ended > 0);
         let mut earlier = waited.max_by_key(|job| job.times.ended);
         if earlier.is_none_or(|earlier| earlier.times.ended < queued) {
-            // The program issued it later: after something else had ended, most likely, that it waited for.
+            // The program issued the command later, most likely after waiting for something else
+            // that had ended.
             let place = by_end.partition_point(|other| other.times.ended <= queued);
             let other = place.checked_sub(1).and_then(|place| by_end.get(place).copied());
             earlier = other.filter(|other| !seen.contains(&other.id)).or(earlier);
@@ -185,7 +187,7 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
         let free = earlier.map_or(begin, |earlier| earlier.times.ended).max(begin);
         let (received, started) = (job.times.received.max(free), recorder.began(job).max(free));
         give(Spent::of(job), started, &mut until);
-        // Ready, but others were served first.
+        // The job was ready, but others were served first.
         let others = busy.with_others(job, received, started);
         let queue = until.saturating_sub(others).max(received);
         give(Spent::of(job), queue, &mut until);
@@ -196,7 +198,7 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
     spent
 }
 
-/// For people.
+/// Returns the text of the summary.
 pub fn text(recorder: &Recorder) -> String {
     let summary = Summary::of(recorder);
     let share = |ns: u64| to_f64(ns) / to_f64(summary.total_ns.max(1)) * 100.0;

@@ -1,7 +1,8 @@
-//! A trace in the format of Chrome's trace events, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+//! Traces in Chrome's trace event format, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 //!
-//! A process is a rank; its rows are its scheduler, its devices, and its links in and out. What overlaps within a row gets another row of
-//! the same name. Arrows are dependencies; counters are jobs that a rank has and has not ended, and bytes on their way.
+//! Each rank is a process. Its rows are its scheduler, its devices, and its links in and out; spans
+//! that overlap within a row get another row of the same name. Arrows are dependencies. Counters
+//! are the unfinished jobs of a rank, and the bytes on their way to it.
 
 use std::collections::BTreeMap;
 use std::io::{Result, Write};
@@ -12,10 +13,11 @@ use serde_json::{Value, json};
 use super::{Recorder, Step, to_f64};
 use crate::command::{CommandId, Rank};
 
-/// Jobs that were planned or taken with no more than this between them are one span of the scheduler's row: a batch waits ten times as long.
+/// Longest gap between jobs that share a span of the scheduler's row, in ns. A batch waits ten
+/// times as long.
 const GAP_NS: u64 = 20_000;
 
-/// A row of a rank, in the order in which they are shown.
+/// A row of a rank. Rows are shown in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Row {
     Scheduler,
@@ -50,7 +52,7 @@ struct Span {
     kind: &'static str,
     start: u64,
     end: u64,
-    /// The job that it is.
+    /// The job that the span shows, if any.
     job: Option<CommandId>,
     args: Value,
 }
@@ -64,12 +66,13 @@ struct Place {
     end: u64,
 }
 
-/// Writes the trace.
+/// Writes the trace of a run.
 ///
 /// # Errors
-/// Of the writer.
+/// The writer fails.
 pub fn write(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
-    // Times from the first on, so that they are small. It need not be a command's issue: ranks' clocks are not quite equal.
+    // Times are relative to the first one, so that they are small. That need not be a command's
+    // issue, because the clocks of ranks differ slightly.
     let issued = recorder.commands().values().map(|step| step.queued);
     let ran = recorder
         .jobs()
@@ -106,13 +109,13 @@ impl<W: Write> Events<'_, W> {
         Ok(())
     }
 
-    /// In µs, as the format has it.
+    /// Converts a time to µs, the unit of the format.
     fn us(&self, ns: u64) -> f64 {
         to_f64(ns.saturating_sub(self.base)) / 1e3
     }
 }
 
-/// All spans, by rank and row.
+/// Returns all spans, by rank and row.
 fn rows(recorder: &Recorder) -> BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> {
     let mut ranks: BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> = BTreeMap::new();
     for rank in 0..u32::try_from(recorder.ranks().len()).unwrap_or_default() {
@@ -158,7 +161,7 @@ fn rows(recorder: &Recorder) -> BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> {
     ranks
 }
 
-/// Moments that are near each other, as one span.
+/// Merges moments that are near each other into spans.
 fn merged(what: &'static str, mut times: Vec<u64>) -> Vec<Span> {
     times.sort_unstable();
     let mut spans: Vec<(u64, u64, u64)> = Vec::new();
@@ -225,7 +228,8 @@ fn rank_rows<W: Write>(
     Ok(())
 }
 
-/// Dependencies. Bytes go from the sender's begin to the receiver's end, as both work at the same time; all else from end to begin.
+/// Writes the dependencies. Bytes go from the sender's begin to the receiver's end, because both
+/// work at the same time. Other arrows go from end to begin.
 fn arrows<W: Write>(
     recorder: &Recorder,
     places: &FxHashMap<CommandId, Place>,
@@ -254,7 +258,7 @@ fn arrows<W: Write>(
     Ok(())
 }
 
-/// Jobs that a rank has taken and not ended, and bytes on their way to it.
+/// Writes the counters: the unfinished jobs of each rank, and the bytes on their way to it.
 fn counters<W: Write>(recorder: &Recorder, events: &mut Events<'_, W>) -> Result<()> {
     let mut changes: BTreeMap<(Rank, u64), (i64, i64)> = BTreeMap::new();
     for job in recorder.jobs().values().filter(|job| job.times.received > 0 && job.times.ended > 0)

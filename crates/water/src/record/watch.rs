@@ -1,21 +1,22 @@
-//! The watchdog: when commands are outstanding and nothing has happened for long, it tells once what waits for what.
+//! The watchdog: if commands are outstanding and nothing has happened for long, it reports once
+//! what waits for what.
 
 use std::fmt::Write as _;
 
 use super::{Recorder, Step, sized};
 use crate::command::CommandId;
 
-/// So many steps are listed at most: what is wrong is among the first, which nothing keeps from going on.
+/// Largest number of steps in each list. The cause is among the first, which nothing else holds up.
 const LISTED_MAX: usize = 100;
 
-/// Tells what the watchdog saw.
+/// Called with the report of the watchdog.
 pub type Tell = Box<dyn FnMut(&str) + Send>;
 
-/// Looks whether anything happens.
+/// Checks that the run makes progress.
 pub struct Watchdog {
     period_ns: u64,
     tell: Tell,
-    /// What had happened when it last looked, and when that was new.
+    /// The counts of events and pieces at the last change, and when that was.
     seen: (u64, u64),
     since_ns: Option<u64>,
     is_told: bool,
@@ -31,18 +32,19 @@ impl std::fmt::Debug for Watchdog {
 }
 
 impl Watchdog {
-    /// Tells when nothing has happened for so long.
+    /// Creates a watchdog that reports when nothing has happened for `period_ns`.
     pub fn new(period_ns: u64, tell: Tell) -> Self {
         Self { period_ns, tell, seen: (0, 0), since_ns: None, is_told: false }
     }
 
-    /// When it has to look again; never, if it has told already, or nothing is outstanding.
+    /// Returns when it has to look again. `None` if it has reported already, or nothing is
+    /// outstanding.
     pub fn due(&self) -> Option<u64> {
         let since = self.since_ns.filter(|_| !self.is_told)?;
         Some(since.saturating_add(self.period_ns))
     }
 
-    /// Looks. `pieces` counts the pieces of streams that have moved here.
+    /// Checks for progress. `pieces` is the number of pieces of streams that have moved here.
     pub fn look(&mut self, now: u64, outstanding: usize, pieces: u64, recorder: &Recorder) {
         if self.is_told {
             return;
@@ -60,7 +62,7 @@ impl Watchdog {
     }
 }
 
-/// What is outstanding, and what it waits for.
+/// Returns the report: what is outstanding, and what it waits for.
 fn report(recorder: &Recorder, period_ns: u64) -> String {
     let open = |step: &&Step| step.outcome.is_none();
     let commands: Vec<&Step> = recorder.commands().values().filter(open).collect();

@@ -1,10 +1,9 @@
-//! A run of one rank: nobody to talk to.
+//! The transport of a run with a single rank.
 
 use super::{Happening, Span, Token, Transport};
 use crate::command::{Rank, Stream};
 use crate::doorbell::Doorbell;
 
-/// One rank.
 #[derive(Debug, Default)]
 pub struct Alone;
 

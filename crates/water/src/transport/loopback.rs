@@ -1,4 +1,5 @@
-//! Ranks that are threads of one process: for tests of everything above the transport, with real concurrency and no set-up.
+//! Ranks that are threads of one process. Tests of the code above the transport get real
+//! concurrency without set-up.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,6 @@ use super::{Happening, Span, Token, Transport};
 use crate::command::{Rank, Stream};
 use crate::doorbell::Doorbell;
 
-/// One rank's end.
 #[derive(Debug)]
 pub struct Loopback {
     rank: Rank,
@@ -25,14 +25,14 @@ struct Hub {
 struct Mailbox {
     bell: Option<Doorbell>,
     happened: VecDeque<Happening>,
-    /// Pieces that wait for their receiver, and receivers that wait for their piece.
+    /// Pieces that wait for their receivers, and receivers that wait for their pieces.
     sent: FxHashMap<(Rank, Stream), VecDeque<(Span, Token)>>,
     wanted: FxHashMap<(Rank, Stream), VecDeque<(Span, Token)>>,
     gone: bool,
 }
 
 impl Loopback {
-    /// The ends of a run of so many ranks.
+    /// Creates the transports of `count` ranks.
     pub fn ranks(count: u32) -> Vec<Self> {
         let hub = Arc::new(Hub { ranks: (0..count).map(|_| Mutex::default()).collect() });
         (0..count).map(|rank| Self { rank, hub: Arc::clone(&hub) }).collect()
@@ -43,7 +43,8 @@ impl Loopback {
         Some(work(&mut mailbox))
     }
 
-    /// Nothing passes from one rank to another any more: neither looks at the other's memory.
+    /// Drops what the two ranks wait for from each other, so that neither uses the other's memory
+    /// any more.
     fn part(&self, at: Rank, from: Rank) {
         self.with(at, |mailbox| {
             mailbox.sent.retain(|(sender, _), _| *sender != from);
@@ -65,10 +66,11 @@ fn lock(mailbox: &Mutex<Mailbox>) -> MutexGuard<'_, Mailbox> {
     mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Copies a piece, and tells both sides.
+/// Copies a piece, and returns its length.
 fn hand_over(piece: Span, place: Span) -> usize {
     let length = piece.length.min(place.length);
-    // SAFETY: the sender keeps its bytes and the receiver its room until they are told, which is after this.
+    // SAFETY: the sender keeps its bytes, and the receiver its room, until they are told. They are
+    // told after this.
     unsafe { std::ptr::copy(piece.start, place.start, length) };
     length
 }
@@ -162,7 +164,7 @@ impl Drop for Loopback {
         });
         for rank in 0..self.size() {
             if rank != self.rank {
-                // Pieces for it or of it go nowhere now.
+                // Pieces to and from this rank are dropped.
                 self.part(rank, self.rank);
                 self.notify(rank, Happening::Lost(self.rank, "its thread has ended".into()));
             }

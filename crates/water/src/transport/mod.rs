@@ -1,8 +1,10 @@
-//! Bytes between ranks. One trait; behind it MPI (`mpi`), and ranks that are threads of one process (`loopback`, for tests).
+//! Transports of bytes between ranks. They share one trait: MPI (`mpi`), and ranks that are threads
+//! of one process (`loopback`, for tests).
 //!
-//! Two kinds of traffic. *Control* messages are small, come from anyone at any time, and arrive in the order in which one
-//! rank sent them to another. *Data* travel in streams whose sizes both ends know, straight from and into memory that the
-//! caller names; pieces of one stream arrive in order.
+//! There are two kinds of traffic. *Control* messages are small and come from any rank at any time;
+//! those from one rank to another arrive in the order in which they were sent. *Data* travels in
+//! streams whose sizes both ends know, directly between memory that the callers name; pieces of one
+//! stream arrive in order.
 
 pub mod alone;
 pub mod loopback;
@@ -13,73 +15,77 @@ use crate::command::{Rank, Stream};
 /// Memory that the transport reads or writes until it reports the operation's token.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// First byte.
     pub start: *mut u8,
-    /// How many.
+    /// Its length in bytes.
     pub length: usize,
 }
 
-// SAFETY: a span is an address and a length; whoever makes one keeps the memory until the token is reported.
+// SAFETY: a span is an address and a length. Its maker keeps the memory valid until the token is
+// reported.
 unsafe impl Send for Span {}
 
-/// Tells operations of one transport apart; chosen by the caller.
+/// Identifies an operation of one transport. The caller chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
-/// What happened.
+/// An event of the transport.
 #[derive(Debug)]
 pub enum Happening {
-    /// The bytes of a send may be used again.
+    /// The memory of a send may be used again.
     Sent(Token),
-    /// So many bytes have arrived. Fewer than the span has: the sender broke the stream off.
+    /// This number of bytes has arrived. If it is less than the span's length, the sender broke the
+    /// stream off.
     Received(Token, usize),
-    /// A control message.
+    /// A control message from a rank.
     Control(Rank, Vec<u8>),
-    /// A rank is gone: its operations end here, none will be reported again.
+    /// A rank is lost, for this reason. Its operations end without further reports.
     Lost(Rank, String),
 }
 
-/// One rank's way to the others.
+/// The transport of one rank.
 pub trait Transport: Send + std::fmt::Debug {
-    /// Who this is.
     fn rank(&self) -> Rank;
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     fn size(&self) -> u32;
 
     /// Sends a control message. Never blocks.
     fn control(&mut self, to: Rank, bytes: Vec<u8>);
 
-    /// Sends a piece of a stream. Never blocks. A piece of 0 bytes breaks the stream off for the receiver.
+    /// Sends a piece of a stream. Never blocks. A piece of 0 bytes breaks the stream off for the
+    /// receiver.
     ///
     /// # Safety
-    /// The span is readable, and its bytes do not change, until [`Happening::Sent`] or [`Happening::Lost`] is reported.
+    /// The span stays readable and unchanged until [`Happening::Sent`] or [`Happening::Lost`] is
+    /// reported.
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token);
 
     /// Receives the next piece of a stream. Never blocks.
     ///
     /// # Safety
-    /// The span is writable, and nobody else uses it, until [`Happening::Received`] or [`Happening::Lost`] is reported.
+    /// The span stays writable, and nobody else uses it, until [`Happening::Received`] or
+    /// [`Happening::Lost`] is reported.
     unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token);
 
-    /// Moves things on, and tells what happened. Never blocks.
+    /// Makes progress, and appends what has happened. Never blocks.
     fn poll(&mut self, happened: &mut Vec<Happening>);
 
-    /// What this rank says makes no sense: it is taken for lost, as one that has ended, and [`Happening::Lost`] is reported.
+    /// Treats a rank that sends invalid messages as lost, and reports [`Happening::Lost`].
     fn give_up(&mut self, rank: Rank, reason: &str);
 
-    /// This rank may be gone: its connection for something else has ended.
+    /// Notes that another connection of this rank has ended, so that it may be lost.
     fn doubt(&mut self, _rank: Rank) {}
 
-    /// Whether something can happen only if [`Transport::poll`] is called again and again: messages of others, or own
-    /// operations. Where false, [`Transport::wake_with`] tells.
+    /// Whether messages of other ranks or own operations only make progress if [`Transport::poll`]
+    /// is called repeatedly. If not, the bell of [`Transport::wake_with`] rings.
     fn needs_polling(&self) -> bool;
 
-    /// Whether nothing is under way here: only a control message of another rank can make something happen.
+    /// Whether nothing is under way here, so that only a control message of another rank can change
+    /// anything.
     fn is_quiet(&self) -> bool {
         false
     }
 
-    /// Whom to wake when something has happened.
+    /// Sets the bell to ring when something has happened.
     fn wake_with(&mut self, wake: crate::doorbell::Doorbell);
 }

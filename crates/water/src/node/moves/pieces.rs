@@ -39,7 +39,8 @@ impl Moves {
                         offset: offset + start,
                         into: base.at(start, size),
                     };
-                    // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
+                    // SAFETY: the base lives until the flow is forgotten, which waits for all
+                    // its parts.
                     unsafe { backend.start(part, flow.device, &operation, &[]) };
                     flow.next += 1;
                     flow.awaited += 1;

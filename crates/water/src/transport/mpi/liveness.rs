@@ -1,53 +1,61 @@
-//! Who is still there. MPI does not tell that a rank has ended: it waits. So root and ranks say at least once a second that they
-//! live, and who is silent for too long is taken for lost.
+//! Detects lost ranks. MPI does not tell that a rank has ended: it waits. So the root and the ranks
+//! send a sign of life at least once a second, and a rank that is silent for too long counts as
+//! lost.
 //!
-//! A rank that only has no processor for a while must not be lost: where many ranks share few cores that takes seconds. On one's own
-//! host there is a better witness than silence, the list of processes, and it also knows earlier who has ended.
+//! A rank that only gets no processor for a while must not count as lost. If many ranks share few
+//! cores, this takes seconds. For ranks on the same host the list of processes is a better witness
+//! than silence, and it also shows earlier that a process has ended.
 
 use serde::{Deserialize, Serialize};
 
 use crate::command::Rank;
 
-/// A rank says "I live" when it has said nothing else for so long: a fifth of what counts as lost.
+/// Time after which a rank that has sent nothing else sends a sign of life, in ns: a fifth of
+/// [`SILENCE_NS`].
 const BEAT_NS: u64 = 1_000_000_000;
-/// How often silence is looked at.
+/// Time between two checks for silence, in ns.
 const LOOK_NS: u64 = 100_000_000;
-/// Whoever did not look for so long has no right to call others silent: they may have spoken meanwhile.
+/// A rank that did not check for this time, in ns, does not count it as silence of others: they may
+/// have spoken meanwhile.
 const ABSENT_NS: u64 = 500_000_000;
-/// A process on this host that is silent for so long is looked for: one beat that did not come, and some time for it.
+/// Silence after which a process on this host is looked up, in ns: one missing sign of life, and
+/// some time for it to come.
 const DOUBT_NS: u64 = 1_500_000_000;
-/// A rank that is silent for so long is lost.
+/// Silence after which a rank is lost, in ns.
 pub const SILENCE_NS: u64 = 5_000_000_000;
-/// A rank on this host whose process is there, but silent for so long, is lost too: it is stopped, or stuck.
+/// Silence after which a rank is lost although its process on this host exists, in ns: it is
+/// stopped or stuck.
 const STUCK_NS: u64 = 60_000_000_000;
 
-/// A process, known also after it has ended.
+/// The identity of a process, which stays valid after the process has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The host since it was booted, and its process ids' name space.
+    /// The host since its boot, and the name space of process ids.
     host: String,
     pid: u32,
-    /// When it started: tells it from a later one with its number.
+    /// Start time of the process. It distinguishes the process from a later one with the same
+    /// number.
     started: u64,
 }
 
 impl Identity {
-    /// This process. `None` where there is no `/proc`.
+    /// Returns the identity of this process, or `None` without `/proc`.
     pub fn own() -> Option<Self> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let space = std::fs::read_link("/proc/self/ns/pid").ok()?;
-        // The number that those have for this process who see the same `/proc`: in a name space of its own it calls itself something else.
+        // This is the number that processes with the same `/proc` see. In a pid name space of its
+        // own the process has another number for itself.
         let pid = std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()?;
         let (_, started) = state_of(pid)?;
         Some(Self { host: format!("{} {}", boot.trim(), space.display()), pid, started })
     }
 
-    /// Whether the other is on the same host, so that [`Identity::is_there`] can be asked.
+    /// Whether the other process is on the same host, so that [`Identity::is_there`] may be asked.
     pub fn shares_host(&self, other: &Self) -> bool {
         self.host == other.host
     }
 
-    /// Whether it has not ended. Only for one of the same host.
+    /// Whether the process has not ended. The process must be on this host.
     pub fn is_there(&self) -> bool {
         state_of(self.pid).is_some_and(|(state, started)| {
             started == self.started && !matches!(state, b'Z' | b'X')
@@ -55,7 +63,8 @@ impl Identity {
     }
 }
 
-/// State and start time of a process, from `/proc/PID/stat`: its fields 3 and 22. The second, the name, may have spaces.
+/// Returns state and start time of a process: fields 3 and 22 of `/proc/PID/stat`. Field 2, the
+/// name, may contain spaces.
 fn state_of(pid: u32) -> Option<(u8, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -64,25 +73,26 @@ fn state_of(pid: u32) -> Option<(u8, u64)> {
     Some((state, started))
 }
 
-/// First thing that neighbours say to each other.
+/// The first message between neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// Whether it will say "I live" when it has nothing else to say. A program that is driven without a thread cannot.
+    /// Whether the rank will send signs of life. A program that is driven without a thread cannot.
     pub beats: bool,
-    /// Who it is.
+    /// The process of the sender.
     pub identity: Option<Identity>,
 }
 
-/// What to do now.
+/// What a check asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Say "I live" to these.
+    /// Ranks that need a sign of life from this one.
     pub beats: Vec<Rank>,
-    /// These are lost, and why.
+    /// Ranks that are lost, and why.
     pub lost: Vec<(Rank, String)>,
 }
 
-/// What a rank knows of its neighbours: of all for the root, of the root for the others.
+/// What a rank knows of its neighbours. The root's neighbours are all other ranks; those of the
+/// others are the root.
 #[derive(Debug)]
 pub struct Liveness {
     own: Greeting,
@@ -95,16 +105,16 @@ pub struct Liveness {
 struct Peer {
     rank: Rank,
     greeting: Option<Greeting>,
-    /// When something of it last arrived.
+    /// When a message from it last arrived.
     heard: u64,
-    /// When something was last said to it.
+    /// When a message was last sent to it.
     told: u64,
-    /// Until then its process is looked for although it is not silent for long.
+    /// Time until which its process is looked up even without silence.
     doubted: u64,
 }
 
 impl Liveness {
-    /// For these neighbours. `silence_ns` is what counts as lost.
+    /// Starts with these neighbours. `silence_ns` is the silence after which a rank is lost.
     pub fn new(
         own: Greeting,
         peers: impl Iterator<Item = Rank>,
@@ -117,38 +127,38 @@ impl Liveness {
         Self { own, silence_ns: silence_ns.max(2 * BEAT_NS), looked: now, peers }
     }
 
-    /// What to say first to each neighbour.
+    /// Returns the first message for each neighbour.
     pub fn greeting(&self) -> &Greeting {
         &self.own
     }
 
-    /// Neighbours.
+    /// Returns the ranks of the neighbours.
     pub fn peers(&self) -> Vec<Rank> {
         self.peers.iter().map(|peer| peer.rank).collect()
     }
 
-    /// Something was said to this rank.
+    /// Notes that a message was sent to this rank.
     pub fn told(&mut self, rank: Rank, now: u64) {
         if let Some(peer) = self.peer(rank) {
             peer.told = now;
         }
     }
 
-    /// Something of this rank arrived.
+    /// Notes that a message from this rank has arrived.
     pub fn heard(&mut self, rank: Rank, now: u64) {
         if let Some(peer) = self.peer(rank) {
             peer.heard = now;
         }
     }
 
-    /// This rank's greeting arrived.
+    /// Stores the greeting of this rank.
     pub fn greeted(&mut self, rank: Rank, greeting: Greeting) {
         if let Some(peer) = self.peer(rank) {
             peer.greeting = Some(greeting);
         }
     }
 
-    /// Something says that this rank has ended: a connection of it.
+    /// Notes that another connection of this rank has ended.
     pub fn doubt(&mut self, rank: Rank) {
         let until = self.looked.saturating_add(DOUBT_NS);
         if let Some(peer) = self.peer(rank) {
@@ -156,18 +166,20 @@ impl Liveness {
         }
     }
 
-    /// Nothing more is expected of this rank.
+    /// Stops expecting anything from this rank.
     pub fn forget(&mut self, rank: Rank) {
         self.peers.retain(|peer| peer.rank != rank);
     }
 
-    /// The peers of the root are ranks 1, 2, …, those of another are rank 0: both in order.
+    /// Returns the record of a rank. The neighbours are in ascending order: 1, 2, … for the root, 0
+    /// for the others.
     fn peer(&mut self, rank: Rank) -> Option<&mut Peer> {
         let place = self.peers.binary_search_by_key(&rank, |peer| peer.rank).ok()?;
         self.peers.get_mut(place)
     }
 
-    /// What is to be done. To be asked often, after what has arrived was taken in.
+    /// Checks for silence, at most every [`LOOK_NS`]. The caller must have taken in the messages
+    /// that have arrived.
     pub fn look(&mut self, now: u64, is_there: impl Fn(&Identity) -> bool) -> Option<Due> {
         let passed = now.saturating_sub(self.looked);
         if passed < LOOK_NS {
@@ -185,7 +197,8 @@ impl Liveness {
                 due.beats.push(peer.rank);
                 peer.told = now;
             }
-            // Before its greeting a rank starts MPI, loads drivers: nothing is expected of it.
+            // Before its greeting a rank starts MPI and loads drivers, so nothing is expected of
+            // it.
             let Some(greeting) = &peer.greeting else { continue };
             let silent = now.saturating_sub(peer.heard);
             let near = match (&self.own.identity, &greeting.identity) {
@@ -233,7 +246,7 @@ mod tests {
         Greeting { beats, identity: Some(identity(host, 1)) }
     }
 
-    /// The root with one neighbour, looked after every 100 ms from `from` to `to`; when that neighbour was lost.
+    /// Checks the root's only neighbour every 100 ms from `from` to `to`. Returns when it was lost.
     fn lost_at(root: &mut Liveness, from: u64, to: u64, is_there: bool) -> Option<u64> {
         (from..=to)
             .step_by(100_000_000)

@@ -1,11 +1,12 @@
 //! Ranks that are processes of an MPI run.
 //!
-//! Control messages have tag 0. They are looked for by a probe, which also tells how long they are, and are passed on in the order in
-//! which a rank sent them. A piece of a stream is one message, with the stream as its tag. All that is under way is asked
-//! after in one call. MPI needs somebody to ask: it makes no progress by itself, and has no descriptor to sleep on.
+//! Control messages have tag 0. A probe finds them and tells their lengths, and they are delivered
+//! in the order in which a rank sent them. A piece of a stream is one message, with the stream's
+//! number as its tag. One call tests everything that is under way. MPI must be polled: it makes no
+//! progress by itself, and has no descriptor to sleep on.
 //!
-//! A control message ends with a byte that says what it is ([`Kind`]): beside the runtime's letters there is what the transport itself
-//! says, for [`Liveness`].
+//! The last byte of a control message is its [`Kind`]: a letter of the runtime, or a message of the
+//! transport itself for [`Liveness`].
 
 mod liveness;
 mod shim;
@@ -26,26 +27,28 @@ use liveness::{Due, Greeting, Identity, Liveness};
 use shim::{End, Failed, Run};
 pub use shim::{Shim, Unusable};
 
-/// The tag of control messages; streams have those above.
+/// Tag of control messages. Streams have higher ones.
 const CONTROL_TAG: c_int = 0;
-/// Control messages that are taken in one poll: others have their turn, too.
+/// Number of control messages taken in one poll, so that other work has its turn.
 const LETTERS_PER_POLL: usize = 64;
-/// How long the end waits for the other ranks. They were told to end before, and answered.
+/// Longest wait for the other ranks at the end, in ns. They were told to end before, and have
+/// answered.
 const FINISH_NS_MAX: u64 = 10_000_000_000;
-/// How often it looks: no hurry at the end.
+/// Nap between two looks at the end, in ns.
 const FINISH_NAP_NS: u64 = 200_000;
 
-/// What a control message is.
+/// The kind of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
-    /// The runtime's.
+    /// A letter of the runtime.
     Letter = 0,
-    /// "I live".
+    /// A sign of life.
     Beat = 1,
-    /// The first of neighbours, a [`Greeting`].
+    /// The first message between neighbours, a [`Greeting`].
     Greeting = 2,
-    /// A rank (4 bytes, little-endian) is lost, and why. To the rank itself: you are taken for lost.
+    /// A rank (4 bytes, little-endian) is lost, and why. To the lost rank itself it says that the
+    /// others treat it as lost.
     Lost = 3,
 }
 
@@ -57,20 +60,20 @@ impl Kind {
     }
 }
 
-/// How to take part.
+/// Options of a rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether somebody drives this rank all the time, so that it can promise to be heard of. If not, the others do not notice its end when
-    /// it is on another host: the launcher has to.
+    /// Whether something drives this rank all the time, so that it can promise signs of life. If
+    /// not, ranks on other hosts do not notice its end; the launcher has to.
     pub beats: bool,
-    /// What counts as lost, in ns.
+    /// Silence after which a rank counts as lost, in ns.
     pub silence_ns: u64,
 }
 
-/// One rank's end.
+/// The transport of one rank.
 #[derive(Debug)]
 pub struct Mpi {
-    /// None after its end.
+    /// `None` after MPI has ended.
     run: Option<Run>,
     rank: Rank,
     size: u32,
@@ -81,24 +84,24 @@ pub struct Mpi {
     under_way: FxHashMap<u64, Operation>,
     /// Control messages that are being received, by rank.
     arriving: Vec<VecDeque<Arriving>>,
-    /// Why ranks are lost.
+    /// Why each lost rank was lost.
     lost: Vec<Option<String>>,
-    /// None where time is simulated: there nobody is lost.
+    /// `None` in simulated time, where no rank is lost.
     liveness: Option<Liveness>,
-    /// What happened outside of `poll`.
+    /// Events that happened outside of `poll`.
     news: Vec<Happening>,
-    /// Reused by `poll`.
+    /// Scratch space of `poll`.
     ends: Vec<End>,
 }
 
 #[derive(Debug)]
 enum Operation {
-    /// A control message on its way; its bytes stay here.
+    /// A control message under way. Its bytes stay here.
     Letter {
         to: Rank,
         bytes: Vec<u8>,
     },
-    /// One that is being received.
+    /// A control message that is being received.
     Arriving {
         from: Rank,
     },
@@ -112,7 +115,7 @@ enum Operation {
     },
     /// The barrier at the end.
     Finish,
-    /// Of a rank that is lost: nobody waits for it any more. MPI may still hold bytes of ours.
+    /// An operation with a lost rank, which nobody waits for. MPI may still use these bytes.
     Orphan {
         _bytes: Vec<u8>,
     },
@@ -126,7 +129,7 @@ struct Arriving {
 }
 
 impl Mpi {
-    /// Starts MPI, and takes part in the run. Waits for all ranks.
+    /// Starts MPI and joins the run. Blocks until all ranks have joined.
     ///
     /// # Errors
     /// MPI does not start.
@@ -159,7 +162,7 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// Opens the shim of this file first.
+    /// Does the same with the shim of this file.
     ///
     /// # Errors
     /// The shim cannot be used, or MPI does not start.
@@ -167,12 +170,13 @@ impl Mpi {
         Self::open(Shim::load(path)?, clock, options)
     }
 
-    /// Whether any thread may call, one at a time. If not, only the one that made this.
+    /// Whether any thread may call MPI, one at a time. If not, only the thread that created this
+    /// may.
     pub fn may_change_threads(&self) -> bool {
         self.threads >= shim::SERIALIZED
     }
 
-    /// The MPI's name and version.
+    /// Returns the name and version of the MPI.
     pub fn library(&self) -> String {
         self.run.as_ref().map(|run| run.shim.library()).unwrap_or_default()
     }
@@ -181,7 +185,7 @@ impl Mpi {
         let own = Greeting { beats: options.beats || self.rank != 0, identity: Identity::own() };
         let neighbours = if self.rank == 0 { 1..self.size } else { 0..1 };
         let liveness = Liveness::new(own, neighbours, options.silence_ns, self.clock.now());
-        // Serialising into memory does not fail: no type in it refuses to be serialised.
+        // Serialising into memory cannot fail: every type here can be serialised.
         let greeting = postcard::to_allocvec(liveness.greeting()).unwrap_or_default();
         let peers = liveness.peers();
         self.liveness = Some(liveness);
@@ -215,7 +219,8 @@ impl Mpi {
         self.next
     }
 
-    /// Starts one message. MPI counts in `int`: a longer one is impossible, and pieces are far below that.
+    /// Starts one message. MPI counts in `int`, so longer messages are refused; pieces are far
+    /// shorter.
     fn start(
         &mut self,
         rank: Rank,
@@ -233,12 +238,13 @@ impl Mpi {
         self.lost.get(rank as usize).is_none_or(Option::is_some)
     }
 
-    /// The tag of a stream. Where an MPI has fewer tags than there are streams, they are counted round: see [`Stream`].
+    /// Returns the tag of a stream. If the MPI has fewer tags than there are streams, tags are
+    /// reused: see [`Stream`].
     fn tag(&self, stream: Stream) -> c_int {
         c_int::try_from(1 + stream.0 % self.tags).unwrap_or(1)
     }
 
-    /// A rank is gone: all that concerns it ends here.
+    /// Treats a rank as lost, and ends everything that concerns it.
     fn lose(&mut self, rank: Rank, reason: &str) {
         if rank == self.rank || self.is_lost(rank) {
             return;
@@ -263,7 +269,7 @@ impl Mpi {
                         run.cancel(*id);
                     }
                 }
-                // Its room stays in `arriving`.
+                // Its bytes stay in `arriving`.
                 _ => {}
             }
         }
@@ -271,13 +277,14 @@ impl Mpi {
         self.pass_on(rank, reason);
     }
 
-    /// The root tells all that a rank is lost, the others tell the root.
+    /// Spreads the loss of a rank: the root tells all ranks, the others tell the root.
     fn pass_on(&mut self, lost: Rank, reason: &str) {
         let mut notice = lost.to_le_bytes().to_vec();
         notice.extend_from_slice(reason.as_bytes());
         let listeners = if self.rank == 0 { 1..self.size } else { 0..1 };
         for rank in listeners {
-            // Also the lost one is told: if it lives after all, it must not go on as if nothing had happened.
+            // The lost rank is told as well: if it still lives, it must not go on as if nothing had
+            // happened.
             if !self.is_lost(rank) {
                 self.say(rank, Kind::Lost, notice.clone());
             } else if rank == lost && self.rank == 0 {
@@ -286,7 +293,7 @@ impl Mpi {
         }
     }
 
-    /// Says to a lost rank that it is. If that is impossible, it does not matter.
+    /// Tells a lost rank that it is treated as lost. A failure does not matter.
     fn tell_lost(&mut self, rank: Rank, notice: &[u8]) {
         let mut bytes = notice.to_vec();
         bytes.push(Kind::Lost as u8);
@@ -302,14 +309,14 @@ impl Mpi {
         }
     }
 
-    /// MPI fails as a whole: nobody can be reached any more.
+    /// Treats all ranks as lost, because MPI as a whole has failed.
     fn lose_all(&mut self, reason: &str) {
         for rank in 0..self.size {
             self.lose(rank, reason);
         }
     }
 
-    /// Begins to receive the control messages that are there.
+    /// Starts to receive the control messages that have come.
     fn take_letters(&mut self) {
         for _ in 0..LETTERS_PER_POLL {
             let Some(run) = &mut self.run else { return };
@@ -327,7 +334,8 @@ impl Mpi {
             let Some(queue) = self.arriving.get_mut(from as usize) else { return };
             queue.push_back(Arriving { id, bytes, is_there: false });
             self.under_way.insert(id, Operation::Arriving { from });
-            // SAFETY: the room stays in `arriving`, used by nobody, until the operation has ended.
+            // SAFETY: the room stays in `arriving`, and nobody uses it until the operation has
+            // ended.
             let started = self.start(from, length, |run, room, from| unsafe {
                 run.receive(start, room, from, CONTROL_TAG, id)
             });
@@ -341,7 +349,7 @@ impl Mpi {
         }
     }
 
-    /// Takes in what has ended.
+    /// Takes in the operations that have ended.
     fn take_ends(&mut self, happened: &mut Vec<Happening>) {
         let Some(run) = &mut self.run else { return };
         if run.pending() == 0 {
@@ -385,7 +393,7 @@ impl Mpi {
         }
     }
 
-    /// A control message is there. It is passed on when those before it are.
+    /// Takes in a control message, and delivers it once all earlier ones have arrived.
     fn arrived(&mut self, from: Rank, end: End, happened: &mut Vec<Happening>) {
         let now = self.clock.now();
         if let Some(liveness) = &mut self.liveness {
@@ -432,7 +440,7 @@ impl Mpi {
         }
     }
 
-    /// Says "I live", and finds out who does not.
+    /// Sends signs of life, and finds lost ranks.
     fn look_around(&mut self) {
         let now = self.clock.now();
         let Some(liveness) = &mut self.liveness else { return };
@@ -447,7 +455,8 @@ impl Mpi {
         }
     }
 
-    /// Waits until all ranks are at their end, and nothing is under way; whether that is so.
+    /// Waits until all ranks have come to their end and nothing is under way. Returns why not, if
+    /// they do not.
     fn finish(&mut self) -> Result<(), String> {
         if let Some((rank, reason)) =
             (0..self.size).zip(&self.lost).find_map(|(rank, lost)| Some((rank, lost.as_ref()?)))
@@ -461,7 +470,7 @@ impl Mpi {
         let end = self.clock.now().saturating_add(FINISH_NS_MAX);
         let mut ignored = Vec::new();
         while !self.under_way.is_empty() {
-            // Others may still be at work: they hear of this rank, and it of them.
+            // Other ranks may still be working, so signs of life go on.
             self.take_letters();
             self.take_ends(&mut ignored);
             self.look_around();
@@ -507,13 +516,13 @@ impl Transport for Mpi {
 
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
         if self.is_lost(to) {
-            // They go nowhere, and may be used again.
+            // The bytes go nowhere, and may be used again.
             self.news.push(Happening::Sent(token));
             return;
         }
         let (id, tag) = (self.id(), self.tag(stream));
         self.under_way.insert(id, Operation::Send { to, token });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let started = self.start(to, span.length, |run, count, to| unsafe {
             run.send(span.start, count, to, tag, id)
         });
@@ -530,7 +539,7 @@ impl Transport for Mpi {
         }
         let (id, tag) = (self.id(), self.tag(stream));
         self.under_way.insert(id, Operation::Receive { from, token });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let started = self.start(from, span.length, |run, room, from| unsafe {
             run.receive(span.start, room, from, tag, id)
         });
@@ -571,7 +580,8 @@ impl Transport for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Ends MPI, if all ranks come to their end: `MPI_Finalize` waits for all, also for one that never comes.
+    /// Ends MPI, but only if all ranks come to their end: `MPI_Finalize` would wait for a rank that
+    /// never comes.
     fn drop(&mut self) {
         let finished = if std::thread::panicking() {
             Err("this rank has failed".to_owned())
@@ -586,7 +596,7 @@ impl Drop for Mpi {
         {
             eprintln!("libwater: rank {}: {failed}", self.rank);
         }
-        // What MPI may still use must not be freed.
+        // Memory that MPI may still use must not be freed.
         if finished.is_err() {
             std::mem::forget(std::mem::take(&mut self.under_way));
             std::mem::forget(std::mem::take(&mut self.arriving));

@@ -1,38 +1,39 @@
-//! The shim's table, as `shim/wtr_mpi.h` has it, and one process's part in the run behind safe calls.
+//! The table of a shim, as in `shim/wtr_mpi.h`, and safe calls for one process's part in the run.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// `WTR_MPI_ABI`.
 const ABI: u32 = 1;
-/// Room for texts of MPI: errors have up to 512 bytes, libraries say up to 8 KiB of themselves, of which the first line is enough.
+/// Room for strings of MPI. Errors have up to 512 bytes. A library describes itself in up to 8 KiB,
+/// of which the first line is enough.
 const TEXT_BYTES: usize = 512;
-/// From this level on one thread at a time may call: 0 single, 1 funneled, 2 serialized, 3 multiple.
+/// Level of thread support from which one thread at a time may call. The levels are 0 single, 1
+/// funneled, 2 serialized, 3 multiple.
 pub const SERIALIZED: c_int = 2;
 
-/// `struct wtr_mpi`.
+/// The C type `struct wtr_mpi`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Opaque {
     _private: [u8; 0],
 }
 
-/// `struct wtr_mpi_end`.
+/// The C type `struct wtr_mpi_end`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// As it was started.
+    /// Id of the operation, as it was started.
     pub id: u64,
-    /// Of a receive.
+    /// Number of bytes received.
     pub bytes: i64,
     /// 0, or MPI's code.
     pub error: i32,
-    /// 1 if it was taken back.
+    /// 1 if it was cancelled.
     pub cancelled: i32,
 }
 
-/// `struct wtr_mpi_shim`.
+/// The C type `struct wtr_mpi_shim`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Shim {
@@ -60,70 +61,65 @@ pub struct Shim {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// It, or the MPI that it needs, cannot be opened.
+    /// The shim, or the MPI that it needs, cannot be opened.
     #[error("{} cannot be opened: {reason}", path.display())]
     Open {
-        /// Which.
         path: PathBuf,
-        /// What the loader says.
+        /// The message of the loader.
         reason: String,
     },
-    /// It is of another version.
+    /// The shim has another version.
     #[error("{} is of version {found}, this libwater needs {ABI}: build both together", path.display())]
-    Version {
-        /// Which.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-    },
-    /// MPI does not start.
+    Version { path: PathBuf, found: u32 },
     #[error("MPI does not start: {0}")]
     Start(String),
 }
 
-/// MPI's code for a failure, with its text.
+/// A failure of MPI.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("MPI: {text} (code {code})")]
 pub struct Failed {
-    /// The code; 1 if there is none.
+    /// MPI's code; 1 if there is none.
     pub code: c_int,
-    /// What MPI says.
+    /// MPI's text for the code.
     pub text: String,
 }
 
 impl Shim {
-    /// Opens a shim and the MPI below it. Both stay: an MPI that was started has threads and cannot be unloaded.
+    /// Opens a shim and the MPI below it. Both stay open: an MPI that was started has threads and
+    /// cannot be unloaded.
     ///
     /// # Errors
-    /// No such file, no MPI, or another version.
+    /// There is no such file or no MPI, or the shim has another version.
     pub fn load(path: &Path) -> Result<&'static Self, Unusable> {
         use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
         let unusable = |error: libloading::Error| Unusable::Open {
             path: path.to_owned(),
             reason: error.to_string(),
         };
-        // MPIs load parts of themselves later, and those look for symbols of the first among the global ones.
-        // SAFETY: opening runs initialisers of the shim and of an MPI, which is what the user asks for.
+        // MPIs load parts of themselves later. Those parts look for symbols among the global ones.
+        // SAFETY: opening runs initialisers of the shim and of an MPI, which is what the user asks
+        // for.
         let library =
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(unusable)?;
-        // SAFETY: the symbol is of this type in each shim of any version.
+        // SAFETY: the symbol has this type in each version of the shim.
         let entry =
             unsafe { library.get::<unsafe extern "C" fn() -> *const Self>(b"wtr_mpi_shim\0") }
                 .map_err(unusable)?;
-        // SAFETY: it gives a constant of the shim.
+        // SAFETY: the function returns a constant of the shim.
         let table = unsafe { entry() };
         std::mem::forget(library);
-        // SAFETY: as above, and the shim stays.
+        // SAFETY: as above, and the shim stays loaded.
         unsafe { Self::of(table, path) }
     }
 
-    /// Takes the table of a shim that is linked, or loaded.
+    /// Takes the table of a shim that is linked or loaded.
     ///
     /// # Errors
-    /// A table of another version.
+    /// The table has another version.
     ///
     /// # Safety
-    /// It is null, or a table that a shim of some version gave, and stays.
+    /// `table` is null, or the table of a shim of any version, and stays valid.
     pub unsafe fn of(table: *const Self, path: &Path) -> Result<&'static Self, Unusable> {
         let wrong = |found| Unusable::Version { path: path.to_owned(), found };
         let table = NonNull::new(table.cast_mut()).ok_or(wrong(0))?;
@@ -132,13 +128,13 @@ impl Shim {
         if abi != ABI || (size as usize) < size_of::<Self>() {
             return Err(wrong(abi));
         }
-        // SAFETY: it is of this version and never changes.
+        // SAFETY: the table has this version and never changes.
         Ok(unsafe { table.as_ref() })
     }
 
-    /// The MPI's name and version.
+    /// Returns the name and version of the MPI.
     pub fn library(&self) -> String {
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: there is room for `room` bytes.
         text(|to, room| unsafe { (self.library)(to, room) })
     }
 
@@ -147,7 +143,7 @@ impl Shim {
             return Ok(result);
         }
         let code = result.saturating_neg();
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: there is room for `room` bytes.
         let said = text(|to, room| unsafe { (self.error_text)(code, to, room) });
         Err(Failed {
             code,
@@ -155,15 +151,15 @@ impl Shim {
         })
     }
 
-    /// What MPI says about a code.
+    /// Returns the failure for an error code of MPI.
     pub fn failed(&self, code: c_int) -> Failed {
         let code = code.saturating_abs().max(1);
         self.check(-code).err().unwrap_or(Failed { code, text: String::new() })
     }
 
-    /// The clock of this MPI: simulated time under a simulator.
+    /// Returns the clock of this MPI in ns, which is simulated time under a simulator.
     pub fn now_ns(&self) -> u64 {
-        // SAFETY: it may be called at any time once MPI runs.
+        // SAFETY: MPI runs, so the function may be called.
         unsafe { (self.now_ns)() }
     }
 
@@ -174,7 +170,7 @@ impl Shim {
     }
 }
 
-/// A text that a function of the shim writes.
+/// Returns the string that a function of the shim writes.
 fn text(write: impl FnOnce(*mut c_char, c_int) -> c_int) -> String {
     let mut bytes = [0_u8; TEXT_BYTES];
     let length = write(bytes.as_mut_ptr().cast(), c_int::try_from(TEXT_BYTES).unwrap_or(0));
@@ -185,25 +181,24 @@ fn text(write: impl FnOnce(*mut c_char, c_int) -> c_int) -> String {
 /// This process's part in the run.
 #[derive(Debug)]
 pub struct Run {
-    /// The functions.
     pub shim: &'static Shim,
     run: NonNull<Opaque>,
-    /// What MPI allows to threads.
+    /// The level of thread support, see [`SERIALIZED`].
     pub threads: c_int,
 }
 
-// SAFETY: used by one thread at a time. Where MPI allows only the thread that started it (`threads` below `SERIALIZED`), whoever
-// makes it uses it in that thread: see `Launched::threaded`.
+// SAFETY: one thread at a time uses it. If MPI only allows the thread that started it (`threads`
+// below `SERIALIZED`), the creator uses it in that thread: see `Launched::threaded`.
 unsafe impl Send for Run {}
 
 impl Run {
-    /// Starts MPI. Waits for all ranks.
+    /// Starts MPI. Blocks until all ranks have joined.
     ///
     /// # Errors
     /// MPI does not start.
     pub fn open(shim: &'static Shim) -> Result<Self, Unusable> {
         let (mut run, mut threads) = (std::ptr::null_mut(), 0);
-        // SAFETY: both are there to be written.
+        // SAFETY: both variables may be written.
         let result = unsafe { (shim.open)(&raw mut run, &raw mut threads) };
         shim.check(result).map_err(|failed| Unusable::Start(failed.to_string()))?;
         let run =
@@ -211,19 +206,19 @@ impl Run {
         Ok(Self { shim, run, threads })
     }
 
-    /// Who this is.
+    /// Returns this process's rank.
     pub fn rank(&self) -> u32 {
         // SAFETY: the run is open.
         u32::try_from(unsafe { (self.shim.rank)(self.run.as_ptr()) }).unwrap_or(0)
     }
 
-    /// How many there are.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> u32 {
         // SAFETY: the run is open.
         u32::try_from(unsafe { (self.shim.ranks)(self.run.as_ptr()) }).unwrap_or(1)
     }
 
-    /// The largest tag.
+    /// Returns the largest tag that MPI allows.
     pub fn tag_max(&self) -> u32 {
         // SAFETY: the run is open.
         u32::try_from(unsafe { (self.shim.tag_max)(self.run.as_ptr()) }).unwrap_or(0)
@@ -235,7 +230,7 @@ impl Run {
     /// MPI refuses.
     ///
     /// # Safety
-    /// The bytes stay as they are until the id has ended.
+    /// The bytes stay valid and unchanged until the operation has ended.
     pub unsafe fn send(
         &mut self,
         bytes: *const u8,
@@ -244,7 +239,7 @@ impl Run {
         tag: c_int,
         id: u64,
     ) -> Result<(), Failed> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let result =
             unsafe { (self.shim.send)(self.run.as_ptr(), bytes.cast(), count, to, tag, id) };
         self.shim.check(result).map(drop)
@@ -256,7 +251,7 @@ impl Run {
     /// MPI refuses.
     ///
     /// # Safety
-    /// The room is used by nobody else until the id has ended.
+    /// The memory stays valid, and nobody else uses it, until the operation has ended.
     pub unsafe fn receive(
         &mut self,
         bytes: *mut u8,
@@ -265,49 +260,50 @@ impl Run {
         tag: c_int,
         id: u64,
     ) -> Result<(), Failed> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let result =
             unsafe { (self.shim.receive)(self.run.as_ptr(), bytes.cast(), room, from, tag, id) };
         self.shim.check(result).map(drop)
     }
 
-    /// Who sent a message of this tag that could be received now, and its length.
+    /// Returns sender and length of a message with this tag that could be received now, if there is
+    /// one.
     ///
     /// # Errors
     /// MPI fails.
     pub fn probe(&mut self, tag: c_int) -> Result<Option<(c_int, c_int)>, Failed> {
         let (mut from, mut count) = (0, 0);
-        // SAFETY: both are there to be written.
+        // SAFETY: both variables may be written.
         let result =
             unsafe { (self.shim.probe)(self.run.as_ptr(), tag, &raw mut from, &raw mut count) };
         Ok((self.shim.check(result)? > 0).then_some((from, count)))
     }
 
-    /// Operations that have ended since the last call.
+    /// Appends the operations that have ended since the last call.
     ///
     /// # Errors
-    /// MPI fails as a whole.
+    /// MPI as a whole has failed.
     pub fn test(&mut self, ended: &mut Vec<End>) -> Result<(), Failed> {
         let mut ends = std::ptr::null();
-        // SAFETY: the address is there to be written.
+        // SAFETY: the variable may be written.
         let result = unsafe { (self.shim.test)(self.run.as_ptr(), &raw mut ends) };
         let count = usize::try_from(self.shim.check(result)?).unwrap_or(0);
         if count > 0 && !ends.is_null() {
-            // SAFETY: the shim says that so many are there, until it is asked again.
+            // SAFETY: the shim says that `count` entries are valid until its next call.
             ended.extend_from_slice(unsafe { std::slice::from_raw_parts(ends, count) });
         }
         Ok(())
     }
 
-    /// Operations that have not ended.
+    /// Returns the number of operations that have not ended.
     pub fn pending(&self) -> usize {
         // SAFETY: the run is open.
         usize::try_from(unsafe { (self.shim.pending)(self.run.as_ptr()) }).unwrap_or(0)
     }
 
-    /// Takes a receive back; it ends nevertheless.
+    /// Cancels a receive, which still ends.
     pub fn cancel(&mut self, id: u64) {
-        // A failure shows as a receive that goes on, and nothing else can be done about it.
+        // If this fails, the receive goes on, and nothing can be done about it.
         // SAFETY: the run is open.
         unsafe { (self.shim.cancel)(self.run.as_ptr(), id) };
     }
@@ -322,7 +318,7 @@ impl Run {
         self.shim.check(result).map(drop)
     }
 
-    /// Ends this process's part; MPI too if `finalize`, which waits for all ranks.
+    /// Ends this process's part. With `finalize` it also ends MPI, which waits for all ranks.
     ///
     /// # Errors
     /// MPI fails at its end.
