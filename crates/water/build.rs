@@ -1,4 +1,4 @@
-//! Compiles the functions that C declares with `...`: stable Rust cannot define them.
+//! Compiles the functions that C declares with `...`, which stable Rust cannot define.
 
 fn main() {
     println!("cargo::rerun-if-changed=shim/wtr_shim.c");

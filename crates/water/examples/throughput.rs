@@ -1,5 +1,5 @@
-//! How many commands the runtime takes in a second: commands that do nothing, on a device that does nothing, so what is left is
-//! the way through batch, graph and scheduler. Prints one line of JSON.
+//! Measures how many commands the runtime takes per second. The commands and the device do nothing,
+//! so that the cost of batch, graph and scheduler remains. Prints one line of JSON.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,10 +10,11 @@ use water::root::Request;
 use water::runtime::Runtime;
 use water::transport::alone::Alone;
 
-/// Commands of one round, in chains of this length.
+/// Number of commands of a round, and length of the chains that they form.
 const COMMANDS: usize = 200_000;
 const CHAIN: usize = 64;
-/// Commands that the program lets be under way, as one with a bounded number of events has.
+/// Number of commands that the program keeps under way, like a program with a bounded number of
+/// events.
 const WINDOW: usize = 8192;
 const ROUNDS: usize = 7;
 

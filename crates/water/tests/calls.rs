@@ -1,4 +1,5 @@
-//! What a program does wrong is found at the call: the functions of wtr.h and wtr_ext.h as C sees them, on OpenCL devices.
+//! Wrong calls are found at the call: the functions of wtr.h and wtr_ext.h as C sees them, on
+//! OpenCL devices.
 
 #[path = "common/wtr.rs"]
 mod wtr;
@@ -11,31 +12,31 @@ use wtr::*;
 static TOLD: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
 
 extern "C" fn hear(error: *const CError, _: *mut c_void) {
-    // SAFETY: the library gives an error with texts.
+    // SAFETY: the library gives an error with strings.
     let (code, message) = unsafe { ((*error).code, text((*error).message)) };
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).push((code, message));
 }
 
 /// # Safety
-/// A text that ends with a zero.
+/// `text` ends with a zero.
 unsafe fn text(text: *const c_char) -> String {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// What the handler heard since it was last asked.
+/// Takes what the handler has heard.
 fn told() -> Vec<(i32, String)> {
     std::mem::take(&mut *TOLD.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The call just made was found wrong, once, and the message says this.
+/// Checks that the last call was refused, once, with a message that contains `says`.
 #[track_caller]
 fn refused(expected: i32, says: &str) {
     let told = told();
     let [(code, message)] = told.as_slice() else { panic!("not one error: {told:?}") };
     assert_eq!(*code, expected, "{message}");
     assert!(message.contains(says), "`{message}` does not say `{says}`");
-    // SAFETY: asked at once after the call.
+    // SAFETY: no other call came after the one that failed.
     let last = unsafe { &*wtr_last_error() };
     assert_eq!(last.code, expected);
 }
@@ -45,9 +46,9 @@ const STATE: i32 = -20003;
 const NULL: Handle = std::ptr::null_mut();
 const NO: *mut Handle = std::ptr::null_mut();
 
-/// Starts PoCL with two devices. Whether there are any.
+/// Starts PoCL with two devices. Returns `None` if there are none.
 fn two_devices() -> Option<(Handle, Handle)> {
-    // SAFETY: texts with ends.
+    // SAFETY: the strings end with a zero.
     unsafe {
         wtr_set_error_handler(Some(hear), std::ptr::null_mut());
         wtr_init_devices_v(c"SELECT ALL".as_ptr());
@@ -57,7 +58,7 @@ fn two_devices() -> Option<(Handle, Handle)> {
         println!("SKIPPED: no OpenCL device here: {errors:?}");
         return None;
     }
-    // SAFETY: texts with ends.
+    // SAFETY: the strings end with a zero.
     let devices = unsafe {
         (wtr_get_device_v(c"SELECT POS 1".as_ptr()), wtr_get_device_v(c"SELECT POS 2".as_ptr()))
     };
@@ -67,9 +68,11 @@ fn two_devices() -> Option<(Handle, Handle)> {
 
 #[test]
 fn what_a_program_does_wrong_is_found_at_the_call() {
-    // One device more than a machine has by itself, so that there is a buffer of another device. Read by PoCL when it is loaded,
-    // which is below; no other test of this file loads it.
-    // SAFETY: nobody reads the environment at the same time but the runtime's threads, which do not yet exist for OpenCL.
+    // PoCL is to have one device more than a machine has by itself, so that there is a buffer of
+    // another device. It reads this variable when it is loaded, which is below; no other test of
+    // this file loads it.
+    // SAFETY: only threads of the runtime could read the environment at the same time, and they
+    // have not loaded OpenCL yet.
     unsafe { std::env::set_var("POCL_DEVICES", "pthread pthread") };
     let Some((device, other)) = two_devices() else { return };
     wrong_objects(device);
@@ -80,7 +83,7 @@ fn what_a_program_does_wrong_is_found_at_the_call() {
     // SAFETY: all commands have ended.
     unsafe { wtr_release_devices() };
     assert_eq!(told(), []);
-    // SAFETY: there is no run any more; the call says so.
+    // SAFETY: there is no run any more, which the call must notice.
     assert!(unsafe { wtr_create_buffer(device, 1, 8, NO) }.is_null());
     refused(STATE, "wtr_init_devices");
 }
@@ -88,7 +91,7 @@ fn what_a_program_does_wrong_is_found_at_the_call() {
 fn wrong_objects(device: Handle) {
     let mut bytes = [0_u8; 64];
     let place: *mut c_void = bytes.as_mut_ptr().cast();
-    // SAFETY: wrong handles are what is tested; memory is as large as said.
+    // SAFETY: the test passes wrong handles, and memory is as large as the sizes say.
     unsafe {
         assert!(wtr_create_buffer(NULL, 1, 8, NO).is_null());
         refused(INVALID, "device is NULL");
@@ -123,7 +126,7 @@ fn wrong_launches(device: Handle, other: Handle) {
     let (eight, number) = ([8_usize], 1_i32);
     let number: *const c_void = (&raw const number).cast();
     let none: *const usize = std::ptr::null();
-    // SAFETY: arrays are as long as said; wrong handles are what is tested.
+    // SAFETY: arrays are as long as the counts say. The test passes wrong handles.
     unsafe {
         let buffer = wtr_create_buffer(device, 1, 32, NO);
         assert!(
@@ -182,7 +185,7 @@ fn wrong_launches(device: Handle, other: Handle) {
             refused(INVALID, "another device");
             wtr_release_buffer(foreign, NO, NO);
         }
-        // After all this it still works.
+        // After all these errors the run still works.
         let (ones, mut back) = ([1_i32; 8], [0_i32; 8]);
         wtr_write_buffer(buffer, 32, ones.as_ptr().cast(), NO, NO);
         run(kernel, 1, eight.as_ptr(), &[0, 4], &[buffer, number]);
@@ -196,7 +199,7 @@ fn wrong_launches(device: Handle, other: Handle) {
 }
 
 fn wrong_events(device: Handle) {
-    // SAFETY: wrong handles are what is tested; slots live as long as the calls.
+    // SAFETY: the test passes wrong handles, and slots live as long as the calls.
     unsafe {
         let mut unbound = wtr_create_event();
         wtr_wait_for_events_v(1, [&raw mut unbound].as_ptr());
@@ -207,7 +210,7 @@ fn wrong_events(device: Handle) {
         wtr_release_event(unbound);
         wtr_release_event(unbound);
         refused(INVALID, "released already");
-        // A build that fails is told with the event, and fails what waits for it.
+        // A failed build is reported with the event, and fails the commands that wait for it.
         let mut built = NULL;
         let mut ran = NULL;
         let kernel = wtr_create_kernel(
@@ -254,7 +257,7 @@ fn wrong_events(device: Handle) {
 
 fn wrong_helpers(device: Handle) {
     let (mut parts, mut weights) = ([0_usize; 3], [0.0; 1]);
-    // SAFETY: arrays are as long as said.
+    // SAFETY: arrays are as long as the counts say.
     unsafe {
         assert_eq!(wtr_partition(10, 0, 3, std::ptr::null(), parts.as_mut_ptr()), INVALID);
         refused(INVALID, "granularity is 0");
@@ -275,14 +278,14 @@ fn wrong_helpers(device: Handle) {
     }
 }
 
-/// What the slices share.
+/// State that all slices use.
 struct Work {
     kernel: Handle,
     buffer: Handle,
-    /// First units that were handed out.
+    /// First units of the slices that were handed out.
     firsts: Vec<usize>,
     units: usize,
-    /// From this unit on the launch is wrong.
+    /// The launch is wrong from this unit on.
     wrong_from: usize,
     blocks: bool,
 }
@@ -294,7 +297,7 @@ unsafe extern "C" fn slice(
     evt: *mut Handle,
     user: *mut c_void,
 ) {
-    // SAFETY: `wrong_slices` gives its work.
+    // SAFETY: `wrong_slices` passes its own work.
     let work = unsafe { &mut *user.cast::<Work>() };
     work.firsts.push(first);
     work.units += units;
@@ -303,7 +306,7 @@ unsafe extern "C" fn slice(
     let count = if first >= work.wrong_from { 1 } else { 2 };
     let none: *const usize = std::ptr::null();
     let evt = if work.blocks { NO } else { evt };
-    // SAFETY: arrays are as long as said.
+    // SAFETY: arrays are as long as the counts say.
     unsafe {
         let (global, offset) = ([units], [first]);
         let sizes = sizes.as_ptr();
@@ -324,7 +327,7 @@ unsafe extern "C" fn slice(
 
 fn wrong_slices(device: Handle) {
     const UNITS: usize = 1000;
-    // SAFETY: arrays are as long as said; the work lives as long as the calls.
+    // SAFETY: arrays are as long as the counts say, and the work lives as long as the calls.
     unsafe {
         let kernel =
             wtr_create_kernel(device, SOURCE.as_ptr(), c"add".as_ptr(), std::ptr::null(), 1, NO);
@@ -348,7 +351,7 @@ fn wrong_slices(device: Handle) {
             );
             assert_eq!(told(), []);
         }
-        // A slice that fails ends it, with its code, when nothing is under way any more.
+        // A failed slice ends the call with the slice's code, once nothing is under way any more.
         let mut work = Work {
             kernel,
             buffer,

@@ -1,4 +1,4 @@
-//! What fails, fails whoever depends on it, with the root cause; nothing hangs.
+//! A failed command fails all commands that depend on it, with the root cause, and nothing hangs.
 
 mod common;
 
@@ -17,10 +17,10 @@ use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
 use water::transport::{Happening, Span, Token, Transport};
 
-/// No test takes a second; a full machine may make it many.
+/// Time limit of a test. No test takes a second, but a full machine may make it many.
 const MOST: Duration = Duration::from_secs(60);
 
-/// Runs a test's body in a thread, and fails if it hangs.
+/// Runs the body of a test in a thread, and fails if it hangs.
 fn bounded<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -34,7 +34,7 @@ fn bounded<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// What the tests ask of a runtime.
+/// The calls that the tests make on a runtime.
 struct Program<'a>(&'a Runtime);
 
 impl Program<'_> {
@@ -156,7 +156,7 @@ fn a_failed_command_fails_what_depends_on_it_on_all_ranks_with_its_own_fault() {
             }
             assert!(bytes.iter().all(|byte| *byte == 0xAB), "a cancelled read writes nothing");
             assert_eq!(cluster.runtime().faults().len(), 1, "one root cause is told once");
-            // What does not depend on it is not touched.
+            // Commands that do not depend on the failure are not affected.
             let sevens = vec![7; size];
             let fine = program.write(2, two, &sevens, &[made_two]);
             program.wait(fine).unwrap();
@@ -194,7 +194,7 @@ fn releases_run_though_what_they_wait_for_has_failed() {
             assert_eq!(program.wait(failed).unwrap_err().code, -5);
             program.wait(released).unwrap();
             program.wait(released_kernel).unwrap();
-            // It is gone indeed.
+            // The buffer is gone.
             let late = program.write(rank, buffer, &[1; 8], &[]);
             assert_eq!(program.wait(late).unwrap_err().code, -38, "rank {rank}");
         }
@@ -208,7 +208,7 @@ fn a_broadcast_reaches_all_but_the_members_that_cannot_take_it() {
             for source in [None, Some(3)] {
                 let cluster = Cluster::new(6, 1);
                 cluster.runtime().with_root(|root| {
-                    // So slow that a tree gains.
+                    // The link is so slow that a tree gains.
                     root.set_link(Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 });
                     root.set_shape(shape);
                 });
@@ -220,7 +220,8 @@ fn a_broadcast_reaches_all_but_the_members_that_cannot_take_it() {
     });
 }
 
-/// The same bytes go to all ranks but the source, which is the program or a buffer of a rank; what rank 2 waits for fails.
+/// Sends the same bytes to all ranks except the source, which is the program or a buffer of a rank.
+/// The command that rank 2 waits for fails.
 fn broadcast_with_a_failure(program: &Program<'_>, source: Option<Rank>, size: usize) {
     let bytes = vec![9; size];
     let from = source.map(|rank| {
@@ -328,7 +329,8 @@ fn a_rank_that_goes_away_at_any_moment_hangs_nothing() {
             ranks.runtime().flush();
             std::thread::sleep(Duration::from_micros(u64::from(round) * 97 % 1500));
             ranks.end(1 + round as usize % 3);
-            // All end: some well, some not. Afterwards nobody writes to the program's memory.
+            // All commands end, with or without a fault. Afterwards nobody writes to the program's
+            // memory.
             _ = ranks.runtime().wait(&commands);
             for command in &commands {
                 if let Some(Err(fault)) = ranks.runtime().outcome(*command) {
@@ -345,7 +347,7 @@ fn bytes_that_wait_for_room_go_on_by_the_ends_of_others_and_not_by_time() {
     bounded(|| {
         let ranks = Doomed::with_clock(3, Arc::new(Still));
         let program = Program(ranks.runtime());
-        // Seven pieces, of which two begin in one burst.
+        // There are seven pieces, of which two begin in one burst.
         const SIZE: usize = 7 << 20;
         let made: Vec<_> = (1..3).map(|rank| program.buffer(rank, SIZE)).collect();
         let source = vec![5; SIZE];
@@ -357,7 +359,7 @@ fn bytes_that_wait_for_room_go_on_by_the_ends_of_others_and_not_by_time() {
         let read = program.read(2, made[1].0, &mut bytes, &[]);
         program.wait(read).unwrap();
         assert_eq!(bytes, source);
-        // Each begins when the one before has ended.
+        // Each write begins when the one before has ended.
         for _ in 0..4 {
             let written = program.write(1, made[0].0, &source[..100_000], &[]);
             program.wait(written).unwrap();
@@ -408,7 +410,7 @@ fn a_lost_rank_keeps_nothing_from_those_that_would_get_it_through_it() {
     });
 }
 
-/// Runs a program whose rank 1 is played.
+/// Runs a program whose rank 1 is played by a test.
 fn with_played(
     play: impl FnOnce(Played) + Send + 'static,
     program: impl FnOnce(&Runtime) + Send + 'static,
@@ -451,12 +453,12 @@ fn a_rank_that_speaks_no_sense_is_lost_and_nothing_waits_for_it() {
     let play = move |mut rank: Played| {
         rank.jobs();
         rank.end.control(0, vec![0xFF; 3]);
-        // It is there all the same.
+        // The rank stays until the test ends.
         _ = over.recv();
     };
     with_played(play, move |runtime| {
         let program = Program(runtime);
-        // It would have to say that it is ready for these.
+        // The rank would have to say that it is ready for these bytes.
         let source = vec![1; 100_000];
         let write = program.write(1, ObjectId(1), &source, &[]);
         let mut bytes = vec![0; 100_000];

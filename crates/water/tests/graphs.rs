@@ -1,4 +1,5 @@
-//! Random command graphs over several ranks give what the commands give one after the other.
+//! Random command graphs over several ranks have the same result as their commands one after the
+//! other.
 
 mod common;
 
@@ -8,7 +9,7 @@ use water::root::Request;
 use water::root::collective::Mode;
 use water::root::cost::{Link, Shape};
 
-/// A small generator: the same graph for the same seed.
+/// A small random generator, which yields the same graph for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +25,7 @@ impl Random {
     }
 }
 
-/// Something with bytes that commands read and write, and who did last.
+/// Bytes that commands read and write, with their last readers and writers.
 #[derive(Default)]
 struct Place {
     bytes: Vec<u8>,
@@ -59,7 +60,7 @@ struct Graph<'a> {
     devices: u32,
     buffers: Vec<(u32, u32, ObjectId, Place)>,
     kernels: Vec<(u32, u32, ObjectId, CommandId)>,
-    /// Memory of the program. Never grows: commands hold addresses.
+    /// Memory of the program. It never grows, because commands hold addresses.
     memory: Vec<Box<[u8]>>,
     regions: Vec<Place>,
     all: Vec<CommandId>,
@@ -124,7 +125,7 @@ impl Graph<'_> {
         usize::try_from(self.random.below(count as u64)).unwrap()
     }
 
-    /// A range of bytes, often all.
+    /// Returns a range of bytes, often the whole.
     fn range(&mut self) -> (usize, usize) {
         if self.random.chance(60) {
             return (0, self.size);
@@ -153,7 +154,7 @@ impl Graph<'_> {
         self.write_to(region, buffer, start, length);
     }
 
-    /// The same bytes to many: what a runtime may make a collective of.
+    /// Writes the same bytes to many buffers, which a runtime may turn into a collective.
     fn broadcast(&mut self) {
         let (region, (start, length)) = (self.pick(self.regions.len()), self.range());
         for buffer in 0..self.buffers.len() {
@@ -225,7 +226,7 @@ impl Graph<'_> {
         }
     }
 
-    /// The same bytes of one buffer to many.
+    /// Copies the same bytes of one buffer to many.
     fn copies(&mut self) {
         let (from, (start, length)) = (self.pick(self.buffers.len()), self.range());
         for to in 0..self.buffers.len() {
@@ -257,7 +258,7 @@ impl Graph<'_> {
         self.buffers[to].3.write(id);
     }
 
-    /// All buffers come back, and are what they should be.
+    /// Reads all buffers back, and compares them with the expected bytes.
     fn check(mut self, seed: u64) {
         let mut results: Vec<Vec<u8>> = self.buffers.iter().map(|_| vec![0; self.size]).collect();
         let mut reads = Vec::new();
@@ -299,7 +300,7 @@ fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
     for _ in 0..8 {
         random.below(2);
     }
-    // Small and unasked, or in several pieces.
+    // Most buffers are small enough for eager streams; some take several pieces.
     let size = match random.below(100) {
         0..3 => 300_000,
         3..20 => 40_000,
@@ -349,7 +350,7 @@ fn random_graphs_give_what_their_commands_give_in_order() {
             cluster.runtime().with_root(|root| {
                 root.set_mode(mode);
                 root.set_shape(shape);
-                // So slow that every broadcast gains.
+                // The link is so slow that every broadcast gains.
                 root.set_link(Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 });
             });
             let first =

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use folder::Folder;
 use serde_json::Value;
 
-/// Nodes of a graph.
+/// Returns the number of nodes of a graph.
 fn nodes(dot: &str) -> usize {
     let is_node = |line: &&str| line.trim_start().starts_with('c') && !line.contains("->");
     dot.lines().filter(is_node).count()
@@ -19,13 +19,15 @@ fn nodes(dot: &str) -> usize {
 
 const CHILD: &str = "WTR_TRACE_TEST_PROGRAM";
 
-/// Four devices as in the paper's Table 5: seconds for the whole product of 7168 rows, on a clock 10 times as fast.
+/// Four devices as in the paper's Table 5: seconds for the whole product of 7168 rows. The clock is
+/// 10 times as fast.
 const SECONDS: [f64; 4] = [63.3, 63.3, 29.4, 68.4];
 const ROWS: usize = 7168;
 const FASTER: f64 = 10.0;
-/// The wall clock measures, and a full machine takes the processors away: the best of so many counts.
+/// Number of tries, of which the best counts. The wall clock measures, and a full machine takes the
+/// processors away.
 const TRIES: usize = 3;
-/// The paper's best time for them together, and what is possible.
+/// The best time that the paper reports for all four, and the ideal.
 const PAPER_BEST_S: f64 = 17.3;
 const IDEAL_S: f64 = 12.46;
 
@@ -125,22 +127,22 @@ mod programs {
 
     fn device(place: usize) -> Handle {
         let query = CString::new(format!("SELECT POS {place}")).unwrap();
-        // SAFETY: a text with an end.
+        // SAFETY: the string ends with a zero.
         let device = unsafe { wtr_get_device_v(query.as_ptr()) };
         assert!(!device.is_null());
         device
     }
 
     fn kernel(device: Handle) -> Handle {
-        // SAFETY: texts with ends.
+        // SAFETY: the strings end with a zero.
         unsafe {
             wtr_create_kernel(device, c"-".as_ptr(), c"row".as_ptr(), std::ptr::null(), 1, NO)
         }
     }
 
-    /// Launches, and stores the event if there is a place for it.
+    /// Launches the kernel, and stores the event if there is a place for it.
     unsafe fn launch(kernel: Handle, rows: usize, wait: *mut Handle, evt: *mut Handle) {
-        // SAFETY: the caller's promise; no arguments.
+        // SAFETY: the caller guarantees it, and there are no arguments.
         unsafe {
             wtr_run_kernel_v(
                 kernel,
@@ -158,14 +160,14 @@ mod programs {
     }
 
     fn begin() {
-        // SAFETY: a text with an end.
+        // SAFETY: the string ends with a zero.
         unsafe { wtr_init_devices_v(c"SELECT ALL".as_ptr()) };
     }
 
     pub fn run() {
         begin();
         let dump = CString::new(std::env::var("WTR_TEST_DUMP").unwrap()).unwrap();
-        // SAFETY: handles of this run; events live as long as the calls.
+        // SAFETY: the handles are of this run, and events live as long as the calls.
         unsafe {
             let device = device(1);
             let (buffer, kernel) = (wtr_create_buffer(device, 1, 100, NO), kernel(device));
@@ -181,7 +183,7 @@ mod programs {
     }
 
     unsafe extern "C" fn probe(index: c_uint, rows: usize, user: *mut c_void) {
-        // SAFETY: `table_5` gives its kernels.
+        // SAFETY: `table_5` passes its kernels.
         unsafe { launch(*user.cast::<Handle>().add(index as usize), rows, NO, NO) };
     }
 
@@ -204,7 +206,7 @@ mod programs {
             (1..=SECONDS.len()).map(|place| kernel(device(place))).collect();
         let user: *mut c_void = kernels.as_mut_ptr().cast();
         let (mut weights, mut parts) = ([0.0; SECONDS.len()], [0; SECONDS.len()]);
-        // SAFETY: arrays of so many; events live as long as the calls.
+        // SAFETY: arrays are as long as the counts say, and events live as long as the calls.
         unsafe {
             assert_eq!(
                 wtr_partition_measure(COUNT, 112, Some(probe), user, weights.as_mut_ptr()),

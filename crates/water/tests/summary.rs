@@ -1,4 +1,5 @@
-//! What the summary of a run says that bounded it. The ranks are the test, which says when each job ran.
+//! Tests of what the summary says bounded a run. The tests play the ranks, and say when each job
+//! ran.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use water::record::{Recorder, Settings};
 use water::root::{Request, Root};
 use water::runtime::RankInfo;
 
-/// A clock that stands until it is told to go on.
+/// A clock that stands still until it is set.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
 
@@ -22,7 +23,7 @@ impl Clock for Hand {
     fn sleep(&self, _: u64) {}
 }
 
-/// A root whose ranks are this test: it says when each job ran.
+/// A root whose ranks are this test.
 struct Told {
     root: Root,
     clock: Arc<Hand>,
@@ -47,7 +48,7 @@ impl Told {
         Self { root, clock }
     }
 
-    /// A kernel, issued at a time.
+    /// Issues a kernel at a given time.
     fn run(&mut self, time: u64, rank: Rank, waits: &[CommandId]) -> CommandId {
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
         self.issue(time, rank, waits, Request::Run { kernel: ObjectId(1), range, args: Vec::new() })
@@ -102,7 +103,7 @@ fn a_summary_says_that_dependencies_bounded_it() {
 fn a_summary_says_that_the_program_bounded_it() {
     let mut told = Told::new(1);
     for step in 0..3 {
-        // It thinks for 900 ns after each result.
+        // The program thinks for 900 ns after each result.
         let id = told.run(100 + step * 1000, 0, &[]);
         told.ended(id, 110 + step * 1000, 110 + step * 1000, 200 + step * 1000);
     }
@@ -127,7 +128,7 @@ fn a_summary_says_that_the_roots_link_or_the_scheduler_bounded_it() {
         told.issue(100, 1, &[ran], Request::Write { buffer, offset: 0, size: 1 << 20, address });
     let part = CommandId(write.0 + 1);
     told.ended(ran, 110, 120, 2120);
-    // The root could send long before the device could take it: until then the link was idle.
+    // The root could send long before the device could receive; until then the link was idle.
     told.ended(part, 100, 110, 5100);
     told.ended(write, 120, 2130, 5110);
     let summary = told.summary();
@@ -153,7 +154,7 @@ fn a_summary_says_that_the_roots_link_or_the_scheduler_bounded_it() {
 fn a_rank_whose_clock_is_behind_has_its_spans_apart_in_the_trace() {
     let mut told = Told::new(2);
     let (one, two) = (told.run(5000, 1, &[]), told.run(5000, 1, &[]));
-    // Before it was issued, says the rank.
+    // By the clock of the rank this was before the command was issued.
     told.ended(one, 4000, 4010, 4900);
     told.ended(two, 4000, 4900, 5900);
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! What is recorded of a run, and what graphs, traces and the watchdog make of it.
+//! Tests of the recorder, and of the graphs, traces and watchdog that use it.
 
 mod common;
 #[path = "common/folder.rs"]
@@ -27,7 +27,7 @@ fn recording() -> Settings {
     Settings { record: true, ..Settings::default() }
 }
 
-/// What a program issued, as the test knows it.
+/// The commands that a program issued.
 #[derive(Default)]
 struct Issued {
     waits: BTreeMap<u64, BTreeSet<u64>>,
@@ -50,7 +50,7 @@ impl Issued {
         id
     }
 
-    /// The same bytes to a rank as to all others, a kernel, the result back.
+    /// Sends the same bytes to a rank as to all others, runs a kernel, and reads the result back.
     fn rank(&mut self, root: &mut Root, rank: Rank, kernel: &str, bytes: &[u8], result: &mut [u8]) {
         let (buffer, size, name) = (root.object(), bytes.len() as u64, kernel);
         let made = self.issue(root, rank, &[], Request::CreateBuffer { buffer, size, flags: 1 });
@@ -69,7 +69,8 @@ impl Issued {
     }
 }
 
-/// The same bytes to all ranks, a kernel on each, results back; one of the kernels fails. All in one batch, however slow the host is.
+/// Sends the same bytes to all ranks, runs a kernel on each, and reads the results back. One kernel
+/// fails. All commands are in one batch, however slow the host is.
 fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
     let mut issued = Issued::default();
     let bytes = vec![3_u8; size];
@@ -85,7 +86,7 @@ fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
     issued
 }
 
-/// A cluster that records, and in which every broadcast gains.
+/// Returns a cluster that records, and in which every broadcast gains.
 fn cluster(ranks: u32) -> Cluster {
     let cluster = Cluster::new(ranks, 1);
     let link = water::root::cost::Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 };
@@ -94,17 +95,17 @@ fn cluster(ranks: u32) -> Cluster {
     cluster
 }
 
-/// A graph as its text says.
+/// A graph, parsed from its text.
 #[derive(Debug, Default)]
 struct Dot {
     /// Attributes of each node, and its cluster.
     nodes: BTreeMap<u64, (String, String)>,
     clusters: BTreeMap<String, String>,
-    /// Whether it is bold.
+    /// Whether each edge is bold.
     edges: BTreeMap<(u64, u64), bool>,
 }
 
-/// Reads what the library writes, line by line; panics on a line that it does not know.
+/// Parses the text of a graph line by line. Panics at an unknown line.
 fn parse(text: &str) -> Dot {
     let mut dot = Dot::default();
     let mut lines = text.lines();
@@ -155,7 +156,7 @@ fn parse(text: &str) -> Dot {
     dot
 }
 
-/// Graphviz reads it too, where it is installed.
+/// Checks that Graphviz reads the file, if Graphviz is installed.
 fn graphviz_reads(path: &Path) {
     match Command::new("dot").arg("-Tsvg").arg(path).output() {
         Ok(output) => {
@@ -165,7 +166,7 @@ fn graphviz_reads(path: &Path) {
     }
 }
 
-/// The bold nodes are one path, against the edges from the end.
+/// Checks that the bold nodes are one path, followed from its end against the edges.
 fn check_path(dot: &Dot) {
     let bold: BTreeSet<u64> = dot
         .nodes
@@ -214,7 +215,7 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
         (5, 5, 15)
     );
     assert_eq!(labelled("\\nfailed"), 2, "the kernel that fails, and its read");
-    // After replacement the bytes go from the program once, and from rank to rank.
+    // After replacement the bytes leave the program once, and then go from rank to rank.
     let dot = parse(&after);
     check_path(&dot);
     let find = |text: &str| {
@@ -302,7 +303,7 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
             threads.iter().filter(|(_, name)| *name == wanted).map(|((pid, _), _)| *pid).collect();
         assert_eq!(ranks.len(), 4, "{wanted}: {threads:?}");
     }
-    // Spans.
+    // Checks of the spans.
     let mut rows: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
     let (mut kernels, mut drawn) = (0, 0);
     for span in of("X") {
@@ -320,7 +321,7 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
         spans.sort_by(|one, other| one.0.total_cmp(&other.0));
         assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-6), "{row:?}: {spans:?}");
     }
-    // Arrows.
+    // Checks of the arrows.
     let (begins, ends) = (of("s"), of("f"));
     assert_eq!(begins.len(), ends.len());
     let by_id: BTreeMap<u64, &Value> =
@@ -338,7 +339,7 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
         })
         .collect();
     for (id, waits) in &issued.waits {
-        // A read's waits are those of its part on the device's rank.
+        // A read has the waits of its part on the device's rank.
         let is_read = !waits.is_empty() && *id == issued.ids[issued.ids.len() - 1].0;
         assert!(
             is_read
@@ -432,7 +433,7 @@ fn variables_mean_what_they_say() {
     assert!(settings.make_files().unwrap_err().to_string().contains("WTR_TRACE"));
 }
 
-/// Devices whose kernel `hang` does not end before it is let go.
+/// Devices whose kernel `hang` only ends when the test lets it.
 #[derive(Debug)]
 struct Stuck {
     host: Host,
@@ -467,7 +468,7 @@ impl Backend for Stuck {
             }
             _ => {}
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.host.start(id, device, operation, after) };
     }
 
@@ -515,7 +516,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let told = move |report: &str| {
             heard.lock().unwrap().push(report.to_owned());
             *count.lock().unwrap() += 1;
-            // Much later it goes on.
+            // The test lets the kernel go on much later.
             let (free, ring) = (Arc::clone(&free), Arc::clone(&ring));
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(300));

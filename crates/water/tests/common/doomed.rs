@@ -1,4 +1,5 @@
-//! Runs in which something goes wrong on purpose: ranks that end when a test says so, ranks that a test plays, a clock that stands still.
+//! Runs in which something goes wrong on purpose: ranks that a test ends, ranks that a test plays,
+//! and a clock that stands still.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,12 +15,12 @@ use water::transport::{Happening, Span, Token, Transport};
 
 use super::Host;
 
-/// A rank's way to the others that can be cut, as if its process had ended.
+/// A transport that can be cut, as if the process of its rank had ended.
 #[derive(Debug)]
 struct Mortal {
     rank: Rank,
     size: u32,
-    /// None once it is cut: then nobody uses memory of this rank any more.
+    /// `None` once it is cut: then nobody uses memory of this rank any more.
     inner: Option<Loopback>,
     dead: Arc<AtomicBool>,
     bell: Arc<Mutex<Doorbell>>,
@@ -42,14 +43,14 @@ impl Transport for Mortal {
 
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
         if let Some(inner) = &mut self.inner {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { inner.send(to, stream, span, token) };
         }
     }
 
     unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token) {
         if let Some(inner) = &mut self.inner {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { inner.receive(from, stream, span, token) };
         }
     }
@@ -57,7 +58,7 @@ impl Transport for Mortal {
     fn poll(&mut self, happened: &mut Vec<Happening>) {
         if self.dead.load(Ordering::SeqCst) {
             self.inner = None;
-            // It ends as a rank does whose root is gone.
+            // The rank ends like one that has lost its root.
             happened.push(Happening::Lost(0, "the test ends this rank".into()));
         } else if let Some(inner) = &mut self.inner {
             inner.poll(happened);
@@ -82,10 +83,10 @@ impl Transport for Mortal {
     }
 }
 
-/// How a rank is told that it is dead, how it is woken, and its thread.
+/// The flag that tells a rank that it is dead, the bell that wakes it, and its thread.
 type DoomedRank = (Arc<AtomicBool>, Arc<Mutex<Doorbell>>, JoinHandle<()>);
 
-/// Ranks of which each can be ended.
+/// Ranks that can each be ended.
 pub struct Doomed {
     runtime: Option<Runtime>,
     ranks: Vec<DoomedRank>,
@@ -121,7 +122,7 @@ impl Doomed {
         self.runtime.as_ref().unwrap()
     }
 
-    /// Ends a rank.
+    /// Ends a rank, as if its process had ended.
     pub fn end(&self, rank: usize) {
         let (dead, bell, _) = &self.ranks[rank - 1];
         dead.store(true, Ordering::SeqCst);
@@ -138,7 +139,7 @@ impl Drop for Doomed {
     }
 }
 
-/// A clock that stands still. So all that is due after some time is due never.
+/// A clock that stands still, so that nothing ever becomes due.
 #[derive(Debug)]
 pub struct Still;
 
@@ -157,7 +158,7 @@ pub struct Played {
 }
 
 impl Played {
-    /// It says hello.
+    /// Says hello to the root.
     pub fn new(mut end: Loopback) -> Self {
         let bell = Doorbell::default();
         end.wake_with(bell.clone());
@@ -167,7 +168,7 @@ impl Played {
         Self { end, bell }
     }
 
-    /// What comes first of what is looked for.
+    /// Waits for the first event for which `find` returns something.
     pub fn await_first<T>(&mut self, find: impl Fn(&Happening) -> Option<T>) -> T {
         loop {
             let mut happened = Vec::new();
@@ -179,7 +180,7 @@ impl Played {
         }
     }
 
-    /// The next jobs.
+    /// Waits for the next jobs.
     pub fn jobs(&mut self) -> Vec<Job> {
         self.await_first(|happening| {
             let Happening::Control(from, bytes) = happening else { return None };

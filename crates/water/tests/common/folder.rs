@@ -1,8 +1,8 @@
-//! Where a test's files are.
+//! A folder for the files of a test.
 
 use std::path::PathBuf;
 
-/// A folder of its own, removed at the end.
+/// A folder of one test, removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {

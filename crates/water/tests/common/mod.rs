@@ -1,4 +1,5 @@
-//! A back end whose buffers are bytes and whose kernel is a formula, and runs of several ranks in one process.
+//! A back end whose buffers are bytes and whose kernel is a formula, and runs of several ranks in
+//! one process.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub mod doomed;
@@ -15,7 +16,8 @@ use water::runtime::Runtime;
 use water::transport::Transport;
 use water::transport::loopback::Loopback;
 
-/// Devices whose buffers are bytes. The kernel `mix` changes its first buffer by its second and a number; `fail` fails.
+/// Devices whose buffers are bytes. The kernel `mix` changes its first buffer by its second one and
+/// a number; the kernel `fail` fails.
 #[derive(Debug)]
 pub struct Host {
     devices: Vec<DeviceInfo>,
@@ -80,7 +82,7 @@ impl Host {
             Operation::Write { buffer, offset, from } => {
                 let target = self.buffers.get_mut(buffer).ok_or_else(missing)?;
                 let offset = usize::try_from(*offset).unwrap();
-                // SAFETY: the span is kept until this operation has ended.
+                // SAFETY: the span stays valid until this operation has ended.
                 let bytes = unsafe { std::slice::from_raw_parts(from.start, from.length) };
                 target[offset..offset + bytes.len()].copy_from_slice(bytes);
             }
@@ -117,7 +119,7 @@ impl Host {
     }
 }
 
-/// What the kernel does.
+/// Does what the kernel `mix` does.
 pub fn mix(target: &mut [u8], other: &[u8], number: u8) {
     for (index, byte) in target.iter_mut().enumerate() {
         let beside = other[index % other.len()];
@@ -135,7 +137,7 @@ impl Backend for Host {
     }
 
     unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
-        // All that was started before has run.
+        // All operations that were started before have run.
         let outcome = self.run(operation);
         self.ended.push(Ended { operation: id, outcome, times: Times::default() });
         self.bell.ring();

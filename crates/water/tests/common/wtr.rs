@@ -3,10 +3,10 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-// For its functions of C.
+// The library is needed for its C functions.
 use water as _;
 
-/// `wtr_error`.
+/// The C type `wtr_error`.
 #[repr(C)]
 pub struct CError {
     pub code: c_int,

@@ -1,4 +1,5 @@
-//! The MPIs of this machine: their shims, and how to start ranks under their launchers so that nothing outlives a test.
+//! The MPIs of this machine: their shims, and how to start ranks under their launchers so that no
+//! process outlives a test.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,25 +9,26 @@ use std::time::{Duration, Instant};
 
 use crate::program;
 
-/// No run of these tests takes longer, even on a busy machine.
+/// Time limit of a run, which no test reaches even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// What a launcher gets to end its ranks when its time is over.
+/// Time that a launcher gets to end its ranks after the time limit.
 const GRACE: Duration = Duration::from_secs(5);
-/// The worker program.
+/// Path of the worker program, `wtrd`.
 pub const DAEMON: &str = env!("CARGO_BIN_EXE_wtrd");
 
-/// Starts a program with process numbers of its own. SIGUSR1, by which MPICH's launcher tells of a lost rank, would end `unshare`.
+/// Starts a program in a name space with its own process numbers. SIGUSR1, with which MPICH's
+/// launcher reports a lost rank, would end `unshare`.
 const UNSHARE: [&str; 3] =
     ["sh", "-c", "trap '' USR1; exec unshare --pid --fork --kill-child \"$0\""];
 
-/// Whether the system allows that.
+/// Whether the system allows [`UNSHARE`].
 pub fn can_unshare() -> bool {
     let mut command = Command::new(UNSHARE[0]);
     command.args(&UNSHARE[1..]).arg("true");
     go(command, GRACE).is_ok_and(|ended| ended.code == Some(0))
 }
 
-/// An MPI.
+/// An MPI that the tests run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     OpenMpi,
@@ -68,14 +70,14 @@ impl Kind {
         format!("mpicc.{}", self.name())
     }
 
-    /// Why this MPI cannot be tested here, if it cannot.
+    /// Returns why this MPI cannot be tested here, or `None` if it can.
     pub fn missing(self) -> Option<String> {
         let missing =
             [self.compiler(), self.launcher().into()].into_iter().find(|name| !is_command(name))?;
         Some(format!("{missing} is not installed (Debian: {})", self.packages()))
     }
 
-    /// Its shim, built from the source as it is now.
+    /// Builds its shim from the current source.
     pub fn shim(self) -> Result<PathBuf, String> {
         let file = scratch("shims").join(format!("libwtr_mpi_{}.so", self.name()));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/wtr_mpi.c");
@@ -115,7 +117,7 @@ fn is_command(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// A folder for these tests.
+/// Creates a folder for these tests.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranks").join(name);
     std::fs::create_dir_all(&folder)
@@ -136,14 +138,14 @@ pub fn clean() {
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// None if its time was over.
+    /// `None` if it reached the time limit.
     pub code: Option<i32>,
-    /// All that it wrote.
+    /// All of its output.
     pub output: String,
     pub took: Duration,
 }
 
-/// Runs of one test.
+/// The runs of one test.
 #[derive(Debug)]
 pub struct Run {
     kind: Kind,
@@ -158,7 +160,7 @@ pub struct Run {
 impl Run {
     pub fn new(kind: Kind, ranks: u32, case: &str) -> Self {
         let folder = scratch(&format!("run-{}-{case}-{}", kind.name(), std::process::id()));
-        // What an earlier run left there.
+        // Files of an earlier run must not remain.
         for left in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             _ = std::fs::remove_file(left.path());
         }
@@ -169,7 +171,7 @@ impl Run {
         Self { kind, ranks, folder, variables, daemons: false, surviving: false, far: false }
     }
 
-    /// What the ranks drive.
+    /// Selects the devices of the ranks.
     pub fn devices(self, name: &str) -> Self {
         self.variable(program::DEVICES, name)
     }
@@ -179,22 +181,22 @@ impl Run {
         self
     }
 
-    /// `wtrd` on all ranks but the root.
+    /// Runs `wtrd` on all ranks except the root.
     pub fn with_daemons(mut self) -> Self {
         self.daemons = true;
         self
     }
 
-    /// The launcher lets the others live if a rank is killed.
+    /// Makes the launcher let the other ranks live if one is killed.
     pub fn surviving(mut self) -> Self {
         self.surviving = true;
         self
     }
 
-    /// The ranks cannot see each other's processes, as if each were on a host of its own.
+    /// Hides the processes of the ranks from each other, as if each were on a host of its own.
     pub fn far_apart(mut self) -> Self {
         self.far = true;
-        // What MPIs do between processes of one host takes their numbers for granted.
+        // What MPIs do between processes of one host relies on process numbers.
         self.surviving()
             .variable(program::FAR, "1")
             .variable("OMPI_MCA_pml", "ob1")
@@ -202,7 +204,7 @@ impl Run {
             .variable("UCX_TLS", "sysv,self")
     }
 
-    /// Where the ranks leave files.
+    /// Returns the folder in which the ranks leave files.
     pub fn folder(&self) -> PathBuf {
         self.folder.clone()
     }
@@ -214,7 +216,7 @@ impl Run {
         match self.kind {
             Kind::OpenMpi => {
                 command.args(["--oversubscribe", "--bind-to", "none"]);
-                // As root, too: a container's only user.
+                // The launcher must also work as root, the only user of a container.
                 command
                     .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
                     .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -224,7 +226,8 @@ impl Run {
             }
             Kind::Mpich => {
                 if self.surviving {
-                    // It ends all ranks of the host that lost one: so each is on a host of its own, as far as it knows.
+                    // The launcher ends all ranks of a host that has lost one, so each rank is on a
+                    // host of its own as far as the launcher knows.
                     let hosts: Vec<String> =
                         (1..=self.ranks).map(|host| format!("127.0.0.{host}")).collect();
                     command.args([
@@ -238,7 +241,7 @@ impl Run {
             }
         }
         let workers = (self.ranks - 1).to_string();
-        // The root, and then the others where they are started in another way.
+        // The root comes first, then the other ranks if they run another program.
         if self.daemons {
             command.args(["-n", "1"]).arg(&program).args([":", "-n", &workers, DAEMON]);
         } else if self.far {
@@ -254,7 +257,7 @@ impl Run {
         if let Some(folder) = shims.parent() {
             command.env("WTR_MPI", folder);
         }
-        // Kernels are built once, and the user's cache stays as it is.
+        // Kernels are built once, and the user's cache is not changed.
         command.env("POCL_CACHE_DIR", scratch("pocl"));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let ended = go(command, PATIENCE);
@@ -265,7 +268,7 @@ impl Run {
     }
 }
 
-/// Runs a command, for so long at most. What it started ends with it.
+/// Runs a command for at most `limit`. All processes that it has started end with it.
 pub fn go(mut command: Command, limit: Duration) -> Result<Ended, String> {
     for inherited in ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD"] {
         command.env_remove(inherited);
@@ -273,10 +276,10 @@ pub fn go(mut command: Command, limit: Duration) -> Result<Ended, String> {
     let (mut reader, writer) = std::io::pipe().map_err(|error| error.to_string())?;
     let copy = writer.try_clone().map_err(|error| error.to_string())?;
     let began = Instant::now();
-    // A group of its own, so that all of it can be ended.
+    // It gets a process group of its own, so that all of its processes can be ended.
     command.stdin(Stdio::null()).stdout(writer).stderr(copy).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
-    // It holds the pipe's other end.
+    // The command holds the other end of the pipe.
     drop(command);
     let listener = std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -313,6 +316,6 @@ fn wait(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> 
 
 fn signal(child: &Child, signal: i32) {
     let Ok(group) = i32::try_from(child.id()) else { return };
-    // SAFETY: the group of a child that was not waited for: nobody else has its number.
+    // SAFETY: this is the group of a child that was not waited for, so nobody else has its number.
     unsafe { libc::kill(-group, signal) };
 }

@@ -1,7 +1,9 @@
-//! Runs of several processes over each MPI that is installed: what one process gives, many give; and what happens if one ends.
+//! Runs of several processes over each MPI that is installed. They must give the same results as
+//! one process, and survive the end of a rank.
 //!
-//! Without a test harness of its own: the same file is the program that the ranks run ([`program`]), started by the MPI's launcher.
-//! For each MPI one test runs after the other, as each starts up to eight processes. One that cannot run says why, and counts as skipped.
+//! There is no test harness: the same file is the program that the ranks run ([`program`]), started
+//! by the MPI's launcher. The tests of one MPI run one after the other, because each starts up to
+//! eight processes. A test that cannot run says why, and counts as skipped.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use launchers::{Ended, Kind, Run};
 
-/// How a test ended.
+/// The verdict of a test.
 enum Verdict {
     Passed,
     Skipped(String),
@@ -23,7 +25,7 @@ enum Verdict {
 
 type Test = fn(Kind) -> Result<Verdict, String>;
 
-/// Each is run for each MPI.
+/// The tests, each of which runs for each MPI.
 const TESTS: [(&str, Test); 18] = [
     ("transfers_of_many_sizes_arrive_unchanged", transfers),
     ("copies_go_from_rank_to_rank", copies),
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
             .then_some(name)
     };
     let began = Instant::now();
-    // Most of a test's time is waiting, so the MPIs are tried side by side.
+    // Tests mostly wait, so the MPIs are tested in parallel.
     let tallies: Vec<Tally> = thread::scope(|scope| {
         let runs =
             Kind::ALL.map(|kind| scope.spawn(move || one_after_the_other(kind, list, chosen)));
@@ -91,7 +93,7 @@ struct Tally {
     skipped: u32,
 }
 
-/// The chosen tests of one MPI.
+/// Runs the chosen tests of one MPI.
 fn one_after_the_other(
     kind: Kind,
     list: bool,
@@ -129,7 +131,7 @@ fn one_after_the_other(
     tally
 }
 
-/// A run that must end well.
+/// Performs a run that must succeed.
 fn good(run: Run) -> Result<Verdict, String> {
     judge(run.go()?)
 }
@@ -137,7 +139,7 @@ fn good(run: Run) -> Result<Verdict, String> {
 fn judge(Ended { code, output, took }: Ended) -> Result<Verdict, String> {
     match code {
         Some(0) => {
-            // Figures that the root measured.
+            // These are figures that the root measured.
             for line in output.lines().filter_map(|line| line.split_once("figure: ")) {
                 println!("     {}", line.1);
             }
@@ -210,11 +212,12 @@ fn silent(kind: Kind) -> Result<Verdict, String> {
     lives_on(Run::new(kind, 3, "killed").devices("timed").far_apart())
 }
 
-/// The root must come to its end.
+/// Performs a run whose root must come to its end.
 fn lives_on(run: Run) -> Result<Verdict, String> {
     let folder = run.folder();
     let mut ended = run.go()?;
-    // Open MPI's launcher calls a run good where it shall let ranks end, MPICH's calls it failed, however the root has ended.
+    // When ranks may end, Open MPI's launcher always reports success and MPICH's always reports
+    // failure, however the root has ended.
     let is_good = std::fs::read_to_string(folder.join("ended.0")).is_ok_and(|text| text == "ended");
     ended.code = ended.code.map(|_| i32::from(!is_good));
     judge(ended)
@@ -257,7 +260,8 @@ fn idle(kind: Kind) -> Result<Verdict, String> {
     good(Run::new(kind, 3, "idle").devices("timed"))
 }
 
-/// What the launchers do if nobody tells them to go on: they end the others, the root too.
+/// Checks that the launchers end the other ranks, including the root, if nobody tells them
+/// otherwise.
 fn cleaned_up(kind: Kind) -> Result<Verdict, String> {
     let ended = Run::new(kind, 3, "killed").devices("timed").go()?;
     match ended.code {

@@ -1,4 +1,5 @@
-//! What the ranks run: the root a case, the others serve it. A case panics if something is wrong, which ends the run.
+//! The program of the ranks: the root runs a case, and the other ranks serve it. A case panics if
+//! something is wrong, which ends the run.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,19 +25,19 @@ pub const DEVICES: &str = "WTR_RANKS_DEVICES";
 pub const PUMPED: &str = "WTR_RANKS_PUMPED";
 pub const FAR: &str = "WTR_RANKS_FAR";
 
-/// The exit code of a root that cannot do its case here.
+/// Exit code of a root that cannot run its case here.
 pub const SKIPPED: i32 = 77;
 
-/// A rank that was killed must be noticed within this time: the bar is 5 s, and the rest is for a full machine. The figure is
-/// told each time.
+/// Time within which the loss of a killed rank must be noticed. The aim is 5 s, and the rest is for
+/// a full machine. Each run prints the figure.
 const NOTICED: Duration = Duration::from_secs(15);
 
-/// What a waiting rank may use of one core, in percent.
+/// Percentage of one core that a waiting rank may use.
 const IDLE_PERCENT_MAX: f64 = 3.0;
 
 const READ_WRITE: u64 = 1;
 
-/// One process of a run.
+/// Runs one process of a run.
 pub fn rank(case: &str) -> ExitCode {
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
     let threaded = std::env::var(PUMPED).is_err();
@@ -49,7 +50,7 @@ pub fn rank(case: &str) -> ExitCode {
             }
         };
     let folder = PathBuf::from(std::env::var(FOLDER).expect("a folder"));
-    // As the others see it, also from a name space of its own.
+    // This is the number that other ranks see, even from a name space of its own.
     let own = std::fs::read_link("/proc/self").expect("a process");
     std::fs::write(folder.join(format!("pid.{rank}")), own.to_string_lossy().as_bytes())
         .expect("a folder to write to");
@@ -105,20 +106,20 @@ pub fn rank(case: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The process of this rank.
+/// Returns the process number of a rank.
 fn pid(folder: &Path, rank: Rank) -> i32 {
     let text =
         std::fs::read_to_string(folder.join(format!("pid.{rank}"))).expect("a rank's number");
     text.trim().parse().expect("a number")
 }
 
-/// Its number may be another process's next time.
+/// Removes the number, which another process may have later.
 pub fn forget_pid(folder: &Path, rank: Rank) {
     _ = std::fs::remove_file(folder.join(format!("pid.{rank}")));
 }
 
 fn signal(pid: i32, signal: i32) {
-    // SAFETY: a process of this run.
+    // SAFETY: this is a process of this run.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "process {pid} is not there");
 }
 
@@ -140,7 +141,7 @@ impl Program {
         self.runtime.with_root(water::root::Root::object).unwrap()
     }
 
-    /// Releases what it has waited for.
+    /// Waits for commands, and releases them.
     fn wait(&self, commands: &[CommandId]) -> Outcome {
         let outcome = self.runtime.wait(commands);
         self.runtime.with_root(|root| commands.iter().for_each(|command| root.let_go(*command)));
@@ -159,7 +160,7 @@ impl Program {
         (buffer, self.issue(rank, &[], request))
     }
 
-    /// The bytes stay as they are until the command has ended.
+    /// Issues a write. The bytes must not change until the command has ended.
     fn write(
         &self,
         rank: Rank,
@@ -176,7 +177,7 @@ impl Program {
         )
     }
 
-    /// Nobody uses the bytes until the command has ended.
+    /// Issues a read. Nobody may use the bytes until the command has ended.
     fn read(
         &self,
         rank: Rank,
@@ -214,7 +215,7 @@ impl Program {
     }
 }
 
-/// Bytes that differ for each seed and place.
+/// Returns bytes that depend on the seed and the index.
 fn pattern(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -227,7 +228,8 @@ fn pattern(seed: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Small ones, both sides of where large streams begin (16 KiB) and of pieces (1 MiB), and one of many pieces.
+/// Small sizes, sizes around the limits of eager streams (16 KiB) and of pieces (1 MiB), and one
+/// with many pieces.
 const SIZES: [usize; 14] = [
     1, 3, 4, 1000, 4096, 16_383, 16_384, 16_385, 65_536, 1_048_575, 1_048_576, 1_048_577,
     3_000_001, 9_437_184,
@@ -259,7 +261,7 @@ fn transfers(program: &Program) {
     for ((rank, sent), got) in sent.iter().zip(&got) {
         assert!(sent == got, "{} bytes came back from rank {rank} changed", sent.len());
     }
-    // One after the other: what a small one costs there and back.
+    // One round trip after the other shows the cost of a small transfer.
     let last = program.ranks() - 1;
     let (buffer, created) = program.buffer(last, 64);
     program.good(&[created]);
@@ -321,7 +323,8 @@ fn copies(program: &Program) {
 
 const ADD: &str = "__kernel void add(__global ulong *data, ulong what) { size_t i = get_global_id(0); data[i] = data[i] * 3 + what + i; }";
 
-/// A buffer goes round all ranks, and each has a kernel change it: the result is right only if all events are kept.
+/// Passes a buffer round all ranks, each of which changes it with a kernel. The result is right
+/// only if the order of all events is kept.
 fn events(program: &Program) {
     const ITEMS: usize = 5000;
     const ROUNDS: u64 = 5;
@@ -368,7 +371,7 @@ fn events(program: &Program) {
     assert!(got == expected, "the ranks' kernels did not run in the order of their events");
 }
 
-/// Chains over all ranks, and many that wait for nothing.
+/// Issues chains over all ranks, and many commands that wait for nothing.
 fn commands(program: &Program) {
     let ranks = program.ranks();
     let began = Instant::now();
@@ -397,7 +400,7 @@ fn commands(program: &Program) {
     );
 }
 
-/// Programs of megabytes between small commands.
+/// Sends programs of megabytes between small commands.
 fn letters(program: &Program) {
     let source = format!("{}{}", "/* long */".repeat(400_000), "__kernel void mix() {}");
     let (buffer, made) = program.buffer(1, 8);
@@ -438,7 +441,7 @@ fn failure(program: &Program) {
     assert!(fault.log.contains("nonsense"), "no build log: {fault}");
     let faults = program.runtime.faults();
     assert_eq!(faults.len(), 1, "one failure has one cause: {faults:?}");
-    // What does not depend on it works, before and after.
+    // Commands that do not depend on the failure work before and after it.
     let sent = pattern(3, 64);
     let mut got = vec![0; 64];
     let written = program.write(1, &[made], buffer, 0, &sent);
@@ -459,7 +462,8 @@ fn killed(program: &Program) {
     program.good(&[built, made, other_made, other_built]);
     let bytes = pattern(1, 32 << 20);
     let mut got = vec![0; 32 << 20];
-    // Two minutes on the rank that ends, and what needs it, here and on others.
+    // This is a kernel of two minutes on the rank that ends, and commands that need it, here and on
+    // other ranks.
     let long = program.run(1, &[], kernel, 120_000, Vec::new());
     let size = 32 << 20;
     let copy = || Request::Copy {
@@ -488,13 +492,13 @@ fn killed(program: &Program) {
     let noticed = began.elapsed();
     let reason = program.runtime.wait(&[long]).expect_err("a failed command").message;
     println!("figure: a killed rank was noticed after {noticed:?}: {reason}");
-    // Another host's processes cannot be looked at: silence, or an error of MPI.
+    // Processes of another host are not visible, so the reason is silence or an error of MPI.
     assert_eq!(reason.contains("its process"), std::env::var(FAR).is_err(), "{reason}");
     assert!(noticed < NOTICED, "a killed rank was noticed only after {noticed:?}");
-    // It may have ended before.
+    // The write may have ended before.
     let outcome = program.wait(&[written]);
     assert!(outcome.is_ok() || is_of_lost(&outcome), "{outcome:?}");
-    // What comes later for that rank fails at once; others work on.
+    // Later commands for that rank fail at once, and the other ranks go on.
     let began = Instant::now();
     let late = program.run(1, &[], kernel, 1, Vec::new());
     let outcome = program.runtime.wait(&[late]);
@@ -516,7 +520,7 @@ fn killed(program: &Program) {
     assert!(began.elapsed() < NOTICED, "work after the loss took {:?}", began.elapsed());
 }
 
-/// A rank that has no processor for twice the time that counts as silence.
+/// Stops a rank for twice the time that counts as silence.
 fn stopped(program: &Program) {
     let (kernel, built) = program.kernel(1, "", "timer");
     program.good(&[built]);
@@ -531,7 +535,7 @@ fn stopped(program: &Program) {
     program.good(&[ran]);
 }
 
-/// What a process, or one thread of it, has used of processors so far.
+/// Returns the processor time that a process, or one thread of it, has used so far.
 fn used(process: &str, thread: Option<&str>) -> Duration {
     let folder = format!("/proc/{process}/task");
     let tasks = std::fs::read_dir(folder).expect("a process");
@@ -554,7 +558,7 @@ fn idle(program: &Program) {
     let others: Vec<String> =
         (1..program.ranks()).map(|rank| pid(&program.folder, rank).to_string()).collect();
     let measure = |what: &str, work: &dyn Fn()| {
-        // After traffic a rank looks often for a moment.
+        // After traffic a rank polls often for a moment.
         std::thread::sleep(Duration::from_millis(500));
         let processes: Vec<&String> = std::iter::once(&own).chain(&others).collect();
         let before: Vec<Duration> = processes.iter().map(|process| used(process, None)).collect();

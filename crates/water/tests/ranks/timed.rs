@@ -1,4 +1,5 @@
-//! Devices whose kernels take the time that they are asked for, and no processor. Buffers have no bytes.
+//! Devices whose kernels take the time that the launch asks for, and no processor. Their buffers
+//! have no bytes.
 
 use std::sync::Arc;
 
@@ -7,12 +8,12 @@ use water::clock::Clock;
 use water::command::{CommandId, DeviceInfo, Times};
 use water::doorbell::Doorbell;
 
-/// A kernel over N work-items takes N ms.
+/// Devices on which a kernel over N work-items takes N ms.
 #[derive(Debug)]
 pub struct Timed {
     devices: Vec<DeviceInfo>,
     clock: Arc<dyn Clock>,
-    /// When they end, and which.
+    /// When each operation ends.
     running: Vec<(u64, CommandId)>,
 }
 
