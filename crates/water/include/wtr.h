@@ -1,15 +1,19 @@
-/* libWater: devices of a whole cluster, picked by a query; buffers and kernels bound to them; commands ordered by events.
+/* libWater: devices of a whole cluster, selected by a query; buffers and kernels on these devices;
+ * commands ordered by events.
  *
- * Every call that can take time has an argument `evt`. Where it is NULL, the call returns when the command has ended; else it
- * returns at once, and the event says when. `wait_evt` is an event that has to end before the command starts; NULL is none. Both
- * are addresses of event pointers, so that arrays of events read well: `e + 1`. A command called with the address of a NULL pointer makes
- * the event itself.
+ * Every call that can take time has an argument `evt`. If it is NULL, the call returns when the
+ * command has ended. Otherwise the call returns at once, and the event tells when the command has
+ * ended. `wait_evt` is an event that must end before the command starts, or NULL. Both are
+ * addresses of event pointers, so arrays of events are easy to use: `e + 1`. If `evt` is the
+ * address of a NULL pointer, the command creates the event.
  *
- * Memory of the program that a command reads or writes must stay until the command has ended, and must not be changed until then.
- * Strings, work sizes and the values of kernel arguments are copied by the call.
+ * Memory of the program that a command reads or writes must stay valid until the command has
+ * ended, and the program must not change it before. The call itself copies strings, work sizes and
+ * the values of kernel arguments.
  *
- * What fails without an event in hand is told by wtr_last_error() of wtr_ext.h. A command that fails, and nobody has set a handler,
- * ends the program with a message: nothing is lost silently. All functions may be called from any thread.
+ * wtr_last_error() of wtr_ext.h returns the error of a call. If a command fails and the program
+ * has not set a handler, the program ends with a message, so no error is lost silently. All
+ * functions may be called from any thread.
  */
 #ifndef WTR_H
 #define WTR_H
@@ -32,20 +36,23 @@ typedef struct wtr_buffer wtr_buffer;
 typedef struct wtr_kernel wtr_kernel;
 typedef struct wtr_event wtr_event;
 
-/* As CL_MEM_* of OpenCL. */
+/* The same values as CL_MEM_* of OpenCL. */
 typedef enum { WTR_MEM_READ_WRITE = 1, WTR_MEM_WRITE_ONLY = 2, WTR_MEM_READ_ONLY = 4 } wtr_mem_flag;
 
-/* What `name` of wtr_create_kernel is: a file of OpenCL C, OpenCL C itself, a file with a binary of the device. */
+/* What `name` of wtr_create_kernel is: a file with OpenCL C, OpenCL C source text, or a file with a
+ * binary of the device. */
 typedef enum { WTR_SOURCE = 0, WTR_SOURCE_STRING = 1, WTR_BINARY = 2 } wtr_kernel_flag;
 
-/* Kernel arguments of wtr_run_kernel, each a pair: size and address. A size of 0 says that the address is a buffer. */
+/* Kernel arguments of wtr_run_kernel, each a pair of size and address. With size 0 the address is a
+ * buffer. */
 #define WTR_BUF(buffer) ((size_t)0), (buffer)
 #define WTR_ARG(value) sizeof(value), (const void *)&(value)
 #define WTR_LOCAL(bytes) ((size_t)(bytes)), ((const void *)NULL)
 
-/* Devices. `dql` is a query (man wtr-dql), with holes as for printf. */
+/* Devices. `dql` is a query (man wtr-dql) with holes as for printf. */
 void wtr_init_devices(const char *dql, ...) WTR_PRINTF(1, 2);
-wtr_device *wtr_get_device(const char *dql, ...) WTR_PRINTF(1, 2); /* SELECT POS i; NULL if there is none */
+/* Takes a query SELECT POS i. Returns NULL if there is no such device. */
+wtr_device *wtr_get_device(const char *dql, ...) WTR_PRINTF(1, 2);
 int wtr_get_num_devices(void);
 void wtr_release_devices(void);
 void wtr_print_device_infos(wtr_device *device);

@@ -1,4 +1,5 @@
-/* The shim between libwater and one MPI: see wtr_mpi.h. Compiled by each MPI's own compiler; MPI-3, nothing of one MPI only. */
+/* The shim between libwater and one MPI, see wtr_mpi.h. Each MPI's own compiler compiles it. It
+ * only uses MPI-3, without extensions of any MPI. */
 #include "wtr_mpi.h"
 
 #include <mpi.h>
@@ -10,29 +11,29 @@
 struct wtr_mpi {
     MPI_Comm all;
     int rank, ranks, tag_max;
-    int started; /* MPI was started here */
+    int started; /* the shim has started MPI */
     int count, room;
-    /* Operations under way: both arrays have `count` members of `room`. */
+    /* Operations under way. Both arrays have room for `room` members, of which `count` are used. */
     MPI_Request *requests;
     uint64_t *ids;
 #ifdef WTR_SIMULATED
     char *is_send;
-    /* What `test_some` collects, and where it was. */
+    /* Receives that `test_some` collects, and their indices in `requests`. */
     MPI_Request *receives;
     int *places;
 #endif
-    /* What MPI_Testsome fills. */
+    /* Filled by MPI_Testsome. */
     int *indices;
     MPI_Status *statuses;
     struct wtr_mpi_end *ends;
 };
 
-/* Room for so many operations at first: a busy rank has some pieces and letters under way. */
+/* First size of the arrays: a busy rank has some pieces and letters under way. */
 enum { ROOM_MIN = 64 };
 
 static int failed(int code) { return code == MPI_SUCCESS ? 0 : code > 0 ? -code : -1; }
 
-/* Grows one array; the old one stays if that is impossible. */
+/* Enlarges an array. If that fails, the old array stays valid. */
 static int grow(void **array, size_t members, size_t size)
 {
     void *larger = realloc(*array, members * size);
@@ -42,7 +43,7 @@ static int grow(void **array, size_t members, size_t size)
     return 0;
 }
 
-/* Room for one more operation. */
+/* Makes room for one more operation. */
 static int make_room(struct wtr_mpi *run)
 {
     if (run->count < run->room)
@@ -81,7 +82,8 @@ static int shim_close(struct wtr_mpi *run, int finalize)
         if (run->started)
             code = MPI_Finalize();
     }
-    /* Without that, MPI may still use what is under way: only our own lists go. */
+    /* Without `finalize`, MPI may still use the memory of operations under way, so only the shim's
+     * own arrays are freed. */
     free(run->requests);
     free(run->ids);
 #ifdef WTR_SIMULATED
@@ -109,12 +111,13 @@ static int shim_open(struct wtr_mpi **opened, int *threads)
         code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
         run->started = code == MPI_SUCCESS;
     }
-    /* Not the program's own communicator: its messages and ours never meet. */
+    /* A communicator of its own keeps these messages apart from the program's. */
     if (code == MPI_SUCCESS)
         code = MPI_Comm_dup(MPI_COMM_WORLD, &run->all);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_set_errhandler(run->all, MPI_ERRORS_RETURN);
-    /* Errors that belong to no communicator are told by that of all. A program that has its own MPI keeps its choice. */
+    /* MPI_COMM_WORLD reports errors that belong to no communicator. A program that has started MPI
+     * itself keeps its own handler. */
     if (code == MPI_SUCCESS && run->started)
         code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS)
@@ -126,7 +129,7 @@ static int shim_open(struct wtr_mpi **opened, int *threads)
         return code == MPI_SUCCESS ? -1 : failed(code);
     }
     int *tag_max = NULL, found = 0;
-    run->tag_max = 32767; /* what MPI promises */
+    run->tag_max = 32767; /* the minimum that MPI guarantees */
     if (MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found) == MPI_SUCCESS && found && tag_max != NULL)
         run->tag_max = *tag_max;
     *threads = level == MPI_THREAD_MULTIPLE ? 3 : level == MPI_THREAD_SERIALIZED ? 2 : level == MPI_THREAD_FUNNELED ? 1 : 0;
@@ -140,7 +143,7 @@ static int shim_ranks(const struct wtr_mpi *run) { return run->ranks; }
 
 static int shim_tag_max(const struct wtr_mpi *run) { return run->tag_max; }
 
-/* The first line of what MPI says, as far as there is room. */
+/* Copies the first line of a text of MPI, as far as there is room. */
 static int first_line(const char *from, char *text, int room)
 {
     if (room <= 0)
@@ -167,7 +170,7 @@ static int shim_error_text(int code, char *text, int room)
     int length = 0;
     if (MPI_Error_string(code, all, &length) != MPI_SUCCESS)
         return -1;
-    /* Some MPIs tell in further lines how it came to that. */
+    /* Some MPIs explain the cause in further lines. */
     for (char *end = all; (end = strchr(end, '\n')) != NULL;)
         *end = ' ';
     return first_line(all, text, room);
@@ -178,7 +181,7 @@ static int shim_send(struct wtr_mpi *run, const void *bytes, int count, int to, 
     MPI_Request request;
     if (make_room(run) != 0)
         return -1;
-    /* Some MPIs of version 2 want a pointer to what may change. */
+    /* Some MPIs of version 2 demand a pointer without const. */
     int code = MPI_Isend((void *)bytes, count, MPI_BYTE, to, tag, run->all, &request);
     if (code == MPI_SUCCESS)
         add(run, request, id, 1);
@@ -208,8 +211,9 @@ static int shim_probe(struct wtr_mpi *run, int tag, int *from, int *count)
     return code == MPI_SUCCESS ? 1 : failed(code);
 }
 
-/* As MPI_Testsome. The simulator's own asks after each request by an event, which takes most of its time where a rank has many; its
- * MPI_Testany asks after all by one, but does not see short sends that have ended. */
+/* Does the same as MPI_Testsome. The simulator's own MPI_Testsome tests each request with an event,
+ * which takes most of its time if a rank has many. Its MPI_Testany tests all requests with one
+ * event, but misses short sends that have ended. */
 static int test_some(struct wtr_mpi *run, int *ended)
 {
 #ifdef WTR_SIMULATED
@@ -261,9 +265,9 @@ static int shim_test(struct wtr_mpi *run, const struct wtr_mpi_end **ends)
         if (!cancelled && MPI_Get_count(status, MPI_BYTE, &count) != MPI_SUCCESS)
             count = 0;
         end->id = run->ids[run->indices[i]];
-        /* Undefined for sends and barriers. */
+        /* The count is undefined for sends and barriers. */
         end->bytes = count > 0 ? count : 0;
-        /* The field means something only in this case. */
+        /* MPI_ERROR is only defined in this case. */
         end->error = code == MPI_ERR_IN_STATUS ? status->MPI_ERROR : 0;
         end->cancelled = cancelled != 0;
         run->requests[run->indices[i]] = MPI_REQUEST_NULL;

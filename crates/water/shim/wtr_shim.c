@@ -1,28 +1,31 @@
-/* The functions of wtr.h and wtr_ext.h that take `...`. They only collect their arguments; the work is done in src/api.
+/* The functions of wtr.h and wtr_ext.h that take `...`. They only collect their arguments; src/api
+ * does the work.
  *
- * The names end in _c: libwater.so exports functions of Rust only, which jump here (src/api/variadic.rs). */
+ * The names end in _c because libwater.so only exports functions of Rust, which jump here
+ * (src/api/variadic.rs). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "wtr_ext.h"
 
-/* Arguments of one call: OpenCL promises a kernel 1024 bytes of arguments, so at least 4 bytes each. */
+/* Largest number of arguments of a call. OpenCL guarantees 1024 bytes of kernel arguments, which is
+ * 4 bytes for each. */
 #define ARGUMENTS_MAX 256
 
-/* As `Hole` in src/api/variadic.rs. */
+/* The same as `Hole` in src/api/variadic.rs. */
 typedef struct {
     int64_t whole;
     double real;
     const char *text;
 } hole;
 
-/* From src/api. Kinds: as `HoleCode` there. */
+/* Functions of src/api. `kind_code` there defines the kinds. */
 int wtr_rs_holes(const char *dql, unsigned char *kinds, unsigned most);
 void wtr_rs_init_devices(const char *dql, const hole *holes, unsigned count);
 wtr_device *wtr_rs_get_device(const char *dql, const hole *holes, unsigned count);
 void wtr_rs_too_many(const char *function, unsigned count, unsigned most);
 
-/* Reads what the query's holes take; the number of holes, or -1 after an error that was told. */
+/* Reads the values for the query's holes. Returns their number, or -1 after a reported error. */
 static int take_holes(const char *dql, hole *holes, va_list *list) {
     unsigned char kinds[ARGUMENTS_MAX];
     int count = wtr_rs_holes(dql, kinds, ARGUMENTS_MAX);
@@ -62,11 +65,11 @@ wtr_device *wtr_get_device_c(const char *dql, ...) {
     return count < 0 ? NULL : wtr_rs_get_device(dql, holes, (unsigned)count);
 }
 
-/* Pairs of sizes and values. */
+/* Reads pairs of sizes and values. */
 static void take_arguments(unsigned count, size_t *sizes, const void **values, va_list *list) {
     for (unsigned i = 0; i < count; i++) {
-        /* The size may have been written as a plain 0, an int: then only the low half of its place is defined. No argument
-         * is larger than that half can say. */
+        /* A program may write the size as a plain 0, which is an int. Then only the low half of the
+         * argument is defined. No size needs more than that half. */
         sizes[i] = va_arg(*list, unsigned);
         values[i] = va_arg(*list, const void *);
     }

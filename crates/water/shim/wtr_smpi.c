@@ -1,5 +1,6 @@
-/* For programs that run under the network simulator SMPI. Compiled by smpicc and linked into the program, together with wtr_mpi.c and
- * the static library: the simulator gives each rank its own copy of the executable, and of nothing else. */
+/* Support for programs that run under the network simulator SMPI. smpicc compiles this file, and
+ * the program links it with wtr_mpi.c and the static library, because the simulator only gives each
+ * rank its own copy of the executable. */
 #include "wtr_mpi.h"
 
 #include <mpi.h>
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* As `Functions` in src/simulator.rs. */
+/* The same as `Functions` in src/simulator.rs. */
 struct functions {
     const struct wtr_mpi_shim *shim;
     uint64_t (*now_ns)(void);
@@ -21,22 +22,24 @@ struct functions {
 
 void wtr_rs_simulator(const struct functions *functions);
 
-/* The program's own `main`, renamed when it was compiled. */
+/* The program's own `main`, renamed at compile time. */
 int wtr_program_main(int count, char **arguments);
 
 static jmp_buf end;
 static int end_code;
 
-/* Each rank but the root ends within wtr_init_devices. The simulator's `exit` throws an exception of C++, which frames of Rust stop with
- * an abort; so this goes back to `main`, past frames that have nothing left to do. */
+/* Ends a rank. Every rank except the root ends within wtr_init_devices. The simulator's `exit`
+ * throws a C++ exception, at which frames of Rust would abort. So this jumps back to `main`, past
+ * frames that have nothing left to do. */
 static void end_rank(int code)
 {
     end_code = code;
     longjmp(end, 1);
 }
 
-/* Room for bytes that nobody looks at: all ranks' is the same memory, so the simulator does not copy what is sent from there or to there. A
- * smaller room stays where it is: pieces under way may use it. NULL without memory. */
+/* Returns memory for bytes that nobody reads, or NULL if there is none. All ranks share it, so the
+ * simulator does not copy what is sent from it or received into it. When a larger room is needed,
+ * the smaller one stays mapped, because pieces under way may use it. */
 static void *room(uint64_t bytes)
 {
     enum { ROOM_MIN = 16 << 20 }; /* one block of smpi/shared-malloc-blocksize, so one mapping */
@@ -53,21 +56,23 @@ static void *room(uint64_t bytes)
     return there;
 }
 
-/* Who waits for a control message is woken when it is sent: without that each of its looks would be an event of the simulation, and they
- * would be most. One bell for each rank, in memory that all ranks share. One rank runs at a time. */
+/* Wakes a rank that waits for a control message when the message is sent. Otherwise each poll would
+ * be an event of the simulation, and polls would be most of the events. Each rank has a bell, in
+ * memory that all ranks share. Only one rank runs at a time. */
 struct bell {
     sg_mutex_t mutex;
     sg_cond_t cond;
     int is_rung, waits;
 };
 
-enum { CONTROL_TAG = 0 }; /* as in src/transport/mpi/mod.rs */
+enum { CONTROL_TAG = 0 }; /* the same as in src/transport/mpi/mod.rs */
 static const char TABLE[] = "WTR_SMPI_BELLS";
 static struct bell *bells;
 static int own;
 static struct wtr_mpi_shim shim;
 
-/* The environment belongs to the process, and is the one place where ranks find what is common to them. The first makes the table. */
+/* Opens the shim, and finds the table of bells. The first rank creates the table. Its address is in
+ * the environment, which belongs to the process and is the only place that all ranks share. */
 static int open_with_bells(struct wtr_mpi **run, int *threads)
 {
     const int code = wtr_mpi_shim()->open(run, threads);
