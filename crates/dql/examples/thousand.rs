@@ -1,4 +1,4 @@
-//! Filters and sorts 1,000 devices, and says how long that took.
+//! Filters and sorts 1,000 devices, and prints how long that took.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ fn main() -> Result<(), penstock_dql::Error> {
     Ok(())
 }
 
-/// A driver's answers, as many as drivers give.
+/// Returns as many answers as a driver gives.
 fn info(number: u32) -> Vec<(u32, Vec<u8>)> {
     let mut info: Vec<(u32, Vec<u8>)> = (0x1000..0x1073).map(|query| (query, vec![0; 4])).collect();
     let mut set = |query: usize, bytes: Vec<u8>| info[query - 0x1000].1 = bytes;

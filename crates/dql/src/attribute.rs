@@ -1,4 +1,4 @@
-//! What can be asked of a device.
+//! The attributes of devices.
 
 use std::fmt;
 
@@ -21,14 +21,15 @@ pub(crate) struct Entry {
 pub enum Source {
     /// The driver's answer to this query of `clGetDeviceInfo`.
     Info(u32),
-    /// What the caller knows of the device's node, or of the device's place in it.
+    /// The caller's knowledge of the device's node, or of the device's place in it.
     Node(NodeAttribute),
 }
 
-/// What is known of a device apart from its driver's answers.
+/// Properties of a device that are not answers of its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeAttribute {
-    /// Never asked of a [`crate::Device`]: compared with a number it is the rank, with a text the host name.
+    /// The node itself. Compared with a number it is the rank, with a text the host name. No
+    /// [`crate::Device`] is asked for it.
     Node,
     /// Host name of the node.
     Hostname,
@@ -56,35 +57,32 @@ pub enum NodeAttribute {
     Shared,
 }
 
-/// Type of an attribute.
+/// The type of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// `TRUE` or `FALSE`.
     Bool,
-    /// A whole number.
+    /// A whole number without a unit.
     Number,
     /// A size, in bytes.
     Bytes,
     /// A frequency, in MHz.
     Frequency,
-    /// Any number.
+    /// Any number without a unit.
     Real,
-    /// A text.
     Text,
     /// Words with spaces or semicolons between them.
     Tokens,
-    /// A version.
     Version,
-    /// A text with a version in it.
+    /// A text that contains a version.
     VersionText,
     /// One of several names.
     Choice(&'static [Named]),
-    /// One of several names, stored as a set of bits of which mostly one is set.
+    /// One of several names, stored as bits of which usually one is set.
     Type(&'static [Named]),
     /// A set of names, stored as bits.
     Flags(&'static [Named]),
-    /// A list of whole numbers, whose members have an index from 0.
+    /// A list of whole numbers. Its members are indexed from 0.
     Numbers,
     /// A list of named numbers.
     Choices(&'static [Named]),
@@ -92,7 +90,6 @@ pub enum Kind {
     Names,
     /// A list of versions (of `cl_name_version`).
     Versions,
-    /// A host name.
     Host,
     /// A node: its rank or its host name.
     Node,
@@ -101,9 +98,9 @@ pub enum Kind {
 /// A name and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// In small letters.
+    /// The name in lower case.
     pub name: &'static str,
-    /// As in OpenCL.
+    /// The value in OpenCL.
     pub value: u64,
 }
 
@@ -114,17 +111,18 @@ impl Attribute {
     pub(crate) const VENDOR: Self = Self::known("vendor");
     pub(crate) const VENDOR_ID: Self = Self::known("vendor_id");
 
-    /// All attributes.
+    /// Returns all attributes, in table order.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
         (0..COUNT).map(Self)
     }
 
-    /// Short names, each with the attribute that it stands for.
+    /// Returns the short names, each with its attribute.
     pub fn aliases() -> impl Iterator<Item = (&'static str, Self)> {
         ALIASES.iter().filter_map(|(alias, name)| Some((*alias, Self::find(name)?)))
     }
 
-    /// The attribute of this name or short name, in letters of any case; `CL_DEVICE_` before it is allowed.
+    /// Returns the attribute with this name or short name. Case does not matter, and the prefix
+    /// `CL_DEVICE_` is allowed.
     pub fn find(name: &str) -> Option<Self> {
         const PREFIX: &str = "CL_DEVICE_";
         let name = match name.split_at_checked(PREFIX.len()) {
@@ -138,7 +136,7 @@ impl Attribute {
         Self::all().find(|attribute| attribute.name().eq_ignore_ascii_case(name))
     }
 
-    /// The name or short name that is most like `name`, if any is.
+    /// Returns the name or short name that is most similar to `name`, if one is similar.
     pub(crate) fn like(name: &str) -> Option<&'static str> {
         suggest::nearest(
             name,
@@ -146,17 +144,16 @@ impl Attribute {
         )
     }
 
-    /// Its name, in small letters.
+    /// Returns the name in lower case.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// Where its value comes from.
+    /// Returns where the value comes from.
     pub fn source(self) -> Source {
         self.entry().source
     }
 
-    /// Its type.
     pub fn kind(self) -> Kind {
         self.entry().kind
     }
@@ -165,7 +162,7 @@ impl Attribute {
         &ENTRIES[usize::from(self.0)]
     }
 
-    /// For names in this crate: a wrong one does not compile.
+    /// Returns an attribute for use in this crate. A wrong name does not compile.
     const fn known(name: &str) -> Self {
         let mut index = 0u8;
         while (index as usize) < ENTRIES.len() {
@@ -203,7 +200,7 @@ impl fmt::Display for Attribute {
 }
 
 impl Kind {
-    /// What a value of this type is, for messages.
+    /// Describes a value of this type, for messages.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Bool => "TRUE or FALSE",
@@ -225,7 +222,7 @@ impl Kind {
         }
     }
 
-    /// The names that its values have.
+    /// Returns the names of this type's values.
     pub fn names(self) -> &'static [Named] {
         match self {
             Self::Choice(names) | Self::Type(names) | Self::Flags(names) | Self::Choices(names) => {

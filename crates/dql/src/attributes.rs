@@ -1,7 +1,8 @@
-//! The table of attributes: one row makes a name, where its value comes from, and its type.
+//! The table of attributes. Each row has a name, the source of its value, and its type.
 //!
-//! All scalars, arrays and texts of `clGetDeviceInfo` in OpenCL 1.2 to 3.0; handles mean nothing in a query. Then what
-//! extensions and vendors add that people choose devices by, and what is known of the node.
+//! It contains all scalars, arrays and texts of `clGetDeviceInfo` in OpenCL 1.2 to 3.0; handles are
+//! useless in a query. It also contains additions of extensions and vendors by which people choose
+//! devices, and properties of the node.
 
 use crate::attribute::NodeAttribute as N;
 use crate::attribute::Source::{Info, Node};
@@ -15,7 +16,6 @@ const fn named(name: &'static str, value: u64) -> Named {
     Named { name, value }
 }
 
-/// Short names.
 pub(crate) const ALIASES: &[(&str, &str)] = &[
     ("global_memory", "global_mem_size"),
     ("memory", "global_mem_size"),
@@ -41,7 +41,6 @@ pub(crate) const ALIASES: &[(&str, &str)] = &[
     ("latency", "link_latency"),
 ];
 
-/// All attributes.
 pub(crate) const ENTRIES: &[Entry] = &[
     // OpenCL 1.2 to 3.0.
     entry("type", Info(0x1000), Kind::Type(TYPES)),
@@ -194,11 +193,9 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry("shared", Node(N::Shared), Kind::Bool),
 ];
 
-/// `CL_DEVICE_TYPE_*`.
 const TYPES: &[Named] =
     &[named("cpu", 2), named("gpu", 4), named("accelerator", 8), named("custom", 16)];
 
-/// `CL_FP_*`.
 const FP_CONFIG: &[Named] = &[
     named("denorm", 1),
     named("inf_nan", 2),
@@ -210,16 +207,14 @@ const FP_CONFIG: &[Named] = &[
     named("correctly_rounded_divide_sqrt", 128),
 ];
 
-/// `CL_NONE`, `CL_READ_ONLY_CACHE`, `CL_READ_WRITE_CACHE`.
+/// The values are `CL_NONE`, `CL_READ_ONLY_CACHE` and `CL_READ_WRITE_CACHE`.
 const CACHE_TYPES: &[Named] = &[named("none", 0), named("read_only", 1), named("read_write", 2)];
 
-/// `CL_NONE`, `CL_LOCAL`, `CL_GLOBAL`.
+/// The values are `CL_NONE`, `CL_LOCAL` and `CL_GLOBAL`.
 const LOCAL_MEM_TYPES: &[Named] = &[named("none", 0), named("local", 1), named("global", 2)];
 
-/// `CL_EXEC_*`.
 const EXECUTION: &[Named] = &[named("kernel", 1), named("native_kernel", 2)];
 
-/// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`, `CL_QUEUE_PROFILING_ENABLE`, `CL_QUEUE_ON_DEVICE*`.
 const QUEUE: &[Named] = &[
     named("out_of_order", 1),
     named("profiling", 2),
@@ -227,11 +222,9 @@ const QUEUE: &[Named] = &[
     named("on_device_default", 8),
 ];
 
-/// `CL_DEVICE_PARTITION_*`.
 const PARTITIONS: &[Named] =
     &[named("equally", 0x1086), named("by_counts", 0x1087), named("by_affinity_domain", 0x1088)];
 
-/// `CL_DEVICE_AFFINITY_DOMAIN_*`.
 const AFFINITY: &[Named] = &[
     named("numa", 1),
     named("l4_cache", 2),
@@ -241,7 +234,6 @@ const AFFINITY: &[Named] = &[
     named("next_partitionable", 32),
 ];
 
-/// `CL_DEVICE_SVM_*`.
 const SVM: &[Named] = &[
     named("coarse_grain_buffer", 1),
     named("fine_grain_buffer", 2),
@@ -249,7 +241,6 @@ const SVM: &[Named] = &[
     named("atomics", 8),
 ];
 
-/// `CL_DEVICE_ATOMIC_*`.
 const ATOMICS: &[Named] = &[
     named("order_relaxed", 1),
     named("order_acq_rel", 2),
@@ -260,5 +251,5 @@ const ATOMICS: &[Named] = &[
     named("scope_all_devices", 64),
 ];
 
-/// `CL_DEVICE_QUEUE_SUPPORTED`, `CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT`.
+/// The values are `CL_DEVICE_QUEUE_SUPPORTED` and `CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT`.
 const ENQUEUE: &[Named] = &[named("supported", 1), named("replaceable_default", 2)];

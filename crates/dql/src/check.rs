@@ -1,4 +1,4 @@
-//! From a tree to a query: which attributes are meant, and whether what is asked of them goes with their types.
+//! Turns a tree into a query: finds the attributes, and checks the operations against their types.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,11 @@ use crate::syntax::{
 use crate::template::HoleKind;
 use crate::value::{Number, Value, Version};
 
-/// Hz in the unit of frequencies without one, MHz.
+/// Converts Hz to MHz, the unit of frequencies without one.
 const HZ_PER_MHZ: u64 = 1_000_000;
 
-/// The query that `tree` is, with `values` in its holes; without them, whether there can be one.
+/// Returns the query for `tree` with `values` in its holes. Without values it checks whether there
+/// can be a query.
 pub(crate) fn check(text: &str, tree: &Tree, values: Option<&[Value<'_>]>) -> Result<Query, Error> {
     let checker = Checker { text, values };
     Ok(Query {
@@ -33,7 +34,7 @@ struct Checker<'a> {
     values: Option<&'a [Value<'a>]>,
 }
 
-/// A value with its hole filled.
+/// A written value with its hole filled.
 enum Filled<'a> {
     Bool(bool),
     Int(i128),
@@ -44,7 +45,7 @@ enum Filled<'a> {
     Any(HoleKind),
 }
 
-/// What a value is for.
+/// What a value is compared for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Equality,
@@ -67,7 +68,7 @@ impl<'a> Checker<'a> {
         match self.filled(written)? {
             Filled::Int(number) => u64::try_from(number)
                 .map_err(|_| self.error(&written.span, ErrorKind::Number(number.to_string()))),
-            // The parser takes nothing but whole numbers; 1 is right in every place.
+            // The parser only accepts whole numbers here, and the number 1 is valid everywhere.
             _ => Ok(1),
         }
     }
@@ -174,7 +175,7 @@ impl<'a> Checker<'a> {
                 }
                 match self.filled(pattern)? {
                     Filled::Text(text, true) => Ok(Test::Like(text.into_owned())),
-                    // A value needs no quotes to be a pattern.
+                    // A value for a hole needs no quotes to be a pattern.
                     Filled::Text(text, false)
                         if matches!(pattern.kind, WrittenKind::Hole { .. }) =>
                     {
@@ -207,7 +208,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Lists are not compared as a whole.
+    /// Refuses lists, which cannot be compared as a whole.
     fn no_list(&self, place: Place, span: &Span) -> Result<(), Error> {
         match place.kind() {
             Kind::Numbers => Err(self.type_error(
@@ -222,7 +223,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The value with which an attribute is compared.
+    /// Returns the value with which an attribute is compared.
     fn literal(
         &self,
         place: Place,
@@ -274,7 +275,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The value that a set or list is asked for.
+    /// Returns the value for which a set or list is searched.
     fn member(&self, place: Place, span: &Span, written: &Written) -> Result<Literal, Error> {
         let filled = self.filled(written)?;
         let is_text = matches!(filled, Filled::Text(..) | Filled::Any(HoleKind::Text));
@@ -419,7 +420,7 @@ impl<'a> Checker<'a> {
         match values.get(index).filter(|value| kind.accepts(value)) {
             Some(Value::Int(number)) => Ok(Filled::Int(*number)),
             Some(Value::Float(number)) => Ok(Filled::Float(*number)),
-            // What is no single word can stand in a text only as a whole.
+            // A text that is not a single word can only be compared with a whole text.
             Some(Value::Text(text)) => {
                 Ok(Filled::Text(text.as_ref().into(), in_quotes || !is_word(text)))
             }
@@ -439,7 +440,7 @@ impl<'a> Checker<'a> {
 }
 
 impl Place {
-    /// The type of what stands there.
+    /// The type of the value at this place.
     pub(crate) fn kind(self) -> Kind {
         if self.index.is_some() { Kind::Number } else { self.attribute.kind() }
     }
@@ -453,7 +454,7 @@ fn text(filled: Filled<'_>) -> Option<Text> {
     }
 }
 
-/// A number with one point; with two it is a version.
+/// Parses a number with one point. With two points it would be a version.
 fn float(text: &str, negative: bool) -> Option<f64> {
     let number: f64 = text.parse().ok().filter(|number: &f64| number.is_finite())?;
     Some(if negative { -number } else { number })

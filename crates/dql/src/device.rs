@@ -1,4 +1,4 @@
-//! Devices, as queries see them.
+//! Devices as queries see them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use crate::attribute::{Attribute, Kind, NodeAttribute, Source};
 use crate::value::{Value, Version};
 
-/// Something that queries choose from.
+/// A device that queries can select.
 pub trait Device {
-    /// The value of an attribute; none if it is not known. A value that does not go with the attribute's type counts as
-    /// not known.
+    /// Returns the value of an attribute, or `None` if it is unknown. A value that does not fit the
+    /// attribute's type counts as unknown.
     fn attribute(&self, attribute: Attribute) -> Option<Value<'_>>;
 }
 
@@ -19,19 +19,19 @@ impl<D: Device + ?Sized> Device for &D {
     }
 }
 
-/// A device whose values are listed: for simulated devices and tests.
+/// A device with listed values, for simulated devices and tests.
 #[derive(Clone, Debug, Default)]
 pub struct Listed {
     values: HashMap<Attribute, Value<'static>>,
 }
 
 impl Listed {
-    /// A device of which nothing is known.
+    /// Creates a device without known values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The device with one more value.
+    /// Adds or replaces a value.
     #[must_use]
     pub fn with(mut self, attribute: Attribute, value: Value<'static>) -> Self {
         self.values.insert(attribute, value);
@@ -45,16 +45,18 @@ impl Device for Listed {
     }
 }
 
-/// A device as its driver describes it: the bytes that `clGetDeviceInfo` answered, and what is known of its node.
+/// A device as its driver describes it: the answers of `clGetDeviceInfo`, and the properties of its
+/// node.
 #[derive(Clone, Copy, Debug)]
 pub struct RawDevice<'a> {
-    /// Query numbers (`CL_DEVICE_NAME`...) and answers, in the byte order of this host, with a `size_t` of 8 bytes.
+    /// Query numbers (`CL_DEVICE_NAME`...) and answers, in the byte order of this host, with a
+    /// `size_t` of 8 bytes.
     pub info: &'a [(u32, Vec<u8>)],
-    /// What is known of the node.
+    /// Properties of the device's node.
     pub node: NodeFacts<'a>,
 }
 
-/// What is known of a device's node; see [`NodeAttribute`] for meanings and units.
+/// Properties of a device's node. [`NodeAttribute`] explains meanings and units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "each is explained at NodeAttribute")]
 pub struct NodeFacts<'a> {
@@ -79,7 +81,7 @@ impl Device for RawDevice<'_> {
 }
 
 impl<'a> RawDevice<'a> {
-    /// The value of an attribute, which may outlive this description.
+    /// Returns the value of an attribute. The value may outlive this description.
     pub fn value(&self, attribute: Attribute) -> Option<Value<'a>> {
         match attribute.source() {
             Source::Info(name) => {
@@ -111,13 +113,12 @@ impl<'a> NodeFacts<'a> {
     }
 }
 
-/// `CL_NAME_VERSION_MAX_NAME_SIZE`.
 const NAME_BYTES: usize = 64;
 
-/// `cl_name_version`: a version and a name.
+/// Size of a `cl_name_version`: a version and a name.
 const NAME_VERSION_BYTES: usize = 4 + NAME_BYTES;
 
-/// The value of this type in a driver's answer. An empty answer, or one that is too short, is none.
+/// Decodes the driver's answer for a value of this type. An empty or too short answer gives `None`.
 fn decode(kind: Kind, bytes: &[u8]) -> Option<Value<'_>> {
     match kind {
         Kind::Bool => number(bytes).map(|number| Value::Bool(number != 0)),
@@ -143,7 +144,7 @@ fn decode(kind: Kind, bytes: &[u8]) -> Option<Value<'_>> {
     }
 }
 
-/// A number of 4 or 8 bytes.
+/// Reads a number of 4 or 8 bytes.
 fn number(bytes: &[u8]) -> Option<u64> {
     match bytes.len() {
         4..8 => bytes.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes).into()),
@@ -151,7 +152,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// A text, which ends with a zero, without the spaces that some drivers put around it.
+/// Reads a text that ends with a zero, without the spaces that some drivers put around it.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes.trim_ascii())

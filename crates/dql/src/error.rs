@@ -1,12 +1,13 @@
-//! What is wrong with a query, and where.
+//! Errors of queries, with their places.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::limits::{DEPTH_MAX, EXCERPT_CHARS_MAX, TEXT_BYTES_MAX};
 
-/// What is wrong with a query, where, and what could be written instead. As text it has several lines: what, the line of
-/// the query with carets under the place, and what was expected. [`Error::summary`] is one line.
+/// An error of a query: what is wrong, where, and what could be written instead. Its `Display` text
+/// has several lines: the message, the line of the query with carets below the place, and what was
+/// expected. [`Error::summary`] is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -17,71 +18,60 @@ struct Inner {
     line: usize,
     column: usize,
     excerpt: String,
-    /// In the excerpt, in characters.
+    /// Position in the excerpt, in characters.
     caret: usize,
     width: usize,
     expected: Vec<&'static str>,
     suggestion: Option<&'static str>,
 }
 
-/// What is wrong with a query.
+/// The kind of an error in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Longer than [`TEXT_BYTES_MAX`].
+    /// The text is longer than [`TEXT_BYTES_MAX`].
     TooLong,
-    /// Nested deeper than [`DEPTH_MAX`].
+    /// Parentheses or `NOT`s are nested deeper than [`DEPTH_MAX`].
     TooDeep,
-    /// A character that begins nothing.
+    /// A character that starts no token.
     Character(char),
     /// A quote without its end.
     Unclosed,
-    /// Something that must not stand there; empty at the end of the text.
+    /// A token that must not stand there; empty at the end of the text.
     Unexpected(String),
-    /// A number that is too large, or no number.
+    /// A number that is too large, or not a number.
     Number(String),
-    /// No such unit.
+    /// There is no such unit.
     Unit(String),
-    /// No such attribute.
+    /// There is no such attribute.
     Attribute(String),
     /// The attribute has no value of this name.
-    Name {
-        /// The attribute.
-        attribute: &'static str,
-        /// What was written.
-        name: String,
-    },
-    /// The attribute's type does not go with what is asked of it.
+    Name { attribute: &'static str, name: String },
+    /// The attribute's type does not support the operation.
     Type {
-        /// The attribute.
         attribute: &'static str,
-        /// What it is.
+        /// Description of the attribute's type.
         is: &'static str,
-        /// What was asked.
+        /// What is wrong, or what to do instead.
         problem: &'static str,
     },
     /// `POS 0`: positions are counted from 1.
     PositionZero,
     /// A range of nodes that ends before it begins.
     Backwards,
-    /// A hole in a text that is no template.
+    /// A hole in a text that is not a template.
     NotATemplate,
-    /// A `%` with something behind it that is no hole.
+    /// A `%` that is not followed by a conversion.
     Conversion,
     /// A hole among other text in quotes.
     HoleInQuotes,
-    /// As many values must be given as there are holes.
-    ValueCount {
-        /// Holes.
-        holes: usize,
-        /// Values.
-        values: usize,
-    },
-    /// A value that does not go into this hole.
+    /// The number of values differs from the number of holes.
+    ValueCount { holes: usize, values: usize },
+    /// A value that does not fit its hole.
     Value {
-        /// The hole, counted from 1.
+        /// Number of the hole, from 1.
         hole: usize,
-        /// What it takes.
+        /// Description of the accepted values.
         takes: &'static str,
     },
 }
@@ -103,7 +93,7 @@ impl Error {
             .chars()
             .count()
             .max(1);
-        // A long line is shown from some way before the place.
+        // A long line is shown from some characters before the place.
         let skipped = if whole_line.chars().count() <= EXCERPT_CHARS_MAX {
             0
         } else {
@@ -135,37 +125,36 @@ impl Error {
         self
     }
 
-    /// What is wrong.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Which bytes of the text are wrong.
+    /// Returns the bytes of the text that are wrong.
     pub fn span(&self) -> Range<usize> {
         self.0.span.clone()
     }
 
-    /// The line, from 1.
+    /// Returns the line, from 1.
     pub fn line(&self) -> usize {
         self.0.line
     }
 
-    /// The character in the line, from 1.
+    /// Returns the character in the line, from 1.
     pub fn column(&self) -> usize {
         self.0.column
     }
 
-    /// What could stand there: words in capitals and signs as they are written, and descriptions.
+    /// Returns what could stand there: keywords in capitals, signs, and descriptions.
     pub fn expected(&self) -> &[&'static str] {
         &self.0.expected
     }
 
-    /// A known name that is like the one that was written.
+    /// Returns a known name that is similar to the written one.
     pub fn suggestion(&self) -> Option<&'static str> {
         self.0.suggestion
     }
 
-    /// All of it in one line.
+    /// Returns the whole error in one line.
     pub fn summary(&self) -> String {
         let mut text =
             format!("{}, at line {}, character {}", self.0.kind, self.0.line, self.0.column);
@@ -242,7 +231,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// What was written, short and in one line.
+/// Returns the written text, shortened and in one line.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(EXCERPT_CHARS_MAX / 2).map(printable).collect();
     if text.chars().nth(EXCERPT_CHARS_MAX / 2).is_some() {
@@ -251,7 +240,8 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// What would steer the terminal must not reach it, and a caret must be under its place.
+/// Replaces control characters: they must not reach the terminal, and a caret must stand below its
+/// place.
 fn printable(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }

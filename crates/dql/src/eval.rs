@@ -1,4 +1,4 @@
-//! Asking devices. True, false or unknown (`None`), as in SQL.
+//! Evaluation of queries. A condition is true, false or unknown (`None`), as in SQL.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,8 @@ use crate::syntax::Compare;
 use crate::text::{has_word, is_host, is_like, tokens};
 use crate::value::{Number, Value, Version};
 
-/// Vendors by PCI identifier: a driver's text may name the vendor in another way. AMD's processors have one of their own.
+/// Vendors by PCI identifier, because a driver's text may name the vendor differently. AMD's
+/// processors have an identifier of their own.
 const VENDORS: &[(&str, &[u64])] =
     &[("nvidia", &[0x10DE]), ("amd", &[0x1002, 0x1022]), ("intel", &[0x8086])];
 
@@ -39,7 +40,7 @@ pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
             (keys, own, index)
         })
         .collect();
-    // The sort is stable: what is equal stays as it was given.
+    // The sort is stable: equal devices keep the given order.
     keyed.sort_by(|one, other| {
         let by_keys = query
             .order
@@ -62,11 +63,11 @@ pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
     }
 }
 
-/// What a device is ordered by.
+/// A value by which devices are ordered.
 enum SortKey {
     Number(Number),
     Version(Version),
-    /// In small letters.
+    /// In lower case, to ignore case.
     Text(String),
 }
 
@@ -86,7 +87,7 @@ impl SortKey {
             (Self::Number(one), Self::Number(other)) => one.order(*other),
             (Self::Version(one), Self::Version(other)) => one.cmp(other),
             (Self::Text(one), Self::Text(other)) => one.cmp(other),
-            // The keys of one attribute are of one type.
+            // All keys of one attribute have the same type.
             _ => Ordering::Equal,
         }
     }
@@ -99,7 +100,7 @@ fn order_keys(order: &Order, one: Option<&SortKey>, other: Option<&SortKey>) -> 
     })
 }
 
-/// What is unknown comes last, in whichever direction the rest is ordered.
+/// Orders unknown values last, in either direction of the other values.
 fn unknown_last<T>(
     one: Option<T>,
     other: Option<T>,
@@ -178,13 +179,13 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
         }
     }
 
-    /// The value by which devices are ordered; of a node, its rank.
+    /// Returns the value by which devices are ordered; for a node its rank.
     fn key(&self, place: Place) -> Option<Value<'a>> {
         let attribute = if place.kind() == Kind::Node { Attribute::RANK } else { place.attribute };
         self.value(Place { attribute, ..place })
     }
 
-    /// The value as a text; of a node, its host name.
+    /// Returns the value as a text; for a node its host name.
     fn named(&self, place: Place) -> Option<Value<'a>> {
         let attribute =
             if place.kind() == Kind::Node { Attribute::HOSTNAME } else { place.attribute };
@@ -195,7 +196,8 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
         match literal {
             Literal::Text(text) => self.equals_text(place, text),
             Literal::Bool(wanted) => Some(self.value(place)?.truth()? == *wanted),
-            // A device is told to be of its type by one bit; another says whether it is the default one.
+            // One bit says that a device has this type. Another bit may say that it is the default
+            // device.
             Literal::Name { value, .. } => {
                 let bits = self.value(place)?.bits()?;
                 Some(if let Kind::Type(_) = place.kind() {
@@ -277,7 +279,7 @@ fn all(mut tests: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     any(tests.by_ref().map(|holds| holds.map(|holds| !holds))).map(|some_fail| !some_fail)
 }
 
-/// True if one is; false if all are; else unknown.
+/// Returns true if a test is true, false if all are false, and otherwise unknown.
 fn any(tests: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     let mut all_known = true;
     for test in tests {

@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! Turns text into tokens.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::template::HoleKind;
 
-/// Words that have a meaning of their own wherever they stand.
+/// Words with a fixed meaning.
 pub(crate) const KEYWORDS: &[&str] = &[
     "SELECT", "ALL", "TOP", "POS", "FROM", "WHERE", "ORDER", "BY", "AND", "OR", "NOT", "LIKE",
     "IN", "BETWEEN", "HAS", "IS", "NULL", "TRUE", "FALSE", "ASC", "DESC",
 ];
 
-/// The longest first, so that `<=` is not `<` and `=`.
+/// Longer signs come first, so that `<=` is not read as `<` and `=`.
 const SIGNS: &[&str] =
     &["==", "!=", "<>", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ",", ";", "-"];
 
-/// Conversions of `printf` that are holes, the longest first.
+/// Conversions of `printf` that are holes. Longer ones come first.
 const CONVERSIONS: &[(&str, HoleKind)] = &[
     ("lld", HoleKind::LongLong),
     ("llu", HoleKind::UnsignedLongLong),
@@ -46,7 +46,7 @@ pub(crate) struct Token {
 pub(crate) enum TokenKind {
     Word,
     Int(u64),
-    /// Digits with one point or two between them.
+    /// Digits with one or two points between them.
     Dotted,
     Quoted(String),
     Hole {
@@ -58,14 +58,14 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// What is between `%` and its meaning: in a template `%` is a hole or, doubled in quotes, itself.
+/// The meaning of `%`. In a template it starts a hole, and doubled in quotes it is a percent sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Percent {
     Plain,
     Template,
 }
 
-/// Whether `text` is one word that is no keyword, so that it can stand without quotes.
+/// Whether `text` is one word and not a keyword, so that it needs no quotes.
 pub(crate) fn is_word(text: &str) -> bool {
     !text.is_empty() && word_length(text) == text.len() && !is_keyword(text)
 }
@@ -74,7 +74,7 @@ pub(crate) fn is_keyword(word: &str) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// The tokens of `text`; the last one is the end.
+/// Returns the tokens of `text`, of which the last is the end, and the holes.
 pub(crate) fn tokens(text: &str, percent: Percent) -> Result<(Vec<Token>, Vec<HoleKind>), Error> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Error::new("", 0..0, ErrorKind::TooLong));
@@ -193,7 +193,7 @@ impl<'a> Lexer<'a> {
             text.push(c);
         }
         let Some(at) = is_hole else { return Ok(TokenKind::Quoted(text)) };
-        // The length tells '%s' from '%%s', of which the first percent sign is gone.
+        // The length distinguishes '%s' from '%%s', of which the first percent sign was removed.
         if text != "%s" || self.at - start != 4 {
             self.at = at;
             return Err(self.error(1, ErrorKind::HoleInQuotes));
@@ -240,8 +240,9 @@ fn is_word_start(c: char) -> bool {
     c.is_alphabetic() || c == '_'
 }
 
-/// Bytes of the word at the start of `text`: letters, digits and underscores; and, for host names and names of kernels,
-/// hyphens and points before a letter or digit.
+/// Returns the length of the word at the start of `text` in bytes. A word has letters, digits and
+/// underscores. Hyphens and points before a letter or digit belong to it as well, for names of hosts
+/// and kernels.
 fn word_length(text: &str) -> usize {
     if !text.chars().next().is_some_and(is_word_start) {
         return 0;

@@ -1,7 +1,8 @@
-//! The device query language (DQL): which devices of the pool, in which order.
+//! The device query language (DQL). A query selects devices of the pool, and orders them.
 //!
 //! ```text
-//! SELECT [ALL | TOP k | POS i] [FROM NODE n, a-b, host, ...] [WHERE condition] [ORDER BY attribute [ASC | DESC], ...]
+//! SELECT [ALL | TOP k | POS i] [FROM NODE n, a-b, host, ...] [WHERE condition]
+//!     [ORDER BY attribute [ASC | DESC], ...]
 //! ```
 //!
 //! ```
@@ -15,21 +16,21 @@
 //! # Ok::<(), penstock_dql::Error>(())
 //! ```
 //!
-//! * Attributes are those of `clGetDeviceInfo` in small letters without `CL_DEVICE_`, short names for some of them, and
-//!   what is known of a device's node: see [`Attribute::all`].
-//! * A condition on what is not known of a device (`NULL`) is neither true nor false, so that it and its opposite do not
-//!   select that device. `IS NULL` asks for it.
-//! * Texts are compared without regard to the case of ASCII letters. `vendor = nvidia` (a bare word) is true for a text that
-//!   is the word or in which the word stands alone; `vendor = 'nvidia'` only if that is the whole text. `LIKE` knows `%`
-//!   (anything) and `_` (one character).
-//! * `KB` to `TB` and `KiB` to `TiB` are powers of 1024; sizes without a unit are bytes. `Hz` to `GHz` are powers of 1000;
-//!   frequencies without a unit are MHz.
+//! * The attributes are those of `clGetDeviceInfo` in lower case without `CL_DEVICE_`, short names
+//!   for some of them, and the properties of a device's node: see [`Attribute::all`].
+//! * A condition on an unknown value (`NULL`) is neither true nor false, so neither the condition
+//!   nor its opposite selects the device. `IS NULL` tests for unknown values.
+//! * Comparisons of texts ignore the case of ASCII letters. `vendor = nvidia` (a bare word) is true
+//!   for a text that contains this word alone; `vendor = 'nvidia'` only if it is the whole text. In
+//!   `LIKE`, `%` stands for any characters and `_` for one.
+//! * `KB` to `TB` and `KiB` to `TiB` are powers of 1024; sizes without a unit are bytes. `Hz` to
+//!   `GHz` are powers of 1000; frequencies without a unit are MHz.
 //! * `POS i` counts from 1 in the order of the query.
-//! * Where nothing else decides, devices come in the order of rank, then index in the node (which counts platform by
-//!   platform), then as they are given.
+//! * Devices that the query does not order come by rank, then by index in the node (which counts
+//!   platform by platform), then in the given order.
 //!
-//! [`Template`] is a query with holes, as for `printf`. Values are put into the parsed query and never into its text, so a
-//! value cannot change what the query means.
+//! [`Template`] is a query with holes, as for `printf`. Values are put into the parsed query and
+//! never into its text, so a value cannot change the meaning of the query.
 #![forbid(unsafe_code)]
 
 mod attribute;

@@ -1,4 +1,4 @@
-//! The canonical text of a query.
+//! Formats the canonical text of a query.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T]) -> fmt::Result
     joined(f, items, ", ", |_| false)
 }
 
-/// Items with `between` them, some of them in parentheses.
+/// Writes items with `between` them, some of them in parentheses.
 fn joined<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     items: &[T],
@@ -75,7 +75,7 @@ impl fmt::Display for Filter {
             Self::Test(place, test) => print_test(f, *place, test, ""),
             Self::Not(filter) => match &**filter {
                 Self::Any(_) | Self::All(_) => write!(f, "NOT ({filter})"),
-                // These read better with their NOT inside, and mean the same.
+                // These read better with the NOT inside, and mean the same.
                 Self::Test(place, test) if !matches!(test, Test::Is | Test::Compare(..)) => {
                     print_test(f, *place, test, "NOT ")
                 }
@@ -137,7 +137,7 @@ impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Int(number) => write!(f, "{number}"),
-            // Without a point it would be read as a whole number.
+            // Without a point it would be parsed as a whole number.
             Self::Float(number) if number.fract() == 0.0 => write!(f, "{number:.1}"),
             Self::Float(number) => write!(f, "{number}"),
         }

@@ -1,4 +1,4 @@
-//! Queries, ready to be asked.
+//! Parsed and checked queries.
 
 use crate::attribute::Attribute;
 use crate::check::check;
@@ -9,7 +9,7 @@ use crate::lex::Percent;
 use crate::syntax::{self, Compare, Unit};
 use crate::value::{Number, Version};
 
-/// A query without holes. As text (`Display`) it is written in one canonical way, which parses to the same query.
+/// A query without holes. Its `Display` text is canonical, and parses to the same query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     pub(crate) selection: Selection,
@@ -18,21 +18,21 @@ pub struct Query {
     pub(crate) order: Vec<Order>,
 }
 
-// All numbers in it are finite.
+// All numbers in a query are finite.
 impl Eq for Query {}
 
-/// How many of the devices that fulfil the conditions are wanted.
+/// How many of the devices that satisfy the conditions are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All.
+    /// All of these devices.
     All,
-    /// The first ones, at most so many.
+    /// At most this number of them, from the first on.
     Top(u64),
-    /// One: its place in the order, from 1.
+    /// Only the device at this position in the order, from 1.
     Position(u64),
 }
 
-/// Some of the nodes.
+/// A part of the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Nodes {
     /// First and last rank.
@@ -42,9 +42,9 @@ pub(crate) enum Nodes {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Filter {
-    /// At least two.
+    /// At least two filters.
     All(Vec<Filter>),
-    /// At least two.
+    /// At least two filters.
     Any(Vec<Filter>),
     Not(Box<Filter>),
     Test(Place, Test),
@@ -82,14 +82,15 @@ pub(crate) enum Literal {
 pub(crate) struct Quantity {
     pub(crate) written: Number,
     pub(crate) unit: Option<&'static Unit>,
-    /// In the attribute's own unit.
+    /// The number in the attribute's own unit.
     pub(crate) value: Number,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    /// Else it is a word, and may stand in a text among others.
+    /// Whether the text was in quotes. Otherwise it is a word, and may stand in a text among
+    /// others.
     pub(crate) quoted: bool,
 }
 
@@ -100,26 +101,27 @@ pub(crate) struct Order {
 }
 
 impl Query {
-    /// The query that `text` is.
+    /// Parses a query.
     ///
     /// # Errors
-    /// If it is none: says what is wrong where, and what was expected.
+    /// The text is not a query. The error says what is wrong, where, and what was expected.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (tree, _) = syntax::parse(text, Percent::Plain)?;
         check(text, &tree, Some(&[]))
     }
 
-    /// How many devices are wanted.
+    /// Returns how many devices are selected.
     pub fn selection(&self) -> Selection {
         self.selection
     }
 
-    /// Whether a device fulfils the conditions (`FROM` and `WHERE`). None: unknown, so it is not selected.
+    /// Whether a device satisfies `FROM` and `WHERE`. `None` means unknown; such a device is not
+    /// selected.
     pub fn holds<D: Device + ?Sized>(&self, device: &D) -> Option<bool> {
         eval::holds(self, device)
     }
 
-    /// Indices of those of `devices` that are selected, in the order of the query.
+    /// Returns the indices of the selected devices, in the order of the query.
     pub fn select<D: Device>(&self, devices: &[D]) -> Vec<usize> {
         eval::select(self, devices)
     }

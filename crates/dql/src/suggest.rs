@@ -1,8 +1,8 @@
-//! "Did you mean".
+//! Suggestions for misspelt names.
 
 use crate::limits::SUGGESTION_CHARS_MAX;
 
-/// The name that is most like `word`; none if none is like it.
+/// Returns the name that is most similar to `word`, or `None` if no name is similar.
 pub(crate) fn nearest(
     word: &str,
     names: impl IntoIterator<Item = &'static str>,
@@ -12,7 +12,7 @@ pub(crate) fn nearest(
     if word.len() > SUGGESTION_CHARS_MAX {
         return None;
     }
-    // A third of the letters: further away is another word. Of names of one or two letters none is near.
+    // At most a third of the letters may differ. Words of one or two letters have no similar names.
     let distance_max = word.len() / 3;
     let distances = names.into_iter().map(|name| (distance(&word, name), name));
     distances
@@ -21,7 +21,8 @@ pub(crate) fn nearest(
         .map(|it| it.1)
 }
 
-/// Letters to put in, take out, change or swap with the next until `word` is `name`.
+/// Returns the number of letters to insert, delete, change or swap with the next to turn `word`
+/// into `name`.
 fn distance(word: &[char], name: &str) -> usize {
     let name: Vec<char> = name.chars().map(|c| c.to_ascii_lowercase()).collect();
     let mut before: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! From tokens to a tree. What the words mean is found in `check`.
+//! Parses tokens into a tree. `check` finds the meaning of the words.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ pub(crate) enum Condition {
     Test(Name, Box<Asked>),
 }
 
-/// What is asked of an attribute.
+/// An operation on an attribute.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
     Is(Span),
@@ -62,7 +62,7 @@ pub(crate) enum Compare {
     GreaterOrEqual,
 }
 
-/// The name of an attribute, and which member of it.
+/// The name of an attribute, with the index of a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) name: String,
@@ -116,7 +116,7 @@ const fn frequency(name: &'static str, factor: u64) -> Unit {
     Unit { name, factor, measures: Measure::Frequency }
 }
 
-/// OpenCL counts memory in powers of two, and so do people who write 1024MB.
+/// Sizes are powers of two, as in OpenCL and as people mean them who write 1024MB.
 const UNITS: &[Unit] = &[
     size("B", 0),
     size("KB", 10),
@@ -151,7 +151,7 @@ const THE_END: &str = "the end of the query";
 const OPERATORS: [&str; 12] =
     ["=", "!=", "<", "<=", ">", ">=", "LIKE", "IN", "BETWEEN", "HAS", "IS", "NOT"];
 
-/// The tree of `text` and the holes in it.
+/// Parses `text`, and returns the tree and its holes.
 pub(crate) fn parse(text: &str, percent: Percent) -> Result<(Tree, Vec<HoleKind>), Error> {
     let (tokens, holes) = lex::tokens(text, percent)?;
     let tree = Parser { text, tokens, at: 0, depth: 0 }.query()?;
@@ -215,12 +215,12 @@ impl Parser<'_> {
         if self.takes("POS") {
             return self.count().map(Select::Position);
         }
-        // It may be left out.
+        // ALL may be left out.
         self.takes("ALL");
         Ok(Select::All)
     }
 
-    /// A whole number or a hole for one.
+    /// Parses a whole number or a hole for one.
     fn count(&mut self) -> Result<Written, Error> {
         let token = self.peek().clone();
         let kind = match token.kind {
@@ -417,7 +417,8 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// The unit behind a number that ends at `end`. A word that touches the number can be nothing else.
+    /// Parses the unit after a number that ends at `end`. A word that touches the number must be a
+    /// unit.
     fn unit(&mut self, end: usize) -> Result<Option<(&'static Unit, Span)>, Error> {
         let token = self.peek().clone();
         if token.kind != TokenKind::Word {
@@ -454,11 +455,11 @@ impl Parser<'_> {
     }
 
     fn peek(&self) -> &Token {
-        // The last token is the end, and no one goes on from there.
+        // The last token is the end, and the parser never goes beyond it.
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    /// The text of the next token.
+    /// Returns the text of the next token.
     fn word(&self) -> &str {
         self.text.get(self.peek().span.clone()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Queries with holes.
+//! Queries with holes for values.
 
 use crate::check::check;
 use crate::error::{Error, ErrorKind};
@@ -7,10 +7,11 @@ use crate::query::Query;
 use crate::syntax::{self, Tree};
 use crate::value::Value;
 
-/// A query with holes, written as for `printf`: `%d %i %u %x %ld %lu %zu %lld %llu %s %f %g`. In quotes `%%` is a percent
-/// sign, and `'%s'` a hole whose value stands for a quoted text.
+/// A query with holes, written as for `printf`: `%d %i %u %x %ld %lu %zu %lld %llu %s %f %g`. In
+/// quotes `%%` is a percent sign, and `'%s'` a hole for a quoted text.
 ///
-/// The text is understood before any value is there, and a value becomes one literal whatever is in it.
+/// The text is parsed before there are values, and each value becomes one literal whatever it
+/// contains.
 ///
 /// ```
 /// use penstock_dql::{Template, Value};
@@ -27,38 +28,38 @@ pub struct Template {
     holes: Vec<HoleKind>,
 }
 
-/// What a hole takes, named as C does.
+/// The C type that a hole takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoleKind {
-    /// `%d`, `%i`: `int`.
+    /// `%d`, `%i`: takes an `int`.
     Int,
-    /// `%u`: `unsigned`.
+    /// `%u`: takes an `unsigned`.
     Unsigned,
-    /// `%x`: `unsigned`.
+    /// `%x`: takes an `unsigned`.
     Hex,
-    /// `%ld`: `long`.
+    /// `%ld`: takes a `long`.
     Long,
-    /// `%lu`: `unsigned long`.
+    /// `%lu`: takes an `unsigned long`.
     UnsignedLong,
-    /// `%zu`: `size_t`.
+    /// `%zu`: takes a `size_t`.
     Size,
-    /// `%lld`: `long long`.
+    /// `%lld`: takes a `long long`.
     LongLong,
-    /// `%llu`: `unsigned long long`.
+    /// `%llu`: takes an `unsigned long long`.
     UnsignedLongLong,
-    /// `%s`: a text.
+    /// `%s`: takes a text.
     Text,
-    /// `%f`, `%g`: `double`.
+    /// `%f`, `%g`: takes a `double`.
     Float,
 }
 
 impl HoleKind {
-    /// Whether it takes a whole number.
+    /// Whether the hole takes a whole number.
     pub fn is_integer(self) -> bool {
         !matches!(self, Self::Text | Self::Float)
     }
 
-    /// What it takes, for messages.
+    /// Describes the accepted values, for messages.
     pub(crate) fn takes(self) -> &'static str {
         match self {
             Self::Int => "a whole number of 32 bits",
@@ -88,25 +89,25 @@ impl HoleKind {
 }
 
 impl Template {
-    /// The template that `text` is.
+    /// Parses a template.
     ///
     /// # Errors
-    /// If it is none: whatever is wrong with it that does not depend on the values.
+    /// The text is not a template. All errors that do not depend on values are found here.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (tree, holes) = syntax::parse(text, Percent::Template)?;
         check(text, &tree, None)?;
         Ok(Self { text: text.to_owned(), tree, holes })
     }
 
-    /// The holes, in the order of the text.
+    /// Returns the kinds of the holes, in the order of the text.
     pub fn holes(&self) -> &[HoleKind] {
         &self.holes
     }
 
-    /// The query with `values` in the holes.
+    /// Returns the query with `values` in the holes.
     ///
     /// # Errors
-    /// If there are more or fewer values than holes, or one does not go into its hole.
+    /// The number of values differs from the number of holes, or a value does not fit its hole.
     pub fn bind(&self, values: &[Value<'_>]) -> Result<Query, Error> {
         if values.len() != self.holes.len() {
             let kind = ErrorKind::ValueCount { holes: self.holes.len(), values: values.len() };

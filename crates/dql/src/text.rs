@@ -1,6 +1,6 @@
-//! Comparison of texts. The case of ASCII letters never matters.
+//! Comparisons of texts. They ignore the case of ASCII letters.
 
-/// Whether `word` is `text`, or stands in it with no letter, digit or underscore beside it.
+/// Whether `text` is `word`, or contains it without a letter, digit or underscore beside it.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     if word.is_empty() {
         return text.is_empty();
@@ -15,18 +15,19 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// The words of a text that is a set of words.
+/// Returns the words of a text that is a set of words.
 pub(crate) fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || c == ';').filter(|token| !token.is_empty())
 }
 
-/// Whether a host of this name is meant by `name`: a name without a dot means the first part.
+/// Whether `name` means this host. A name without a dot means the first part of the host name.
 pub(crate) fn is_host(host: &str, name: &str) -> bool {
     let first = host.split('.').next().unwrap_or_default();
     host.eq_ignore_ascii_case(name) || (!name.contains('.') && first.eq_ignore_ascii_case(name))
 }
 
-/// `LIKE`: `%` stands for any characters, `_` for one. Steps: at most length of the text times length of the pattern.
+/// Implements `LIKE`: `%` stands for any characters, `_` for one. It takes at most as many steps as
+/// the product of both lengths.
 pub(crate) fn is_like(text: &str, pattern: &str) -> bool {
     if text.is_ascii() && pattern.is_ascii() {
         return is_match(text.as_bytes(), pattern.as_bytes(), u8::eq_ignore_ascii_case, b'%', b'_');
@@ -44,7 +45,8 @@ fn is_match<T: PartialEq>(
     one: T,
 ) -> bool {
     let (mut at, mut in_pattern) = (0, 0);
-    // The last `%`, and where in the text what follows it was tried: only that `%` has ever to be tried anew.
+    // The last `%`, and the place in the text from which its successors were last tried. Only the
+    // last `%` must ever be tried again.
     let mut again = None;
     while let Some(c) = text.get(at) {
         match pattern.get(in_pattern) {

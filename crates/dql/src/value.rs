@@ -1,28 +1,23 @@
-//! Values of attributes, and how numbers and versions compare.
+//! Values of attributes, and comparisons of numbers and versions.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A value: what a device has for an attribute, or what is put into a hole of a template.
+/// A value of an attribute, or for a hole of a template.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// `TRUE` or `FALSE`.
     Bool(bool),
-    /// A whole number: sizes in bytes, frequencies in MHz, flags and enumerations as OpenCL numbers them.
+    /// A whole number. Sizes are in bytes, frequencies in MHz; flags and enumerations have OpenCL's
+    /// numbers.
     Int(i128),
-    /// Any number. One that is not finite counts as unknown.
+    /// Any number. A number that is not finite counts as unknown.
     Float(f64),
-    /// A text.
     Text(Cow<'a, str>),
-    /// A version.
     Version(Version),
-    /// A list of numbers.
     Ints(Vec<i128>),
-    /// A list of names.
     Names(Vec<Cow<'a, str>>),
-    /// A list of versions.
     Versions(Vec<Version>),
 }
 
@@ -50,30 +45,27 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
-/// A version of up to three numbers; those that are not there are 0.
+/// A version of up to three numbers. Missing numbers are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// The first number.
     pub major: u32,
-    /// The second number.
     pub minor: u32,
-    /// The third number.
     pub patch: u32,
 }
 
 impl Version {
-    /// A version of two numbers.
+    /// Creates a version of two numbers.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor, patch: 0 }
     }
 
-    /// From `cl_version`: 10 bits, 10 bits, 12 bits.
+    /// Unpacks a `cl_version`: 10 bits, 10 bits, 12 bits.
     pub const fn from_cl(packed: u32) -> Self {
         Self { major: packed >> 22, minor: packed >> 12 & 0x3FF, patch: packed & 0xFFF }
     }
 
-    /// The first version in `text`: "OpenCL 3.0 PoCL", "535.154.05", "3.1+debian". A number with a point is taken before
-    /// one without.
+    /// Returns the first version in `text`, as in "OpenCL 3.0 PoCL", "535.154.05" or "3.1+debian".
+    /// A number with a point is preferred to one without.
     pub fn find(text: &str) -> Option<Self> {
         let numbers = || {
             text.split(|c: char| !c.is_ascii_digit() && c != '.')
@@ -83,7 +75,7 @@ impl Version {
         numbers().find(|part| part.contains('.')).or_else(|| numbers().next()).and_then(Self::parse)
     }
 
-    /// "3", "3.0" or "3.0.1"; what follows the third number is left out.
+    /// Parses "3", "3.0" or "3.0.1". Further numbers are ignored.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.').map(|part| part.parse().ok());
         let first = parts.next()??;
@@ -99,16 +91,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// A number of a query, and of an attribute that compares with it.
+/// A number in a query, or of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     Int(i128),
-    /// Finite.
+    /// A number, which is finite.
     Float(f64),
 }
 
 impl Number {
-    /// How both compare, without rounding.
+    /// Compares two numbers without rounding.
     pub(crate) fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Int(one), Self::Int(two)) => one.cmp(&two),
@@ -120,7 +112,7 @@ impl Number {
         }
     }
 
-    /// Itself times `factor`; none if that is too large.
+    /// Multiplies the number. Returns `None` if the product is too large.
     pub(crate) fn times(self, factor: u64) -> Option<Self> {
         match self {
             Self::Int(number) => number.checked_mul(factor.into()).map(Self::Int),
@@ -131,7 +123,7 @@ impl Number {
         }
     }
 
-    /// Itself divided by `divisor`.
+    /// Divides the number. The result stays a whole number if it is one.
     pub(crate) fn over(self, divisor: u64) -> Self {
         match self {
             Self::Int(number) if number % i128::from(divisor) == 0 => {
@@ -149,7 +141,7 @@ impl Number {
 }
 
 fn order_mixed(int: i128, float: f64) -> Ordering {
-    // 2^127: beyond it there is no i128.
+    // There is no i128 from 2^127 on.
     const END: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
     if float >= END {
         return Ordering::Less;
@@ -183,7 +175,7 @@ impl Value<'_> {
         }
     }
 
-    /// The bits of a number.
+    /// Returns the bits of a number.
     pub(crate) fn bits(&self) -> Option<u64> {
         match self {
             Self::Int(value) => u64::try_from(*value).ok(),
@@ -242,7 +234,7 @@ mod tests {
     fn numbers_compare_without_rounding() {
         let int = Number::Int;
         let float = Number::Float;
-        // 2^53 + 1 is no f64.
+        // 2^53 + 1 is not an f64.
         assert_eq!(int((1 << 53) + 1).order(float(9_007_199_254_740_992.0)), Ordering::Greater);
         assert_eq!(float(1.5).order(int(1)), Ordering::Greater);
         assert_eq!(int(-1).order(float(-1.5)), Ordering::Greater);

@@ -1,17 +1,17 @@
-//! The table of attributes beside the constants of OpenCL.
+//! Compares the table of attributes with the constants of OpenCL.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use penstock_dql::{Attribute, Source};
 
-/// Queries whose answers mean nothing in a query: handles, and identifiers of 8 and 16 bytes.
+/// Queries whose answers are useless in DQL: handles, and identifiers of 8 and 16 bytes.
 const LEFT_OUT: &[u32] = &[0x1031, 0x1042, 0x106A, 0x106B, 0x106C, 0x106D, 0x106E];
 
-/// The last query of OpenCL 3.0; what follows belongs to extensions.
+/// The last query of OpenCL 3.0. Later numbers belong to extensions.
 const CORE_LAST: u32 = 0x1072;
 
-/// Names without `CL_DEVICE_` in small letters, and numbers.
+/// Returns the constants by name, in lower case without `CL_DEVICE_`.
 fn constants() -> HashMap<String, u32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cl-sys/src/generated.rs");
     let text = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! What is said about queries that are wrong: each error once, with its place.
+//! Tests of the messages for wrong queries: each error once, with its place.
 
 use penstock_dql::limits::{DEPTH_MAX, TEXT_BYTES_MAX};
 use penstock_dql::{Error, ErrorKind, Query};
@@ -10,7 +10,7 @@ fn error(text: &str) -> Error {
     }
 }
 
-/// The error of `text`: the words that it is about, and the first line of its message.
+/// Checks the error of `text`: the words that it points at, and the first line of its message.
 #[track_caller]
 fn says(text: &str, place: &str, message: &str) -> Error {
     let error = error(text);
@@ -260,7 +260,7 @@ fn signs_that_mean_nothing_are_named() {
     says("SELECT WHERE name = 'x", "'", "this quote has no end");
     says("SELECT WHERE name = \"x'", "\"", "this quote has no end");
     says("SELECT WHERE units > %d", "%d", "a query that comes without values has no holes");
-    // What steers a terminal does not reach it.
+    // Control characters must not reach the terminal.
     let error = error("SELECT \x1b[2J");
     assert_eq!(
         error.to_string(),
@@ -303,7 +303,7 @@ fn texts_are_limited_in_length_and_depth() {
         };
         assert!(Query::parse(&nested(DEPTH_MAX)).is_ok());
         assert_eq!(error(&nested(DEPTH_MAX + each)).kind(), &ErrorKind::TooDeep);
-        // The deepest text that fits.
+        // This is the deepest text that fits the limit.
         let hostile = open.repeat((TEXT_BYTES_MAX - 30) / open.len());
         assert_eq!(error(&format!("SELECT WHERE {hostile}")).kind(), &ErrorKind::TooDeep);
     }

@@ -1,5 +1,5 @@
-//! What queries select, on the inventory `fixtures/cluster.json`:
-//! 0 PoCL on the head node, 1 Tesla K20c there, 2 GTX 480 on mc2, 3 Cypress (AMD) on mc2, 4 an FPGA on mc3.
+//! Tests of what queries select from the inventory `fixtures/cluster.json`: 0 is PoCL on the head
+//! node, 1 a Tesla K20c there, 2 a GTX 480 on mc2, 3 a Cypress (AMD) on mc2, 4 an FPGA on mc3.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn selects(text: &str, expected: &[usize]) {
     assert_eq!(query.select(&common::inventory("cluster")), expected, "{text}");
 }
 
-/// A condition, and the devices for which it and its opposite hold.
+/// Checks the devices for which a condition holds, and those for which its opposite holds.
 #[track_caller]
 fn splits(condition: &str, holds: &[usize], fails: &[usize]) {
     selects(&format!("SELECT WHERE {condition}"), holds);
@@ -134,7 +134,7 @@ fn in_and_between_are_short_for_comparisons() {
     splits("compute_units NOT BETWEEN 13 AND 15", &[0, 3, 4], &[1, 2]);
     splits("memory BETWEEN 1GB AND 2GB", &[2, 3, 4], &[0, 1]);
     splits("type IN (cpu, accelerator)", &[0, 4], &[1, 2, 3]);
-    // The AND of BETWEEN is none between conditions.
+    // The AND of BETWEEN does not join conditions.
     splits("compute_units BETWEEN 13 AND 15 AND type = gpu", &[1, 2], &[0, 3, 4]);
 }
 
@@ -173,7 +173,8 @@ fn a_bare_word_may_be_part_of_a_text() {
 
 #[test]
 fn vendors_are_known_by_their_number_too() {
-    // PoCL's vendor is GenuineIntel; the number tells. The FPGA's number is another, but the text tells.
+    // PoCL's vendor is GenuineIntel, and its identifier matches. The FPGA has another identifier,
+    // but its text matches.
     splits("vendor = intel", &[0, 4], &[1, 2, 3]);
     splits("vendor = amd", &[3], &[0, 1, 2, 4]);
     splits("vendor != NVIDIA", &[0, 3, 4], &[1, 2]);
@@ -253,7 +254,7 @@ fn what_is_unknown_is_neither_true_nor_false() {
     splits("load > 1", &[2, 3], &[0, 1]);
     splits("load IS NULL", &[4], &[0, 1, 2, 3]);
     splits("load IS NOT NULL", &[0, 1, 2, 3], &[4]);
-    // One side decides whatever the other is.
+    // One side decides, whatever the other is.
     splits("load > 1 OR rank = 2", &[2, 3, 4], &[0, 1]);
     splits("load > 1 AND rank = 2", &[], &[0, 1, 2, 3]);
     splits("load > 1 AND rank != 2", &[2, 3], &[0, 1, 4]);
@@ -278,7 +279,7 @@ fn the_order_is_that_of_the_keys_then_of_the_nodes() {
     selects("SELECT ORDER BY vendor, clock DESC", &[3, 0, 4, 2, 1]);
     selects("SELECT ORDER BY local DESC, node DESC", &[0, 1, 4, 2, 3]);
     selects("SELECT ORDER BY driver_version DESC", &[3, 1, 2, 0, 4]);
-    // Without keys: by rank and place in the node, however they were given.
+    // Without keys devices are ordered by rank and index in the node, however they were given.
     let mut devices = common::inventory("cluster");
     devices.reverse();
     assert_eq!(Query::parse("SELECT").unwrap().select(&devices), [4, 3, 2, 1, 0]);

@@ -1,4 +1,4 @@
-//! What holds for all queries.
+//! Properties that hold for all queries.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn with_unit(units: &'static [&'static str]) -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// A test that goes with the attribute's type.
+/// Generates a test that fits the attribute's type.
 fn test() -> impl Strategy<Value = String> {
     attribute().prop_flat_map(|it| {
         let equality = prop::sample::select(&["=", "==", "!=", "<>"][..]);
@@ -150,7 +150,7 @@ proptest! {
         let holds = select(format!("SELECT WHERE {condition}"));
         let fails = select(format!("SELECT WHERE NOT ({condition})"));
         prop_assert!(holds.iter().all(|index| !fails.contains(index)));
-        // What neither selects is unknown.
+        // A device that neither query selects is unknown.
         let query = Query::parse(&format!("SELECT WHERE {condition}")).unwrap();
         for (index, device) in DEVICES.iter().enumerate() {
             let answer = query.holds(device);

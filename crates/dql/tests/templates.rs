@@ -1,4 +1,4 @@
-//! Queries with holes.
+//! Tests of queries with holes.
 
 mod common;
 

@@ -1,12 +1,12 @@
-//! Inventories from JSON files: a list of devices, each with `node` (node attributes) and `info` (the driver's). What is left
-//! out or `null` is unknown.
+//! Reads inventories from JSON files: a list of devices, each with `node` (attributes of the node)
+//! and `info` (answers of the driver). Missing and `null` values are unknown.
 
 use std::path::Path;
 
 use penstock_dql::{Attribute, Kind, Listed, Value, Version};
 use serde_json::Value as Json;
 
-/// The inventory `tests/fixtures/NAME.json`.
+/// Reads the inventory `tests/fixtures/NAME.json`.
 pub fn inventory(name: &str) -> Vec<Listed> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
