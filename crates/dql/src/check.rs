@@ -171,7 +171,7 @@ impl<'a> Checker<'a> {
                     kind,
                     Kind::Text | Kind::Tokens | Kind::VersionText | Kind::Host | Kind::Node
                 ) {
-                    return Err(self.type_error(span, place, "LIKE does not go with it"));
+                    return Err(self.type_error(span, place, "LIKE does not apply to it"));
                 }
                 match self.filled(pattern)? {
                     Filled::Text(text, true) => Ok(Test::Like(text.into_owned())),
@@ -217,7 +217,7 @@ impl<'a> Checker<'a> {
                 "name one of its members, as in max_work_item_sizes[0]",
             )),
             Kind::Names | Kind::Choices(_) | Kind::Versions => {
-                Err(self.type_error(span, place, "ask with HAS what is in it"))
+                Err(self.type_error(span, place, "use HAS to search it"))
             }
             _ => Ok(()),
         }
@@ -266,11 +266,11 @@ impl<'a> Checker<'a> {
             },
             Kind::Choice(names) | Kind::Type(names) => self.named(place, names, written, filled),
             Kind::Flags(_) => match filled {
-                Filled::Text(..) | Filled::Any(HoleKind::Text) => wrong("ask with HAS for a flag"),
+                Filled::Text(..) | Filled::Any(HoleKind::Text) => wrong("use HAS for a flag"),
                 _ => self.quantity(place, written, &filled),
             },
             Kind::Numbers | Kind::Choices(_) | Kind::Names | Kind::Versions => {
-                wrong("ask with HAS what is in it")
+                wrong("use HAS to search it")
             }
         }
     }
@@ -291,11 +291,7 @@ impl<'a> Checker<'a> {
                 self.quantity(place, written, &filled)
             }
             Kind::Versions => self.version(place, written, &filled),
-            _ => Err(self.type_error(
-                span,
-                place,
-                "only of a set or a list can be asked what it HAS",
-            )),
+            _ => Err(self.type_error(span, place, "HAS only applies to sets and lists")),
         }
     }
 

@@ -200,7 +200,7 @@ impl fmt::Display for ErrorKind {
         match self {
             Self::TooLong => write!(f, "the query is longer than {} KiB", TEXT_BYTES_MAX >> 10),
             Self::TooDeep => {
-                write!(f, "more than {DEPTH_MAX} parentheses and NOTs inside each other")
+                write!(f, "more than {DEPTH_MAX} nested parentheses and NOTs")
             }
             Self::Character(c) => write!(f, "`{}` is not part of the language", printable(*c)),
             Self::Unclosed => write!(f, "this quote has no end"),
@@ -215,14 +215,14 @@ impl fmt::Display for ErrorKind {
             Self::Type { attribute, is, problem } => write!(f, "`{attribute}` is {is}; {problem}"),
             Self::PositionZero => write!(f, "positions are counted from 1"),
             Self::Backwards => write!(f, "this range of nodes ends before it begins"),
-            Self::NotATemplate => write!(f, "a query that comes without values has no holes"),
+            Self::NotATemplate => write!(f, "a query without values cannot have holes"),
             Self::Conversion => {
-                write!(f, "this is no hole; a percent sign is written %%, and only in quotes")
+                write!(f, "this is not a hole; write a percent sign as %%, and only in quotes")
             }
             Self::HoleInQuotes => {
                 write!(
                     f,
-                    "a hole in quotes must be %s and alone there; a percent sign is written %%"
+                    "a hole in quotes must be %s without other text; write a percent sign as %%"
                 )
             }
             Self::ValueCount { holes, values } => write!(f, "{values} values for {holes} holes"),

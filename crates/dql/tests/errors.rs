@@ -137,12 +137,12 @@ fn what_does_not_go_with_a_type_is_refused() {
         (
             "units LIKE '1%'",
             "LIKE",
-            "`max_compute_units` is a whole number; LIKE does not go with it",
+            "`max_compute_units` is a whole number; LIKE does not apply to it",
         ),
         (
             "units HAS 1",
             "HAS",
-            "`max_compute_units` is a whole number; only of a set or a list can be asked what it HAS",
+            "`max_compute_units` is a whole number; HAS only applies to sets and lists",
         ),
         (
             "units[0] = 1",
@@ -192,7 +192,7 @@ fn what_does_not_go_with_a_type_is_refused() {
         (
             "double_fp_config = fma",
             "fma",
-            "`double_fp_config` is a set of flags; ask with HAS for a flag",
+            "`double_fp_config` is a set of flags; use HAS for a flag",
         ),
         ("extensions HAS 1", "1", "`extensions` is a set of words; its members are words"),
         (
@@ -203,7 +203,7 @@ fn what_does_not_go_with_a_type_is_refused() {
         (
             "opencl_c_features = x",
             "=",
-            "`opencl_c_features` is a list of names; ask with HAS what is in it",
+            "`opencl_c_features` is a list of names; use HAS to search it",
         ),
         (
             "node < mc3",
@@ -259,7 +259,7 @@ fn signs_that_mean_nothing_are_named() {
     says("SELECT WHERE units > 3.", ".", "`.` is not part of the language");
     says("SELECT WHERE name = 'x", "'", "this quote has no end");
     says("SELECT WHERE name = \"x'", "\"", "this quote has no end");
-    says("SELECT WHERE units > %d", "%d", "a query that comes without values has no holes");
+    says("SELECT WHERE units > %d", "%d", "a query without values cannot have holes");
     // Control characters must not reach the terminal.
     let error = error("SELECT \x1b[2J");
     assert_eq!(

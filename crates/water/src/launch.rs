@@ -231,7 +231,7 @@ fn choose(environment: Environment<'_>) -> Result<Choice, Error> {
         }
         (other, _) => {
             return Err(Error::Transport(format!(
-                "WTR_TRANSPORT is {other}, and none of auto, mpi, pool, none"
+                "WTR_TRANSPORT is {other}, and must be one of auto, mpi, pool, none"
             )));
         }
     };
@@ -244,7 +244,7 @@ fn choose(environment: Environment<'_>) -> Result<Choice, Error> {
         Some(path) if path.contains('/') => file = Some(path.into()),
         Some(other) => {
             return Err(Error::Transport(format!(
-                "WTR_MPI is {other}, and none of openmpi, mpich, the path of a shim, a folder with shims"
+                "WTR_MPI is {other}, and must be openmpi, mpich, or the path of a shim or a folder"
             )));
         }
     }
@@ -295,7 +295,9 @@ fn silence(environment: Environment<'_>) -> Result<u64, Error> {
     let Some(value) = environment("WTR_SILENCE") else { return Ok(SILENCE_NS) };
     let seconds = value.parse::<u32>().ok().filter(|seconds| *seconds >= 2);
     seconds.map(|seconds| u64::from(seconds) * 1_000_000_000).ok_or_else(|| {
-        Error::Transport(format!("WTR_SILENCE is {value}, and no number of seconds from 2 on"))
+        Error::Transport(format!(
+            "WTR_SILENCE is {value}, and must be a number of seconds, at least 2"
+        ))
     })
 }
 
@@ -311,7 +313,7 @@ fn find(family: Family, folder: Option<&Path>, launcher: &str) -> Result<PathBuf
         return Ok(found);
     }
     let mut message = format!(
-        "{launcher} asks for {}, and its part of libwater, {name}, is in none of",
+        "{launcher} needs {}, but libwater's shim for it, {name}, is in none of",
         family.title()
     );
     for folder in &folders {
@@ -319,7 +321,7 @@ fn find(family: Family, folder: Option<&Path>, launcher: &str) -> Result<PathBuf
     }
     _ = write!(
         message,
-        "\nIt is built by `make build` where mpicc.{} is: install that ({} on Debian), build again; or name another with WTR_MPI",
+        "\n`make build` builds it if mpicc.{} is installed ({} on Debian). WTR_MPI names another shim",
         family.name(),
         family.packages()
     );

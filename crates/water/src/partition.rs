@@ -40,7 +40,7 @@ pub enum Unsplittable {
     #[error("the smallest slice is 0")]
     NoMinimum,
     /// A weight is negative or not finite.
-    #[error("weight {0} is negative or no finite number")]
+    #[error("weight {0} is negative or not finite")]
     Weight(usize),
     /// No device would get anything.
     #[error("all weights are 0")]

@@ -131,7 +131,7 @@ impl Settings {
             None | Some("0") => false,
             Some("1") => true,
             Some(other) => {
-                return Err(Error::Invalid(format!("WTR_RECORD is {other}, and neither 0 nor 1")));
+                return Err(Error::Invalid(format!("WTR_RECORD is {other}, and must be 0 or 1")));
             }
         };
         let watchdog_ns = variable("WTR_WATCHDOG").map(|value| nanoseconds(&value)).transpose()?;
@@ -155,7 +155,7 @@ impl Settings {
             let Some(path) = path else { continue };
             File::create(path).map_err(|reason| {
                 Error::Invalid(format!(
-                    "{name} names {}, which cannot be made: {reason}",
+                    "{name} names {}, which cannot be created: {reason}",
                     path.display()
                 ))
             })?;
@@ -169,7 +169,7 @@ impl Settings {
 fn nanoseconds(value: &str) -> Result<u64, Error> {
     let seconds = value.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds > 0.0);
     let seconds = seconds.ok_or_else(|| {
-        Error::Invalid(format!("WTR_WATCHDOG is {value}, and no number of seconds above 0"))
+        Error::Invalid(format!("WTR_WATCHDOG is {value}, and must be a number of seconds above 0"))
     })?;
     Ok((seconds * 1e9) as u64)
 }

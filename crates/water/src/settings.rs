@@ -39,7 +39,7 @@ pub fn apply(runtime: &Runtime) -> Result<(), Error> {
 fn parse(text: &str) -> Result<Link, Error> {
     let wrong = || {
         Error::Invalid(format!(
-            "WTR_LINK is `{text}`, and must be LATENCY,OVERHEAD,BANDWIDTH in us, us and MB/s, as in 25,2,125"
+            "WTR_LINK is `{text}`, and must be LATENCY,OVERHEAD,BANDWIDTH (us, us, MB/s), as 25,2,125"
         ))
     };
     let numbers: Vec<f64> = text

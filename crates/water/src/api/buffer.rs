@@ -19,11 +19,11 @@ pub unsafe extern "C" fn wtr_create_buffer(
         let (rank, device) = run.device(device).map(|device| (device.rank, device.index))?;
         if !matches!(flag, 1 | 2 | 4) {
             return Err(Error::Invalid(format!(
-                "the flag is {flag}, and none of WTR_MEM_READ_WRITE, WTR_MEM_WRITE_ONLY, WTR_MEM_READ_ONLY"
+                "the flag is {flag}, and must be WTR_MEM_READ_WRITE, _WRITE_ONLY or _READ_ONLY"
             )));
         }
         if size == 0 {
-            return Err(Error::Invalid("a buffer of 0 bytes can not be made".into()));
+            return Err(Error::Invalid("cannot create a buffer of 0 bytes".into()));
         }
         let buffer =
             Buffer { id: run.object_id(), rank, device, size: size as u64, is_part: false };
@@ -39,12 +39,12 @@ pub unsafe extern "C" fn wtr_create_buffer(
 fn range(run: &run::Run, buffer: *mut Opaque, offset: usize, size: usize) -> Result<Buffer, Error> {
     let found = *run.objects().buffers.get(buffer)?;
     if size == 0 {
-        return Err(Error::Invalid("0 bytes can not be moved".into()));
+        return Err(Error::Invalid("cannot transfer 0 bytes".into()));
     }
     match offset.checked_add(size) {
         Some(end) if end as u64 <= found.size => Ok(found),
         _ => Err(Error::Invalid(format!(
-            "{size} bytes from byte {offset} on do not lie within the buffer, which has {}",
+            "{size} bytes at offset {offset} do not lie within the buffer, which has {} bytes",
             found.size
         ))),
     }

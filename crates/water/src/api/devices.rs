@@ -56,7 +56,7 @@ pub fn init(query: &Query) -> Result<(), Error> {
 pub fn get(query: &Query) -> Result<*mut Opaque, Error> {
     if !matches!(query.selection(), Selection::Position(_)) {
         return Err(Error::Invalid(format!(
-            "a single device is asked for by SELECT POS i, and this query is: {query}"
+            "wtr_get_device needs a query with SELECT POS i, but the query is: {query}"
         )));
     }
     let run = run::current()?;
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn wtr_device_attribute(
             .unwrap_or_default();
         if value.is_null() || size <= text.len() {
             return Err(Error::Invalid(format!(
-                "{} bytes are too few for `{text}` and its end",
+                "{} bytes are too few for `{text}` and the terminating zero",
                 size
             )));
         }

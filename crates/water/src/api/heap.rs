@@ -46,7 +46,7 @@ pub unsafe extern "C" fn wtr_create_heap(
         // SAFETY: the caller guarantees it.
         let pes = unsafe { pes(&run, count, devices) }?;
         if bytes == 0 {
-            return Err(Error::Invalid("a heap of 0 bytes can not be made".into()));
+            return Err(Error::Invalid("cannot create a heap of 0 bytes".into()));
         }
         let configured = penstock_client::config::heap_path()
             .map_err(|error| Error::Invalid(error.to_string()))?;
@@ -153,7 +153,7 @@ unsafe fn pes(run: &Run, count: c_uint, devices: *const *mut Opaque) -> Result<V
         let pe = Pe { rank: device.rank, device: device.index };
         if let Some(before) = pes.iter().position(|it| *it == pe) {
             return Err(Error::Invalid(format!(
-                "device {place} is the same as device {before}: a device is one PE, more work-groups make more of it"
+                "device {place} is the same as device {before}; each device can be one PE only"
             )));
         }
         pes.push(pe);
@@ -197,7 +197,7 @@ pub extern "C" fn wtr_heap_path(heap: *mut Opaque, from: c_uint, to: c_uint) -> 
             heap.id
         };
         path = run.runtime().with_root(|root| root.path(id, from, to)).flatten().ok_or(
-            Error::State("the heap is not made yet: wait for the event of wtr_create_heap"),
+            Error::State("the heap does not exist yet: wait for the event of wtr_create_heap"),
         )?;
         Ok(())
     });
@@ -206,7 +206,7 @@ pub extern "C" fn wtr_heap_path(heap: *mut Opaque, from: c_uint, to: c_uint) -> 
 
 fn no_pe(pe: c_uint, heap: &Heap) -> Error {
     Error::Invalid(format!(
-        "the heap has PEs 0 to {}, no PE {pe}",
+        "the heap has PEs 0 to {}, but no PE {pe}",
         heap.pes.len().saturating_sub(1)
     ))
 }
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn wtr_run_collective_v(
                 let kernel = *run.objects().kernels.get(handle)?;
                 if (kernel.rank, kernel.device) != (pe.rank, pe.device) {
                     return Err(Error::Invalid(format!(
-                        "kernel {place} is of another device than PE {place}"
+                        "kernel {place} belongs to another device than PE {place}"
                     )));
                 }
                 let mut args = Vec::with_capacity(num_args as usize);
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn wtr_run_collective_v(
                 }
                 if !args.contains(&Arg::Heap(id)) {
                     return Err(Error::Invalid(
-                        "no argument is the heap: give it as WTR_HEAP(heap)".into(),
+                        "no argument is the heap: pass it as WTR_HEAP(heap)".into(),
                     ));
                 }
                 let request =

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn wtr_create_kernel(
             2 => Code::Binary(read()?),
             _ => {
                 return Err(Error::Invalid(format!(
-                    "the flag is {flag}, and none of WTR_SOURCE, WTR_SOURCE_STRING, WTR_BINARY"
+                    "the flag is {flag}, and must be WTR_SOURCE, WTR_SOURCE_STRING or WTR_BINARY"
                 )));
             }
         };
@@ -153,7 +153,7 @@ pub unsafe fn argument(
     let objects = run.objects();
     if objects.heaps.get(value.cast_mut().cast()).is_ok() {
         return Err(Error::Invalid(format!(
-            "argument {index} is a heap, whose kernels may wait for those of other devices: wtr_run_collective launches all of them"
+            "argument {index} is a heap, which only wtr_run_collective accepts"
         )));
     }
     let buffer = objects.buffers.get(value.cast_mut().cast()).map_err(|error| {
@@ -163,7 +163,7 @@ pub unsafe fn argument(
     })?;
     if (buffer.rank, buffer.device) != (kernel.rank, kernel.device) {
         return Err(Error::Invalid(format!(
-            "argument {index} is a buffer of another device than the kernel's; wtr_copy_buffer brings it there"
+            "argument {index} is a buffer of another device; copy it with wtr_copy_buffer"
         )));
     }
     Ok(Arg::Buffer(buffer.id))

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn wtr_partition(
     parts: *mut usize,
 ) -> c_int {
     coded("wtr_partition", || {
-        not_null(parts, "the place for the parts")?;
+        not_null(parts, "the array for the parts")?;
         let even = vec![1.0; count as usize];
         let weights = if weights.is_null() || count == 0 {
             &even
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn wtr_partition_weights(
 ) -> c_int {
     coded("wtr_partition_weights", || {
         not_null(devices, "the list of devices")?;
-        not_null(weights, "the place for the weights")?;
+        not_null(weights, "the array for the weights")?;
         let run = run::current()?;
         let mut found = Vec::with_capacity(count as usize);
         for index in 0..count as usize {
@@ -114,12 +114,12 @@ pub unsafe extern "C" fn wtr_partition_measure(
 ) -> c_int {
     coded("wtr_partition_measure", || {
         let probe = probe.ok_or_else(|| Error::Invalid("the probe is NULL".into()))?;
-        not_null(weights, "the place for the weights")?;
+        not_null(weights, "the array for the weights")?;
         if count == 0 {
             return Err(Unsplittable::NoDevices.into());
         }
         if units == 0 {
-            return Err(Error::Invalid("0 units do not take any time".into()));
+            return Err(Error::Invalid("the speed of 0 units cannot be measured".into()));
         }
         let run = run::current()?;
         for index in 0..count {

@@ -119,7 +119,7 @@ fn tell(told: &Told) {
         Some(handler) => unsafe { handler(told.as_c(), user) },
         None => {
             eprintln!(
-                "libwater: {}\nlibwater: nobody handles this error (wtr_set_error_handler), so the program ends",
+                "libwater: {}\nlibwater: no error handler is set (wtr_set_error_handler): aborting",
                 told.message()
             );
             std::process::abort();

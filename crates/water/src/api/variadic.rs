@@ -111,7 +111,7 @@ unsafe fn bind(dql: *const c_char, holes: *const Hole, count: c_uint) -> Result<
     for (kind, hole) in template.holes().iter().zip(given) {
         values.push(match kind {
             // SAFETY: the value for %s is a string, as for printf.
-            HoleKind::Text => Value::from(unsafe { text(hole.text, "what is given for %s") }?),
+            HoleKind::Text => Value::from(unsafe { text(hole.text, "the value for %s") }?),
             HoleKind::Float => Value::from(hole.real),
             HoleKind::UnsignedLong | HoleKind::UnsignedLongLong | HoleKind::Size => {
                 Value::Int(hole.whole.cast_unsigned().into())

@@ -39,7 +39,7 @@ impl Backend for Null {
     unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
         let outcome = match operation {
             Operation::CreateHeap { .. } => {
-                Err(super::no_heaps("devices that do nothing run no kernels"))
+                Err(super::no_heaps("devices that do nothing cannot run kernels"))
             }
             _ => Ok(()),
         };

@@ -139,7 +139,7 @@ impl OpenCl {
     fn buffer(&self, buffer: ObjectId) -> Result<&Mem, Failure> {
         self.buffers.get(&buffer).map(|(_, mem)| mem).ok_or_else(|| Failure {
             code: code::INVALID_MEM_OBJECT,
-            message: "the buffer does not exist, or is released".into(),
+            message: "the buffer does not exist or was released".into(),
             log: String::new(),
         })
     }
@@ -193,8 +193,8 @@ impl OpenCl {
                     copy(*from, memory);
                     return Ok(None);
                 }
-                let mut bytes =
-                    Staged::new(from.length).map_err(|status| failure(status, "stage a write"))?;
+                let mut bytes = Staged::new(from.length)
+                    .map_err(|status| failure(status, "allocate memory for a write"))?;
                 copy(*from, Span { start: bytes.as_mut_ptr(), length: bytes.len() });
                 queue
                     .write(mem, *offset, bytes, &waits, Want::Event)
@@ -310,7 +310,7 @@ impl OpenCl {
     ) -> Result<Option<Event>, Failure> {
         let (_, made) = self.kernels.get(&kernel).ok_or_else(|| Failure {
             code: code::INVALID_KERNEL,
-            message: "the kernel does not exist, or is released".into(),
+            message: "the kernel does not exist or was released".into(),
             log: String::new(),
         })?;
         if args.len() != made.args {
@@ -433,7 +433,7 @@ impl Backend for OpenCl {
         let over = self.heap_of(device, operation).map(|heap| (heap.running(), heap));
         // A refused operation has no event to wait for, so those after it fail here.
         let enqueued = if after.iter().any(|earlier| self.refused.contains(earlier)) {
-            Err(failure(Status::WAIT_LIST_FAILED, "run what comes after a failed command"))
+            Err(failure(Status::WAIT_LIST_FAILED, "run a command that waits for a failed one"))
         } else {
             self.enqueue(id, device, operation, after)
         };
@@ -564,7 +564,8 @@ fn tell(post: &Sender<News>, bell: &Mutex<Doorbell>, end: Ended) {
 fn end(id: CommandId, status: Status, times: penstock_device::Times, clock: &dyn Clock) -> Ended {
     let ended = clock.now();
     let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
-    let outcome = if status.is_error() { Err(failure(status, "run to its end")) } else { Ok(()) };
+    let outcome =
+        if status.is_error() { Err(failure(status, "complete the command")) } else { Ok(()) };
     Ended { operation: id, outcome, times: Times { received: 0, started, ended } }
 }
 

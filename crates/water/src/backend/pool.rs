@@ -161,7 +161,9 @@ impl Pooled {
         for node in pool.nodes() {
             let issuer = Issuer::start(node, Arc::clone(&context), desk.clone());
             issuers.push(issuer.map_err(|error| {
-                penstock_client::Error::Config(format!("no thread for a node: {error}").into())
+                penstock_client::Error::Config(
+                    format!("cannot start the thread for a node: {error}").into(),
+                )
             })?);
         }
         Ok(Self {
@@ -385,7 +387,7 @@ impl Pooled {
         for later in open.on_issue.into_iter().chain(open.on_end) {
             if end.outcome.is_err() {
                 if self.parked.remove(&later).is_some() {
-                    let message = "what it waits for has failed".to_owned();
+                    let message = "a command that it waits for has failed".to_owned();
                     self.desk.failed(
                         later,
                         Failure { code: code::WAIT_LIST_FAILED, message, log: String::new() },
@@ -494,7 +496,7 @@ impl Backend for Pooled {
 fn gone(code: i32, what: &str) -> Failure {
     Failure {
         code,
-        message: format!("the {what} does not exist, or is released"),
+        message: format!("the {what} does not exist or was released"),
         log: String::new(),
     }
 }

@@ -158,7 +158,7 @@ impl Sim {
             Operation::Run { kernel, range, args } => {
                 let name = self.kernels.get(kernel).ok_or_else(|| Failure {
                     code: code::INVALID_KERNEL,
-                    message: "the kernel does not exist, or is released".into(),
+                    message: "the kernel does not exist or was released".into(),
                     log: String::new(),
                 })?;
                 (
@@ -178,7 +178,7 @@ impl Sim {
             | Operation::ResetHeap { .. } => nothing,
             Operation::CreateHeap { .. } => {
                 return Err(super::no_heaps(
-                    "devices of a model only take time, and their kernels do not talk to each other",
+                    "simulated devices only take time; their kernels cannot talk to each other",
                 ));
             }
         })

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some(other) => {
-            eprintln!("wtrd: there is no option `{other}`; `wtrd --help` tells what there is");
+            eprintln!("wtrd: unknown option `{other}`; `wtrd --help` lists the options");
             ExitCode::from(2)
         }
     }

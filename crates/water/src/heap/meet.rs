@@ -44,10 +44,10 @@ pub enum Missed {
     #[error("cannot wait for the heap's other members: {0}")]
     Wait(Errno),
     /// Another member could not be created.
-    #[error("member {member} of the heap, on {host}, cannot be made: {reason}")]
+    #[error("member {member} of the heap, on {host}, cannot be created: {reason}")]
     Refused { member: u32, host: String, reason: String },
     /// A member is not reachable at any of its addresses.
-    #[error("member {member} of the heap, on {host}, is not reached: {reason}")]
+    #[error("member {member} of the heap, on {host}, cannot be reached: {reason}")]
     Unreached {
         member: u32,
         host: String,

@@ -36,9 +36,7 @@ impl Seat<'_> {
 pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
     let groups = groups(range)?;
     if groups == 0 {
-        return Err(Error::Invalid(
-            "a collective launch of no work-items would leave its kernels nobody to meet".into(),
-        ));
+        return Err(Error::Invalid("a collective launch needs at least one work-item".into()));
     }
     let places: Vec<_> = seats.iter().map(Seat::place).collect();
     check_resident(&places, groups).map_err(|refusal| not_resident(seats, groups, refusal))
@@ -72,7 +70,7 @@ fn groups(range: &Range) -> Result<u64, Error> {
     for (global, local) in range.global.iter().zip(local).take(range.dims as usize) {
         if local == 0 || !global.is_multiple_of(local) {
             return Err(Error::Invalid(format!(
-                "the global work size {global} is no multiple of the local work size {local}"
+                "the global work size {global} is not a multiple of the local work size {local}"
             )));
         }
         groups = groups.saturating_mul(global / local);

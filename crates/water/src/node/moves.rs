@@ -230,7 +230,7 @@ impl Moves {
     }
 
     fn has_no_memory(&mut self, flow: &mut Flow) {
-        let message = format!("no memory for {} bytes on their way", flow.order.size);
+        let message = format!("not enough memory for a transfer of {} bytes", flow.order.size);
         // Bytes that still arrive need a place.
         flow.base = Some(own_block(&flow.order));
         flow.hollow = true;

@@ -23,7 +23,7 @@ pub fn operation(work: &Work) -> Operation<'_> {
         Work::ResetHeap { heap, generation } => {
             Operation::ResetHeap { heap: *heap, generation: *generation }
         }
-        Work::Marker => unreachable!("a marker is no operation"),
+        Work::Marker => unreachable!("a marker has no operation"),
     }
 }
 

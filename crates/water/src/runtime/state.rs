@@ -164,8 +164,10 @@ impl State {
         match message {
             Message::Hello { version, hostname, devices } => {
                 if version != command::VERSION {
-                    let reason =
-                        format!("it speaks version {version}, this is {}", command::VERSION);
+                    let reason = format!(
+                        "it speaks version {version} and this rank version {}",
+                        command::VERSION
+                    );
                     return self.transport.give_up(from, &reason);
                 }
                 if let Some(info) = self.ranks.get_mut(from as usize) {

@@ -31,7 +31,7 @@ impl OpenCl {
     ) -> Result<(), Failure> {
         let refused = |message: &str| Failure {
             code: code::OUT_OF_HOST_MEMORY,
-            message: format!("cannot make the heap: {message}"),
+            message: format!("cannot create the heap: {message}"),
             log: String::new(),
         };
         let rank = plan.members().get(member as usize).copied().unwrap_or_default();
@@ -43,7 +43,7 @@ impl OpenCl {
             seats.push(Seat { pe, index, device, context, object_max });
         }
         let Some(words) = self.heaps.listen(plan.heap) else {
-            return Err(refused("it is being made already"));
+            return Err(refused("its creation has already started"));
         };
         let (plan, post, bell) = (plan.clone(), self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
@@ -57,7 +57,7 @@ impl OpenCl {
             say(News::Heap { id, heap: plan.heap, made });
         };
         let thread = std::thread::Builder::new().name("wtr-heap".into()).spawn(work);
-        thread.map(drop).map_err(|error| refused(&format!("no thread for it: {error}")))
+        thread.map(drop).map_err(|error| refused(&format!("cannot start a thread: {error}")))
     }
 
     /// Resets a heap in a thread of its own, because that waits until the stores of its kernels
@@ -210,7 +210,7 @@ impl Heaps {
     ) -> Result<(), Failure> {
         let bad = |code, message: String| Failure { code, message, log: String::new() };
         let member = self.made.get(&heap).ok_or_else(|| {
-            bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into())
+            bad(code::INVALID_MEM_OBJECT, "the heap does not exist or was released".into())
         })?;
         let heap = Arc::clone(&member.heap);
         let work = move || {
@@ -231,7 +231,7 @@ impl Heaps {
     pub(super) fn view(&self, heap: ObjectId, device: u32) -> Result<(Arc<Heap>, &Mem), Failure> {
         let bad = |code, message: String| Failure { code, message, log: String::new() };
         let member = self.made.get(&heap).ok_or_else(|| {
-            bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into())
+            bad(code::INVALID_MEM_OBJECT, "the heap does not exist or was released".into())
         })?;
         let pe = member.pes.iter().find(|pe| pe.device == device).ok_or_else(|| {
             bad(code::INVALID_MEM_OBJECT, "the device has no part in the heap".into())
@@ -385,7 +385,7 @@ fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failu
     let (_, length) = whole.range();
     let at = HEAD_BYTES as u64 + u64::from(seat.pe) * stride(plan.bytes) + FLAGS_BYTES as u64;
     let part = Lent::part(heap.view(seat.pe).map_err(of_heap)?, at, plan.bytes)
-        .ok_or_else(|| failure("the heap is not laid out as it should be".into()))?;
+        .ok_or_else(|| failure("the layout of the heap is wrong".into()))?;
     // A view is an address for kernels. The device need not know all its bytes, which may exceed
     // the largest memory object.
     let known = (length as u64).min(seat.object_max);
@@ -437,7 +437,7 @@ unsafe impl HostMemory for Lent {
 fn failure(message: String) -> Failure {
     Failure {
         code: code::INVALID,
-        message: format!("cannot make the heap: {message}"),
+        message: format!("cannot create the heap: {message}"),
         log: String::new(),
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn make(
     };
     let work = move || {
         let made = Heap::create(&context, &devices, plan.bytes, options).map_err(|error| {
-            let message = format!("cannot make the heap: {error}");
+            let message = format!("cannot create the heap: {error}");
             Failure { code: code::INVALID, message, log: String::new() }
         });
         desk.tell(News::Heap { id, plan, made });
@@ -133,7 +133,7 @@ pub(super) fn make(
     std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
         Failure {
             code: code::OUT_OF_HOST_MEMORY,
-            message: format!("cannot start a thread to make a heap: {error}"),
+            message: format!("cannot start a thread to create a heap: {error}"),
             log: String::new(),
         }
     })

@@ -322,7 +322,8 @@ impl Issuing {
             };
             // The question waits for the workers, and this thread receives their answers.
             if std::thread::Builder::new().name("wtr-heap".into()).spawn(tell).is_err() {
-                let message = "no thread to ask what became of the heap".to_owned();
+                let message =
+                    "cannot start a thread to check whether the heap was aborted".to_owned();
                 desk.failed(
                     id,
                     Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() },

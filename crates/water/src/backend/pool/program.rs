@@ -132,7 +132,7 @@ fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<Made, Fail
         return Err(refused(INVALID_KERNEL_NAME, &what));
     };
     let kernel = Kernel::new(program, Arc::clone(description))
-        .map_err(|error| bad("make a kernel", &error))?;
+        .map_err(|error| bad("create the kernel", &error))?;
     Ok(Made { kernel })
 }
 

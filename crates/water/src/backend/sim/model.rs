@@ -113,14 +113,14 @@ pub enum ModelError {
     #[error("cannot read the model of simulated devices {path}: {reason}")]
     File { path: String, reason: std::io::Error },
     /// The file is not a model.
-    #[error("{path} is no model of simulated devices: {reason}")]
+    #[error("{path} is not a model of simulated devices: {reason}")]
     Form { path: String, reason: serde_json::Error },
     /// The model has no cost for a kernel.
     #[error("the model of simulated devices has no cost for kernel `{0}`, and none for `*`")]
     NoCost(String),
     /// An argument that a cost names is not an integer.
     #[error(
-        "the cost of kernel `{kernel}` names argument {index}, which is no integer of 4 or 8 bytes"
+        "the cost of kernel `{kernel}` names argument {index}, which is not an integer of 4 or 8 bytes"
     )]
     Argument {
         kernel: String,

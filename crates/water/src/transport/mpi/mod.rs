@@ -431,12 +431,12 @@ impl Mpi {
                 let (lost, reason) =
                     (Rank::from_le_bytes(*lost), String::from_utf8_lossy(reason).into_owned());
                 if lost == self.rank {
-                    self.lose(from, &format!("it takes this rank for lost: {reason}"));
+                    self.lose(from, &format!("it treats this rank as lost: {reason}"));
                 } else {
                     self.lose(lost, &reason);
                 }
             }
-            None => self.lose(from, "a message of it is of no kind that this version knows"),
+            None => self.lose(from, "it sent a message of an unknown kind"),
         }
     }
 

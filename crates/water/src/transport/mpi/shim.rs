@@ -69,7 +69,7 @@ pub enum Unusable {
         reason: String,
     },
     /// The shim has another version.
-    #[error("{} is of version {found}, this libwater needs {ABI}: build both together", path.display())]
+    #[error("{} has version {found}, libwater needs {ABI}: build both together", path.display())]
     Version { path: PathBuf, found: u32 },
     #[error("MPI does not start: {0}")]
     Start(String),
@@ -202,7 +202,7 @@ impl Run {
         let result = unsafe { (shim.open)(&raw mut run, &raw mut threads) };
         shim.check(result).map_err(|failed| Unusable::Start(failed.to_string()))?;
         let run =
-            NonNull::new(run).ok_or_else(|| Unusable::Start("the shim gave nothing".into()))?;
+            NonNull::new(run).ok_or_else(|| Unusable::Start("the shim returned nothing".into()))?;
         Ok(Self { shim, run, threads })
     }
 
