@@ -5,7 +5,7 @@ use penstock_dql::{Error, ErrorKind, Query};
 
 fn error(text: &str) -> Error {
     match Query::parse(text) {
-        Ok(query) => panic!("{text} is no error but {query}"),
+        Ok(query) => panic!("{text} is not an error but {query}"),
         Err(error) => error,
     }
 }

@@ -149,6 +149,6 @@ mod tests {
         assert_eq!(plan.own(0).collect::<Vec<_>>(), [(1, 1), (3, 0)]);
         assert_eq!((plan.part(0), plan.part(3)), (ObjectId(8), ObjectId(11)));
         assert_eq!(HeapPlan::ids(4), 5);
-        assert!(!format!("{plan:?}").contains("[9, 9"), "the secret stays where it is");
+        assert!(!format!("{plan:?}").contains("[9, 9"), "the secret must not be printed");
     }
 }

@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(
             chosen(&[("SLURM_JOB_NODELIST", "a[1-2]")]),
             Choice::Alone,
-            "nobody said that daemons run there"
+            "the user has not said that daemons run there"
         );
         assert!(matches!(chosen(&[nodes, ("OMPI_COMM_WORLD_SIZE", "4")]), Choice::Mpi { .. }));
     }
@@ -491,7 +491,7 @@ mod tests {
             &[("WTR_TRANSPORT", "mpi"), ("WTR_MPI", "/opt/x/libwtr_mpi_cray.so")],
             |environment| {
                 let Ok(Choice::Mpi { file, .. }) = choose(environment) else {
-                    panic!("a file is no shim")
+                    panic!("the file is not taken as a shim")
                 };
                 assert_eq!(file.unwrap(), Path::new("/opt/x/libwtr_mpi_cray.so"));
             },

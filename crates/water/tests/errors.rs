@@ -155,7 +155,7 @@ fn a_failed_command_fails_what_depends_on_it_on_all_ranks_with_its_own_fault() {
                 );
             }
             assert!(bytes.iter().all(|byte| *byte == 0xAB), "a cancelled read writes nothing");
-            assert_eq!(cluster.runtime().faults().len(), 1, "one root cause is told once");
+            assert_eq!(cluster.runtime().faults().len(), 1, "one root cause is reported once");
             // Commands that do not depend on the failure are not affected.
             let sevens = vec![7; size];
             let fine = program.write(2, two, &sevens, &[made_two]);

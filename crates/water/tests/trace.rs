@@ -541,7 +541,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let waiting = issue(1, &[ran], Request::CreateBuffer { buffer, size: 64, flags: 1 });
         runtime.wait(&[waiting]).unwrap();
         let reports = tell.lock().unwrap().clone();
-        let [report] = reports.as_slice() else { panic!("not told once: {reports:?}") };
+        let [report] = reports.as_slice() else { panic!("not reported once: {reports:?}") };
         let (free, blocked) = report.split_once("these wait for others:").unwrap();
         assert!(free.contains(&format!("{} run_kernel hang on rank 0", ran.0)), "{report}");
         assert!(

@@ -8,7 +8,7 @@ use water::launch;
 const HELP: &str = "\
 wtrd offers the OpenCL devices of its node to a program that uses libWater.
 
-Usage: started by an MPI launcher beside the program, which is rank 0:
+Usage: an MPI launcher starts it beside the program, which is rank 0:
   mpirun -n 1 ./program : -n 63 wtrd           (Open MPI, MPICH)
   srun --mpi=pmix --multi-prog ranks.conf      (Slurm; ranks.conf: `0 ./program`, `1-63 wtrd`)
 
@@ -16,11 +16,12 @@ Options:
   -h, --help      this text
   -V, --version   the version
 
-It ends with the program. Its devices are those that `clinfo -l` lists on its node.
+It ends with the program. It offers the devices that `clinfo -l` lists on its node.
 
 Variables:
-  WTR_MPI         openmpi, mpich, the file of a shim (libwtr_mpi_*.so), or a folder with shims; else what the launcher means
-  WTR_SILENCE     a rank on another host that is silent for so many seconds is lost (default 5)
+  WTR_MPI         openmpi, mpich, the file of a shim (libwtr_mpi_*.so), or a folder with shims
+                  (default: the MPI of the launcher)
+  WTR_SILENCE     seconds after which a silent rank on another host counts as lost (default 5)
 ";
 
 fn main() -> ExitCode {
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
 fn serve() -> ExitCode {
     if !launch::is_launched() {
         eprintln!(
-            "wtrd: no MPI launcher started this, so there is no program to serve. Start both, as in: mpirun -n 1 ./program : -n 3 wtrd"
+            "wtrd: not started by an MPI launcher. Start it with the program: mpirun -n 1 ./program : -n 3 wtrd"
         );
         return ExitCode::from(2);
     }

@@ -282,7 +282,7 @@ mod tests {
                 let mut parents = vec![0; members as usize + 1];
                 for (giver, list) in lists.iter().enumerate() {
                     for child in list {
-                        assert!(*child > giver, "{shape:?} {members}: no circle");
+                        assert!(*child > giver, "{shape:?} {members}: no cycle");
                         parents[*child] += 1;
                     }
                 }

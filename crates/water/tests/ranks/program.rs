@@ -531,7 +531,7 @@ fn stopped(program: &Program) {
     std::thread::sleep(Duration::from_secs(5));
     let early = program.runtime.outcome(ran);
     signal(process, libc::SIGCONT);
-    assert!(early.is_none(), "a rank that only was stopped counts as lost: {early:?}");
+    assert!(early.is_none(), "a rank that was only stopped counts as lost: {early:?}");
     program.good(&[ran]);
 }
 

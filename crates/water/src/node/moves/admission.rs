@@ -140,7 +140,7 @@ mod tests {
             admission.offered(stream(EARLY_STREAMS_MAX + 1)),
             Some(CommandId(100 + count - 1))
         );
-        assert_eq!(admission.offered(stream(0)), None, "it is awaited already");
+        assert_eq!(admission.offered(stream(0)), None, "it is admitted already");
         assert!(admission.end(CommandId(103)));
         assert_eq!(admission.next(), Some(CommandId(100 + count - 2)));
     }
@@ -149,7 +149,7 @@ mod tests {
     fn an_offer_may_come_before_its_move() {
         let mut admission = Admission::default();
         assert_eq!(admission.offered(stream(7)), None);
-        assert!(!admission.add(1, CommandId(1), stream(7)), "it is awaited at once");
+        assert!(!admission.add(1, CommandId(1), stream(7)), "it is admitted at once");
         assert!(admission.add(2, CommandId(2), stream(8)));
     }
 }

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_process_that_is_doubted_is_looked_for_at_once() {
         let mut root = root("here", true);
-        assert_eq!(lost_at(&mut root, S, S + S / 2, false), None, "nobody looks yet");
+        assert_eq!(lost_at(&mut root, S, S + S / 2, false), None, "no look is due yet");
         root.doubt(1);
         let soon = S + S / 2 + 100_000_000;
         assert!(lost_at(&mut root, soon, 2 * S, false).is_some_and(|at| at <= soon + 100_000_000));
