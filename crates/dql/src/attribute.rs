@@ -78,7 +78,7 @@ pub enum Kind {
     VersionText,
     /// One of several names.
     Choice(&'static [Named]),
-    /// One of several names, stored as bits of which usually one is set.
+    /// One of several names, stored as bits. Usually one of them is set.
     Type(&'static [Named]),
     /// A set of names, stored as bits.
     Flags(&'static [Named]),

@@ -74,7 +74,7 @@ pub(crate) fn is_keyword(word: &str) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// Returns the tokens of `text`, of which the last is the end, and the holes.
+/// Returns the tokens of `text` and its holes. The last token is the end.
 pub(crate) fn tokens(text: &str, percent: Percent) -> Result<(Vec<Token>, Vec<HoleKind>), Error> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Error::new("", 0..0, ErrorKind::TooLong));
@@ -193,7 +193,7 @@ impl<'a> Lexer<'a> {
             text.push(c);
         }
         let Some(at) = is_hole else { return Ok(TokenKind::Quoted(text)) };
-        // The length distinguishes '%s' from '%%s', of which the first percent sign was removed.
+        // The length distinguishes '%s' from '%%s', whose first percent sign was removed.
         if text != "%s" || self.at - start != 4 {
             self.at = at;
             return Err(self.error(1, ErrorKind::HoleInQuotes));

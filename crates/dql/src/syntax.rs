@@ -116,7 +116,7 @@ const fn frequency(name: &'static str, factor: u64) -> Unit {
     Unit { name, factor, measures: Measure::Frequency }
 }
 
-/// Sizes are powers of two, as in OpenCL and as people mean them who write 1024MB.
+/// Sizes are powers of two, as in OpenCL. People who write 1024MB mean that as well.
 const UNITS: &[Unit] = &[
     size("B", 0),
     size("KB", 10),

@@ -26,7 +26,7 @@ pub struct ObjectId(pub u64);
 /// Number of a process of the run. Rank 0 is the root, which runs the program.
 pub type Rank = u32;
 
-/// A command that another one waits for. The rank that runs it tells of its end.
+/// A command that another one waits for. The rank that runs it reports its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     pub command: CommandId,
@@ -306,8 +306,8 @@ pub struct DeviceInfo {
     /// Version of its platform.
     pub platform_version: String,
     pub hostname: String,
-    /// Its position in the pool, if a daemon serves it; its rank does not tell this one. Only the
-    /// root has such devices, so ranks never send this field.
+    /// Its position in the pool, if a daemon serves it. The rank does not give this position. Only
+    /// the root has such devices, so ranks never send this field.
     #[serde(skip)]
     pub in_pool: Option<InPool>,
 }

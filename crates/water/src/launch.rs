@@ -1,4 +1,4 @@
-//! Starts a run: finds out who launched this process, which MPI that means and where its shim is,
+//! Starts a run: finds out which launcher and MPI started this process and where the MPI's shim is,
 //! and chooses the back end.
 
 use std::fmt::Write as _;

@@ -182,7 +182,7 @@ pub struct Recorder {
     commands: BTreeMap<CommandId, Step>,
     jobs: BTreeMap<CommandId, Step>,
     kernels: FxHashMap<ObjectId, String>,
-    /// Streams of which one end was sent: the two ranks, the stream, and that end's job.
+    /// Streams with one end sent so far: the two ranks, the stream, and the job of that end.
     open: FxHashMap<(Rank, Rank, Stream), CommandId>,
     /// For jobs not sent yet: the commands that they will do as well.
     also: FxHashMap<CommandId, Vec<CommandId>>,

@@ -347,7 +347,7 @@ fn bytes_that_wait_for_room_go_on_by_the_ends_of_others_and_not_by_time() {
     bounded(|| {
         let ranks = Doomed::with_clock(3, Arc::new(Still));
         let program = Program(ranks.runtime());
-        // There are seven pieces, of which two begin in one burst.
+        // There are seven pieces; two of them begin in one burst.
         const SIZE: usize = 7 << 20;
         let made: Vec<_> = (1..3).map(|rank| program.buffer(rank, SIZE)).collect();
         let source = vec![5; SIZE];

@@ -24,7 +24,7 @@ const CHILD: &str = "WTR_TRACE_TEST_PROGRAM";
 const SECONDS: [f64; 4] = [63.3, 63.3, 29.4, 68.4];
 const ROWS: usize = 7168;
 const FASTER: f64 = 10.0;
-/// Number of tries, of which the best counts. The wall clock measures, and a full machine takes the
+/// Number of tries; the best one counts. The wall clock measures, and a full machine takes the
 /// processors away.
 const TRIES: usize = 3;
 /// The best time that the paper reports for all four, and the ideal.

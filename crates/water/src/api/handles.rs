@@ -12,7 +12,7 @@ use crate::error::Error;
 pub struct Handles<T> {
     /// Name of the kind in error messages.
     name: &'static str,
-    /// Value of the low bits of each handle, which tells a handle of another kind.
+    /// Value of the low bits of each handle, by which a handle of another kind is recognised.
     tag: usize,
     next: usize,
     objects: FxHashMap<usize, T>,

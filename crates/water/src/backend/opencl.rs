@@ -474,7 +474,7 @@ impl Backend for OpenCl {
     fn poll(&mut self, ended: &mut Vec<Ended>) {
         for device in std::mem::take(&mut self.unflushed) {
             if let Some(slot) = self.devices.get(device as usize) {
-                // A queue that cannot be flushed fails its commands, and their ends tell.
+                // A queue that cannot be flushed fails its commands, and their ends report that.
                 _ = slot.queue.flush();
             }
         }

@@ -1,8 +1,8 @@
 //! Simulated devices: kernels and transfers take the time that a model gives them, and no CPU.
 //!
 //! Every device has an engine for kernels and one for transfers in each direction. An engine
-//! performs one operation at a time, in the order in which they became ready. *Hollow* devices have
-//! no bytes: only time passes. *Real* ones compute results with another back end inside; an
+//! performs operations one at a time, in the order in which they became ready. *Hollow* devices
+//! have no bytes: only time passes. *Real* ones compute results with another back end inside; an
 //! operation ends when both that back end and the model have ended it.
 
 mod model;

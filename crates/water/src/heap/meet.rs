@@ -1,8 +1,8 @@
-//! Connects the members of a heap, each of which is a process. Each member listens, tells the
-//! members with higher numbers where, and connects to those with lower numbers. On one host they
-//! meet at a Unix socket, over which memory can be passed. Between hosts they use TCP, and both
-//! sides prove that they have the plan's secret. There is no deadlock, because member 0 connects to
-//! nobody, and each member only waits for those below it before it accepts others.
+//! Connects the members of a heap. Each member is a process. It listens, tells the members with
+//! higher numbers where, and connects to those with lower numbers. On one host they meet at a Unix
+//! socket, over which memory can be passed. Between hosts they use TCP, and both sides prove that
+//! they have the plan's secret. There is no deadlock, because member 0 connects to nobody, and each
+//! member only waits for those below it before it accepts others.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;

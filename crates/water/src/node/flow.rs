@@ -67,7 +67,7 @@ impl std::fmt::Debug for Base {
     }
 }
 
-// SAFETY: only the one thread that drives the node at a time uses the address.
+// SAFETY: one thread at a time drives the node, and only that thread uses the address.
 unsafe impl Send for Base {}
 
 impl Base {

@@ -75,8 +75,8 @@ struct Track {
     is_creation: bool,
     /// It brings bytes of another rank to the program.
     is_remote_read: bool,
-    /// Commands that it waits for which may end after it: reads of which it waited for the inner
-    /// part only, and commands that are themselves late because of such a read.
+    /// Commands that it waits for but that may end after it. They are reads whose inner part alone
+    /// it waits for, and commands that are late because of such a read.
     behind: Vec<CommandId>,
     outcome: Option<Outcome>,
     /// When the program issued it.

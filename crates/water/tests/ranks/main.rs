@@ -25,7 +25,7 @@ enum Verdict {
 
 type Test = fn(Kind) -> Result<Verdict, String>;
 
-/// The tests, each of which runs for each MPI.
+/// The tests. Each runs for each MPI.
 const TESTS: [(&str, Test); 18] = [
     ("transfers_of_many_sizes_arrive_unchanged", transfers),
     ("copies_go_from_rank_to_rank", copies),

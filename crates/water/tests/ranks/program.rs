@@ -323,8 +323,8 @@ fn copies(program: &Program) {
 
 const ADD: &str = "__kernel void add(__global ulong *data, ulong what) { size_t i = get_global_id(0); data[i] = data[i] * 3 + what + i; }";
 
-/// Passes a buffer round all ranks, each of which changes it with a kernel. The result is right
-/// only if the order of all events is kept.
+/// Passes a buffer round all ranks. Each rank changes it with a kernel. The result is right only if
+/// the order of all events is kept.
 fn events(program: &Program) {
     const ITEMS: usize = 5000;
     const ROUNDS: u64 = 5;

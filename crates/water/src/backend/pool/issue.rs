@@ -144,7 +144,7 @@ pub(super) struct Issue(Mutex<Issued>);
 #[derive(Debug, Default)]
 struct Issued {
     event: Option<Event>,
-    /// Somebody asked to be told when the event is there.
+    /// Whether to report when the event is set.
     tell: bool,
 }
 

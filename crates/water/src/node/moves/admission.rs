@@ -1,7 +1,7 @@
-//! Decides which streams this rank receives now. There may be hundreds of moves that were started
-//! early, of which the first few come next, and polling the transport for all of them takes long.
-//! So only some are admitted, in the order in which the root gave them. The others are admitted
-//! when their senders offer them.
+//! Decides which streams this rank receives now. Hundreds of moves may have been started early, but
+//! only the first few come next, and polling the transport for all of them takes long. So only some
+//! are admitted, in the order in which the root gave them. The others are admitted when their
+//! senders offer them.
 
 use std::collections::BTreeSet;
 
