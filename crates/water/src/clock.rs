@@ -24,7 +24,6 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn charge(&self, _planned: usize, _accepted: usize) {}
 }
 
-/// The clock of this host.
 #[derive(Debug)]
 pub struct Real {
     start: Instant,

@@ -30,7 +30,6 @@ pub type Rank = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     pub command: CommandId,
-    /// The rank that runs the command.
     pub rank: Rank,
     /// The waiting command runs even if this one has failed.
     pub is_lenient: bool,
@@ -59,7 +58,6 @@ pub struct Together {
     pub count: u32,
 }
 
-/// What a command does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Work {
     CreateBuffer {
@@ -79,7 +77,6 @@ pub enum Work {
         code: Code,
         /// Name of the kernel in the program.
         name: String,
-        /// Options for the build.
         options: String,
     },
     /// Frees a kernel, even if a command that this one waits for has failed.
@@ -152,7 +149,6 @@ impl Work {
     }
 }
 
-/// A program to build.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Code {
     Source(Vec<u8>),
@@ -201,7 +197,6 @@ pub struct Move {
     pub early: bool,
 }
 
-/// One target of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sink {
     pub to: End,
@@ -211,7 +206,6 @@ pub struct Sink {
     pub size: u64,
 }
 
-/// One end of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// Memory of the program, only on the root. The API requires it to stay valid until the command
@@ -301,9 +295,7 @@ pub type Outcome = Result<(), Box<Fault>>;
 pub struct DeviceInfo {
     /// Answers of `clGetDeviceInfo`, by code.
     pub info: Vec<(u32, Vec<u8>)>,
-    /// Name of its platform.
     pub platform: String,
-    /// Version of its platform.
     pub platform_version: String,
     pub hostname: String,
     /// Its position in the pool, if a daemon serves it. The rank does not give this position. Only
@@ -339,7 +331,6 @@ pub struct InPool {
     pub is_local: bool,
 }
 
-/// A message between ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// To the root, as the first message of a rank: introduces the rank.
@@ -401,7 +392,6 @@ pub struct Garbled {
     pub reason: postcard::Error,
 }
 
-/// Encodes a batch of messages.
 pub fn encode(messages: &[Message]) -> Vec<u8> {
     // Serialising into memory cannot fail: every type here can be serialised.
     postcard::to_allocvec(messages).unwrap_or_default()

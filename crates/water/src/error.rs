@@ -30,7 +30,6 @@ pub mod code {
     pub const INVALID_VALUE: i32 = -30;
 }
 
-/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,7 +38,6 @@ pub enum Error {
     Invalid(String),
     #[error("{0}")]
     Query(#[from] dql::Error),
-    /// No device answers the query.
     #[error("no device answers this query: {0}")]
     NoDevice(String),
     /// The library is not initialised, or is initialised already.

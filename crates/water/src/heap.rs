@@ -34,7 +34,6 @@ pub struct HeapPlan {
     pub secret: [u8; SECRET_BYTES],
 }
 
-/// One device of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pe {
     pub rank: Rank,

@@ -26,11 +26,9 @@ const GROWTH: usize = 2;
 /// slower and faster.
 const NEWEST: f64 = 0.5;
 
-/// Why work cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsplittable {
-    /// There are no devices.
     #[error("there are no devices to split the work among")]
     NoDevices,
     /// Parts cannot be multiples of 0.
@@ -42,7 +40,6 @@ pub enum Unsplittable {
     /// A weight is negative or not finite.
     #[error("weight {0} is negative or not finite")]
     Weight(usize),
-    /// No device would get anything.
     #[error("all weights are 0")]
     NoWeight,
 }
@@ -147,7 +144,6 @@ impl Guide {
         Ok(Self { total, minimum, next: 0, speeds: vec![None; count], under_way, ended, largest })
     }
 
-    /// Whether all units were handed out.
     pub fn is_empty(&self) -> bool {
         self.next >= self.total
     }

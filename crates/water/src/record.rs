@@ -43,7 +43,6 @@ pub struct Step {
     pub what: &'static str,
     /// Name of its kernel, or of its buffer.
     pub name: String,
-    /// Number of bytes that it moves.
     pub bytes: u64,
     pub rank: Rank,
     /// Index of its device on the rank.
@@ -53,9 +52,7 @@ pub struct Step {
     pub senders: Vec<CommandId>,
     /// Jobs of other ranks that get bytes from it.
     pub receivers: Vec<CommandId>,
-    /// Ranks that it gets bytes from.
     pub from: Vec<Rank>,
-    /// Ranks that it sends bytes to.
     pub to: Vec<Rank>,
     /// Length of the longest path to it from a step that waits for nothing.
     pub level: u32,

@@ -230,7 +230,6 @@ impl Runtime {
         }
     }
 
-    /// Closes the batch now.
     pub fn flush(&self) {
         let mut state = self.shared.lock();
         state.close_batch();

@@ -27,7 +27,6 @@ impl<T> Handles<T> {
         Self { name, tag, next: 1, objects: FxHashMap::default(), _kind: PhantomData }
     }
 
-    /// Adds an object, and returns its handle.
     pub fn add(&mut self, object: T) -> *mut Opaque {
         let handle = (self.next << TAG_BITS) | self.tag;
         self.next += 1;
@@ -35,7 +34,6 @@ impl<T> Handles<T> {
         std::ptr::without_provenance_mut(handle)
     }
 
-    /// Returns the object of a handle.
     pub fn get(&self, handle: *mut Opaque) -> Result<&T, Error> {
         self.objects.get(&handle.addr()).ok_or_else(|| self.wrong(handle))
     }

@@ -18,7 +18,6 @@ pub struct CError {
     log: *const c_char,
 }
 
-/// An error with its strings.
 #[derive(Debug)]
 pub struct Told {
     c: CError,
@@ -74,7 +73,6 @@ impl Told {
     }
 }
 
-/// Clears the thread's last error.
 pub fn clear() {
     LAST.with_borrow_mut(|last| *last = None);
 }

@@ -12,7 +12,6 @@ use crate::heap::Pe;
 use crate::root::Request;
 use crate::runtime::Runtime;
 
-/// The run of a program.
 #[derive(Debug)]
 pub struct Run {
     runtime: Runtime,
@@ -24,7 +23,6 @@ pub struct Run {
     last_collective: Mutex<Vec<CommandId>>,
 }
 
-/// A device that the program chose.
 #[derive(Debug)]
 pub struct Device {
     pub rank: Rank,
@@ -59,7 +57,6 @@ impl Device {
     }
 }
 
-/// The objects of the program.
 #[derive(Debug)]
 pub struct Objects {
     /// Indices of devices in `Run::devices`.
@@ -89,7 +86,6 @@ pub struct Heap {
     pub parts: Vec<usize>,
     /// The commands of its creation, last launch or last reset. Its release waits for them.
     pub users: Vec<CommandId>,
-    /// Number of resets so far.
     pub resets: u64,
 }
 
@@ -144,7 +140,6 @@ pub fn end() -> Result<(), Error> {
 }
 
 impl Run {
-    /// Creates a run with these devices.
     pub fn new(runtime: Runtime, mut devices: Vec<Device>) -> Self {
         let mut handles = Handles::new("device", 1);
         for (place, device) in devices.iter_mut().enumerate() {
@@ -165,13 +160,11 @@ impl Run {
         &self.devices
     }
 
-    /// Returns the device of a handle.
     pub fn device(&self, handle: *mut Opaque) -> Result<&Device, Error> {
         let place = *self.objects().devices.get(handle)?;
         self.devices.get(place).ok_or(Error::State("a device vanished"))
     }
 
-    /// Locks the objects of the program.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }

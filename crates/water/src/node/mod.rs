@@ -139,7 +139,6 @@ impl Node {
         self.jobs.is_empty() && self.moves.is_empty()
     }
 
-    /// Number of unfinished jobs.
     pub fn load(&self) -> usize {
         self.jobs.len()
     }
@@ -269,7 +268,6 @@ impl Node {
         self.letters.entry(rank).or_default().push(message);
     }
 
-    /// Takes the messages for other ranks.
     pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
         self.letters.iter_mut().filter_map(|(rank, messages)| {
             (!messages.is_empty()).then(|| (*rank, std::mem::take(messages)))
@@ -311,7 +309,6 @@ impl Node {
         }
     }
 
-    /// Returns the moves of this rank.
     pub fn moves(&mut self) -> &mut Moves {
         &mut self.moves
     }

@@ -61,7 +61,6 @@ fn sends_max(segment: u64) -> u64 {
 /// Bit that marks the id of an operation that is a part of a move. No command's id has it.
 const PART: u64 = 1 << 63;
 
-/// Why a move failed.
 #[derive(Clone, Debug)]
 pub enum Broken {
     /// Another command failed, with this fault.
@@ -70,7 +69,6 @@ pub enum Broken {
     Failure(Failure),
 }
 
-/// The moves of a rank.
 #[derive(Debug, Default)]
 pub struct Moves {
     /// Ordered by id, so that moves that the program issued earlier are served first.
@@ -100,7 +98,6 @@ pub struct Moves {
     changed: bool,
 }
 
-/// A move to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     pub id: CommandId,
@@ -290,7 +287,6 @@ impl Moves {
         self.changed = true;
     }
 
-    /// Takes the messages for other ranks.
     pub fn letters(&mut self) -> Vec<(Rank, Message)> {
         std::mem::take(&mut self.letters)
     }

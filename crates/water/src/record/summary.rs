@@ -17,10 +17,8 @@ use crate::command::{CommandId, Rank};
 /// for something else.
 const BUSY_SHARE: f64 = 0.5;
 
-/// Number of devices that are listed.
 const DEVICES_LISTED_MAX: usize = 64;
 
-/// What a moment was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spent {
     /// Kernels and transfers within a rank.
@@ -92,7 +90,6 @@ impl Summary {
         }
     }
 
-    /// Returns what bounded the run.
     pub fn bound(&self) -> String {
         let most = self.spent.iter().max_by_key(|(_, ns)| **ns).map(|(spent, _)| *spent);
         match most {
@@ -198,7 +195,6 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
     spent
 }
 
-/// Returns the text of the summary.
 pub fn text(recorder: &Recorder) -> String {
     let summary = Summary::of(recorder);
     let share = |ns: u64| to_f64(ns) / to_f64(summary.total_ns.max(1)) * 100.0;

@@ -45,7 +45,6 @@ impl Row {
     }
 }
 
-/// A span of a row.
 #[derive(Clone, Debug)]
 struct Span {
     name: String,

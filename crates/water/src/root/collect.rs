@@ -36,7 +36,6 @@ pub enum Source {
 /// program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// Whether they are writes.
     pub is_scatter: bool,
     /// Indices in the batch.
     pub members: Vec<usize>,

@@ -324,7 +324,6 @@ fn size(batch: &[Issue], group: &Group) -> Option<u64> {
 
 /// The settings. `Runtime` measures the link when the run begins, unless `WTR_LINK` gives it.
 impl Root {
-    /// Sets the costs of the links.
     pub fn set_link(&mut self, link: Link) {
         self.link = link;
     }
@@ -335,7 +334,6 @@ impl Root {
         self.shape = shape;
     }
 
-    /// Sets the mode of replacement.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }

@@ -6,7 +6,6 @@
 
 use serde::Serialize;
 
-/// A link between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Time from the sender's call to the receiver's notice of an empty message, in ns.
@@ -24,7 +23,6 @@ impl Default for Link {
     }
 }
 
-/// The shape of a broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -55,7 +53,6 @@ pub struct Choice {
 /// bytes on links of 1 to 25 GB/s. Above 1 MiB the only gain is that fewer pieces need work, so
 /// only transfers of GB use larger ones.
 const SEGMENTS: [u64; 5] = [16 << 20, 4 << 20, 1 << 20, 256 << 10, SEGMENT_BYTES_MIN];
-/// The smallest piece size.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 /// Longest time in ns that a piece may keep a link busy, except for the smallest piece size. Signs

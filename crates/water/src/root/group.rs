@@ -6,7 +6,6 @@ use super::cost::{self, Choice, Tree};
 use super::{HostRange, Issue, Request, Root};
 use crate::command::{CommandId, End, Job, Move, Rank, Sink, Stream, Wait, Work};
 
-/// A group that is replaced.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) group: Group,

@@ -48,7 +48,6 @@ pub const SLICE_COMMANDS_BUSY: usize = 64;
 /// wait for them.
 const FAILED_MAX: usize = 1 << 16;
 
-/// A command as the program issued it.
 #[derive(Debug)]
 pub struct Issue {
     pub id: CommandId,
@@ -60,7 +59,6 @@ pub struct Issue {
     pub request: Request,
 }
 
-/// The root's record of a command.
 #[derive(Debug)]
 struct Track {
     /// The rank that runs the command, or its last part.
@@ -79,7 +77,6 @@ struct Track {
     /// it waits for, and commands that are late because of such a read.
     behind: Vec<CommandId>,
     outcome: Option<Outcome>,
-    /// When the program issued it.
     queued: u64,
     times: Times,
     /// Number of events that refer to it.
@@ -104,7 +101,6 @@ pub struct Root {
     reads: Vec<HostRange>,
     /// Ends that are made known once another command, the key, has ended.
     followers: FxHashMap<CommandId, Vec<(CommandId, Outcome, Times)>>,
-    /// Number of unfinished commands.
     outstanding: usize,
     /// Messages to send, by rank.
     letters: Vec<Vec<Message>>,
@@ -201,7 +197,6 @@ impl Root {
         }
     }
 
-    /// Returns a new object id.
     pub fn object(&mut self) -> ObjectId {
         self.objects(1)
     }
@@ -340,7 +335,6 @@ impl Root {
         self.tracks.get(&id).map(|track| (track.queued, track.times))
     }
 
-    /// Returns the number of unfinished commands.
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
@@ -476,7 +470,6 @@ impl Root {
             .map(|(rank, letters)| (rank, std::mem::take(letters)))
     }
 
-    /// Queues a job for a rank.
     fn send(&mut self, rank: Rank, job: Job) {
         if let Some(record) = &mut self.record {
             record.sent(rank, &job, self.clock.now());

@@ -32,7 +32,6 @@ pub struct State {
     pub watchdog: Option<Watchdog>,
 }
 
-/// What a rank said in its hello.
 #[derive(Clone, Debug)]
 pub struct RankInfo {
     pub hostname: String,
@@ -121,7 +120,6 @@ impl State {
         moved
     }
 
-    /// Lets the watchdog check for progress.
     pub fn watch(&mut self) {
         if let (Some(watchdog), Some(root)) = (&mut self.watchdog, &self.root)
             && let Some(recorder) = root.recorder()
@@ -301,7 +299,6 @@ impl State {
     }
 }
 
-/// Returns the name of this host.
 pub fn hostname() -> String {
     // The name's length is part of messages, and simulated times must be the same on every host.
     if crate::simulator::is_there() {

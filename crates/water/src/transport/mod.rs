@@ -46,7 +46,6 @@ pub enum Happening {
 pub trait Transport: Send + std::fmt::Debug {
     fn rank(&self) -> Rank;
 
-    /// Returns the number of ranks.
     fn size(&self) -> u32;
 
     /// Sends a control message. Never blocks.

@@ -16,7 +16,6 @@ use crate::command::{CommandId, End, Message, Rank, Stream};
 /// one in each poll.
 const EARLY_STREAMS_MAX: u32 = 4;
 
-/// Admission of early streams.
 #[derive(Debug, Default)]
 pub struct Admission {
     /// Moves not admitted yet, each after its job's ordinal.
@@ -65,7 +64,6 @@ impl Admission {
         self.admitted.remove(&id) && !self.waiting.is_empty()
     }
 
-    /// Removes all traces of a move.
     pub fn forget(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) {
         self.waiting.remove(&(place, id));
         self.admitted.remove(&id);
@@ -92,7 +90,6 @@ impl Moves {
         }
     }
 
-    /// Admits moves while there is room.
     pub(super) fn admit_more(&mut self) {
         while let Some(id) = self.admission.next() {
             self.admit(id);

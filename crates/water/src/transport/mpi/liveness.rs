@@ -73,7 +73,6 @@ fn state_of(pid: u32) -> Option<(u8, u64)> {
     Some((state, started))
 }
 
-/// The first message between neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
     /// Whether the rank will send signs of life. A program that is driven without a thread cannot.
