@@ -1,7 +1,9 @@
-//! OpenCL's C types, constants and function pointers ([`generated`], made by `tools/gen-cl-sys.sh` from the Khronos
-//! headers of OpenCL 3.0), and what those headers do not have. Nothing here links to a library.
+//! OpenCL's C types, constants and function pointers, and some that the Khronos headers of OpenCL
+//! 3.0 lack. `tools/gen-cl-sys.sh` makes [`generated`] from those headers. This crate links to no
+//! library.
 //!
-//! Each kind of handle is a pointer to a type of its own, so a `cl_mem` can not be given where a `cl_event` belongs.
+//! Each kind of handle is a pointer to its own type, so a `cl_mem` cannot be passed as a
+//! `cl_event`.
 
 #[allow(
     missing_docs,
@@ -18,17 +20,17 @@ pub mod generated;
 
 pub use generated::*;
 
-// -- ICD 2.0 of the loader (cl_khr_icd 2.0), newer than the headers ----------------------------------------------------
+// -- ICD 2.0 (cl_khr_icd 2.0), which is newer than the headers --
 
-/// What the slots of `clGetPlatformIDs` and `clUnloadCompiler` hold in the dispatch table of an ICD 2.0 driver. It is
-/// no function, so such a table can not be a [`cl_icd_dispatch`]; see [`slot`].
+/// Value in the slots of `clGetPlatformIDs` and `clUnloadCompiler` in the dispatch table of an ICD
+/// 2.0 driver. The value is not a function, so such a table cannot be a [`cl_icd_dispatch`]; see
+/// [`slot`].
 pub const CL_ICD2_TAG_KHR: usize = 0x4F50_454E_434C_3331;
-/// The name under which an ICD 2.0 driver gives its functions to the loader.
+/// Name of the function through which an ICD 2.0 driver gives its functions to the loader.
 pub const CL_ICD_GET_FUNCTION: &std::ffi::CStr = c"clIcdGetFunctionAddressForPlatformKHR";
-/// The name under which an ICD 2.0 driver takes the loader's dispatch data.
+/// Name of the function through which an ICD 2.0 driver takes the loader's dispatch data.
 pub const CL_ICD_SET_DISPATCH_DATA: &std::ffi::CStr = c"clIcdSetPlatformDispatchDataKHR";
 
-/// Type of `clIcdGetFunctionAddressForPlatformKHR`.
 #[allow(non_camel_case_types, reason = "C's name")]
 pub type clIcdGetFunctionAddressForPlatformKHR_fn = Option<
     unsafe extern "C" fn(
@@ -36,13 +38,12 @@ pub type clIcdGetFunctionAddressForPlatformKHR_fn = Option<
         name: *const std::ffi::c_char,
     ) -> *mut std::ffi::c_void,
 >;
-/// Type of `clIcdSetPlatformDispatchDataKHR`.
 #[allow(non_camel_case_types, reason = "C's name")]
 pub type clIcdSetPlatformDispatchDataKHR_fn =
     Option<unsafe extern "C" fn(platform: cl_platform_id, data: *mut std::ffi::c_void) -> cl_int>;
 
-/// Type of `clGetKernelSuggestedLocalWorkSizeKHR` (`cl_khr_suggested_local_work_size`; core from OpenCL 3.1 on, there
-/// without the suffix).
+/// Type of `clGetKernelSuggestedLocalWorkSizeKHR` of `cl_khr_suggested_local_work_size`. OpenCL 3.1
+/// has the function without the suffix.
 #[allow(non_camel_case_types, reason = "C's name")]
 pub type clGetKernelSuggestedLocalWorkSizeKHR_t = Option<
     unsafe extern "C" fn(
@@ -55,10 +56,10 @@ pub type clGetKernelSuggestedLocalWorkSizeKHR_t = Option<
     ) -> cl_int,
 >;
 
-/// Slots of the loader's dispatch table.
+/// Number of slots of the loader's dispatch table.
 pub const SLOTS: usize = size_of::<cl_icd_dispatch>() / size_of::<usize>();
 
-/// The slot of a function in the dispatch table: `slot!(clFinish)`.
+/// Returns the slot of a function in the dispatch table, for instance `slot!(clFinish)`.
 #[macro_export]
 macro_rules! slot {
     ($function:ident) => {
@@ -67,31 +68,32 @@ macro_rules! slot {
     };
 }
 
-// -- Constants that the headers of early 2023 do not have ---------------------------------------------------------------
+// -- Constants that the headers of early 2023 lack, below the extension that defines them --
 
-/// `cl_khr_kernel_clock`.
+/// Query of the extension `cl_khr_kernel_clock`.
 pub const CL_DEVICE_KERNEL_CLOCK_CAPABILITIES_KHR: cl_device_info = 0x1076;
-/// `cl_khr_command_buffer`: properties of queues that it takes.
+/// Extension `cl_khr_command_buffer`: queue properties that a device supports.
 pub const CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR: cl_device_info = 0x129A;
-/// `cl_khr_command_buffer_multi_device`.
+/// Extension `cl_khr_command_buffer_multi_device`: number of devices.
 pub const CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR: cl_device_info = 0x12AB;
-/// `cl_khr_command_buffer_multi_device`. A list of handles: not for another process.
+/// Extension `cl_khr_command_buffer_multi_device`: a list of handles, which are valid in one
+/// process.
 pub const CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR: cl_device_info = 0x12AC;
-/// `cl_ext_float_atomics`.
+/// Extension `cl_ext_float_atomics`: single precision.
 pub const CL_DEVICE_SINGLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4231;
-/// `cl_ext_float_atomics`.
+/// Extension `cl_ext_float_atomics`: double precision.
 pub const CL_DEVICE_DOUBLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4232;
-/// `cl_ext_float_atomics`.
+/// Extension `cl_ext_float_atomics`: half precision.
 pub const CL_DEVICE_HALF_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4233;
-/// `cl_ext_buffer_device_address`.
+/// Address of a buffer; extension `cl_ext_buffer_device_address`.
 pub const CL_MEM_DEVICE_ADDRESS_EXT: cl_mem_info = 0x5001;
-/// `cl_nv_device_attribute_query`.
+/// Extension `cl_nv_device_attribute_query`: copy engines.
 pub const CL_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT_NV: cl_device_info = 0x4007;
-/// `cl_nv_device_attribute_query`.
+/// Extension `cl_nv_device_attribute_query`: PCI bus.
 pub const CL_DEVICE_PCI_BUS_ID_NV: cl_device_info = 0x4008;
-/// `cl_nv_device_attribute_query`.
+/// Extension `cl_nv_device_attribute_query`: PCI slot.
 pub const CL_DEVICE_PCI_SLOT_ID_NV: cl_device_info = 0x4009;
-/// `cl_nv_device_attribute_query`.
+/// Extension `cl_nv_device_attribute_query`: PCI domain.
 pub const CL_DEVICE_PCI_DOMAIN_ID_NV: cl_device_info = 0x400A;
 
 #[cfg(test)]
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_slot_for_every_core_function() {
-        // 114 core functions up to 3.0; the rest of the table are slots of extensions.
+        // There are 114 core functions up to 3.0; the other slots belong to extensions.
         assert_eq!(CORE_FUNCTIONS.len(), 114);
         assert_eq!(slot!(clGetPlatformIDs), 0);
         assert_eq!(slot!(clSetContextDestructorCallback), SLOTS - 1);

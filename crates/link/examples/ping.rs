@@ -1,7 +1,7 @@
-//! What a link costs: round trips, one-way calls, payloads, over each transport.
+//! Measures links over each transport: round trips, one-way calls and payloads.
 //!
-//! `cargo run --release -p penstock-link --example ping [ring|unix|tcp|raw] [crowd]`; `crowd` adds a thread that computes on
-//! every core, as a device of the node's own processor does.
+//! `cargo run --release -p penstock-link --example ping [ring|unix|tcp|raw] [crowd]`. `crowd` adds
+//! a thread that computes on every core, as a CPU device of the node does.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -23,9 +23,9 @@ type Failure = Box<dyn Error + Send + Sync>;
 const ROUNDS: u32 = 20_000;
 const ONE_WAY: u32 = 1_000_000;
 const PAYLOADS: [usize; 5] = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20];
-/// Bytes sent in all for each size of payload.
+/// Total bytes sent for each payload size.
 const PAYLOAD_BYTES: usize = 2 << 30;
-/// Pauses between round trips: none, one within which the peer has gone to sleep.
+/// Pauses between round trips. During the longer one the peer goes to sleep.
 const PAUSES: [Duration; 2] = [Duration::ZERO, Duration::from_micros(300)];
 
 fn main() -> Result<(), Failure> {
@@ -76,7 +76,7 @@ fn measure(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A client's end and a worker's.
+/// Returns a client's end and a worker's end.
 fn pair(name: &str) -> Result<[(Sender, Receiver); 2], Failure> {
     let (one, two) = sockets(name == "tcp")?;
     let features = if name == "ring" { feature::SHARED_RINGS } else { 0 };
@@ -147,7 +147,7 @@ fn ping() -> to_worker::Ping {
     to_worker::Ping { request: Id::new(1) }
 }
 
-/// Nanoseconds per call, for the sender alone and until the last has arrived.
+/// Returns the nanoseconds per call: for the sender alone, and until the last call has arrived.
 fn one_way(name: &str) -> Result<(f64, f64), Failure> {
     let [(out, _client_in), (_worker_out, mut input)] = pair(name)?;
     let before = Instant::now();
@@ -199,7 +199,7 @@ fn payload_rate(name: &str, bytes: usize) -> Result<f64, Failure> {
     Ok((count * bytes) as f64 / started.elapsed().as_secs_f64() / 1e9)
 }
 
-/// The same payloads over bare sockets, to compare with.
+/// Measures the same payloads over bare sockets for comparison.
 fn measure_raw() -> Result<(), Failure> {
     for (name, tcp) in [("unix", false), ("tcp", true)] {
         for bytes in PAYLOADS {

@@ -1,4 +1,4 @@
-//! Where a daemon or worker listens.
+//! The addresses at which a daemon or a worker listens.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use crate::error::LinkError;
 
-/// An address of a daemon or a worker.
+/// Address of a daemon or a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
     /// A Unix socket: `unix:PATH`.
     Unix(PathBuf),
-    /// A TCP port: `tcp:HOST:PORT`, `tcp:[V6]:PORT`.
+    /// TCP port: `tcp:HOST:PORT` or `tcp:[V6]:PORT`.
     Tcp {
-        /// Name or number of the host, without brackets.
+        /// Host name or IP address, without brackets.
         host: String,
-        /// The port; 0 to listen on any free one.
+        /// Port; a listener takes 0 for any free port.
         port: u16,
     },
 }

@@ -1,8 +1,9 @@
-//! Memory that a client and its worker both see: where devices compute on the host's memory, buffers live in it, and a
-//! transfer is one copy by the client, without the worker.
+//! Memory that a client and its worker share. If the devices compute on host memory, buffers lie in
+//! the arena, and a transfer is one copy by the client without the worker.
 //!
-//! One sparse file in memory for the whole session, mapped once on each side. The client decides which part is which
-//! buffer. The worker trusts it with nothing but that client's own data: offsets are checked, the content is any bytes.
+//! The arena is one sparse memfd for the whole session, mapped once on each side. The client
+//! decides which part holds which buffer. The worker checks every offset and accepts any content,
+//! so a client can damage only its own data.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -13,10 +14,10 @@ use rustix::mm::MapFlags;
 use crate::error::LinkError;
 use crate::sealed;
 
-/// The most bytes that a peer may offer: the 47 bits of a process's addresses hold it eight times.
+/// Largest arena in bytes that a peer may offer. The 47 address bits of a process hold eight of
+/// them.
 const ARENA_BYTES_MAX: usize = 1 << 44;
 
-/// A mapping of the shared memory.
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
@@ -24,25 +25,25 @@ pub struct Arena {
     memory: OwnedFd,
 }
 
-// SAFETY: the mapping belongs to this value until it is dropped; who may touch which part when is the callers' business,
-// as it is for all memory that devices write.
+// SAFETY: the mapping belongs to this value until it is dropped. The callers decide who may access
+// which part at what time, as for all memory that devices write.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Makes an arena. Its pages cost nothing until they are touched.
+    /// Creates an arena. A page costs nothing until it is touched.
     ///
     /// # Errors
-    /// When the system has no memory, descriptors or addresses for it.
+    /// Fails if the system lacks memory, descriptors or addresses.
     pub fn create(bytes: usize) -> Result<Self, LinkError> {
         Self::map(sealed::create("penstock-arena", bytes)?)
     }
 
-    /// Makes an arena that can hold as much as this host has memory.
+    /// Creates an arena as large as the memory of this host.
     ///
     /// # Errors
-    /// As [`Arena::create`].
+    /// See [`Arena::create`].
     pub fn of_host_size() -> Result<Self, LinkError> {
         let host = rustix::system::sysinfo();
         #[allow(
@@ -53,10 +54,10 @@ impl Arena {
         Self::create(usize::try_from(bytes).unwrap_or(ARENA_BYTES_MAX).min(ARENA_BYTES_MAX))
     }
 
-    /// Maps an arena that this side or the peer made, after checking that it is one.
+    /// Maps an arena that this side or the peer created, after checking that it is one.
     ///
     /// # Errors
-    /// When it is none, or there are no addresses for it.
+    /// Fails if the memory is no arena or the process lacks addresses for it.
     pub fn map(memory: OwnedFd) -> Result<Self, LinkError> {
         let bytes = sealed::size(&memory)?;
         if !(1..=ARENA_BYTES_MAX).contains(&bytes) {
@@ -66,18 +67,17 @@ impl Arena {
         Ok(Self { base, bytes, memory })
     }
 
-    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The descriptor, for the peer.
+    /// Returns the descriptor to send to the peer.
     pub(crate) fn memory(&self) -> &OwnedFd {
         &self.memory
     }
 
-    /// Where the part of `size` bytes at `offset` begins in this process; nothing if it is not within the arena. Valid as
-    /// long as the arena lives.
+    /// Returns the address of the `size` bytes at `offset` in this process, or `None` if they do
+    /// not lie within the arena. The pointer is valid as long as the arena lives.
     pub fn pointer(&self, offset: u64, size: u64) -> Option<NonNull<u8>> {
         let end = offset.checked_add(size)?;
         if end > self.bytes as u64 {
@@ -88,32 +88,33 @@ impl Arena {
         Some(unsafe { self.base.add(offset) })
     }
 
-    /// Copies bytes in. `false`: they do not fit there.
+    /// Copies `bytes` into the arena. Returns `false` if they do not fit at `offset`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(place) = self.pointer(offset, bytes.len() as u64) else { return false };
-        // SAFETY: `bytes.len()` bytes from `place` on lie within the mapping. A source within the arena may overlap the
-        // target, so the copy is one that allows it. Devices may write there at the same time if the program races: then
-        // the bytes are anything, as the specification says.
+        // SAFETY: the `bytes.len()` bytes at `place` lie within the mapping. The source may lie in
+        // the arena and overlap the target, which `copy` allows. If the program races, devices may
+        // write there at the same time; the content is then undefined, as the specification says.
         unsafe { std::ptr::copy(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
         true
     }
 
-    /// Copies bytes out. `false`: there are not so many.
+    /// Copies bytes out of the arena. Returns `false` if the range does not lie within the arena.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         let Some(place) = self.pointer(offset, into.len() as u64) else { return false };
-        // SAFETY: as in `write`, the other way.
+        // SAFETY: as in `write`, in the other direction.
         unsafe { std::ptr::copy(place.as_ptr(), into.as_mut_ptr(), into.len()) };
         true
     }
 
-    /// Gives the pages of a part back to the system; its content is zero afterwards. Parts of pages are left alone.
+    /// Returns the pages of a range to the system; their content is zero afterwards. Pages that lie
+    /// only partly in the range are kept.
     pub fn discard(&self, offset: u64, size: u64) {
         const PAGE: u64 = 4096;
         let start = offset.next_multiple_of(PAGE);
         let end = (offset.saturating_add(size)).min(self.bytes as u64) / PAGE * PAGE;
         if start < end {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // What can not be given back is merely kept.
+            // A page that cannot be returned is kept.
             _ = rustix::fs::fallocate(&self.memory, flags, start, end - start);
         }
     }
@@ -121,7 +122,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`, with its length; pointers into it are valid only as long as this value lives.
+        // SAFETY: `map` made this mapping with this length. Pointers into it are valid only as long
+        // as this value lives.
         _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a link.
+//! Errors of links.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,30 +8,28 @@ use penstock_wire::hello::Verdict;
 
 use crate::address::Address;
 
-/// A failure of a link, its hello, or what it needs.
+/// Error of a link, of its hello or of its resources.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The peer ended the session, and told why.
+    /// The peer ended the session and gave a reason.
     #[error("the peer ended the session: {0}")]
     Fault(String),
-    /// Text that is no address.
+    /// The text is not an address.
     #[error("`{text}` is no address: {why}; write unix:PATH or tcp:HOST:PORT")]
     Address {
-        /// The text.
         text: String,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         why: &'static str,
     },
-    /// A key file that can not be used.
+    /// The key file cannot be used.
     #[error("the key file {}: {why}", path.display())]
     Key {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// What is wrong with the file, and what to do.
         why: String,
     },
-    /// There is no home directory in which the key could lie.
+    /// No home directory is known in which the key file could lie.
     #[error(
         "neither XDG_CONFIG_HOME nor HOME is set, so there is no default place for the key file"
     )]
@@ -39,55 +37,46 @@ pub enum LinkError {
     /// Nobody answers at the address.
     #[error("can not connect to {address}: {source}; is penstockd running there?")]
     Connect {
-        /// Where.
         address: Address,
-        /// Why.
         source: io::Error,
     },
-    /// The address can not be listened on.
+    /// This process cannot listen on the address.
     #[error("can not listen on {address}: {source}")]
     Listen {
-        /// Where.
         address: Address,
-        /// Why.
         source: io::Error,
     },
-    /// Somebody listens on the address already.
+    /// Another process listens on the address.
     #[error("another process serves {address} already")]
     InUse {
-        /// Where.
         address: Address,
     },
-    /// The link goes over TCP, and this side has no key.
+    /// The link uses TCP, and this side has no key.
     #[error(
         "{peer} is reached over TCP, which needs the pool's key; copy the key file of that node here (penstock key)"
     )]
     NoKey {
-        /// The peer.
         peer: String,
     },
-    /// The peer proved another key than ours, or none.
+    /// The peer proved a different key or none.
     #[error(
         "{peer} has another key than this side; both sides need the same key file (penstock key)"
     )]
     WrongKey {
-        /// The peer.
         peer: String,
     },
-    /// The peer said no.
+    /// The peer refused this side.
     #[error("{peer} refused: {verdict}")]
     Refused {
-        /// The peer.
         peer: String,
-        /// Its reason.
+        /// Reason that the peer gave.
         verdict: Verdict,
     },
-    /// This side said no to a peer.
+    /// This side refused the peer.
     #[error("{peer} was refused: {verdict}")]
     Turned {
-        /// The peer.
         peer: String,
-        /// The reason given to it.
+        /// Reason that the peer was told.
         verdict: Verdict,
     },
     /// The two sides speak different versions of the protocol.
@@ -95,76 +84,70 @@ pub enum LinkError {
         "{peer} speaks version {theirs} of the protocol, this side version {ours}; install the same release on both"
     )]
     WrongVersion {
-        /// The peer.
         peer: String,
-        /// Our version.
+        /// Version of this side.
         ours: u16,
-        /// Its version.
+        /// Version of the peer.
         theirs: u16,
     },
-    /// The peer's bytes are not those of this protocol.
+    /// The bytes of the peer are not those of this protocol.
     #[error("{peer} does not speak this protocol; is the address right?")]
     NotPenstock {
-        /// The peer.
         peer: String,
     },
     /// The peer did not finish the hello in time.
     #[error("{peer} did not finish the hello in time")]
     HelloTimeout {
-        /// The peer.
         peer: String,
     },
-    /// A daemon said nothing any more to this client in its line.
+    /// The daemon stopped reporting to this client while the client waited in line.
     #[error(
         "{peer} let us wait in line and then said nothing for {silence_ms} ms; it is stopped or overloaded"
     )]
     SilentLine {
-        /// The peer.
         peer: String,
-        /// How long it was silent.
+        /// Length of the silence in milliseconds.
         silence_ms: u64,
     },
-    /// This side does not want the link any more, before it stood.
+    /// This side gave up the link before it was established.
     #[error("this side gave up the link to {peer}")]
     GivenUp {
-        /// The peer.
         peer: String,
     },
     /// The peer hung up, or this side closed the link.
     #[error("the link is closed")]
     Closed,
-    /// A TCP peer no longer acknowledges anything.
+    /// The TCP peer acknowledges nothing any more.
     #[error("the peer has vanished: it acknowledges nothing any more")]
     Vanished,
     /// A child process used a link of its parent.
     #[error("the link belongs to the process that forked this one; open a new one after fork()")]
     Forked,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The peer's shared memory is not what was agreed, or it wrote nonsense into it.
+    /// The peer's shared memory is not as agreed, or has invalid content.
     #[error("the shared memory of the link: {0}")]
     Ring(&'static str),
-    /// The pieces of a payload are not as long as announced.
+    /// The length of the payload's pieces differs from the announced length.
     #[error("a payload of {announced} bytes was announced, its pieces have {given}")]
     Pieces {
-        /// Bytes announced.
+        /// Announced length in bytes.
         announced: u64,
         /// Bytes given so far.
         given: u64,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was tried.
+        /// Operation that was attempted.
         doing: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
 }
 
 impl LinkError {
-    /// For `map_err`: what was tried when the system refused.
+    /// Returns a function for `map_err` that adds what was attempted.
     pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::System { doing, source: error.into() }
     }

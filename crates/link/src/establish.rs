@@ -1,4 +1,4 @@
-//! From a connected socket to a link: on one host, two rings beside it.
+//! Makes a link from a connected socket; on one host the link uses two rings beside the socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -21,27 +21,28 @@ use crate::socket::SocketIn;
 use crate::stream::Stream;
 use crate::wait::{Patience, Policy};
 
-/// Which side of a link this is.
+/// Side of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Offers rings.
+    /// Side that offers the rings.
     Client,
-    /// Takes the rings that the client offers.
+    /// Side that takes the rings.
     Worker,
 }
 
-/// The note beside the rings.
+/// Note sent with the descriptors of the rings.
 const NOTE_RINGS: [u8; 8] = *b"RINGS  1";
-/// The note of a client that could make none: the link stays on the socket.
+/// Note of a client that could not create rings: the link stays on the socket.
 const NOTE_NONE: [u8; 8] = *b"NO RINGS";
 
-/// Makes a link for frames of a stream after the hello: over rings if both sides can (`features`) and the socket is a Unix
-/// socket, else over the socket. Workers among themselves use `features` without rings.
+/// Makes a link for frames from a stream after the hello. The link uses rings if both sides support
+/// them (`features`) and the socket is a Unix socket, and the socket otherwise. Two workers connect
+/// with `features` without rings.
 ///
-/// `check` is the table's check of headers that this side receives.
+/// `check` checks the headers that this side receives.
 ///
 /// # Errors
-/// When the peer hung up, or offers what are no rings.
+/// Fails if the peer hung up, or what it offers is not a pair of rings.
 pub fn establish(
     stream: Stream,
     features: u64,
@@ -69,18 +70,17 @@ pub fn establish(
     ))
 }
 
-/// What one side holds of a pair of rings.
+/// One side's part of a pair of rings.
 struct Rings {
-    /// It writes to this one ...
+    /// Ring that this side writes to.
     out: Arc<Map>,
-    /// ... and reads from this.
+    /// Ring that this side reads from.
     back: Arc<Map>,
-    /// See [`Joint::space`].
     space: Stream,
     arena: Option<Arc<Arena>>,
 }
 
-/// What a client offers for them.
+/// The client's own part, and the descriptors for the worker.
 struct Offer {
     rings: Rings,
     to_worker: OwnedFd,
@@ -94,7 +94,7 @@ fn patience() -> Patience {
 
 fn offer(stream: &Stream, with_arena: bool) -> Result<Option<Rings>, LinkError> {
     let Ok(Offer { rings, to_worker, to_client, space }) = make(with_arena) else {
-        // Out of memory or descriptors: slower, but no reason to fail.
+        // Out of memory or descriptors: the link works without rings, only slower.
         send_fds(stream.as_fd(), &[], &NOTE_NONE, patience())?;
         return Ok(None);
     };
@@ -110,7 +110,7 @@ fn make(with_arena: bool) -> Result<Offer, LinkError> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.map_err(LinkError::system("making a doorbell"))?;
     let (out, back) = (Map::new(&to_worker)?, Map::new(&to_client)?);
-    // Where addresses are limited there is none, and buffers live in the worker alone.
+    // If addresses are limited there is no arena, and buffers live in the worker alone.
     let arena = if with_arena { Arena::of_host_size().ok().map(Arc::new) } else { None };
     let rings = Rings { out, back, space: Stream::from_fd(ours)?, arena };
     Ok(Offer { rings, to_worker, to_client, space: theirs })

@@ -15,14 +15,14 @@ use crate::error::LinkError;
 use crate::stream::{Readiness, wait_fd};
 use crate::wait::Patience;
 
-/// File descriptors in one message at most: two rings, a doorbell and an arena.
+/// Maximum number of file descriptors in one message: two rings, a doorbell and an arena.
 pub(crate) const FDS_MAX: usize = 4;
 
-/// Sends one file descriptor with a note of at least one byte, over any Unix socket. The note arrives in one piece if it is
-/// short (a page), which every use here is.
+/// Sends one file descriptor with a note of at least one byte over a Unix socket. A note of at most
+/// a page arrives in one piece; all notes here are that short.
 ///
 /// # Errors
-/// When the peer has hung up, or does not take it within `patience`.
+/// Fails if the peer hung up or does not take the message within `patience`.
 pub fn send_fd(
     over: BorrowedFd<'_>,
     fd: BorrowedFd<'_>,
@@ -32,10 +32,10 @@ pub fn send_fd(
     send_fds(over, &[fd], note, patience)
 }
 
-/// Receives a note and the file descriptor beside it, if there is one. A length of 0 means that `patience` ended.
+/// Receives a note and its file descriptor, if there is one. Returns length 0 if `patience` ended.
 ///
 /// # Errors
-/// [`LinkError::Closed`] when the peer has hung up.
+/// [`LinkError::Closed`] if the peer hung up.
 pub fn recv_fd(
     over: BorrowedFd<'_>,
     note: &mut [u8],

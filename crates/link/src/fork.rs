@@ -1,4 +1,5 @@
-//! Noticing that this process is a forked child of the one that made a link, at the cost of one load.
+//! Detects that this process is a forked child of the process that made a link. The check costs one
+//! load.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -6,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// The process that made something.
+/// Process that created an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(u64);
 
 impl Owner {
-    /// The process that runs now.
+    /// Returns the running process.
     pub(crate) fn this_process() -> Self {
         let word = mark();
         let found = word.load(Relaxed);
         if found != 0 {
             return Self(found);
         }
-        // First use, or first use after a fork, which wiped the word.
+        // First use, or first use after a fork: the fork zeroed the word.
         let fresh = number();
         match word.compare_exchange(0, fresh, Relaxed, Relaxed) {
             Ok(_) => Self(fresh),
@@ -26,13 +27,14 @@ impl Owner {
         }
     }
 
-    /// Whether it is the process that runs now.
+    /// Returns whether the owner is the running process.
     pub(crate) fn is_this_process(self) -> bool {
         mark().load(Relaxed) == self.0
     }
 }
 
-/// A number that no ancestor of this process has: process numbers are used again, so the clock is mixed in.
+/// Returns a number that no ancestor of this process has. Process ids are reused, so the clock is
+/// mixed in.
 fn number() -> u64 {
     let pid = u64::from(std::process::id());
     let now =
@@ -40,10 +42,10 @@ fn number() -> u64 {
     ((pid << 32) ^ u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20)) | 1
 }
 
-/// A word that the kernel sets to zero in a forked child.
+/// Returns a word that the kernel zeroes in a forked child.
 fn mark() -> &'static AtomicU64 {
     static MARK: OnceLock<&'static AtomicU64> = OnceLock::new();
-    // Zero in the child even where the system has no such pages, then for want of anything better.
+    // Used if the system cannot zero pages on fork; a child is then not detected.
     static FALLBACK: AtomicU64 = AtomicU64::new(0);
     MARK.get_or_init(|| wiped_page().unwrap_or(&FALLBACK))
 }
@@ -51,14 +53,15 @@ fn mark() -> &'static AtomicU64 {
 fn wiped_page() -> Option<&'static AtomicU64> {
     const BYTES: usize = 4096;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that
+    // exists.
     let page = unsafe {
         rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, protection, MapFlags::PRIVATE)
     };
     let page = NonNull::new(page.ok()?)?;
     // SAFETY: the range is the mapping made above; the advice changes it in a forked child only.
     unsafe { rustix::mm::madvise(page.as_ptr(), BYTES, Advice::LinuxWipeOnFork) }.ok()?;
-    // SAFETY: the page is aligned, zeroed, never unmapped, and used as this atomic only.
+    // SAFETY: the page is aligned, zeroed, never unmapped, and used only as this atomic.
     Some(unsafe { page.cast().as_ref() })
 }
 
@@ -76,15 +79,15 @@ mod tests {
     #[test]
     fn a_forked_child_is_another_process() {
         let owner = Owner::this_process();
-        // SAFETY: the child calls nothing but async-signal-safe functions: a load, and _exit.
+        // SAFETY: the child calls only async-signal-safe functions: a load and `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let code = i32::from(owner.is_this_process());
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: ends the child without running any code of the parent.
             unsafe { libc::_exit(code) };
         }
         let mut status = 0;
-        // SAFETY: waits for the child made above; the pointer is to a local.
+        // SAFETY: waits for the child made above; the pointer refers to a local variable.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((waited, status), (child, 0), "the child took itself for its parent");
     }

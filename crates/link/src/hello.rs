@@ -1,4 +1,5 @@
-//! The opening of a link, both sides: who are you, may you, which version and features. See [`penstock_wire::hello`].
+//! The opening of a link, both sides: identity, permission, version and features. See
+//! [`penstock_wire::hello`].
 
 use std::io::IoSlice;
 use std::ops::ControlFlow;
@@ -19,47 +20,48 @@ use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
 use crate::stream::{Credentials, Stream};
 
-/// What stands in front of [`Hello`] and [`Welcome`] in every version: magic, version. Only what follows may change.
+/// Bytes in front of [`Hello`] and [`Welcome`] in every version: magic and version. Only what
+/// follows may change.
 const PREFIX_BYTES: usize = 10;
 
-/// A link opened from this side.
+/// Link that this side opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// The socket, for [`crate::establish`].
+    /// Socket, to pass to [`crate::establish`].
     pub stream: Stream,
     /// Bits of [`feature`] that both sides have.
     pub features: u64,
-    /// Which running daemon this is, if it was asked to prove that and the connection leads
-    /// straight to it.
+    /// Instance of the daemon, if the daemon was asked to prove it and the connection leads
+    /// straight to the daemon.
     pub instance: Option<InstanceId>,
 }
 
-/// What happens while a link is opened.
+/// Progress of a link that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The daemon has proved what it was asked to. With its instance, if the connection leads
+    /// The daemon has proved what it was asked to prove. Holds its instance if the connection leads
     /// straight to it.
     Met(Option<InstanceId>),
-    /// The daemon has no worker yet. So many clients are served before this one.
+    /// The daemon has no free worker yet.
     InLine {
-        /// Clients before this one.
+        /// Number of clients that are served before this one.
         ahead: u32,
     },
 }
 
-/// Hears of the progress, and says whether to go on.
+/// Callback that is told of the progress and decides whether to continue.
 type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// A link that another process opens, but for the last word.
+/// Link that another process opens, before the final message of this side.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Why it is opened.
+    /// Purpose of the link.
     pub role: Role,
     /// For [`Role::Peer`]: the ticket.
     pub ticket: [u8; TICKET_BYTES],
     /// Bits of [`feature`] that both sides have.
     pub features: u64,
-    /// Who opens it, on a Unix socket.
+    /// Process that opens the link, on a Unix socket.
     pub credentials: Option<Credentials>,
     stream: Stream,
     peer: String,
@@ -69,7 +71,7 @@ pub struct Accepted {
 /// Connects to a daemon or worker and says hello.
 ///
 /// # Errors
-/// When nobody answers, the peer refuses, or it has not the key.
+/// Fails if nobody answers, the peer refuses, or the peer does not have the key.
 pub fn open(
     address: &Address,
     role: Role,
@@ -84,13 +86,13 @@ pub fn open(
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
-/// As [`open`], for a client or a survey, which a daemon may have wait in line. The time for each
-/// answer of the daemon is `patience`; in line it is at least [`LINE_SILENCE_MS_MAX`], and the line
-/// itself may take as long as the daemon lives. `watch` hears of each step, and can give up. With
-/// `prove` the daemon is asked to prove which running daemon it is.
+/// Like [`open`], for a client or a survey that the daemon may keep waiting in line. The daemon has
+/// `patience` for each answer. In line it has at least [`LINE_SILENCE_MS_MAX`] between two
+/// messages, and the line itself may last as long as the daemon lives. `watch` is told of each step
+/// and can give up. With `prove` the daemon is asked to prove its instance.
 ///
 /// # Errors
-/// As [`open`]; also when `watch` gave up, or the daemon fell silent.
+/// See [`open`]. Also fails if `watch` gave up or the daemon fell silent.
 pub fn open_patiently(
     address: &Address,
     role: Role,
@@ -107,10 +109,10 @@ pub fn open_patiently(
     say_hello(stream, &address.to_string(), wish, key, Limit::Each(patience), watch)
 }
 
-/// As [`open`], over a socket that is connected already.
+/// Like [`open`], over a socket that is already connected.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub fn open_on(
     stream: Stream,
     peer: &str,
@@ -124,11 +126,11 @@ pub fn open_on(
     say_hello(stream, peer, wish, key, Limit::At(deadline), go_on)
 }
 
-/// What a hello is for.
+/// Purpose of a hello.
 struct Wish {
     role: Role,
     ticket: Option<[u8; TICKET_BYTES]>,
-    /// Whether the other side is to prove its instance.
+    /// Whether the peer shall prove its instance.
     prove: bool,
 }
 
@@ -173,8 +175,8 @@ fn say_hello(
     talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
     let mut last: Final = talk.hear()?;
     while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
-        // A worker that opens a link, and who asks for the status, must not be held by a daemon
-        // that never ends its line.
+        // Links between workers and requests for the status must not be held up by a daemon that
+        // never ends its line.
         if !matches!(role, Role::Client | Role::Survey) {
             return Err(LinkError::NotPenstock { peer: peer.to_owned() });
         }
@@ -187,7 +189,7 @@ fn say_hello(
     Ok(Opened { stream, features: welcome.features.get() & feature::ALL, instance })
 }
 
-/// The instance of the other side, if its signature is right for the two ends that this side sees.
+/// Returns the peer's instance if its signature matches the two ends that this side sees.
 fn instance_of(stream: &Stream, hello: &Hello, welcome: &Welcome) -> Option<InstanceId> {
     if welcome.instance == [0; INSTANCE_BYTES] {
         return None;
@@ -199,11 +201,11 @@ fn instance_of(stream: &Stream, hello: &Hello, welcome: &Welcome) -> Option<Inst
         .then_some(welcome.instance)
 }
 
-/// Hears the hello of a process that has just connected, and tells it what is wrong with it. What is not wrong waits for
-/// the caller's [`Accepted::finish`].
+/// Receives the hello of a process that has just connected, and refuses the process if the hello is
+/// wrong. Otherwise the process waits until the caller calls [`Accepted::finish`].
 ///
 /// # Errors
-/// When it was refused, or did not speak in time.
+/// Fails if the process was refused or did not speak in time.
 pub fn accept_hello(
     stream: Stream,
     key: Option<&Key>,
@@ -213,10 +215,10 @@ pub fn accept_hello(
     accept_hello_as(None, stream, key, allow, deadline)
 }
 
-/// As [`accept_hello`], by a daemon that says which it is.
+/// Like [`accept_hello`], for a daemon that proves its instance.
 ///
 /// # Errors
-/// As [`accept_hello`].
+/// See [`accept_hello`].
 pub fn accept_hello_as(
     instance: Option<&Instance>,
     stream: Stream,
@@ -271,15 +273,15 @@ pub fn accept_hello_as(
 }
 
 impl Accepted {
-    /// The other end, for messages.
+    /// Name of the peer for messages.
     pub fn peer(&self) -> &str {
         &self.peer
     }
 
-    /// Says the last word; with [`Verdict::Welcome`] the link stands.
+    /// Sends the final message. With [`Verdict::Welcome`] the link is established.
     ///
     /// # Errors
-    /// [`LinkError::Turned`] with any other verdict; or the peer hung up.
+    /// [`LinkError::Turned`] for any other verdict; also fails if the peer hung up.
     pub fn finish(self, verdict: Verdict) -> Result<Stream, LinkError> {
         let limit = Limit::At(self.deadline);
         let talk = Talk { stream: &self.stream, peer: &self.peer, limit };
@@ -290,17 +292,16 @@ impl Accepted {
         Ok(self.stream)
     }
 
-    /// Whether the other end is gone, as far as is known without waiting.
+    /// Returns whether the peer is gone, as far as is known without waiting.
     pub fn has_hung_up(&self) -> bool {
         self.stream.has_hung_up()
     }
 
-    /// Tells a client that waits that this side lives, and that so many others come before it. Does
-    /// not wait.
+    /// Tells a waiting client that this side is alive and that `ahead` clients come before it. Does
+    /// not block.
     ///
     /// # Errors
-    /// The peer hung up, or has left so many of these messages unread that the socket takes no
-    /// more.
+    /// Fails if the peer hung up, or left so many of these messages unread that the socket is full.
     pub fn tell_in_line(&self, ahead: u32) -> Result<(), LinkError> {
         // TCP would take one more message for a peer that has ended.
         if self.has_hung_up() {
@@ -318,9 +319,10 @@ impl AsFd for Accepted {
     }
 }
 
-/// How the two sides prove themselves. TLS will be another variant: it takes the stream after the first two messages.
+/// How the two sides prove their identity. TLS can be another variant: it would take the stream
+/// after the first two messages.
 enum Security<'a> {
-    /// The kernel tells who the peer is; proofs are zero.
+    /// The kernel identifies the peer; proofs are zero.
     Kernel,
     /// Both sides prove that they have the pool's key.
     Key(&'a Key),
@@ -344,7 +346,7 @@ impl<'a> Security<'a> {
         }
     }
 
-    /// Whether `welcome.proof` is the prover's.
+    /// Returns whether `welcome.proof` is the prover's.
     fn verify(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> bool {
         match self {
             Self::Kernel => true,
@@ -353,12 +355,12 @@ impl<'a> Security<'a> {
     }
 }
 
-/// How long the other side may take.
+/// Time limit for the peer.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// All messages come before this.
+    /// All messages arrive before this time.
     At(Instant),
-    /// Each message comes within this time.
+    /// Each message arrives within this time.
     Each(Duration),
 }
 
@@ -370,7 +372,7 @@ impl Limit {
         }
     }
 
-    /// For a message to a client in line, which the other side repeats in its own rhythm.
+    /// Time for a message to a client in line, which the peer repeats at its own interval.
     fn in_line(self) -> Duration {
         match self {
             Self::At(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -379,7 +381,7 @@ impl Limit {
     }
 }
 
-/// Sends and receives the messages of a hello, each in time.
+/// Sends and receives the messages of a hello within the time limit.
 struct Talk<'a> {
     stream: &'a Stream,
     peer: &'a str,
@@ -395,12 +397,13 @@ impl Talk<'_> {
         self.hear_rest(&[])
     }
 
-    /// Receives a message whose first bytes are known. Not one byte more: a worker goes on where the hello ends.
+    /// Receives a message whose first bytes are known. Reads no byte beyond the message, because
+    /// the worker continues where the hello ends.
     fn hear_rest<T: FromBytes + IntoBytes>(&self, first: &[u8]) -> Result<T, LinkError> {
         self.in_time(self.hear_until(first, self.limit.deadline()))
     }
 
-    /// Receives the next message in line.
+    /// Receives the next message while this side waits in line.
     fn hear_in_line(&self) -> Result<Final, LinkError> {
         let silence = self.limit.in_line();
         self.hear_until(&[], Instant::now() + silence).map_err(|error| match error {
@@ -427,7 +430,7 @@ impl Talk<'_> {
         Ok(message)
     }
 
-    /// Names the peer as the caller knows it.
+    /// Names the peer in a time-out as the caller knows it.
     fn in_time<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| match error {
             LinkError::HelloTimeout { .. } => {
@@ -462,18 +465,18 @@ impl Talk<'_> {
         }
     }
 
-    /// Refuses instead of a welcome.
+    /// Refuses the peer instead of welcoming it.
     fn refuse(&self, verdict: Verdict) -> LinkError {
         self.turn_away(&blank_welcome(verdict), verdict)
     }
 
-    /// Refuses after the welcome.
+    /// Refuses the peer after the welcome.
     fn refuse_last(&self, verdict: Verdict) -> LinkError {
         self.turn_away(&Final { verdict: U16::new(verdict as u16), ahead: U32::new(0) }, verdict)
     }
 
     fn turn_away<T: IntoBytes + Immutable>(&self, message: &T, verdict: Verdict) -> LinkError {
-        // One try, without waiting: who is refused gets no more of our time.
+        // One attempt without waiting: a refused peer gets no more of our time.
         let _ = self.stream.send_now(&[IoSlice::new(message.as_bytes())]);
         self.stream.end_politely();
         LinkError::Turned { peer: self.peer.to_owned(), verdict }

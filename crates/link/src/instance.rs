@@ -1,20 +1,19 @@
-//! Which running daemon is at the other end of a connection, so that two addresses of one daemon
-//! are seen to be one.
+//! The identity of a running daemon. It lets a client recognise that two addresses lead to one
+//! daemon.
 //!
-//! A daemon makes a pair of keys at its start, and the secret one never leaves its process. The
+//! A daemon creates a key pair when it starts, and the secret key never leaves its process. The
 //! public key is the daemon's instance. In each hello the daemon signs both nonces and the two ends
-//! of the socket as it sees them. The connecting side accepts the instance only if the signature is
-//! right for the ends that the connecting side itself sees.
+//! of the socket as it sees them. The connecting side accepts the instance only if the signature
+//! matches the ends that the connecting side itself sees.
 //!
-//! Why nobody gains by another daemon's instance: a hostile daemon knows it, since every client is
-//! told it, but cannot sign with it. It could open a connection of its own to the other daemon,
-//! pass the client's nonce on, and give the signature back to the client. But then the other daemon
-//! has signed the ends of the hostile daemon's connection (its address or its user), and not the
-//! ends that the client sees. So the client takes the hostile daemon for one without an instance,
-//! which makes it a node of its own. The same happens to an honest daemon behind a network that
-//! translates addresses: its two addresses are two nodes, as if it had no instance. Two processes
-//! of one user on one host can pass for each other over a Unix socket; they could also read each
-//! other's memory.
+//! A hostile daemon gains nothing from the instance of another daemon. It knows that instance,
+//! because every client is told it, but cannot sign with it. It could connect to the other daemon,
+//! pass the client's nonce on, and return the signature to the client. But then the other daemon
+//! has signed the ends of the hostile daemon's connection (its address or its user) and not the
+//! ends that the client sees. So the client treats the hostile daemon as one without an instance,
+//! and thus as a separate node. The same happens to an honest daemon behind network address
+//! translation: its two addresses count as two nodes. Two processes of one user on one host can
+//! impersonate each other over a Unix socket; they could also read each other's memory.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -24,17 +23,17 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use crate::error::LinkError;
 use crate::key::fill_random;
 
-/// The name of a running daemon.
+/// Public key that identifies a running daemon.
 pub type InstanceId = [u8; INSTANCE_BYTES];
 
-/// A running daemon's pair of keys.
+/// Key pair of a running daemon.
 pub struct Instance(Ed25519KeyPair);
 
 impl Instance {
-    /// A new one.
+    /// Creates a new key pair.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// Fails if the system has no random bytes.
     pub fn create() -> Result<Self, LinkError> {
         let mut seed = [0; 32];
         fill_random(&mut seed)?;
@@ -45,7 +44,6 @@ impl Instance {
         Ok(Self(pair))
     }
 
-    /// Its name.
     pub fn id(&self) -> InstanceId {
         let mut id = [0; INSTANCE_BYTES];
         for (to, from) in id.iter_mut().zip(self.0.public_key().as_ref()) {
@@ -54,7 +52,7 @@ impl Instance {
         id
     }
 
-    /// Signs a transcript, and the two ends of the socket.
+    /// Signs a transcript and the two ends of the socket.
     pub(crate) fn sign(&self, transcript: &[u8], ends: &Ends) -> [u8; SIGNATURE_BYTES] {
         let mut signature = [0; SIGNATURE_BYTES];
         let signed = self.0.sign(&ends.after(transcript));
@@ -71,7 +69,7 @@ impl std::fmt::Debug for Instance {
     }
 }
 
-/// Whether the instance `id` signed this.
+/// Returns whether the instance `id` signed `transcript` and `ends`.
 pub(crate) fn is_signed(
     id: &InstanceId,
     signature: &[u8; SIGNATURE_BYTES],
@@ -81,16 +79,15 @@ pub(crate) fn is_signed(
     UnparsedPublicKey::new(&ED25519, id).verify(&ends.after(transcript), signature).is_ok()
 }
 
-/// One end of a socket: as much of it as both sides see alike.
+/// One end of a socket, reduced to what both sides see alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Of a Unix socket: the user.
+    /// User of a Unix socket.
     User(u32),
-    /// Of a TCP connection.
+    /// Address of a TCP connection.
     Address(SocketAddr),
 }
 
-/// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) accepting: End,
@@ -117,7 +114,8 @@ impl Ends {
     }
 }
 
-/// A socket for IPv6 shows an IPv4 address in another form than a socket for IPv4.
+/// Returns the address as IPv6. A socket for IPv6 shows an IPv4 address in another form than a
+/// socket for IPv4.
 fn wide(address: IpAddr) -> Ipv6Addr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -141,8 +139,8 @@ mod tests {
         let ends = tcp("10.0.0.1:7367", "10.0.0.2:40000");
         let signature = one.sign(b"meeting", &ends);
         assert!(is_signed(&one.id(), &signature, b"meeting", &ends));
-        // Another daemon that copies the name, an old signature, and one that was made for somebody
-        // who relays it.
+        // Refused: a daemon that copies the name, an old signature, and a signature that was made
+        // for a relaying daemon.
         assert!(!is_signed(&one.id(), &other.sign(b"meeting", &ends), b"meeting", &ends));
         assert!(!is_signed(&one.id(), &signature, b"meetinh", &ends));
         let relayed = one.sign(b"meeting", &tcp("10.0.0.1:7367", "10.0.0.3:40000"));

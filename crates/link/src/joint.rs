@@ -1,4 +1,4 @@
-//! What both directions of a link share: its socket, and whether it is still open.
+//! State that both directions of a link share: the socket, and whether the link is open.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,11 +10,11 @@ use crate::error::LinkError;
 use crate::fork::Owner;
 use crate::stream::Stream;
 
-/// A sender that has waited so long for room tells it: the peer may wait for us to take what it sends. A worker that is
-/// merely busy with a copy takes less.
+/// Time after which a sender that waits for room calls `on_stall`: the peer may be waiting until
+/// this side takes what the peer sends. A worker that is merely busy with a copy takes less time.
 pub(crate) const STALL_MIN: Duration = Duration::from_millis(10);
 
-/// Called by a sender that waits for room.
+/// Callback of a sender that waits for room.
 struct OnStall(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for OnStall {
@@ -25,12 +25,13 @@ impl fmt::Debug for OnStall {
 
 #[derive(Debug)]
 pub(crate) struct Joint {
-    /// Carries the frames; or, with rings, one byte for each sleeping reader that is woken. Its hang-up ends the link.
+    /// Carries the frames. With rings it carries one byte for each wake-up of a sleeping reader.
+    /// Its hang-up ends the link.
     pub(crate) stream: Stream,
-    /// With rings: carries one byte for each sleeping writer that is woken. Apart from `stream`, because two threads that
-    /// wait for one socket would take each other's bytes.
+    /// With rings: carries one byte for each wake-up of a sleeping writer. It is separate from
+    /// `stream`, because two threads that wait for one socket would take each other's bytes.
     pub(crate) space: Option<Stream>,
-    /// Memory for buffers that both sides see.
+    /// Memory for buffers that both sides share.
     pub(crate) arena: Option<Arc<Arena>>,
     on_stall: OnceLock<OnStall>,
     closed: AtomicBool,
@@ -45,18 +46,18 @@ impl Joint {
     }
 
     pub(crate) fn on_stall(&self, tell: Box<dyn Fn() + Send + Sync>) {
-        // Only the first one counts.
+        // Only the first callback counts.
         _ = self.on_stall.set(OnStall(tell));
     }
 
-    /// A sender waits for room.
+    /// Calls the callback: a sender waits for room.
     pub(crate) fn tell_stall(&self) {
         if let Some(OnStall(tell)) = self.on_stall.get() {
             tell();
         }
     }
 
-    /// Whether the link may still be used, by this process.
+    /// Checks that the link is open and that this process made it.
     pub(crate) fn check(&self) -> Result<(), LinkError> {
         if !self.owner.is_this_process() {
             return Err(LinkError::Forked);
@@ -71,7 +72,7 @@ impl Joint {
         self.closed.load(Relaxed)
     }
 
-    /// Ends the link and wakes all who wait, on both sides.
+    /// Ends the link and wakes all waiting threads on both sides.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
         // A forked child shares the socket with its parent, whose link goes on.
@@ -86,7 +87,7 @@ impl Joint {
 
 impl Drop for Joint {
     fn drop(&mut self) {
-        // Not left to the closing of the descriptor: a forked child may hold a copy of it.
+        // Closing the descriptor is not enough: a forked child may hold a copy of it.
         self.close();
     }
 }

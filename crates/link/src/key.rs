@@ -1,4 +1,4 @@
-//! The pool's key: who has it may use every node over TCP.
+//! The pool's key. A process that has the key may use every node over TCP.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -11,26 +11,28 @@ use ring::hmac;
 
 use crate::error::LinkError;
 
-/// Bytes of a key file that are read at most: 64 digits and some white space.
+/// Maximum number of bytes read from a key file: 64 digits and some white space.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// The key that all nodes and clients of a pool share.
+/// Key that all nodes and clients of a pool share.
 pub struct Key(hmac::Key);
 
 impl Key {
-    /// A key with these bytes.
+    /// Makes a key from its bytes.
     pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
-    /// The file that is used where none is named: `$XDG_CONFIG_HOME/penstock/key`, else `~/.config/penstock/key`.
+    /// Returns the default key file: `$XDG_CONFIG_HOME/penstock/key`, or `~/.config/penstock/key`
+    /// if that variable is not set.
     ///
     /// # Errors
-    /// When neither variable is set.
+    /// Fails if neither variable is set.
     pub fn default_path() -> Result<PathBuf, LinkError> {
         let set =
             |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        // "All paths set in these environment variables must be absolute." (XDG Base Directory Specification)
+        // "All paths set in these environment variables must be absolute." (XDG Base Directory
+        // Specification)
         let config = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
         let config = config
             .or_else(|| set("HOME").map(|home| home.join(".config")))
@@ -38,13 +40,14 @@ impl Key {
         Ok(config.join("penstock/key"))
     }
 
-    /// Reads a key file: 64 hexadecimal digits.
+    /// Reads a key file, which has 64 hexadecimal digits.
     ///
     /// # Errors
-    /// When it can not be read, is no key, belongs to another user, or may be read by others.
+    /// Fails if the file cannot be read, is no key, belongs to another user, or is readable by
+    /// others.
     pub fn load(path: &Path) -> Result<Self, LinkError> {
         let wrong = |why: String| LinkError::Key { path: path.to_owned(), why };
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY; // a pipe in the key's place must not hang us
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY; // a pipe must not block us
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let file = file.map_err(|error| wrong(error.to_string()))?;
         let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
@@ -70,10 +73,10 @@ impl Key {
         Ok(Self::from_bytes(&bytes))
     }
 
-    /// Makes a new random key and writes it to a file that only the user may read.
+    /// Creates a random key and writes it to a file that only the user may read.
     ///
     /// # Errors
-    /// When the file exists already, or can not be written.
+    /// Fails if the file exists or cannot be written.
     pub fn create(path: &Path) -> Result<Self, LinkError> {
         let wrong = |why: String| LinkError::Key { path: path.to_owned(), why };
         let mut bytes = [0; KEY_BYTES];
@@ -82,7 +85,7 @@ impl Key {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| wrong(error.to_string()))?;
         }
-        // "create_new" never follows a link nor replaces a key that links in use depend on.
+        // `create_new` neither follows a link nor replaces a key that links depend on.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let mut file = file.map_err(|error| wrong(error.to_string()))?;
         let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -95,7 +98,7 @@ impl Key {
         Ok(Self::from_bytes(&bytes))
     }
 
-    /// The proof that this side has the key.
+    /// Returns the proof that this side has the key.
     pub(crate) fn prove(&self, transcript: &[u8]) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
         for (to, from) in proof.iter_mut().zip(hmac::sign(&self.0, transcript).as_ref()) {
@@ -104,7 +107,7 @@ impl Key {
         proof
     }
 
-    /// Whether a proof is right, in a time that does not depend on where it is wrong.
+    /// Returns whether a proof is right, in constant time.
     pub(crate) fn verify(&self, transcript: &[u8], proof: &[u8; PROOF_BYTES]) -> bool {
         hmac::verify(&self.0, transcript, proof).is_ok()
     }
@@ -116,7 +119,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Fills `bytes` with what nobody can guess.
+/// Fills `bytes` with cryptographically secure random bytes.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), LinkError> {
     use ring::rand::SecureRandom;
     ring::rand::SystemRandom::new().fill(bytes).map_err(|_| LinkError::System {

@@ -1,15 +1,18 @@
-//! Bytes between processes: Unix sockets, TCP, and on one host a pair of shared-memory rings.
+//! Byte transports between processes: Unix sockets, TCP, and on one host a pair of shared-memory
+//! rings.
 //!
-//! * [`open`] and [`accept_hello`] are the two sides of the hello, which says who is there and whether it may come in.
-//!   [`open_patiently`] waits in a daemon's line.
-//! * [`establish`] makes a link of the connected socket: a [`Sender`] and a [`Receiver`] of frames.
+//! * [`open`] and [`accept_hello`] are the two sides of the hello, which identifies the peer and
+//!   decides whether it may connect. [`open_patiently`] waits in a daemon's line.
+//! * [`establish`] makes a link from the connected socket: a [`Sender`] and a [`Receiver`] of
+//!   frames.
 //! * [`Outbox`] sends for threads that must not block.
 //! * [`send_fd`] and [`recv_fd`] hand a connected socket from the daemon to a worker.
-//! * [`SharedMemory`] and [`Addresses`] are what the parts of a symmetric heap are made of.
+//! * [`SharedMemory`] and [`Addresses`] are the memory and the address range of a symmetric heap.
 //!
-//! A link is a stream of bytes in each direction; frames and payloads are the same on all transports. The peer is taken for
-//! hostile: whatever it sends or writes into shared memory harms its own session at most. Every wait ends when the
-//! peer hangs up, when a TCP peer vanishes, or at [`Sender::close`].
+//! A link is a stream of bytes in each direction. Frames and payloads are the same on all
+//! transports. The peer is assumed hostile: its messages and its writes to shared memory can harm
+//! only its own session. Every wait ends when the peer hangs up, when a TCP peer vanishes, or at
+//! [`Sender::close`].
 
 mod address;
 mod arena;

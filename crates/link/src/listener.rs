@@ -1,4 +1,4 @@
-//! Waiting for others to connect.
+//! Sockets that wait for connections.
 
 use std::fs;
 use std::io;
@@ -16,24 +16,25 @@ use crate::error::LinkError;
 use crate::fork::Owner;
 use crate::stream::{Stream, begin_unpaced};
 
-/// Connections that the system holds before they are accepted; more are refused (TCP) or wait (Unix). The system cuts it to its own limit.
+/// Number of connections that the system holds before they are accepted. Further connections are
+/// refused (TCP) or wait (Unix). The system may reduce the number to its own limit.
 const BACKLOG: i32 = 1_024;
 
-/// Who may connect to a Unix socket if nothing else is said: its user.
+/// Default mode of a Unix socket: only its user may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// A socket that others connect to.
+/// Socket that other processes connect to.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     address: Address,
-    /// How the system paces connections to other hosts, for TCP.
+    /// Pacing algorithm for TCP connections to other hosts.
     pacing: Option<String>,
-    /// Held for its end.
+    /// Removes the socket's file when it is dropped.
     _file: Option<SocketFile>,
 }
 
-/// The file of a Unix listener, removed with it.
+/// File of a Unix listener; dropping this value removes the file.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -42,18 +43,19 @@ struct SocketFile {
 }
 
 impl Listener {
-    /// Listens; a Unix socket's file is for its user alone.
+    /// Listens at an address. Only the user may access the file of a Unix socket.
     ///
     /// # Errors
-    /// [`LinkError::InUse`] when somebody answers there already; a socket file that nobody serves is replaced.
+    /// [`LinkError::InUse`] if another process answers there. A socket file that nobody serves is
+    /// replaced.
     pub fn bind(address: &Address) -> Result<Self, LinkError> {
         Self::bind_with_mode(address, SOCKET_MODE)
     }
 
-    /// As [`Listener::bind`], with the mode of a Unix socket's file.
+    /// Like [`Listener::bind`], with the mode of a Unix socket's file.
     ///
     /// # Errors
-    /// As [`Listener::bind`].
+    /// See [`Listener::bind`].
     pub fn bind_with_mode(address: &Address, mode: u32) -> Result<Self, LinkError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => LinkError::InUse { address: address.clone() },
@@ -82,10 +84,12 @@ impl Listener {
         }
     }
 
-    /// Waits for the next connection. Its hello is still to come: [`crate::accept_hello`].
+    /// Waits for the next connection. The caller then receives its hello with
+    /// [`crate::accept_hello`].
     ///
     /// # Errors
-    /// When the system is out of file descriptors or memory; the caller should wait a little before the next try.
+    /// Fails if the system is out of file descriptors or memory. The caller should wait briefly
+    /// before the next attempt.
     pub fn accept(&self) -> Result<Stream, LinkError> {
         loop {
             match rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC) {
@@ -96,7 +100,7 @@ impl Listener {
                         }
                         return Ok(stream);
                     }
-                    // It hung up already.
+                    // The peer already hung up.
                     Err(_) => continue,
                 },
                 // "network errors ... should be treated like EAGAIN by retrying" (accept(2)).
@@ -117,12 +121,12 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the real port.
+    /// Returns the address with the real port.
     pub fn address(&self) -> Address {
         self.address.clone()
     }
 
-    /// The numeric addresses that it is bound to, for TCP.
+    /// Returns the numeric TCP address that the socket is bound to.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(&self.fd)
             .ok()
@@ -138,7 +142,8 @@ impl AsFd for Listener {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // A child process that inherited the listener must not take the file away, nor we that of a successor.
+        // A child process that inherited the listener must not remove the file, and this process
+        // must not remove the file of a successor.
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|about| (about.dev(), about.ino()) == self.identity);
         if ours && self.owner.is_this_process() {
@@ -155,7 +160,7 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // The file takes the socket's mode at bind, so there is no moment in which others could connect.
+    // The file takes the socket's mode at bind, so others cannot connect at any moment.
     rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
     match rustix::net::bind(&fd, &address) {
         Err(Errno::ADDRINUSE) if is_stale(path) => {
@@ -164,14 +169,14 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         }
         bound => bound?,
     }
-    // The umask may have taken from a wider mode.
+    // The umask may have removed bits of a wider mode.
     set_mode(path, mode)?;
     rustix::net::listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
-/// Sets the mode of a socket file, and of nothing else: in a directory that others can write to, somebody may have put a link
-/// to another file of ours in its place.
+/// Sets the mode of a socket file. Refuses any other file: in a directory that others can write to,
+/// somebody may have replaced the socket with a link to another file of this user.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     let file =
         rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
@@ -185,12 +190,12 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     if Mode::from_raw_mode(about.st_mode) == Mode::from_raw_mode(mode) {
         return Ok(());
     }
-    // A descriptor of a mere path can be changed only by its name here.
+    // The mode of an `O_PATH` descriptor can be changed only through this name.
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::set_permissions(name, fs::Permissions::from_mode(mode))
 }
 
-/// Whether a socket file is there that nobody serves.
+/// Returns whether `path` is a socket file that nobody serves.
 fn is_stale(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket());
     is_socket

@@ -1,4 +1,4 @@
-//! Memory that several processes map at addresses of their choice: the parts of a symmetric heap.
+//! Shared memory that processes map at addresses of their choice: the parts of a symmetric heap.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -8,8 +8,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::error::LinkError;
 use crate::sealed;
 
-/// Memory whose size nobody can change any more, to be sent to other processes. It goes when its last descriptor and
-/// mapping go: nothing of it has a name.
+/// Nameless shared memory of fixed size that can be sent to other processes. The system frees it
+/// with its last descriptor and mapping.
 #[derive(Debug)]
 pub struct SharedMemory {
     memory: OwnedFd,
@@ -17,10 +17,10 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Makes memory of so many bytes, all zero. Its pages cost nothing until they are touched.
+    /// Creates `bytes` bytes of memory, all zero. A page costs nothing until it is touched.
     ///
     /// # Errors
-    /// When the system has no memory or descriptors for it.
+    /// Fails if the system lacks memory or descriptors.
     pub fn create(name: &str, bytes: usize) -> Result<Self, LinkError> {
         Ok(Self { memory: sealed::create(name, bytes)?, bytes })
     }
@@ -28,13 +28,12 @@ impl SharedMemory {
     /// Takes memory that a peer sent, after checking that it is safe to map.
     ///
     /// # Errors
-    /// When it is not memory of that kind.
+    /// Fails if the descriptor is not sealed memory of this kind.
     pub fn of_peer(memory: OwnedFd) -> Result<Self, LinkError> {
         let bytes = sealed::size(&memory)?;
         Ok(Self { memory, bytes })
     }
 
-    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -46,27 +45,28 @@ impl AsFd for SharedMemory {
     }
 }
 
-/// A range of addresses of this process, into which memory is mapped piece by piece. What is not mapped can not be touched.
+/// Address range of this process into which memory is mapped piece by piece. Unmapped addresses
+/// cannot be accessed.
 #[derive(Debug)]
 pub struct Addresses {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the range belongs to this value until it is dropped; who may touch which part when is the callers' business, as it
-// is for all memory that devices write.
+// SAFETY: the range belongs to this value until it is dropped. The callers decide who may access
+// which part at what time, as for all memory that devices write.
 unsafe impl Send for Addresses {}
 // SAFETY: as above.
 unsafe impl Sync for Addresses {}
 
 impl Addresses {
-    /// Reserves so many bytes of addresses.
+    /// Reserves `bytes` bytes of addresses.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// Fails if the process lacks addresses.
     pub fn reserve(bytes: usize) -> Result<Self, LinkError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: without an address the kernel chooses ones that nobody uses.
+        // SAFETY: without a given address the kernel chooses an unused range.
         let base = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags)
         };
@@ -75,35 +75,36 @@ impl Addresses {
         Ok(Self { base, bytes })
     }
 
-    /// Where the range begins. Valid as long as this value lives.
+    /// Returns the start of the range, which is valid as long as this value lives.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How many bytes it has.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Maps memory of this process alone, all zero, at an offset of the range. Both numbers are multiples of a page.
+    /// Maps zeroed memory of this process alone at offset `at`. Both numbers are multiples of a
+    /// page.
     ///
     /// # Errors
-    /// When they do not lie within the range, or the system has no memory.
+    /// Fails if the piece does not lie within the range, or the system lacks memory.
     pub fn map_private(&mut self, at: usize, bytes: usize) -> Result<(), LinkError> {
         let place = self.place(at, bytes)?;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the place lies within the range, as checked, which is ours; the caller has it to himself, so no pointer into it is
-        // in use.
+        // SAFETY: the place lies within our range, as checked. The caller has exclusive access, so
+        // no pointer into the place is in use.
         let mapped =
             unsafe { rustix::mm::mmap_anonymous(place.as_ptr().cast(), bytes, protection, flags) };
         mapped.map(drop).map_err(LinkError::system("mapping memory"))
     }
 
-    /// Maps a part of shared memory at an offset of the range. All numbers are multiples of a page.
+    /// Maps `bytes` bytes of shared memory, from offset `from` on, at offset `at` of the range. All
+    /// numbers are multiples of a page.
     ///
     /// # Errors
-    /// When they do not lie within the range, or not within the memory.
+    /// Fails if the piece does not lie within the range or within the memory.
     pub fn map_shared(
         &mut self,
         at: usize,
@@ -117,7 +118,8 @@ impl Addresses {
         }
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: as in `map_private`; the seals keep the memory's size, so what is mapped stays there.
+        // SAFETY: as in `map_private`; the seals fix the memory's size, so the mapped pages stay
+        // valid.
         let mapped = unsafe {
             rustix::mm::mmap(
                 place.as_ptr().cast(),
@@ -142,8 +144,8 @@ impl Addresses {
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // SAFETY: the range reserved in `reserve`, with all that was mapped into it; pointers into it are valid only as long as
-        // this value lives.
+        // SAFETY: `reserve` reserved this range, which includes all that was mapped into it.
+        // Pointers into it are valid only as long as this value lives.
         _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

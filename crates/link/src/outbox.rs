@@ -1,4 +1,4 @@
-//! Sending from threads that must not block, such as a driver's callbacks.
+//! Sending from threads that must not block, such as driver callbacks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,42 +15,42 @@ use crate::error::LinkError;
 use crate::sender::Sender;
 use crate::threads::{HELPER_STACK_BYTES, spawn_quiet};
 
-/// What an item costs beside its bytes.
+/// Estimated memory in bytes that an item needs beside its payload.
 const ITEM_BYTES: usize = 128;
 
-/// The writer's thread ends when it was not needed for so long.
+/// Idle time after which the writer thread ends.
 const WRITER_IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// The payload of a posted call.
+/// Payload of a posted call.
 pub enum Body {
-    /// None.
     None,
-    /// Bytes that are given away.
+    /// Bytes that the outbox owns.
     Bytes(Vec<u8>),
-    /// Bytes that somebody else may hold as well; dropped when they have been sent.
+    /// Bytes that others may also hold; the outbox drops them when they have been sent.
     Shared(Box<dyn AsRef<[u8]> + Send>),
 }
 
-/// Sends calls for threads that must not block, in the order in which they were posted. Clones post to the same outbox.
+/// Sends calls for threads that must not block, in the order in which they were posted. Clones post
+/// to the same outbox.
 ///
-/// A call goes out at once if nothing is queued and the link takes it; otherwise a writer thread sends it later. How much
-/// may queue up is the caller's to limit: see [`Outbox::queued_bytes`].
+/// A call is sent at once if the queue is empty and the link accepts it; otherwise a writer thread
+/// sends it later. The caller limits the length of the queue: see [`Outbox::queued_bytes`].
 #[derive(Clone)]
 pub struct Outbox {
     handle: Arc<Handle>,
 }
 
-/// Ends the writer, when it has sent what is queued, with the last [`Outbox`].
+/// Ends the writer with the last [`Outbox`], after the writer has sent what is queued.
 struct Handle(Arc<Shared>);
 
 struct Shared {
     sender: Sender,
-    /// Memory that the queue holds.
+    /// Bytes of memory that the queue holds.
     held: AtomicUsize,
     state: Mutex<State>,
-    /// Something was queued, or the outbox was closed.
+    /// Signalled when an item was queued or the outbox was closed.
     queued: Condvar,
-    /// The queue ran empty, or the outbox was closed.
+    /// Signalled when the queue ran empty or the outbox was closed.
     drained: Condvar,
 }
 
@@ -59,11 +59,11 @@ struct State {
     queue: VecDeque<Item>,
     /// Payload bytes in the queue and in the writer's hands.
     bytes: usize,
-    /// The writer has taken an item and not yet sent it, so nobody may overtake it.
+    /// Whether the writer has taken an item and not yet sent it; no call may overtake that item.
     writing: bool,
-    /// There is a writer thread.
+    /// Whether a writer thread runs.
     writer: bool,
-    /// No [`Outbox`] is left.
+    /// Whether the last [`Outbox`] has been dropped.
     abandoned: bool,
     closed: bool,
 }
@@ -84,7 +84,7 @@ impl Item {
 }
 
 impl Outbox {
-    /// An outbox over a link.
+    /// Makes an outbox over a link.
     pub fn new(sender: Sender) -> Self {
         let (queued, drained) = (Condvar::new(), Condvar::new());
         let shared =
@@ -92,17 +92,19 @@ impl Outbox {
         Self { handle: Arc::new(Handle(Arc::new(shared))) }
     }
 
-    /// See [`Sender::arena`].
+    /// Returns the link's [`Sender::arena`].
     pub fn arena(&self) -> Option<&Arc<crate::Arena>> {
         self.handle.0.sender.arena()
     }
 
-    /// Sends a call, now or soon. If the link has ended, the call is dropped: who receives from the link is told.
+    /// Sends a call now or soon. If the link has ended, the call is dropped; the receiver of the
+    /// link reports the end.
     pub fn post<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {
         self.post_with(call, waits, body, false);
     }
 
-    /// As [`Outbox::post`], for a call behind which the caller posts another one at once: on a socket both may go out together.
+    /// Like [`Outbox::post`], for a call directly before another one: on a socket both may be sent
+    /// together.
     pub fn post_before<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {
         self.post_with(call, waits, body, true);
     }
@@ -117,7 +119,8 @@ impl Outbox {
             return;
         }
         let head = [header.as_bytes(), call.as_bytes(), waits.as_bytes()];
-        // Wherever this returns, the lock ends before `body`, whose owner may post again when it is dropped.
+        // On every return the lock ends before `body` is dropped, because the owner of `body` may
+        // post again then.
         let mut state = shared.lock();
         if state.closed {
             return;
@@ -139,7 +142,7 @@ impl Outbox {
         shared.call_writer(state);
     }
 
-    /// Payload bytes that wait to be sent.
+    /// Returns the number of payload bytes that wait to be sent.
     pub fn queued_bytes(&self) -> usize {
         if self.handle.0.sender.check().is_err() {
             return 0;
@@ -147,12 +150,14 @@ impl Outbox {
         self.handle.0.lock().bytes
     }
 
-    /// Bytes of memory that calls hold which wait to be sent, without shared bodies, whose owners count them. Costs one load.
+    /// Returns the bytes of memory that waiting calls hold, without shared bodies, which their
+    /// owners count. Costs one load.
     pub fn held_bytes(&self) -> usize {
         self.handle.0.held.load(Relaxed)
     }
 
-    /// Waits until everything posted so far has been handed to the link; `false`: the deadline came, or the link ended.
+    /// Waits until everything posted so far has been handed to the link. Returns `false` if the
+    /// deadline passed or the link ended.
     pub fn drain(&self, deadline: Instant) -> bool {
         if self.handle.0.sender.check().is_err() {
             return false;
@@ -173,7 +178,7 @@ impl Outbox {
     /// Drops what is queued and closes the link.
     pub fn close(&self) {
         let shared = &self.handle.0;
-        // First the link: the writer may be blocked in it.
+        // Closes the link first, because the writer may be blocked in it.
         shared.sender.close();
         if !matches!(shared.sender.check(), Err(LinkError::Forked)) {
             shared.end(shared.lock());
@@ -183,7 +188,7 @@ impl Outbox {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // In a forked child the lock may be held for ever by a thread that is not there.
+        // In a forked child the lock may be held for ever by a thread that does not exist there.
         if self.0.sender.check().is_ok() {
             self.0.lock().abandoned = true;
             self.0.queued.notify_all();
@@ -198,7 +203,7 @@ impl fmt::Debug for Outbox {
 }
 
 impl Body {
-    /// The bytes.
+    /// Returns the payload bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::None => &[],
@@ -227,7 +232,7 @@ impl Shared {
         drop(state);
         self.queued.notify_all();
         self.drained.notify_all();
-        // Not under the lock: whoever owns the bytes may post when they are dropped.
+        // Dropped without the lock: the owner of the bytes may post when they are dropped.
         drop(dropped);
     }
 
@@ -239,7 +244,7 @@ impl Shared {
         let shared = self.clone();
         match spawn_quiet("penstock-outbox", HELPER_STACK_BYTES, move || shared.write()) {
             Ok(_) => state.writer = true,
-            // Calls must not be lost silently: the peer learns it from the hang-up.
+            // Calls must not be lost silently: the hang-up tells the peer.
             Err(_) => {
                 self.sender.close();
                 self.end(state);
@@ -247,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// The writer: sends what is queued, in order.
+    /// Runs the writer thread, which sends what is queued, in order.
     fn write(self: Arc<Self>) {
         let mut state = self.lock();
         while !state.closed {
@@ -284,7 +289,7 @@ impl Shared {
         state.writer = false;
     }
 
-    /// Waits for an item; `true`: none came or will come, so the thread may end.
+    /// Waits for an item. Returns `true` if the thread may end because none came or none will come.
     fn await_item<'a>(&'a self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
         let quiet = |state: &mut State| state.queue.is_empty() && !state.closed && !state.abandoned;
         let waited = self.queued.wait_timeout_while(state, WRITER_IDLE_MAX, quiet);

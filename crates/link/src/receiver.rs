@@ -14,23 +14,23 @@ use crate::shared::RingIn;
 use crate::socket::SocketIn;
 use crate::wait::{Patience, Policy};
 
-/// What [`Receiver::receive`] did.
+/// Result of a call of [`Receiver::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// It served a frame.
+    /// One frame was served.
     Frame,
-    /// Patience ended before one came.
+    /// The patience ended before a frame came.
     TimedOut,
 }
 
-/// The receiving end of a link.
+/// Receiving end of a link.
 pub struct Receiver {
     joint: Arc<Joint>,
     input: In,
     check: fn(&Header) -> Result<(), FrameError>,
-    /// The head of the frame being served.
+    /// Head of the frame being served.
     head: Vec<u8>,
-    /// A frame was left in the middle, so nobody knows where the next one starts.
+    /// Whether a frame was left unfinished, so that the start of the next one is unknown.
     lost: bool,
 }
 
@@ -49,7 +49,7 @@ impl Receiver {
         Self { joint, input, check, head: Vec::new(), lost: false }
     }
 
-    /// How this thread waits for a frame before it sleeps.
+    /// Sets how this thread waits for a frame before it sleeps.
     pub fn set_policy(&mut self, policy: Policy) {
         match &mut self.input {
             In::Socket(socket) => socket.set_policy(policy),
@@ -57,12 +57,13 @@ impl Receiver {
         }
     }
 
-    /// Waits for one frame and gives it to `serve` with its payload; what serve leaves of the payload is skipped. Patience is
-    /// for the frame's head: a payload that has begun is waited for until it ends, or the link does.
+    /// Waits for one frame and calls `serve` with the frame and its payload. Payload bytes that
+    /// `serve` leaves are skipped. `patience` applies to the frame's head: once a payload has
+    /// begun, its end or the end of the link is awaited.
     ///
     /// # Errors
-    /// [`LinkError::Closed`] when the peer hung up or this side closed the link; otherwise what the peer did wrong, or
-    /// what `serve` says. After an error the link is of no more use.
+    /// [`LinkError::Closed`] if the peer hung up or this side closed the link; otherwise the peer's
+    /// violation of the protocol, or the error of `serve`. After an error the link cannot be used.
     pub fn receive(
         &mut self,
         patience: Patience,
@@ -106,7 +107,8 @@ impl Receiver {
             return Ok(Received::TimedOut);
         }
         self.input.skip(joint, size)?;
-        // Not from `head`: a peer that shares memory may have changed the header since it was checked.
+        // The header is not read from `head`: a peer that shares the memory may have changed it
+        // since it was checked.
         let rest = self.head.get(bytes.len()..).and_then(|rest| rest.split_at_checked(body));
         let (body, waits) = rest.ok_or(FrameError::Broken)?;
         let waits = <[Id<kind::Event>]>::ref_from_bytes(waits).map_err(|_| FrameError::Broken)?;
@@ -138,7 +140,8 @@ impl fmt::Debug for Receiver {
 }
 
 impl In {
-    /// Waits for as many bytes as `into` takes and copies them, without taking them; `false`: patience ended.
+    /// Waits for `into.len()` bytes and copies them without consuming them. Returns `false` if the
+    /// patience ended.
     fn peek(
         &mut self,
         joint: &Joint,
@@ -188,12 +191,12 @@ impl In {
     }
 }
 
-/// The payload of the frame being served, on the link.
+/// Payload of the frame being served, still on the link.
 struct LinkPayload<'a> {
     input: &'a mut In,
     joint: &'a Joint,
     left: u64,
-    /// Why the link broke; a handler is told only that it did.
+    /// Why the link broke; the handler gets only [`FrameError::Broken`].
     failure: Option<LinkError>,
 }
 

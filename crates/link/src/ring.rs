@@ -1,17 +1,19 @@
-//! A ring of bytes in memory that two processes share: one writes, one reads.
+//! A ring of bytes in shared memory: one process writes, the other reads.
 //!
 //! ```text
 //! | head | tail | reader sleeps | writer sleeps | data ...            |
 //!   0      128    256             384             4096
 //! ```
-//! `head` counts the bytes taken, `tail` the bytes put, both from 0 on without end; a byte's place is its number modulo the size
-//! of the data. Each word has one writer, and lies on cache lines of its own.
+//! `head` counts the bytes taken and `tail` the bytes put; both start at 0 and never wrap. The
+//! place of a byte is its number modulo the size of the data. Each word has one writer and its own
+//! cache lines.
 //!
-//! The peer is hostile. Each side keeps its own count in its own memory and never reads it back; the other's count is read
-//! once, checked against what is possible, and used. Places are masked, so no count leads outside. Bytes may change
-//! while they are copied; they are the peer's to spoil. No reference to the data is ever made.
+//! The peer is assumed hostile. Each side keeps its own count in private memory and never reads it
+//! back. It reads the peer's count once, checks that the value is possible, and then uses it.
+//! Places are masked, so no count leads outside the data. The peer may change bytes while they are
+//! copied, which only spoils its own data. No reference to the data is ever made.
 //!
-//! Sleeping without a lost wake-up, for a reader (a writer does the same with its own word):
+//! How a reader sleeps without losing a wake-up (a writer does the same with its own word):
 //!
 //! ```text
 //! reader                         writer
@@ -20,7 +22,8 @@
 //! tail has moved? do not sleep   asleep == 1? asleep = 0, ring the doorbell
 //! poll(doorbell)
 //! ```
-//! Of the two fences one comes first. If it is the reader's, the writer sees `asleep`; if the writer's, the reader sees `tail`.
+//! One of the two fences comes first. If it is the reader's, the writer sees `asleep`; if it is the
+//! writer's, the reader sees `tail`.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -32,37 +35,40 @@ use rustix::mm::MapFlags;
 use crate::error::LinkError;
 use crate::sealed;
 
-/// Bytes of a ring's data, for each direction. A ring smaller than some 2 MiB makes a writer wait whenever its reader is off
-/// the processor; one that leaves the last-level cache (32 MiB and more on servers, shared by all) slows both copies to
-/// the memory's pace. 4 MiB also holds 40,000 launches, so that a burst of them meets no full ring.
+/// Size in bytes of a ring's data, per direction. With a ring below about 2 MiB the writer waits
+/// whenever its reader is off the processor. A ring that exceeds the shared last-level cache (32
+/// MiB and more on servers) slows both copies to the speed of the memory. 4 MiB hold 40,000
+/// launches, so a burst of launches does not fill the ring.
 pub(crate) const RING_BYTES: usize = 4 << 20;
 
-/// The least that a peer may offer, in bytes: the largest head of a frame, with its 65,535 waits, is under 1 MiB.
+/// Smallest ring in bytes that a peer may offer. The largest head of a frame, with its 65,535
+/// waits, is below 1 MiB.
 const RING_BYTES_MIN: usize = 1 << 20;
-/// The most, in bytes: the pages are ours to pay for, too.
+/// Largest ring in bytes that a peer may offer; its pages also cost this side memory.
 const RING_BYTES_MAX: usize = 256 << 20;
 
-/// In the middle of a long payload, each side tells the other of its progress after so many bytes, so that both copy at
-/// the same time. Smaller steps cost cache misses on the counts; larger ones leave the other side waiting.
+/// Number of bytes after which each side reports its progress within a long payload, so that both
+/// sides copy at the same time. Smaller steps cost cache misses on the counts; larger steps leave
+/// the other side waiting.
 pub(crate) const STEP_BYTES: usize = 64 << 10;
 
 const HEAD_AT: usize = 0;
 const TAIL_AT: usize = 128;
 const READER_SLEEPS_AT: usize = 256;
 const WRITER_SLEEPS_AT: usize = 384;
-/// One page, so that the data starts on one.
+/// The data starts on a page boundary.
 const DATA_AT: usize = 4096;
 
-/// A mapped ring.
 #[derive(Debug)]
 pub(crate) struct Map {
     base: NonNull<u8>,
     data_bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value until it is dropped, and is used through atomics and raw copies only.
+// SAFETY: the mapping belongs to this value until it is dropped, and is accessed only through
+// atomics and raw copies.
 unsafe impl Send for Map {}
-// SAFETY: as above; who may write which part is the business of `Writer` and `Reader`, each of which exists once.
+// SAFETY: as above; `Writer` and `Reader`, of which one each exists, define who writes which part.
 unsafe impl Sync for Map {}
 
 /// Makes the memory of a ring.
@@ -88,7 +94,8 @@ impl Map {
         debug_assert!(at < DATA_AT && at.is_multiple_of(8));
         // SAFETY: `at` is one of the constants above, within the first page of the mapping.
         let word = unsafe { self.base.add(at) };
-        // SAFETY: aligned, mapped as long as `self` lives, and used as an atomic only. Any bits are a value.
+        // SAFETY: aligned, mapped as long as `self` lives, and used only as an atomic. All bits are
+        // valid.
         unsafe { word.cast().as_ref() }
     }
 
@@ -96,60 +103,62 @@ impl Map {
         debug_assert!(at < DATA_AT && at.is_multiple_of(4));
         // SAFETY: `at` is one of the constants above, within the first page of the mapping.
         let word = unsafe { self.base.add(at) };
-        // SAFETY: aligned, mapped as long as `self` lives, and used as an atomic only. Any bits are a value.
+        // SAFETY: aligned, mapped as long as `self` lives, and used only as an atomic. All bits are
+        // valid.
         unsafe { word.cast().as_ref() }
     }
 
-    /// The data from the byte with this number on, and the bytes up to the ring's end.
+    /// Returns the place of byte `number`, and the number of bytes from there to the ring's end.
     fn place(&self, number: u64) -> (NonNull<u8>, usize) {
         #[expect(clippy::cast_possible_truncation, reason = "masked to below data_bytes, a usize")]
         let offset = (number & (self.data_bytes as u64 - 1)) as usize;
-        // SAFETY: the offset is below `data_bytes`, and the mapping has `DATA_AT + data_bytes` bytes.
+        // SAFETY: the offset is below `data_bytes`, and the mapping has `DATA_AT + data_bytes`
+        // bytes.
         (unsafe { self.base.add(DATA_AT + offset) }, self.data_bytes - offset)
     }
 
-    /// Copies in; at most `data_bytes`.
+    /// Copies at most `data_bytes` bytes into the ring.
     fn put(&self, number: u64, bytes: &[u8]) {
         debug_assert!(bytes.len() <= self.data_bytes);
         let (place, to_end) = self.place(number);
         let (first, second) = bytes.split_at(bytes.len().min(to_end));
-        // SAFETY: `first` fits before the ring's end. The peer may write there at the same time: then the bytes are
-        // anything, and nothing depends on them.
+        // SAFETY: `first` fits before the ring's end. The peer may write there at the same time;
+        // the bytes are then undefined, and nothing on this side depends on them.
         unsafe { std::ptr::copy_nonoverlapping(first.as_ptr(), place.as_ptr(), first.len()) };
         let (start, _) = self.place(0);
-        // SAFETY: `second` is shorter than the data, by the caller's promise.
+        // SAFETY: `second` is shorter than the data, as the caller guarantees.
         unsafe { std::ptr::copy_nonoverlapping(second.as_ptr(), start.as_ptr(), second.len()) };
     }
 
-    /// Copies out; at most `data_bytes`.
+    /// Copies at most `data_bytes` bytes out of the ring.
     fn get(&self, number: u64, into: &mut [u8]) {
         debug_assert!(into.len() <= self.data_bytes);
         let (place, to_end) = self.place(number);
         let (first, second) = into.split_at_mut(into.len().min(to_end));
-        // SAFETY: `first` fits before the ring's end. The peer may write there at the same time: then the bytes are
-        // anything, and are checked, as bytes of a peer, after they were copied.
+        // SAFETY: `first` fits before the ring's end. The peer may write there at the same time;
+        // the bytes are then undefined, and are checked like all bytes of a peer after the copy.
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), first.as_mut_ptr(), first.len()) };
         let (start, _) = self.place(0);
-        // SAFETY: `second` is shorter than the data, by the caller's promise.
+        // SAFETY: `second` is shorter than the data, as the caller guarantees.
         unsafe { std::ptr::copy_nonoverlapping(start.as_ptr(), second.as_mut_ptr(), second.len()) };
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, with its length; all users held the `Arc` that ends now.
+        // SAFETY: `new` made this mapping with this length; all users held the `Arc` that ends now.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), DATA_AT + self.data_bytes) };
     }
 }
 
-/// The writing end.
+/// Writing end of a ring.
 #[derive(Debug)]
 pub(crate) struct Writer {
     map: Arc<Map>,
-    /// Bytes put, and told to the reader up to `told`.
+    /// Number of bytes put; the reader knows of those up to `told`.
     tail: u64,
     told: u64,
-    /// Bytes that the reader has taken, when last looked.
+    /// Number of bytes that the reader had taken at the last look.
     head: u64,
 }
 
@@ -158,33 +167,35 @@ impl Writer {
         Self { map, tail: 0, told: 0, head: 0 }
     }
 
-    /// Bytes free; looks anew if fewer than `enough` were when last looked.
+    /// Returns the number of free bytes. Reads the reader's count again if fewer than `enough`
+    /// bytes were free at the last look.
     pub(crate) fn room(&mut self, enough: usize) -> Result<usize, LinkError> {
         let size = self.map.data_bytes as u64;
         if size - (self.tail - self.head) < enough as u64 {
             let head = self.map.count(HEAD_AT).load(Ordering::Acquire);
-            // The reader can have taken no more than was told, and takes nothing back.
+            // The reader cannot have taken more than it was told of, and its count never decreases.
             if head < self.head || head > self.told {
                 return Err(LinkError::Ring("the reader's count is impossible"));
             }
             self.head = head;
         }
-        // At most `size`, a usize.
+        // At most `size`, which is a usize.
         Ok(usize::try_from(size - (self.tail - self.head)).unwrap_or(0))
     }
 
-    /// Puts bytes for which there is room, without telling the reader.
+    /// Puts bytes that fit, without telling the reader.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.map.put(self.tail, bytes);
         self.tail += bytes.len() as u64;
     }
 
-    /// Bytes put but not told.
+    /// Returns the number of bytes that were put but not yet told.
     pub(crate) fn untold(&self) -> usize {
         usize::try_from(self.tail - self.told).unwrap_or(usize::MAX)
     }
 
-    /// Tells the reader of all that was put. `true`: it sleeps, so the doorbell must be rung.
+    /// Tells the reader of all bytes put. Returns `true` if the reader sleeps; the caller must then
+    /// ring the doorbell.
     #[must_use]
     pub(crate) fn tell(&mut self) -> bool {
         if self.told == self.tail {
@@ -196,26 +207,27 @@ impl Writer {
         wakes(self.map.flag(READER_SLEEPS_AT))
     }
 
-    /// Announces that this side will sleep until there is room. It must look once more before it does.
+    /// Announces that this side will sleep until there is room. The caller must look once more
+    /// before it sleeps.
     pub(crate) fn announce_sleep(&self) {
         self.map.flag(WRITER_SLEEPS_AT).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Takes the announcement back.
+    /// Withdraws the announced sleep.
     pub(crate) fn awake(&self) {
         self.map.flag(WRITER_SLEEPS_AT).store(0, Ordering::Relaxed);
     }
 }
 
-/// The reading end.
+/// Reading end of a ring.
 #[derive(Debug)]
 pub(crate) struct Reader {
     map: Arc<Map>,
-    /// Bytes taken, and told to the writer up to `told`.
+    /// Number of bytes taken; the writer knows of those up to `told`.
     head: u64,
     told: u64,
-    /// Bytes that the writer has put, when last looked.
+    /// Number of bytes that the writer had put at the last look.
     tail: u64,
 }
 
@@ -224,42 +236,45 @@ impl Reader {
         Self { map, head: 0, told: 0, tail: 0 }
     }
 
-    /// Bytes of data.
+    /// Returns the size of the data in bytes.
     pub(crate) fn size(&self) -> usize {
         self.map.data_bytes
     }
 
-    /// Bytes there; looks anew if fewer than `enough` were when last looked.
+    /// Returns the number of available bytes. Reads the writer's count again if fewer than `enough`
+    /// bytes were available at the last look.
     pub(crate) fn there(&mut self, enough: usize) -> Result<usize, LinkError> {
         if self.tail - self.head < enough as u64 {
             let tail = self.map.count(TAIL_AT).load(Ordering::Acquire);
-            // The writer takes nothing back, and knows only what it was told of our progress.
+            // The writer's count never decreases, and the writer knows only the progress it was
+            // told.
             if tail < self.tail || tail - self.told > self.map.data_bytes as u64 {
                 return Err(LinkError::Ring("the writer's count is impossible"));
             }
             self.tail = tail;
         }
-        // At most the size of the data, a usize.
+        // At most the size of the data, which is a usize.
         Ok(usize::try_from(self.tail - self.head).unwrap_or(0))
     }
 
-    /// Copies bytes that are there, from `skip` bytes after the next one on, without taking them.
+    /// Copies available bytes without taking them. Starts `skip` bytes after the next one.
     pub(crate) fn copy(&self, skip: usize, into: &mut [u8]) {
         self.map.get(self.head + skip as u64, into);
     }
 
-    /// Takes bytes that are there, without telling the writer.
+    /// Takes available bytes without telling the writer.
     pub(crate) fn take(&mut self, bytes: usize) {
         debug_assert!(bytes as u64 <= self.tail - self.head);
         self.head += bytes as u64;
     }
 
-    /// Bytes taken but not told.
+    /// Returns the number of bytes that were taken but not yet told.
     pub(crate) fn untold(&self) -> usize {
         usize::try_from(self.head - self.told).unwrap_or(usize::MAX)
     }
 
-    /// Tells the writer of all that was taken. `true`: it sleeps, so the doorbell must be rung.
+    /// Tells the writer of all bytes taken. Returns `true` if the writer sleeps; the caller must
+    /// then ring the doorbell.
     #[must_use]
     pub(crate) fn tell(&mut self) -> bool {
         if self.told == self.head {
@@ -271,19 +286,20 @@ impl Reader {
         wakes(self.map.flag(WRITER_SLEEPS_AT))
     }
 
-    /// Announces that this side will sleep until there are bytes. It must look once more before it does.
+    /// Announces that this side will sleep until there are bytes. The caller must look once more
+    /// before it sleeps.
     pub(crate) fn announce_sleep(&self) {
         self.map.flag(READER_SLEEPS_AT).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Takes the announcement back.
+    /// Withdraws the announced sleep.
     pub(crate) fn awake(&self) {
         self.map.flag(READER_SLEEPS_AT).store(0, Ordering::Relaxed);
     }
 }
 
-/// Whether the other side sleeps; it is asked once per sleep.
+/// Returns whether the other side sleeps, and clears its flag: each sleep is reported once.
 fn wakes(sleeps: &AtomicU32) -> bool {
     sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
 }
@@ -327,11 +343,11 @@ mod tests {
         let size = reader.size();
         writer.put(&vec![1; size]);
         assert_eq!(writer.room(1).unwrap(), 0);
-        assert_eq!(reader.there(1).unwrap(), 0, "told too early");
+        assert_eq!(reader.there(1).unwrap(), 0, "the reader saw bytes before it was told of them");
         let _ = writer.tell();
         assert_eq!(reader.there(1).unwrap(), size);
         reader.take(10);
-        assert_eq!(writer.room(1).unwrap(), 0, "told too early");
+        assert_eq!(writer.room(1).unwrap(), 0, "the writer saw room before it was told of it");
         let _ = reader.tell();
         assert_eq!(writer.room(1).unwrap(), 10);
     }
@@ -348,7 +364,7 @@ mod tests {
         let _ = writer.tell();
         assert_eq!(reader.there(100).unwrap(), 100);
         raw.count(TAIL_AT).store(50, Ordering::Relaxed);
-        assert!(reader.there(101).is_err(), "bytes were taken back");
+        assert!(reader.there(101).is_err(), "a count that decreased was accepted");
         for evil in [101, u64::MAX] {
             let (mut writer, _, raw) = pair();
             writer.put(&[1; 100]);

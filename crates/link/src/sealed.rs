@@ -1,4 +1,4 @@
-//! Memory that two processes map, whose size neither can change any more.
+//! Memory that two processes map and whose size is sealed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -8,13 +8,14 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::LinkError;
 
-/// What keeps both sides from changing the size under each other's mapping, which would be a SIGBUS.
+/// Seals that stop both sides from changing the size: access beyond a shrunk size would raise
+/// SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// `f_type` of memory made of ordinary pages.
+/// `f_type` of memory that consists of ordinary pages.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Makes memory of so many bytes. Its pages cost nothing until they are touched.
+/// Makes `bytes` bytes of memory. A page costs nothing until it is touched.
 pub(crate) fn create(name: &str, bytes: usize) -> Result<OwnedFd, LinkError> {
     let doing = "making shared memory";
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -24,11 +25,12 @@ pub(crate) fn create(name: &str, bytes: usize) -> Result<OwnedFd, LinkError> {
     Ok(memory)
 }
 
-/// The size of memory that the peer may have made, after checking that it is safe to map.
+/// Returns the size of memory that the peer may have made, after checking that it is safe to map.
 pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
     let doing = "looking at shared memory";
-    // Only memory has seals; a file on some server's disk, whose pages may never come, has none. Huge pages may be missing
-    // when first touched, which kills: they are refused as well.
+    // Only a memfd has seals. A file on a server's disk, whose pages may never arrive, has none.
+    // Huge pages are refused too: if the system has none left at the first touch, it kills the
+    // process.
     let seals = rustix::fs::fcntl_get_seals(memory)
         .map_err(|_| LinkError::Ring("it is no shared memory"))?;
     if !seals.contains(SEALS) {
@@ -43,7 +45,7 @@ pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
     usize::try_from(about.st_size).map_err(|_| LinkError::Ring("its size is nonsense"))
 }
 
-/// Maps memory of the size that [`size`] told. The caller unmaps it.
+/// Maps memory of the size that [`size`] returned. The caller unmaps it.
 pub(crate) fn map(
     memory: &OwnedFd,
     bytes: usize,
@@ -51,7 +53,8 @@ pub(crate) fn map(
 ) -> Result<NonNull<u8>, LinkError> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | flags;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The seals keep its size.
+    // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists. The
+    // seals fix the memory's size.
     let base = unsafe {
         rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_fd(), 0)
     };

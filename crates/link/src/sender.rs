@@ -16,22 +16,22 @@ use crate::socket::SocketOut;
 use crate::stream::Readiness;
 use crate::threads::{HELPER_STACK_BYTES, spawn_quiet};
 
-/// Small frames lie in the batch of a socket no longer than this, if nobody flushes: five round trips of a fast network,
-/// or the time in which a program makes some hundred calls.
+/// Longest time that small frames stay in a socket's batch without a flush: five round trips of a
+/// fast network, or the time in which a program makes about a hundred calls.
 const BATCH_AGE_MAX: Duration = Duration::from_micros(200);
 
-/// The helper looks again after so long while there is traffic. Waking it costs the sender 2 µs and more, so it stays awake
-/// for a while; its looks cost 1 % of a core.
+/// Interval at which the helper looks while there is traffic. Waking the helper costs the sender 2
+/// µs and more, so the helper stays awake for a while; its looks cost 1 % of a core.
 const HELPER_NAP: Duration = Duration::from_micros(300);
-/// Looks that find nothing before the helper waits to be woken.
+/// Number of looks without work before the helper sleeps.
 const HELPER_NAPS_MAX: u32 = 8;
-/// The helper's thread ends when it was not needed for so long.
+/// Idle time after which the helper thread ends.
 const HELPER_IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// Tries to get the writer from another thread that holds it for a moment, before it counts as busy.
+/// Number of attempts to lock the writer while another thread holds it, before it counts as busy.
 const TRY_LOCK_SPINS: u32 = 200;
 
-/// The sending end of a link. Clones send over the same link; their frames do not mix.
+/// Sending end of a link. Clones send over the same link; their frames do not mix.
 #[derive(Clone)]
 pub struct Sender {
     handle: Arc<Handle>,
@@ -43,14 +43,14 @@ struct Handle(Arc<Shared>);
 struct Shared {
     joint: Arc<Joint>,
     state: Mutex<State>,
-    /// The helper has something to do, or its link has ended.
+    /// Signalled when the helper has work or its link has ended.
     changed: Condvar,
 }
 
 struct State {
     out: Out,
     helper: Helper,
-    /// No [`Sender`] is left.
+    /// Whether the last [`Sender`] has been dropped.
     orphan: bool,
 }
 
@@ -59,25 +59,25 @@ enum Out {
     Ring(RingOut),
 }
 
-/// The thread that flushes what nobody else did.
+/// State of the helper, the thread that flushes what no other thread flushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Helper {
     None,
-    /// It looks by itself.
+    /// It looks for work at an interval.
     Awake,
     /// It waits for `changed`.
     Asleep,
 }
 
-/// What the helper does next.
+/// Next step of the helper.
 enum Step {
-    /// Its link has ended.
+    /// End: the link has ended or nothing is left to do.
     End,
-    /// Lets some time pass.
+    /// Sleep for this time.
     Sleep(Duration),
-    /// Waits until the socket takes more.
+    /// Wait until the socket accepts more.
     AwaitRoom,
-    /// Waits to be called.
+    /// Wait to be called.
     Rest,
 }
 
@@ -97,11 +97,11 @@ impl Sender {
         }
     }
 
-    /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until [`Sender::flush`], a
-    /// larger payload, or 200 µs have passed.
+    /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until
+    /// [`Sender::flush`], a larger payload, or 200 µs have passed.
     ///
     /// # Errors
-    /// When the call is over a limit, or the link has ended.
+    /// Fails if the call exceeds a limit or the link has ended.
     pub fn send<C: Call>(
         &self,
         call: &C,
@@ -112,11 +112,12 @@ impl Sender {
         self.send_head(&head(&header, call, waits), payload)
     }
 
-    /// As [`Sender::send`], with a payload in pieces (rows of a rectangle) that together have `bytes` bytes.
+    /// Like [`Sender::send`], with a payload in pieces (rows of a rectangle) of `bytes` bytes in
+    /// total.
     ///
     /// # Errors
-    /// As [`Sender::send`]. If the pieces have more or fewer bytes, the link is closed: the peer could not know where the
-    /// next frame starts.
+    /// See [`Sender::send`]. If the pieces have more or fewer bytes, the link is closed, because
+    /// the peer could not know where the next frame starts.
     pub fn send_pieces<C: Call>(
         &self,
         call: &C,
@@ -138,10 +139,10 @@ impl Sender {
         Ok(())
     }
 
-    /// As [`Sender::send`], but only if it does not block. `false`: nothing was sent.
+    /// Like [`Sender::send`], but never blocks. Returns `false` if nothing was sent.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// See [`Sender::send`].
     pub fn try_send<C: Call>(
         &self,
         call: &C,
@@ -152,10 +153,10 @@ impl Sender {
         self.try_send_head(&head(&header, call, waits), payload)
     }
 
-    /// Sends what was gathered. On rings, where every call is visible at once, nothing.
+    /// Sends the gathered calls. Does nothing on rings, where every call is visible at once.
     ///
     /// # Errors
-    /// When the link has ended.
+    /// Fails if the link has ended.
     pub fn flush(&self) -> Result<(), LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
@@ -166,59 +167,62 @@ impl Sender {
         }
     }
 
-    /// As [`Sender::flush`], but leaves to another thread what would block.
+    /// Like [`Sender::flush`], but leaves what would block to another thread.
     ///
     /// # Errors
-    /// As [`Sender::flush`].
+    /// See [`Sender::flush`].
     pub fn flush_soon(&self) -> Result<(), LinkError> {
         self.flush_now()
     }
 
-    /// Has a sender that waits for room call `tell`, once it has waited for some time: the peer may wait in its turn for this
-    /// side to take what it sends. `tell` must not send over this link, nor wait for anybody who does.
+    /// Sets a callback for a sender that has waited for room for some time: the peer may be waiting
+    /// until this side takes what the peer sends. `tell` must not send over this link, nor wait for
+    /// a thread that does.
     pub fn on_stall(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.handle.0.joint.on_stall(Box::new(tell));
     }
 
-    /// Memory for buffers that both sides see, if the link has any.
+    /// Returns the memory for buffers that both sides share, if the link has any.
     pub fn arena(&self) -> Option<&Arc<Arena>> {
         self.handle.0.joint.arena.as_ref()
     }
 
-    /// Ends the link: wakes everybody who waits for it, in both directions, here and at the peer.
+    /// Ends the link and wakes all threads that wait for it, in both directions and on both sides.
     pub fn close(&self) {
         self.handle.0.joint.close();
         self.handle.0.changed.notify_all();
     }
 
-    /// As [`Sender::check`], and asks the system whether the peer is still there: some 0.3 µs. For who uses the memory that
-    /// both share without sending anything.
+    /// Like [`Sender::check`], and asks the system whether the peer is still there, which costs
+    /// about 0.3 µs. For callers that use the shared memory without sending anything.
     ///
     /// # Errors
-    /// As [`Sender::check`].
+    /// See [`Sender::check`].
     pub fn check_peer(&self) -> Result<(), LinkError> {
         self.check()?;
         if self.handle.0.joint.stream.has_hung_up() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
-    /// Whether the link was closed, by this side, or for a failure.
+    /// Returns whether the link was closed by this side or because of a failure.
     pub fn is_closed(&self) -> bool {
         self.handle.0.joint.is_closed()
     }
 
-    /// Whether the link, and the memory that belongs to it, may still be used by this process.
+    /// Checks whether this process may still use the link and its memory.
     ///
     /// # Errors
-    /// [`LinkError::Closed`], or [`LinkError::Forked`] in a child of the process that opened it.
+    /// [`LinkError::Closed`], or [`LinkError::Forked`] in a child of the process that opened the
+    /// link.
     pub fn check(&self) -> Result<(), LinkError> {
         self.handle.0.joint.check()
     }
 
-    /// As [`Sender::flush`], but leaves to the helper what would block.
+    /// Like [`Sender::flush`], but leaves what would block to the helper.
     pub(crate) fn flush_now(&self) -> Result<(), LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
-        // Whoever holds the lock sends; if it was a flush, it may have passed our frame, which the helper sends then.
+        // The thread that holds the lock sends. If that thread is flushing and has passed our
+        // frame, the helper sends the frame.
         let Some(mut state) = shared.try_lock() else { return Ok(()) };
         match &mut state.out {
             Out::Socket(socket) => {
@@ -231,14 +235,14 @@ impl Sender {
         }
     }
 
-    /// Sends a frame whose head is encoded already.
+    /// Sends a frame whose head is already encoded.
     pub(crate) fn send_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<(), LinkError> {
         let pieces = (!payload.is_empty()).then_some(payload);
         self.write(head, payload.len() as u64, &mut pieces.into_iter())
     }
 
-    /// As [`Sender::try_send`] and [`Sender::flush_now`] for a frame whose head is encoded already; without the flush if there is
-    /// `more`, for which the caller comes back at once.
+    /// Like [`Sender::try_send`] followed by [`Sender::flush_now`], for a frame whose head is
+    /// already encoded. With `more` it does not flush: the caller sends another frame at once.
     pub(crate) fn try_send_now(
         &self,
         head: &[&[u8]],
@@ -256,7 +260,8 @@ impl Sender {
                     true => socket.flush_now(&shared.joint).map(|_| true),
                     false => Ok(sent),
                 }))?;
-                // Waking the helper costs as much as sending: only for what is left.
+                // Waking the helper costs as much as sending, so it is called only for what is
+                // left.
                 if !more {
                     shared.call_helper(&mut state);
                 }
@@ -307,7 +312,7 @@ impl fmt::Debug for Sender {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // In a forked child the lock may be held for ever by a thread that is not there.
+        // In a forked child the lock may be held for ever by a thread that does not exist there.
         if self.0.joint.check().is_err() {
             return;
         }
@@ -338,7 +343,7 @@ impl Shared {
         None
     }
 
-    /// A failure inside a frame leaves the peer without a place to go on, so it ends the link.
+    /// Ends the link on failure: after a failure inside a frame the peer cannot find the next one.
     fn ended<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         if result.is_err() {
             self.joint.close();
@@ -347,7 +352,7 @@ impl Shared {
         result
     }
 
-    /// Sees to it that somebody sends what is left in the batch.
+    /// Ensures that the helper sends what is left in the batch.
     fn call_helper(self: &Arc<Self>, state: &mut State) {
         let Out::Socket(socket) = &state.out else { return };
         if socket.since().is_none() {
@@ -371,7 +376,7 @@ impl Shared {
         }
     }
 
-    /// The helper: sends what lies in the batch too long.
+    /// Runs the helper, which sends what has been in the batch for too long.
     fn help(self: Arc<Self>) {
         let mut naps = 0;
         let mut state = self.lock();
@@ -388,7 +393,7 @@ impl Shared {
                     let until = Instant::now() + HELPER_IDLE_MAX;
                     let waited = self.joint.stream.wait(Readiness::Writable, Some(until));
                     state = self.lock();
-                    // A peer that does not read keeps a link alive that somebody here uses, but no other.
+                    // A peer that does not read ends the helper only if no sender is left.
                     let gone = matches!(waited, Ok(false)) && state.orphan;
                     if self.ended(waited).is_err() || gone {
                         break;
@@ -436,7 +441,7 @@ impl Shared {
         }
     }
 
-    /// Waits to be called, or for the end of the link or of patience.
+    /// Waits until the helper is called, the link ends, or `until` passes.
     fn rest<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

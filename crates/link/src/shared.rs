@@ -1,4 +1,4 @@
-//! Frames over a pair of rings: written straight into memory that the reader sees.
+//! Frames over a pair of rings: the sender writes directly into memory that the reader sees.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -9,10 +9,11 @@ use crate::ring::{Reader, STEP_BYTES, Writer};
 use crate::stream::{Readiness, Stream};
 use crate::wait::{Await, Patience, Policy, Waiter};
 
-/// Doorbells taken at once from a socket. More than a few can not be there unless the peer rings for nothing.
+/// Number of doorbell bytes taken from a socket at once. More than a few are there only if the peer
+/// rings needlessly.
 const DOORBELLS_MAX: usize = 64;
 
-/// The sending half.
+/// Sending half of a link over rings.
 #[derive(Debug)]
 pub(crate) struct RingOut {
     ring: Writer,
@@ -24,7 +25,7 @@ impl RingOut {
         Self { ring, waiter: Waiter::new(Policy::DEFAULT) }
     }
 
-    /// Writes a frame; waits for room where there is none.
+    /// Writes a frame; waits if there is no room.
     pub(crate) fn frame(
         &mut self,
         joint: &Joint,
@@ -40,7 +41,7 @@ impl RingOut {
         self.tell(joint)
     }
 
-    /// As [`RingOut::frame`], if there is room for all of it now. `false`: nothing was sent.
+    /// Like [`RingOut::frame`], if the whole frame fits now. Returns `false` if nothing was sent.
     pub(crate) fn try_frame(
         &mut self,
         joint: &Joint,
@@ -81,7 +82,7 @@ impl RingOut {
     }
 }
 
-/// Room in the ring.
+/// Awaits room in the ring.
 struct Room<'a> {
     ring: &'a mut Writer,
     joint: &'a Joint,
@@ -106,12 +107,12 @@ impl Await for Room<'_> {
     }
 }
 
-/// The receiving half.
+/// Receiving half of a link over rings.
 #[derive(Debug)]
 pub(crate) struct RingIn {
     ring: Reader,
     waiter: Waiter,
-    /// The writer has hung up: what is in the ring is all that comes.
+    /// Whether the writer has hung up, so that nothing follows the bytes in the ring.
     ended: bool,
 }
 
@@ -124,7 +125,7 @@ impl RingIn {
         self.waiter = Waiter::new(policy);
     }
 
-    /// Waits for so many bytes; `false`: patience ended.
+    /// Waits for `bytes` bytes. Returns `false` if the patience ended.
     pub(crate) fn wait(
         &mut self,
         joint: &Joint,
@@ -137,25 +138,26 @@ impl RingIn {
         if bytes > self.ring.size() {
             return Err(LinkError::Ring("a frame's head is larger than the ring"));
         }
-        // The writer may wait for the room that only we know of.
+        // The writer may be waiting for room that it has not been told of.
         self.tell(joint)?;
         let mut arrival = Arrival { ring: &mut self.ring, joint, bytes, ended: &mut self.ended };
         self.waiter.wait(patience, &mut arrival)
     }
 
-    /// Copies bytes that were waited for, without taking them.
+    /// Copies bytes that were awaited, without taking them.
     pub(crate) fn peek(&self, skip: usize, into: &mut [u8]) {
         self.ring.copy(skip, into);
     }
 
-    /// Takes bytes that were waited for.
+    /// Takes bytes that were awaited.
     pub(crate) fn skip(&mut self, joint: &Joint, bytes: usize) -> Result<(), LinkError> {
         self.ring.take(bytes);
         if self.ring.untold() >= STEP_BYTES { self.tell(joint) } else { Ok(()) }
     }
 
-    /// Fills `into`. It stops between two pieces of [`STEP_BYTES`] when this side closes the link: whoever closes it may wait
-    /// for the end of this copy, and a peer that keeps the ring full must not prolong that wait.
+    /// Fills `into`. Stops between two pieces of [`STEP_BYTES`] if this side closes the link: the
+    /// closing thread may wait for the end of this copy, and a peer that keeps the ring full must
+    /// not prolong that wait.
     pub(crate) fn read(&mut self, joint: &Joint, mut into: &mut [u8]) -> Result<(), LinkError> {
         while !into.is_empty() {
             joint.check()?;
@@ -169,7 +171,7 @@ impl RingIn {
         Ok(())
     }
 
-    /// Throws bytes of a payload away. It stops when this side closes the link.
+    /// Discards payload bytes. Stops if this side closes the link.
     pub(crate) fn discard(&mut self, joint: &Joint, mut bytes: u64) -> Result<(), LinkError> {
         while bytes > 0 {
             joint.check()?;
@@ -190,7 +192,7 @@ impl RingIn {
     }
 }
 
-/// Bytes in the ring.
+/// Awaits bytes in the ring.
 struct Arrival<'a> {
     ring: &'a mut Reader,
     joint: &'a Joint,
@@ -200,7 +202,7 @@ struct Arrival<'a> {
 
 impl Await for Arrival<'_> {
     fn look(&mut self) -> Result<bool, LinkError> {
-        // In this order: what was written before the hang-up is seen after it.
+        // The flag is read first, so that bytes written before the hang-up are still seen.
         let ended = *self.ended;
         if self.ring.there(self.bytes)? >= self.bytes {
             return Ok(true);
@@ -220,8 +222,8 @@ impl Await for Arrival<'_> {
     }
 }
 
-/// Wakes the peer. A full socket means that it has been rung for already; a hang-up is the receiver's to report, after
-/// it has read what the peer left.
+/// Wakes the peer. If the socket is full, doorbells are already pending. The receiver reports a
+/// hang-up, after it has read what the peer left.
 fn ring_doorbell(socket: &Stream) -> Result<(), LinkError> {
     match socket.send_now(&[IoSlice::new(&[1])]) {
         Ok(_) | Err(LinkError::Closed) => Ok(()),
@@ -229,7 +231,7 @@ fn ring_doorbell(socket: &Stream) -> Result<(), LinkError> {
     }
 }
 
-/// Takes the doorbells that have come; `true`: the peer has hung up.
+/// Takes the pending doorbells. Returns `true` if the peer has hung up.
 fn take_doorbells(socket: &Stream) -> Result<bool, LinkError> {
     let mut bytes = [0; DOORBELLS_MAX];
     match socket.recv_now(&mut bytes) {

@@ -1,4 +1,4 @@
-//! Frames over a socket: small ones are gathered into one send, payloads go out and come in without a copy.
+//! Frames over a socket: small frames are gathered into one send, large payloads are not copied.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -8,33 +8,36 @@ use crate::joint::{Joint, STALL_MIN};
 use crate::stream::Readiness;
 use crate::wait::{Await, Patience, Policy, Waiter};
 
-/// Bytes of small frames that are gathered before they are sent. TCP sends 256 messages of 64 B at 20 ns each where one alone
-/// costs 2.5-3 µs; more than 32 KiB at once gains nothing.
+/// Number of bytes of small frames that are gathered before they are sent. TCP sends 256 messages
+/// of 64 B at 20 ns each, while a single message costs 2.5-3 µs. Above 32 KiB nothing is gained.
 pub(crate) const BATCH_BYTES_MAX: usize = 32 << 10;
 
-/// A payload up to this size is copied into the batch, in bytes; a larger one is cheaper sent from where it lies.
+/// Largest payload in bytes that is copied into the batch. A larger one is sent without a copy,
+/// which is cheaper.
 const SMALL_PAYLOAD_BYTES_MAX: usize = 4 << 10;
 
-/// A payload that must not block is tried up to this size, in bytes: what does not fit the socket is copied.
+/// Largest payload in bytes that is attempted without blocking. What does not fit the socket is
+/// copied into the batch.
 const TRY_BYTES_MAX: usize = 256 << 10;
 
-/// Pieces of a payload in one send. The system takes 1,024; beyond a few dozen nothing is gained.
+/// Number of pieces of a payload in one send. The system takes 1,024; beyond a few dozen nothing is
+/// gained.
 const PIECES_MAX: usize = 64;
 
-/// The receiving buffer for heads and small payloads, in bytes: two batches.
+/// Size in bytes of the receive buffer for heads and small payloads: two batches.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// What is left of a payload is read straight to where it shall lie from this size on, in bytes; less comes through the
+/// Smallest rest of a payload in bytes that is read directly to its target. Less goes through the
 /// buffer, together with the frames behind it.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// The sending half.
+/// Sending half of a link over a socket.
 #[derive(Debug, Default)]
 pub(crate) struct SocketOut {
-    /// Bytes still to send are `batch[sent..]`.
+    /// The bytes still to send are `batch[sent..]`.
     batch: Vec<u8>,
     sent: usize,
-    /// When the oldest of them was put there.
+    /// When the oldest of these bytes was put there.
     since: Option<Instant>,
 }
 
@@ -77,7 +80,7 @@ impl SocketOut {
         }
     }
 
-    /// As [`SocketOut::frame`], if that does not block. `false`: nothing was sent.
+    /// Like [`SocketOut::frame`], but never blocks. Returns `false` if nothing was sent.
     pub(crate) fn try_frame(
         &mut self,
         joint: &Joint,
@@ -112,12 +115,13 @@ impl SocketOut {
         }
         let head_left = self.pending().len();
         self.take(sent.min(head_left));
-        // The frame has begun, so it must be ended: what the socket does not take now is sent later, by the helper.
+        // The frame has begun, so its end must follow: the helper sends later what the socket does
+        // not take now.
         self.put(payload.get(sent.saturating_sub(head_left)..).unwrap_or_default());
         Ok(true)
     }
 
-    /// Sends all that is in the batch.
+    /// Sends the whole batch.
     pub(crate) fn flush(&mut self, joint: &Joint) -> Result<(), LinkError> {
         if self.since.is_none() {
             return Ok(());
@@ -125,7 +129,7 @@ impl SocketOut {
         self.send_all(joint, &[])
     }
 
-    /// Sends of the batch what does not block; `false`: not all.
+    /// Sends the part of the batch that does not block. Returns `false` if some of it is left.
     pub(crate) fn flush_now(&mut self, joint: &Joint) -> Result<bool, LinkError> {
         while self.since.is_some() {
             match joint.stream.send_now(&[IoSlice::new(self.pending())])? {
@@ -136,13 +140,13 @@ impl SocketOut {
         Ok(true)
     }
 
-    /// Sends the batch and then the pieces, all in as few calls as the socket allows.
+    /// Sends the batch and then the pieces, in as few system calls as the socket allows.
     fn send_all(&mut self, joint: &Joint, pieces: &[&[u8]]) -> Result<(), LinkError> {
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(1 + pieces.len());
         slices.push(IoSlice::new(self.batch.get(self.sent..).unwrap_or_default()));
         slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
         let mut rest = slices.as_mut_slice();
-        IoSlice::advance_slices(&mut rest, 0); // drops empty ones
+        IoSlice::advance_slices(&mut rest, 0); // drops empty slices
         while !rest.is_empty() {
             match joint.stream.send_now(rest)? {
                 Some(sent) => IoSlice::advance_slices(&mut rest, sent),
@@ -188,11 +192,11 @@ impl SocketOut {
     }
 }
 
-/// The receiving half.
+/// Receiving half of a link over a socket.
 #[derive(Debug)]
 pub(crate) struct SocketIn {
     buffer: Vec<u8>,
-    /// Bytes not yet taken are `buffer[start..end]`.
+    /// The bytes not yet taken are `buffer[start..end]`.
     start: usize,
     end: usize,
     waiter: Waiter,
@@ -207,7 +211,8 @@ impl SocketIn {
         self.waiter = Waiter::new(policy);
     }
 
-    /// The next `bytes`, without taking them, when they have come; nothing when patience ended.
+    /// Waits for the next `bytes` bytes and returns them without taking them, or `None` if the
+    /// patience ended.
     pub(crate) fn peek(
         &mut self,
         joint: &Joint,
@@ -233,7 +238,7 @@ impl SocketIn {
         Ok(self.buffer.get(self.start..self.start + bytes))
     }
 
-    /// Takes bytes that [`SocketIn::peek`] has shown.
+    /// Takes bytes that [`SocketIn::peek`] has returned.
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
         if self.start == self.end {
@@ -241,8 +246,9 @@ impl SocketIn {
         }
     }
 
-    /// Fills `into`. It stops between two calls of the system when this side closes the link: the system goes on giving out what
-    /// had come before, and over TCP also what comes afterwards. One call takes no more than the socket's buffer holds.
+    /// Fills `into`. Stops between two system calls if this side closes the link: the system still
+    /// delivers what came before, and over TCP also what comes afterwards. One call takes no more
+    /// than the socket's buffer holds.
     pub(crate) fn read(&mut self, joint: &Joint, mut into: &mut [u8]) -> Result<(), LinkError> {
         while !into.is_empty() {
             joint.check()?;
@@ -266,7 +272,7 @@ impl SocketIn {
         Ok(())
     }
 
-    /// Throws bytes of a payload away. It stops when this side closes the link.
+    /// Discards payload bytes. Stops if this side closes the link.
     pub(crate) fn discard(&mut self, joint: &Joint, mut bytes: u64) -> Result<(), LinkError> {
         while bytes > 0 {
             joint.check()?;
@@ -280,12 +286,12 @@ impl SocketIn {
     }
 }
 
-/// Bytes that come on a socket.
+/// Awaits bytes on a socket.
 struct Arrival<'a> {
     joint: &'a Joint,
     room: &'a mut [u8],
     got: usize,
-    /// It is more of a payload.
+    /// Whether the bytes continue a payload.
     flows: bool,
 }
 

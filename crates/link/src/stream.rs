@@ -1,4 +1,4 @@
-//! Connected sockets: the only place, with [`crate::fds`], where sockets are called.
+//! Connected sockets. Only this module and [`crate::fds`] call sockets.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -17,51 +17,52 @@ use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
 
-/// An idle TCP peer is asked whether it lives after so long, in seconds.
+/// Idle time in seconds after which a TCP peer is probed.
 const KEEPALIVE_IDLE_S: u64 = 2;
-/// The question is repeated after so long, in seconds ...
+/// Interval between two probes in seconds.
 const KEEPALIVE_INTERVAL_S: u64 = 1;
-/// ... and so often: an idle peer that vanished is noticed after 2 + 3 x 1 = 5 s.
+/// Number of probes: an idle peer that vanished is noticed after 2 + 3 x 1 = 5 s.
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// A TCP peer that acknowledged nothing for so long, in milliseconds, although asked repeatedly, has vanished.
+/// A TCP peer that acknowledged nothing for this time in milliseconds, despite repeated requests,
+/// has vanished.
 const SILENT_MS_MAX: u32 = 2_000;
-/// Repetitions without an answer that count as "asked repeatedly". The system repeats after 0.2, 0.6 and 1.4 s on a fast
-/// network, and later on a slow one; after an hour of idleness one lost packet alone must not end the link.
+/// Number of unanswered retransmissions that count as repeated requests. The system retransmits
+/// after 0.2, 0.6 and 1.4 s on a fast network, and later on a slow one. After an hour of idleness a
+/// single lost packet must not end the link.
 const UNANSWERED_MIN: u8 = 3;
-/// How often a thread that waits for a TCP peer looks whether it has vanished. `TCP_USER_TIMEOUT` would do it without a look,
-/// but also ends a link whose living peer does not read for as long, which a worker with a long kernel may well do.
+/// Interval at which a thread that waits for a TCP peer checks whether the peer has vanished.
+/// `TCP_USER_TIMEOUT` would need no check, but it also ends a link whose living peer does not read
+/// for that time, for instance a worker with a long kernel.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 
-/// Bytes that a Unix socket shall hold on their way, and a TCP socket unsent. Measured: beyond 1 MiB nothing is gained.
+/// Size in bytes of a Unix socket's send buffer. Measured: beyond 1 MiB nothing is gained.
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
-/// How TCP is paced between two processes of one host: not at all, beyond what every kernel has built in. There is no network
-/// to be careful with, and a system whose default paces by timers (BBR) reaches there, with busy cores, less than half of this:
-/// 2.0 GB/s against 4.2 for 16 MiB, of plain sockets as of ours. To other hosts the system's choice holds.
+/// Congestion control of TCP within one host: the unpaced algorithm that every kernel has built in.
+/// There is no network to protect. With busy cores, a system whose default paces by timers (BBR)
+/// reaches less than half the speed: 2.0 GB/s instead of 4.2 for 16 MiB, with plain sockets as with
+/// ours. For connections to other hosts the system's choice holds.
 ///
-/// It must be said before the connection is made, to both ends: one that BBR has begun stays on timers under any successor, and now and
-/// then needs 6 ms for 16 MiB where 2.5 are enough.
+/// The choice must be made before the connection is made, on both ends. A connection that BBR has
+/// begun stays on timers under any successor, and sometimes needs 6 ms for 16 MiB instead of 2.5.
 const CONGESTION_WITHIN_HOST: &str = "reno";
 
-/// Reads of 4 KiB of what a refused peer still sends: more than any hello, and soon over.
+/// Number of 4 KiB reads of what a refused peer still sends: more than any hello, and soon over.
 const UNREAD_READS_MAX: usize = 16;
 
-/// Pause between two tries to reach a Unix listener whose queue is full.
+/// Pause between two attempts to reach a Unix listener whose queue is full.
 const CONNECT_RETRY: Duration = Duration::from_millis(2);
 
-/// Who is at the other end of a Unix socket, as the kernel tells.
+/// Identity of the process at the other end of a Unix socket, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Its user.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
-    /// Its process, when it connected; 0 for one that this process's PID namespace does not see.
+    /// Process that connected; 0 for a process that this process's PID namespace does not see.
     pub pid: i32,
 }
 
-/// A connected socket.
 #[derive(Debug)]
 pub struct Stream {
     fd: OwnedFd,
@@ -74,20 +75,20 @@ pub(crate) enum Family {
     Tcp,
 }
 
-/// What [`Stream::wait`] waits for.
+/// Condition that [`Stream::wait`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// Bytes, or a hang-up, have come.
+    /// Bytes or a hang-up have come.
     Readable,
     /// Bytes can be sent.
     Writable,
 }
 
 impl Stream {
-    /// Takes a connected stream socket: one that another process sent, or one end of a pair.
+    /// Takes a connected stream socket that another process sent, or one end of a pair.
     ///
     /// # Errors
-    /// When it is no stream socket of a known family.
+    /// Fails if the descriptor is no stream socket of a known family.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, LinkError> {
         let doing = "taking a socket";
         let wrong = || LinkError::System { doing, source: io::ErrorKind::InvalidInput.into() };
@@ -104,10 +105,10 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Connects.
+    /// Connects to an address.
     ///
     /// # Errors
-    /// When nobody answers at the address before the deadline.
+    /// Fails if nobody answers at the address before the deadline.
     pub fn connect(address: &Address, deadline: Instant) -> Result<Self, LinkError> {
         let failed = |source| LinkError::Connect { address: address.clone(), source };
         let fd = match address {
@@ -117,10 +118,10 @@ impl Stream {
         Self::from_fd(fd.map_err(failed)?)
     }
 
-    /// Who is at the other end; nothing for TCP.
+    /// Returns the identity of the peer; `None` for TCP.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// Fails if the kernel does not report it.
     pub fn credentials(&self) -> Result<Option<Credentials>, LinkError> {
         if self.family != Family::Unix {
             return Ok(None);
@@ -130,12 +131,12 @@ impl Stream {
             .map_err(|source| LinkError::System { doing: "asking who the peer is", source })
     }
 
-    /// Whether this is a Unix socket, which can carry file descriptors.
+    /// Returns whether this is a Unix socket, which can carry file descriptors.
     pub fn is_unix(&self) -> bool {
         self.family == Family::Unix
     }
 
-    /// The other end, for messages.
+    /// Returns a name of the peer for messages.
     pub fn peer(&self) -> String {
         match self.family {
             Family::Unix => match self.credentials() {
@@ -152,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// This end of the socket and the other one, as this process sees them.
+    /// Returns this end of the socket and the other end, as this process sees them.
     pub(crate) fn ends(&self) -> Option<(End, End)> {
         if self.family == Family::Unix {
             let there = self.credentials().ok()??.uid;
@@ -164,17 +165,18 @@ impl Stream {
         Some((here, there))
     }
 
-    /// Receives as many bytes as `into` takes, and not one more.
+    /// Receives exactly `into.len()` bytes.
     ///
     /// # Errors
-    /// When the peer hung up, or the deadline came.
+    /// Fails if the peer hung up or the deadline passed.
     pub fn read_exact_until(
         &self,
         mut into: &mut [u8],
         deadline: Instant,
     ) -> Result<(), LinkError> {
         while !into.is_empty() {
-            // Looked at on every turn: a peer that sends a byte a second gets no more time than a silent one.
+            // Checked on every turn: a peer that sends a byte per second gets no more time than a
+            // silent one.
             if Instant::now() >= deadline {
                 return Err(LinkError::HelloTimeout { peer: self.peer() });
             }
@@ -189,7 +191,7 @@ impl Stream {
     /// Sends all of `bytes`.
     ///
     /// # Errors
-    /// When the peer hung up, or the deadline came.
+    /// Fails if the peer hung up or the deadline passed.
     pub fn write_all_until(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             match self.send_now(&[IoSlice::new(bytes)])? {
@@ -204,26 +206,28 @@ impl Stream {
     }
 
     fn prepare(&self) -> rustix::io::Result<()> {
-        // Waits are ours: every call is made with MSG_DONTWAIT, so the mode that another process left does not matter.
+        // Every call uses MSG_DONTWAIT, so the blocking mode that another process set does not
+        // matter.
         if self.family == Family::Tcp {
             sockopt::set_tcp_nodelay(&self.fd, true)?;
             sockopt::set_socket_keepalive(&self.fd, true)?;
             sockopt::set_tcp_keepidle(&self.fd, Duration::from_secs(KEEPALIVE_IDLE_S))?;
             sockopt::set_tcp_keepintvl(&self.fd, Duration::from_secs(KEEPALIVE_INTERVAL_S))?;
             sockopt::set_tcp_keepcnt(&self.fd, KEEPALIVE_COUNT)?;
-            // TCP's own buffers grow as needed; a fixed size would be capped lower by the system's default limits.
+            // TCP's own buffers grow as needed; a fixed size would be limited to less by the
+            // system's defaults.
             if self.is_within_host() {
-                // A system that does not allow it keeps its own choice, which only costs speed.
+                // If the system forbids it, its own choice remains, which only costs speed.
                 let _ = sockopt::set_tcp_congestion(&self.fd, CONGESTION_WITHIN_HOST);
             }
         } else {
-            // More than the system allows is cut to what it allows, without an error.
+            // The system reduces a size that it does not allow, without an error.
             sockopt::set_socket_send_buffer_size(&self.fd, SOCKET_BUFFER_BYTES)?;
         }
         Ok(())
     }
 
-    /// Whether the other end of a TCP connection is on this host too, as far as its addresses tell.
+    /// Returns whether both ends of a TCP connection are on this host, judging by their addresses.
     fn is_within_host(&self) -> bool {
         let address = |address: Option<rustix::net::SocketAddrAny>| {
             address
@@ -235,18 +239,20 @@ impl Stream {
         here.zip(there).is_some_and(|(here, there)| are_one_host(here, there))
     }
 
-    /// A connection that a listener took after [`begin_unpaced`]: to another host, the system's choice holds.
+    /// Restores the system's choice `chosen` for a connection to another host that a listener
+    /// accepted after [`begin_unpaced`].
     pub(crate) fn pace(&self, chosen: &str) {
         if self.family == Family::Tcp && !self.is_within_host() {
-            // Not allowed any more: it goes on as it is, and is slower only on a network that loses packets.
+            // If the system forbids it, the connection stays unpaced and is slower only on a
+            // network that loses packets.
             let _ = sockopt::set_tcp_congestion(&self.fd, chosen);
         }
     }
 
-    /// Sends what fits now; `None`: nothing does.
+    /// Sends what fits now; returns `None` if nothing fits.
     ///
     /// # Errors
-    /// When the peer has hung up or vanished.
+    /// Fails if the peer has hung up or vanished.
     pub fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         loop {
@@ -265,10 +271,10 @@ impl Stream {
         }
     }
 
-    /// Receives what is there; `None`: nothing is. A hang-up is [`LinkError::Closed`].
+    /// Receives what is there; returns `None` if nothing is.
     ///
     /// # Errors
-    /// As above, or when the peer has vanished.
+    /// [`LinkError::Closed`] if the peer has hung up; also fails if the peer has vanished.
     pub fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
         loop {
             match rustix::net::recv(&self.fd, &mut *into, RecvFlags::DONTWAIT) {
@@ -281,7 +287,7 @@ impl Stream {
         }
     }
 
-    /// Sleeps until the socket is ready, hung up, or the deadline; `false`: the deadline.
+    /// Sleeps until the socket is ready or hung up. Returns `false` if the deadline passed.
     pub(crate) fn wait(
         &self,
         what: Readiness,
@@ -306,7 +312,7 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has hung up, as far as is known without waiting.
+    /// Returns whether the peer has hung up, as far as is known without waiting.
     pub(crate) fn has_hung_up(&self) -> bool {
         let hung_up = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
@@ -314,12 +320,13 @@ impl Stream {
         poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(hung_up)
     }
 
-    /// Ends the connection in both directions, which wakes all who wait for it, here and there.
+    /// Ends the connection in both directions, which wakes all waiting threads on both sides.
     pub fn shutdown(&self) {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// Ends the connection so that what was just sent still arrives: TCP throws it away when the peer's bytes are left unread.
+    /// Ends the connection so that what was just sent still arrives. TCP discards it if bytes of
+    /// the peer are left unread.
     pub(crate) fn end_politely(&self) {
         let mut scratch = [0; 4096];
         for _ in 0..UNREAD_READS_MAX {
@@ -330,7 +337,7 @@ impl Stream {
         self.shutdown();
     }
 
-    /// Whether the peer, over TCP, leaves unanswered what was sent to it. Costs a system call.
+    /// Returns whether a TCP peer leaves what was sent to it unanswered. Costs a system call.
     pub fn vanished(&self) -> bool {
         if self.family != Family::Tcp {
             return false;
@@ -361,14 +368,15 @@ impl TryFrom<OwnedFd> for Stream {
     }
 }
 
-/// Whether two ends of a connection are on one host: it goes over the loopback, or from an address to itself.
+/// Returns whether both ends of a connection are on one host: the connection uses the loopback
+/// interface, or leads from an address to itself.
 fn are_one_host(here: IpAddr, there: IpAddr) -> bool {
-    // A socket that takes both families tells an IPv4 peer in the form of IPv6.
+    // A dual-stack socket shows an IPv4 peer as an IPv6 address.
     let (here, there) = (here.to_canonical(), there.to_canonical());
     here == there || there.is_loopback()
 }
 
-/// Sleeps until a file descriptor is ready or hung up, or the deadline; `false`: the deadline.
+/// Sleeps until a file descriptor is ready or hung up. Returns `false` if the deadline passed.
 pub(crate) fn wait_fd(
     fd: BorrowedFd<'_>,
     what: Readiness,
@@ -392,7 +400,7 @@ pub(crate) fn wait_fd(
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A deadline beyond the clock's range is as good as none: some 292 billion years.
+    // A deadline beyond the clock's range (292 billion years) is as good as none.
     let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec, tv_nsec: duration.subsec_nanos().into() }
 }
@@ -407,11 +415,13 @@ fn broken(error: Errno, doing: &'static str) -> LinkError {
     }
 }
 
-/// Not by rustix, whose process numbers are never 0; the kernel's are, for a peer outside of our PID namespace.
+/// Returns the peer's credentials. rustix cannot be used: its process ids are never 0, but the
+/// kernel reports 0 for a peer outside of our PID namespace.
 fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or_default();
-    // SAFETY: both pointers are to locals that outlive the call; the kernel writes at most `size` bytes.
+    // SAFETY: both pointers refer to locals that outlive the call; the kernel writes at most `size`
+    // bytes.
     let code = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -428,10 +438,11 @@ fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
 }
 
 fn tcp_info(fd: BorrowedFd<'_>) -> Option<libc::tcp_info> {
-    // SAFETY: `tcp_info` is plain numbers, for which zero is a value.
+    // SAFETY: `tcp_info` consists of plain numbers, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut size = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
-    // SAFETY: both pointers are to locals that outlive the call; the kernel writes at most `size` bytes.
+    // SAFETY: both pointers refer to locals that outlive the call; the kernel writes at most `size`
+    // bytes.
     let code = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -452,7 +463,7 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {
         match rustix::net::connect(&fd, &address) {
             Ok(()) => return Ok(fd),
             Err(Errno::INTR) => {}
-            // A Unix listener's queue is full. There is nothing to poll for: one can only try again.
+            // The queue of the Unix listener is full. There is nothing to poll for, so try again.
             Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(CONNECT_RETRY),
             Err(error) => return Err(error.into()),
         }
@@ -479,7 +490,8 @@ fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     if address.ip().to_canonical().is_loopback() {
-        // As in `prepare`, which knows of other ways within a host too, but only when the connection stands.
+        // As in `prepare`, which also recognises other connections within a host, but only after
+        // they have been made.
         let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_HOST);
     }
     match rustix::net::connect(&fd, &address) {
@@ -494,13 +506,14 @@ fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
         }
         Err(error) => return Err(error.into()),
     }
-    // Only the connection was not to be waited for: streams block, as accepted ones do.
+    // Only the connect call must not block: streams block, as accepted ones do.
     rustix::io::ioctl_fionbio(&fd, false)?;
     Ok(fd)
 }
 
-/// Has the connections that a listener takes begin as those within a host do. What the system would have chosen, for the others; none
-/// where it does not allow this.
+/// Makes a listener accept connections that begin unpaced, as those within a host do. Returns the
+/// system's own choice, which holds for other connections, or `None` if the system forbids the
+/// change.
 pub(crate) fn begin_unpaced(listener: BorrowedFd<'_>) -> Option<String> {
     let chosen = sockopt::tcp_congestion(listener).ok()?;
     sockopt::set_tcp_congestion(listener, CONGESTION_WITHIN_HOST).ok().map(|()| chosen)
@@ -530,7 +543,7 @@ mod tests {
     fn tcp_within_the_host_is_not_paced_whatever_the_system_prefers() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let fd: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
-        // Where cubic is there and allowed, the socket has had another choice before.
+        // If cubic exists and is allowed, the socket has had another algorithm before.
         let _ = sockopt::set_tcp_congestion(&fd, "cubic");
         let stream = Stream::from_fd(fd).unwrap();
         assert_eq!(sockopt::tcp_congestion(&stream.fd).unwrap(), CONGESTION_WITHIN_HOST);
@@ -543,7 +556,7 @@ mod tests {
         assert_eq!(sockopt::tcp_congestion(listener.as_fd()).unwrap(), CONGESTION_WITHIN_HOST);
         let deadline = Instant::now() + Duration::from_secs(60);
         let Address::Tcp { port, .. } = listener.address() else { panic!("a TCP address") };
-        // As it is when nothing has been prepared yet.
+        // A connection on which nothing has been prepared yet.
         let fd = connect_to(([127, 0, 0, 1], port).into(), deadline).unwrap();
         assert_eq!(sockopt::tcp_congestion(&fd).unwrap(), CONGESTION_WITHIN_HOST);
         assert!(!rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));

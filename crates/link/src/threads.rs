@@ -3,13 +3,14 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Stack of a helper thread, in bytes: it calls the system and little else.
+/// Stack of a helper thread in bytes; the thread mostly makes system calls.
 pub(crate) const HELPER_STACK_BYTES: usize = 128 << 10;
 
-/// Starts a thread that takes no signals: a program's handlers run on the program's own threads, as without us.
+/// Starts a thread that takes no signals, so that a program's handlers run only on the program's
+/// own threads.
 ///
 /// # Errors
-/// When the system has no room for another thread.
+/// Fails if the system cannot start another thread.
 pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
@@ -23,18 +24,19 @@ pub fn spawn_quiet<T: Send + 'static>(
 }
 
 fn block_signals() -> libc::sigset_t {
-    // SAFETY: a signal set is plain bits, for which zero is a value.
+    // SAFETY: a signal set consists of plain bits, for which zero is a valid value.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a local.
+    // SAFETY: the pointer refers to a local.
     unsafe { libc::sigfillset(&raw mut all) };
-    // Faults of the thread itself are never blocked: their default action, or the program's handler, must see them.
+    // Faults of the thread itself are never blocked: the default action or the program's handler
+    // must see them.
     for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
-        // SAFETY: the pointer is to a local, the signal's number is valid.
+        // SAFETY: the pointer refers to a local, and the signal number is valid.
         unsafe { libc::sigdelset(&raw mut all, fault) };
     }
-    // SAFETY: both pointers are to locals; only this thread's mask changes.
+    // SAFETY: both pointers refer to locals; only this thread's mask changes.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
     before
 }

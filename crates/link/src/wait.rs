@@ -1,22 +1,20 @@
-//! How long to wait, and how: spin a little, then give way to others on this core, then sleep.
+//! How a thread waits: it spins briefly, then yields its core, then sleeps.
 
 use std::time::{Duration, Instant};
 
 use crate::error::LinkError;
 
-/// How long a caller waits for a frame.
+/// Time that a caller waits for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Not at all.
     Never,
-    /// Until then.
     Until(Instant),
     /// Until a frame comes or the link ends.
     Forever,
 }
 
 impl Patience {
-    /// When it ends; nothing for [`Patience::Forever`].
+    /// Returns the end of the patience; `None` for [`Patience::Forever`].
     pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Never => Some(Instant::now()),
@@ -29,13 +27,14 @@ impl Patience {
 /// How a thread waits before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Looks without a pause so long: a peer that runs on another core answers within it.
+    /// Time of looking without a pause; a peer that runs on another core answers within it.
     pub spin_for: Duration,
-    /// Then gives way to others between two looks so long: a peer on this core gets to run, and waking a sleeping core,
-    /// which costs 35-45 µs, is avoided.
+    /// Time of yielding between two looks, after `spin_for`. A peer on this core gets to run, and
+    /// waking a sleeping core, which costs 35-45 µs, is avoided.
     pub yield_for: Duration,
-    /// A turn of giving way that took longer than this was used by somebody who computes: a scheduler lets such a one run
-    /// for 3 ms, but prefers to it a thread that wakes from sleep. So for some time one sleeps at once.
+    /// If a yield takes longer than this, a computing thread used the core. A scheduler lets such a
+    /// thread run for 3 ms, but prefers a thread that wakes from sleep. So waits sleep at once for
+    /// some time.
     pub crowded_after: Duration,
 }
 
@@ -46,7 +45,7 @@ impl Policy {
         yield_for: Duration::from_micros(50),
         crowded_after: Duration::from_micros(100),
     };
-    /// Sleeps at once.
+    /// Sleeps without looking first.
     pub const SLEEP: Self =
         Self { spin_for: Duration::ZERO, yield_for: Duration::ZERO, crowded_after: Duration::ZERO };
 }
@@ -57,46 +56,47 @@ impl Default for Policy {
     }
 }
 
-/// After a turn that others used for long, so many times its length passes before the next one: 0.4 % of the time is lost
-/// on a core where others compute all the time.
+/// After a yield that others used for a long time, this multiple of its length passes before the
+/// next yield: 0.4 % of the time is lost on a core where others always compute.
 const CROWDED_FACTOR: u32 = 256;
 
-/// Where bytes of a payload are awaited that has begun to come, the peer is at work on them, so giving way goes on so many times as long:
-/// 500 µs, in which a peer on the same core fills a socket (4 MiB at 8 GB/s). Who sleeps instead is woken by the first 64 KiB, and has the
-/// scheduler keep both on one core.
+/// Factor on `yield_for` while more bytes of a payload are awaited, because the peer is then at
+/// work on them. It gives 500 µs, in which a peer on the same core fills a socket (4 MiB at 8
+/// GB/s). A thread that sleeps instead is woken by the first 64 KiB, and the scheduler keeps both
+/// on one core.
 const FLOW_FACTOR: u32 = 10;
 
-/// A turn of giving way in which nobody else ran takes some 0.3 µs, one in which somebody did 1 µs and more.
+/// A yield in which no other thread ran takes about 0.3 µs, and 1 µs or more if one did.
 const TURN_USED_MIN: Duration = Duration::from_nanos(900);
 
-/// Looks between two readings of the clock, which cost as much as several looks.
+/// Number of looks between two readings of the clock, which cost as much as several looks.
 const LOOKS_PER_CLOCK: u32 = 8;
 
-/// Something to wait for.
+/// Condition to wait for.
 pub(crate) trait Await {
-    /// Whether it has come. Must be cheap, and must fail when it can come no more.
+    /// Returns whether the condition holds. Must be cheap, and must fail if it can no longer hold.
     fn look(&mut self) -> Result<bool, LinkError>;
-    /// Sleeps until it may have come, or the deadline.
+    /// Sleeps until the condition may hold, or until the deadline.
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), LinkError>;
-    /// Whether it is more of what has begun to come.
+    /// Returns whether the awaited bytes continue what has begun to come.
     fn flows(&self) -> bool {
         false
     }
-    /// Whether so much has come that the peer was at work on it just now.
+    /// Returns whether so many bytes came that the peer must have sent them just now.
     fn is_much(&self) -> bool {
         false
     }
 }
 
-/// One thread's waiting, which learns from its past.
+/// Waiting state of one thread, which learns from earlier waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) policy: Policy,
-    /// Others compute on this core: until then, sleep at once.
+    /// Other threads compute on this core: sleep at once until this time.
     crowded_until: Option<Instant>,
-    /// The peer may want this core, so the next wait starts with giving way: looking without a pause would only keep it from
-    /// running. Known when the last wait ended because another thread had run here, or in sleep, after which the
-    /// scheduler likes to put both on one core.
+    /// The peer may want this core, so the next wait starts with a yield; spinning would keep the
+    /// peer from running. Set if another thread ran here during the last wait, or if that wait
+    /// slept, after which the scheduler tends to put both on one core.
     yield_first: bool,
 }
 
@@ -105,7 +105,7 @@ impl Waiter {
         Self { policy, crowded_until: None, yield_first: true }
     }
 
-    /// Waits; `false`: patience ended.
+    /// Waits for `what`. Returns `false` if the patience ended.
     pub(crate) fn wait(
         &mut self,
         patience: Patience,
@@ -181,7 +181,8 @@ impl Waiter {
         let turn = back - now;
         let used = turn > TURN_USED_MIN;
         let come = what.look()?;
-        // Also when what we wait for has come: it may have come long ago. But not when the peer had the turn, to send it.
+        // This also counts if the awaited bytes have come, because they may have come long ago, but
+        // not if the peer used the turn to send them.
         let crowded = turn > self.policy.crowded_after && !(come && what.is_much());
         if crowded {
             self.crowded_until = Some(back + turn * CROWDED_FACTOR);
@@ -198,7 +199,7 @@ impl Waiter {
     }
 }
 
-/// How a turn of giving way ended, and when.
+/// Result of a yield, and the time of its end.
 enum Turn {
     Come,
     Crowded,
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Whether a turn that counts as long, however short it was, is taken for a crowd.
+    /// Returns whether a turn that counts as long is taken for a crowd.
     fn is_crowded_after_a_long_turn(much: bool) -> bool {
         let mut waiter = Waiter::new(Policy { crowded_after: Duration::ZERO, ..Policy::DEFAULT });
         let came = waiter.wait(Patience::Forever, &mut Coming { looks: 0, much });

@@ -32,7 +32,6 @@ fn number_of(frame: &Frame<'_>) -> u64 {
     u64::from_le_bytes(frame.body[..8].try_into().unwrap())
 }
 
-/// Receives one frame and returns its number.
 fn receive_number(receiver: &mut Receiver) -> u64 {
     let mut number = 0;
     let served = receiver.receive(Patience::Until(soon()), &mut |frame, _| {
@@ -71,11 +70,11 @@ fn body_waits_and_payload_arrive() {
     }
 }
 
-/// One frame of the random stream: what it is depends on its number and the seed alone.
+/// One frame of the random stream; its number and the seed determine it.
 struct Planned {
     waits: Vec<Id<kind::Event>>,
     payload: Vec<u8>,
-    /// Bytes that the handler reads; it leaves the rest.
+    /// Number of bytes that the handler reads; it leaves the rest.
     read: usize,
 }
 
@@ -249,7 +248,7 @@ fn small_frames_arrive_without_a_flush() {
         for number in 0..20 {
             sender.send(&ping(number), &[], &[]).unwrap();
             assert_eq!(receive_number(&mut receiver), number, "{transport:?}");
-            // Once with a helper that is awake, once with one that rests.
+            // The helper is awake for some calls and asleep for others.
             thread::sleep(Duration::from_millis(number % 3 * 4));
         }
     }
@@ -266,12 +265,12 @@ fn a_hang_up_wakes_both_ends_within_a_second() {
     }
 }
 
-/// How long after a hang-up the later of two that wait has noticed.
+/// Returns the time after a hang-up until both waiting threads have noticed it.
 fn hang_up(transport: Transport, how: &str) -> Duration {
     let ((sender, mut back), (reply, mut receiver)) = pair(transport);
     let blocked = sender.clone();
     thread::scope(|scope| {
-        // One waits for a frame, one for the peer to read, one for the rest of a payload.
+        // One thread waits for a frame, one for the peer to read, one for the rest of a payload.
         let waits = scope.spawn(move || {
             assert!(ends(back.receive(Patience::Forever, &mut |_, _| Ok(()))), "{transport:?}");
             Instant::now()
@@ -376,7 +375,7 @@ fn garbage_is_refused_by_the_table() {
         (&ours).write_all(&bytes).unwrap();
         drop(ours);
         let served = receiver.receive(Patience::Until(soon()), &mut |_, payload| {
-            // Nothing the size of what was announced is ever allocated here.
+            // Allocates nothing of the announced size.
             let mut scratch = [0; 64];
             let step = payload.left().min(64) as usize;
             payload.read(&mut scratch[..step])
@@ -433,8 +432,8 @@ fn try_send_sends_all_or_nothing_and_never_blocks() {
 
 #[test]
 fn sleepers_on_rings_are_always_woken() {
-    // Round trips whose pauses fall around the moment at which the other side goes to sleep, and a ring that is full
-    // most of the time: a lost wake-up shows as a time-out.
+    // The pauses of the round trips fall around the moment at which the other side goes to sleep.
+    // After that the ring is full most of the time. A lost wake-up shows as a time-out.
     let ((client_out, mut client_in), (worker_out, mut worker_in)) = pair(Transport::Ring);
     let rounds = 20_000_u64;
     let served = AtomicU64::new(0);
@@ -482,8 +481,8 @@ fn sleepers_on_rings_are_always_woken() {
 fn a_forked_child_is_told_and_leaves_its_parent_alone() {
     for transport in ALL {
         let ((sender, mut back), (_reply, mut receiver)) = pair(transport);
-        // SAFETY: the child uses the link, which refuses at once, allocates little, and ends by _exit. No other thread of
-        // this test holds a lock that it needs.
+        // SAFETY: the child uses the link, which refuses at once, allocates little, and ends with
+        // _exit. No other thread of this test holds a lock that the child needs.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let sent = matches!(sender.send(&ping(66), &[], &[]), Err(LinkError::Forked));
@@ -495,11 +494,11 @@ fn a_forked_child_is_told_and_leaves_its_parent_alone() {
             );
             sender.close();
             drop((sender, back));
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: ends the child without running any code of the parent.
             unsafe { libc::_exit(i32::from(!(sent && tried && flushed && received))) };
         }
         let mut status = 0;
-        // SAFETY: waits for the child made above; the pointer is to a local.
+        // SAFETY: waits for the child made above; the pointer refers to a local.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((waited, status), (child, 0), "{transport:?}");
         sender.send(&ping(1), &[], &[]).unwrap();

@@ -1,4 +1,4 @@
-//! The hello: who may come in, and what the others are told.
+//! The hello: which processes may connect, and what the others are told.
 
 mod common;
 
@@ -96,11 +96,12 @@ fn another_user_is_refused() {
 fn another_key_is_refused_by_both() {
     let (opened, accepted) =
         meet(Transport::Tcp, Some(&key(1)), Some(&key(2)), true, Verdict::Welcome);
-    // The connecting side sees it first, in the accepting side's proof, and says nothing more.
+    // The connecting side sees the wrong key first, in the accepting side's proof, and sends
+    // nothing more.
     assert!(matches!(opened, Err(LinkError::WrongKey { .. })), "{opened:?}");
     assert!(matches!(accepted, Err(LinkError::Closed)), "{accepted:?}");
 
-    // One that does not look at our proof, and has none itself.
+    // A peer that ignores our proof and has none itself.
     let (one, two) = sockets(Transport::Tcp);
     let mut one = raw(one);
     thread::scope(|scope| {
@@ -146,7 +147,7 @@ fn read<T: FromBytes>(from: &mut impl Read) -> T {
 
 #[test]
 fn a_proof_can_not_be_reflected() {
-    // The attacker has no key. It opens a link to the victim, and gives the victim's own proof back as its answer.
+    // An attacker without a key opens a link to the victim and returns the victim's own proof.
     let (one, two) = sockets(Transport::Tcp);
     let mut one = raw(one);
     thread::scope(|scope| {
@@ -158,7 +159,7 @@ fn a_proof_can_not_be_reflected() {
         one.write_all(Answer { proof: welcome.proof, ticket: [0; 32] }.as_bytes()).unwrap();
         assert!(victim.join().unwrap().is_err());
     });
-    // Nor can it play a daemon that sends a proof of another meeting.
+    // An attacker plays a daemon and sends the proof of another meeting.
     let (one, two) = sockets(Transport::Tcp);
     let mut two = raw(two);
     thread::scope(|scope| {
@@ -198,7 +199,8 @@ fn both_sides_name_both_versions() {
             && text.contains(&format!("version {PROTOCOL_VERSION}"))
     );
 
-    // A later version may answer with a longer or shorter message: only its first ten bytes are fixed.
+    // A later version may answer with a longer or shorter message: only its first ten bytes are
+    // fixed.
     let (one, two) = sockets(Transport::Unix);
     let mut two = raw(two);
     two.write_all(&[&MAGIC[..], &other.to_le_bytes()].concat()).unwrap();
@@ -222,12 +224,12 @@ fn garbage_is_told_that_it_was_not_understood() {
             assert!(matches!(accepted, Err(LinkError::NotPenstock { .. })), "{accepted:?}");
             let welcome: Welcome = read(&mut one);
             assert_eq!(Verdict::from_wire(welcome.verdict.get()), Some(Verdict::NotUnderstood));
-            // Then a hang-up; not a byte more.
+            // A hang-up follows without another byte.
             assert!(!matches!(one.read(&mut [0; 10]), Ok(1..)));
             assert!(before.elapsed() < ALLOWANCE);
         }
     }
-    // The other way: something that is no daemon answers.
+    // The other direction: the answer does not come from a daemon.
     let (one, two) = sockets(Transport::Tcp);
     raw(two).write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     let opened = open_on(one, "x", Role::Client, None, Some(&key(1)), soon());
@@ -254,7 +256,7 @@ fn a_slow_peer_gets_no_more_time_than_a_silent_one() {
                 if one.write_all(&[*byte]).is_err() {
                     return;
                 }
-                // All of it takes 2.6 s: not complete in time even if the other thread is late.
+                // The hello takes 2.6 s in total, so it is late even if the other thread is late.
                 thread::sleep(Duration::from_millis(50));
             }
         });
@@ -263,7 +265,7 @@ fn a_slow_peer_gets_no_more_time_than_a_silent_one() {
         assert!(matches!(accepted, Err(LinkError::HelloTimeout { .. })), "{accepted:?}");
         assert!(before.elapsed() < Duration::from_secs(5));
     });
-    // A daemon that accepts and says nothing.
+    // The daemon accepts and sends nothing.
     let (one, _two) = sockets(Transport::Tcp);
     let deadline = Instant::now() + Duration::from_millis(100);
     let opened = open_on(one, "x", Role::Client, None, Some(&key(1)), deadline);
@@ -292,7 +294,7 @@ fn a_client_in_line_hears_where_it_stands() {
         let line = |ahead| Progress::InLine { ahead };
         assert_eq!(heard, [Progress::Met(None), line(70_000), line(1), line(0)]);
     });
-    // A client may give up, and then the daemon sees its end.
+    // A client may give up, and the daemon then sees the hang-up.
     thread::scope(|scope| {
         let daemon = scope.spawn(|| {
             let accepted =
@@ -340,7 +342,7 @@ fn only_who_wants_a_worker_waits_in_line() {
     }
 }
 
-/// The instance that a client sees of a daemon which is reached through `way`.
+/// Returns the instance that a client sees of a daemon that it reaches through `way`.
 fn instance_through(
     transport: Transport,
     daemon: &Instance,
@@ -366,7 +368,7 @@ fn a_daemon_is_known_by_its_instance_and_not_through_a_relay() {
     for transport in [Transport::Unix, Transport::Tcp] {
         assert_eq!(instance_through(transport, &daemon, |straight| straight), Some(daemon.id()));
     }
-    // Who has the key can pass everything on, but not claim to be the daemon.
+    // A relay that has the key can pass everything on, but cannot claim to be the daemon.
     let relayed = instance_through(Transport::Tcp, &daemon, |client_side| {
         let (to_daemon, daemon_side) = sockets(Transport::Tcp);
         let (client_side, to_daemon) = (raw(client_side), raw(to_daemon));
@@ -397,7 +399,7 @@ fn a_thousand_silent_connections_time_out() {
         assert!(matches!(result, Err(LinkError::HelloTimeout { .. })));
     }
     assert!(deadline.elapsed() < ALLOWANCE);
-    // And one that speaks is served as ever.
+    // A peer that speaks is still served.
     thread::scope(|scope| {
         scope.spawn(|| {
             accept_hello(listener.accept()?, None, &|_| true, soon())?.finish(Verdict::Welcome)
@@ -406,7 +408,8 @@ fn a_thousand_silent_connections_time_out() {
     });
 }
 
-/// How many descriptors this process may have: `wanted`, if the system lets it. The usual limit is 1,024.
+/// Returns how many descriptors this process may have: `wanted` if the system allows it. The usual
+/// limit is 1,024.
 fn descriptors(wanted: u64) -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -417,7 +420,7 @@ fn descriptors(wanted: u64) -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
-/// A path for a socket.
+/// Returns a path for a socket.
 fn place(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("penstock-link-{name}-{}", std::process::id()));
     let _ = fs::remove_file(&path);

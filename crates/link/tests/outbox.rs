@@ -122,7 +122,7 @@ fn posts_of_many_threads_all_arrive() {
     }
 }
 
-/// Counts its own end, and posts when it ends, as the owner of a read's bytes does.
+/// Counts when it is dropped, and then posts, as the owner of a read's bytes does.
 struct Owned {
     bytes: Vec<u8>,
     outbox: Outbox,

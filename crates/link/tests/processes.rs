@@ -1,4 +1,4 @@
-//! A link between two processes, and the sudden end of one.
+//! A link between two processes, and the sudden end of one of them.
 
 mod common;
 
@@ -16,7 +16,7 @@ use penstock_wire::{Id, U64};
 
 const ADDRESS: &str = "PENSTOCK_LINK_TEST_ADDRESS";
 
-/// Not a test of its own: the other process of those below. Sends back every payload, twice as long.
+/// Runs as the second process of the tests below. Returns every payload twice as long.
 #[test]
 fn other_process() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
@@ -96,7 +96,7 @@ fn a_killed_process_is_noticed_within_a_second() {
     }
 }
 
-/// How long after the end of its process a link ends.
+/// Returns the time from the end of a process to the end of its link.
 fn kill(address: &Address) -> Duration {
     let (mut child, sender, mut receiver) = start(address);
     let killer = std::thread::spawn(move || {
@@ -110,7 +110,7 @@ fn kill(address: &Address) -> Duration {
     let noticed = Instant::now();
     assert!(matches!(served, Err(LinkError::Closed)), "{served:?}");
     let killed = killer.join().unwrap();
-    // Sending ends as well, at the latest when the ring is full.
+    // Sending also ends, at the latest when the ring is full.
     let before = Instant::now();
     let big = vec![0; 64 << 20];
     let call = InitBuffer { mem: Id::new(1), offset: U64::ZERO };

@@ -1,4 +1,4 @@
-//! Peers that offer what are no rings, or spoil them, and sleepers that must be woken.
+//! Peers that offer invalid rings or corrupt them, and sleeping readers that must be woken.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn good() -> OwnedFd {
     memory(DATA_AT + (4 << 20), SealFlags::SHRINK | SealFlags::GROW)
 }
 
-/// A worker's end whose client offers these.
+/// Returns a worker's end to which the client offers `note` and `fds`.
 fn offered(
     note: &[u8],
     fds: &[BorrowedFd<'_>],
@@ -124,7 +124,8 @@ fn a_peer_that_scribbles_everywhere_does_no_harm() {
                         payload.read(&mut vec![0; bytes])
                     };
                 let sent = sender.try_send(&Ping { request: Id::new(1) }, &[], &[]);
-                // A frame of nonsense may promise bytes that never come: only a hang-up ends that wait.
+                // An invalid frame may announce bytes that never come; only a hang-up ends that
+                // wait.
                 let ends = scope.spawn(|| {
                     thread::sleep(Duration::from_millis(5));
                     let _ = peer.shutdown(std::net::Shutdown::Both);

@@ -1,4 +1,4 @@
-//! TCP peers that vanish without a word, and peers that merely do not read.
+//! TCP peers that vanish silently, and peers that merely do not read.
 
 mod common;
 
@@ -11,14 +11,15 @@ use penstock_link::{LinkError, Patience, Received};
 use penstock_wire::calls::to_worker::{InitBuffer, Ping};
 use penstock_wire::{Id, U64};
 
-/// Set in the process that has a network of its own, which it may cut.
+/// Set in the process that runs in its own network namespace, which it may cut.
 const INSIDE: &str = "PENSTOCK_LINK_TEST_VANISH";
 
 fn bulk() -> InitBuffer {
     InitBuffer { mem: Id::new(1), offset: U64::ZERO }
 }
 
-/// Runs a test of this file in a network of its own; `false`: it must be run here, for it is inside already.
+/// Runs a test of this file in its own network namespace. Returns `false` if this process already
+/// runs there and must run the test itself.
 fn outside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         lo("up");
@@ -71,7 +72,7 @@ fn a_blocked_sender_learns_that_its_peer_is_gone() {
         lo("down");
         Instant::now()
     });
-    // The peer does not read, so this blocks on a full window; then the peer is gone.
+    // The peer does not read, so the send blocks on a full window before the peer vanishes.
     let sent = sender.send(&bulk(), &[], &vec![0; 256 << 20]);
     let noticed = Instant::now();
     assert!(matches!(sent, Err(LinkError::Vanished)), "{sent:?}");
@@ -101,7 +102,7 @@ fn a_living_peer_that_does_not_read_keeps_its_link() {
             sender.send(&bulk(), &[], &payload)?;
             sender.flush()
         });
-        // Longer than any of the limits for a silent peer.
+        // Longer than any limit for a silent peer.
         thread::sleep(Duration::from_secs(7));
         let served = receiver.receive(Patience::Until(soon()), &mut |_, payload| {
             assert!(payload.read_all()?.iter().all(|byte| *byte == 3));

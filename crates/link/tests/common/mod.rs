@@ -1,4 +1,4 @@
-//! Links for tests, of every transport.
+//! Links over every transport, for tests.
 #![allow(dead_code, missing_docs, reason = "not every test uses every part")]
 
 use std::os::fd::OwnedFd;
@@ -21,24 +21,24 @@ pub const ALL: [Transport; 3] = [Transport::Ring, Transport::Unix, Transport::Tc
 pub type End = (Sender, Receiver);
 pub type Check = fn(&Header) -> Result<(), FrameError>;
 
-/// Any header: these tests send whatever they like.
+/// Accepts any header, because these tests send arbitrary frames.
 pub fn anything(_: &Header) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Longer than anything here takes on a full machine: what is not there then, never comes.
+/// Longer than any operation here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn soon() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// What a full machine may add to any time that is measured. Far less than what a defect adds: those wait for ever, or for
-/// a limit of [`PATIENCE`].
+/// Time that a busy machine may add to any measured time. A defect adds far more: it waits for ever
+/// or for [`PATIENCE`].
 pub const ALLOWANCE: Duration = Duration::from_secs(15);
 
-/// Something takes less than `limit`. A full machine makes anything late once; what is late three times in a row is so
-/// by itself.
+/// Asserts that `took` returns less than `limit` in one of three runs. A busy machine can be late
+/// once; three times in a row is a defect.
 pub fn in_time(what: &str, limit: Duration, mut took: impl FnMut() -> Duration) {
     let mut late = Vec::new();
     while late.len() < 3 {
@@ -67,7 +67,7 @@ pub fn sockets(transport: Transport) -> (Stream, Stream) {
     }
 }
 
-/// A client's end and a worker's end.
+/// Returns a client's end and a worker's end.
 pub fn pair(transport: Transport) -> (End, End) {
     let features = if transport == Transport::Ring { feature::SHARED_RINGS } else { 0 };
     let (one, two) = sockets(transport);
@@ -76,7 +76,7 @@ pub fn pair(transport: Transport) -> (End, End) {
     (client, worker)
 }
 
-/// Numbers that look random and are the same on every run.
+/// Pseudorandom numbers that are the same on every run.
 pub struct Random(pub u64);
 
 impl Random {
@@ -94,7 +94,7 @@ impl Random {
     }
 }
 
-/// Bytes that tell their place.
+/// Returns bytes that depend on the seed and on their place.
 pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random(seed);
     let mut out = Vec::with_capacity(bytes + 8);
