@@ -16,7 +16,7 @@ use crate::core::rect::{self, Layout};
 use crate::core::target::{HostSource, HostTarget};
 use crate::edge::{ClError, ClResult, Object, Ref, array, cl_entry, require};
 
-/// The memory object of a command in `queue`, which may be a heap.
+/// Returns the memory object of a command in `queue`, which may be a heap.
 fn any_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = Mem::borrow(raw)?;
     // "CL_INVALID_CONTEXT if the context associated with command_queue and buffer are not the same"
@@ -24,7 +24,7 @@ fn any_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     Ok(mem)
 }
 
-/// The memory object of a command in `queue`.
+/// Returns the memory object of a command in `queue`; refuses heaps.
 pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = any_for(queue, raw)?;
     // cl_penstock_global_buffer: "CL_INVALID_OPERATION for every other command on a global buffer".
@@ -32,20 +32,22 @@ pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     Ok(mem)
 }
 
-/// The buffer of a read or write in `queue`, or the heap, of which the device's own part is meant.
+/// Returns the buffer of a read or write in `queue`, or the heap. A transfer of a heap concerns the
+/// device's own part.
 fn transfer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = any_for(queue, raw)?;
     if matches!(mem.kind, Kind::Heap(_)) { Ok(mem) } else { buffer_for(queue, raw) }
 }
 
-/// The buffer of a command in `queue`.
+/// Returns the buffer of a command in `queue`.
 pub(super) fn buffer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = object_for(queue, raw)?;
     // "CL_INVALID_MEM_OBJECT if buffer is not a valid buffer object."
     require(matches!(mem.kind, Kind::Buffer), CL_INVALID_MEM_OBJECT)?;
     if mem.parent.is_some() {
-        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if buffer is a sub-buffer object and offset specified when the sub-buffer object is
-        // created is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN value for device associated with queue."
+        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if buffer is a sub-buffer object and offset specified
+        // when the sub-buffer object is created is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN
+        // value for device associated with queue."
         let align = queue.device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
         require(
             align == 0 || (mem.origin as u64).is_multiple_of(align),
@@ -55,23 +57,23 @@ pub(super) fn buffer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     Ok(mem)
 }
 
-/// Three numbers of the program.
+/// Reads three numbers of the program.
 ///
 /// # Safety
-/// `pointer` is `NULL` or leads to three numbers.
+/// `pointer` is `NULL` or points to three numbers.
 pub(super) unsafe fn triple(pointer: *const usize) -> ClResult<[usize; 3]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let numbers = unsafe { array(pointer, 3, CL_INVALID_VALUE) }?;
     numbers.first_chunk().copied().ok_or(ClError(CL_INVALID_VALUE))
 }
 
-/// What a write wants.
+/// Returns what a write needs from the worker.
 pub(super) fn want_written(blocking: cl_bool, event: *mut cl_event) -> Want {
     if blocking != CL_FALSE && event.is_null() { Want::Settled } else { want(event) }
 }
 
-/// A write that the program takes for done: its bytes have left the program's memory, and other queues see them. Its failure, as far as it
-/// is known. `asked`: the program gets the event.
+/// Completes a blocking write: its bytes have left the program's memory, and other queues see them.
+/// Returns its failure if it is known. `asked`: the program gets the event.
 pub(super) fn check_written(
     queue: &Queue,
     blocking: cl_bool,
@@ -83,21 +85,23 @@ pub(super) fn check_written(
     }
     if let Some(event) = enqueued {
         queue.pool.settle(event);
-        // "CL_PROFILING_INFO_NOT_AVAILABLE ... if the execution status of the command identified by event is not CL_COMPLETE". Drivers
-        // return from a blocking write when it has ended, so programs ask for its times at once.
+        // "CL_PROFILING_INFO_NOT_AVAILABLE ... if the execution status of the command identified by
+        // event is not CL_COMPLETE". With drivers a blocking write has ended when it returns, so
+        // programs query its times at once.
         if asked && queue.profiles() {
             wait_for(event)?;
         }
     }
-    // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
-    // any of the events in event_wait_list is a negative integer value."
+    // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking
+    // and the execution status of any of the events in event_wait_list is a negative integer
+    // value."
     enqueued.and_then(Event::known_status).map_or(Ok(()), Status::ok)?;
-    // With drivers a blocking write waits for its queue, and so tells what has failed there.
+    // With drivers a blocking write waits for its queue, and so reports earlier failures there.
     Ok(queue.pool.check()?)
 }
 
-/// Waits for a read if the program wants that. A call that has waited for the queue also tells, once, of an earlier command that was
-/// refused and that the program has no event of: what was read may be older than the program thinks.
+/// Waits for a blocking read. Also reports, once, an earlier refused command of the queue of which
+/// the program has no event: the bytes read may be older than the program assumes.
 pub(super) fn check_read(queue: &Queue, blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
     if blocking == CL_FALSE {
         return Ok(());
@@ -107,7 +111,6 @@ pub(super) fn check_read(queue: &Queue, blocking: cl_bool, enqueued: Option<&Eve
 }
 
 cl_entry! {
-    /// `clEnqueueReadBuffer`.
     fn clEnqueueReadBuffer(
         queue: cl_command_queue,
         buffer: cl_mem,
@@ -130,7 +133,8 @@ cl_entry! {
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want_turn(blocking, event))?
         } else {
-            // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into", until the command ends.
+            // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into",
+            // until the command ends.
             let target = unsafe { HostTarget::linear(pointer.cast(), size, None) };
             let read = if blocking == CL_FALSE { PoolQueue::read } else { PoolQueue::read_now };
             match &mem.kind {
@@ -143,7 +147,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueWriteBuffer`.
     fn clEnqueueWriteBuffer(
         queue: cl_command_queue,
         buffer: cl_mem,
@@ -166,8 +169,8 @@ cl_entry! {
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want_written(blocking, event))?
         } else {
-            // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written from"; `size` bytes, which
-            // are inside a buffer, are no longer than a slice may be.
+            // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written
+            // from"; the `size` bytes fit into a buffer, so they fit into a slice.
             let source = unsafe { HostSource::linear(pointer.cast(), size, None) };
             let wanted = want_written(blocking, event);
             match &mem.kind {
@@ -190,18 +193,20 @@ struct RectTransfer {
 }
 
 impl RectTransfer {
+    /// Checks the box on both sides.
+    ///
     /// # Safety
-    /// Each pointer is `NULL` or leads to three numbers.
+    /// Each pointer is `NULL` or points to three numbers.
     unsafe fn read(
         mem: &Mem,
         (buffer_origin, host_origin, region): (*const usize, *const usize, *const usize),
         (buffer_row, buffer_slice): (usize, usize),
         (host_row, host_slice): (usize, usize),
     ) -> ClResult<Self> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (buffer_origin, host_origin) =
             unsafe { (triple(buffer_origin)?, triple(host_origin)?) };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let region = unsafe { triple(region) }?;
         let buffer = Layout::of_rect(buffer_origin, region, buffer_row, buffer_slice)?;
         check_box(&buffer, region, mem)?;
@@ -220,8 +225,8 @@ impl RectTransfer {
 fn check_box(layout: &Layout, region: [usize; 3], mem: &Mem) -> ClResult {
     // "CL_INVALID_VALUE if any region array element is 0."
     require(region.iter().all(|n| *n > 0), CL_INVALID_VALUE)?;
-    // "CL_INVALID_VALUE if the region being read or written specified by (buffer_origin, region, buffer_row_pitch,
-    // buffer_slice_pitch) is out of bounds."
+    // "CL_INVALID_VALUE if the region being read or written specified by (buffer_origin, region,
+    // buffer_row_pitch, buffer_slice_pitch) is out of bounds."
     require(layout.end(region).is_some_and(|end| end <= mem.size), CL_INVALID_VALUE)
 }
 
@@ -234,7 +239,6 @@ fn to_rect(origin: [usize; 3], layout: &Layout) -> Rect {
 }
 
 cl_entry! {
-    /// `clEnqueueReadBufferRect`.
     fn clEnqueueReadBufferRect(
         queue: cl_command_queue,
         buffer: cl_mem,
@@ -263,7 +267,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (pieces, bytes) = (transfer.host.pieces(transfer.region), transfer.region.iter().product());
-        // SAFETY: the box is in memory that the program wants to be written, until the command ends.
+        // SAFETY: the program wants the box to be written until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), pieces, bytes, None) };
         let enqueued = queue.pool.read_rect(&mem.pool, transfer.rect, transfer.wide_region(), target, &waits)?;
         check_read(&queue, blocking, enqueued.as_ref())?;
@@ -271,7 +275,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER_RECT, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueWriteBufferRect`.
     fn clEnqueueWriteBufferRect(
         queue: cl_command_queue,
         buffer: cl_mem,
@@ -300,7 +303,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (pieces, bytes) = (transfer.host.pieces(transfer.region), transfer.region.iter().product());
-        // SAFETY: the box is in memory that the program wants to be read, until the command ends.
+        // SAFETY: the program wants the box to be read until the command ends.
         let source = unsafe { HostSource::new(pointer.cast(), pieces, bytes, None) };
         let region = transfer.wide_region();
         let wanted = want_written(blocking, event);
@@ -310,7 +313,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueCopyBuffer`.
     fn clEnqueueCopyBuffer(
         queue: cl_command_queue,
         source: cl_mem,
@@ -327,9 +329,9 @@ cl_entry! {
         let from = source.range(source_offset, size)?;
         let to = target.range(target_offset, size)?;
         if Arc::ptr_eq(root(&source), root(&target)) {
-            // "CL_MEM_COPY_OVERLAP if src_buffer and dst_buffer are the same buffer or sub-buffer object and the source and
-            // destination regions overlap or if src_buffer and dst_buffer are different sub-buffers of the same associated
-            // buffer object and they overlap."
+            // "CL_MEM_COPY_OVERLAP if src_buffer and dst_buffer are the same buffer or sub-buffer
+            // object and the source and destination regions overlap or if src_buffer and dst_buffer
+            // are different sub-buffers of the same associated buffer object and they overlap."
             let distance = (source.origin + source_offset).abs_diff(target.origin + target_offset);
             require(distance >= size, CL_MEM_COPY_OVERLAP)?;
         }
@@ -345,7 +347,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueCopyBufferRect`.
     fn clEnqueueCopyBufferRect(
         queue: cl_command_queue,
         source: cl_mem,
@@ -372,13 +373,14 @@ cl_entry! {
         check_box(&from, region, &source)?;
         check_box(&to, region, &target)?;
         if Arc::ptr_eq(&source, &target) {
-            // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and src_slice_pitch is not equal to
-            // dst_slice_pitch and src_row_pitch is not equal to dst_row_pitch."
+            // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and
+            // src_slice_pitch is not equal to dst_slice_pitch and src_row_pitch is not equal to
+            // dst_row_pitch."
             require((from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch), CL_INVALID_VALUE)?;
         }
         if Arc::ptr_eq(root(&source), root(&target)) {
-            // "CL_MEM_COPY_OVERLAP if src_buffer and dst_buffer are the same buffer or sub-buffer object and the source and
-            // destination regions overlap"
+            // "CL_MEM_COPY_OVERLAP if src_buffer and dst_buffer are the same buffer or sub-buffer
+            // object and the source and destination regions overlap"
             let inside = |layout: &Layout, mem: &Mem| Layout { start: layout.start + mem.origin, ..*layout };
             let overlap = rect::overlap(&inside(&from, &source), &inside(&to, &target), region);
             require(!overlap, CL_MEM_COPY_OVERLAP)?;
@@ -393,7 +395,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER_RECT, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueFillBuffer`.
     fn clEnqueueFillBuffer(
         queue: cl_command_queue,
         buffer: cl_mem,
@@ -422,7 +423,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_FILL_BUFFER, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueMigrateMemObjects`.
     fn clEnqueueMigrateMemObjects(
         queue: cl_command_queue,
         count: cl_uint,
@@ -435,7 +435,8 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         // "CL_INVALID_VALUE if num_mem_objects is zero or if mem_objects is NULL."
         require(count > 0 && !objects.is_null(), CL_INVALID_VALUE)?;
-        // "CL_INVALID_VALUE if flags is not 0 or is not any of the values described in the table above."
+        // "CL_INVALID_VALUE if flags is not 0 or is not any of the values described in the table
+        // above."
         require(flags & !(CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED) == 0, CL_INVALID_VALUE)?;
         // SAFETY: "mem_objects is a pointer to a list of memory objects", `count` of them.
         let objects = unsafe { array(objects, count as usize, CL_INVALID_VALUE) }?;
@@ -450,7 +451,8 @@ cl_entry! {
     }
 }
 
-/// A box in a part of a buffer, for PoCL as the same box in the whole buffer: PoCL 3.1 crashes when it copies boxes of parts.
+/// Returns the memory and box of a sub-buffer's box. For PoCL this is the same box in the whole
+/// buffer: PoCL 3.1 crashes when it copies boxes of sub-buffers.
 fn in_whole<'a>(
     queue: &Queue,
     mem: &'a Ref<Mem>,
@@ -470,8 +472,8 @@ fn in_whole<'a>(
 
 /// Checks the pattern of a fill.
 pub(super) fn check_pattern(pattern_size: usize, start: usize, size: usize) -> ClResult {
-    // "CL_INVALID_VALUE if pattern is NULL or if pattern_size is 0 or if pattern_size is not one of { 1, 2, 4, 8, 16, 32, 64,
-    // 128 }."
+    // "CL_INVALID_VALUE if pattern is NULL or if pattern_size is 0 or if pattern_size is not one of
+    // { 1, 2, 4, 8, 16, 32, 64, 128 }."
     require(pattern_size.is_power_of_two() && pattern_size <= 128, CL_INVALID_VALUE)?;
     // "CL_INVALID_VALUE if offset and size are not a multiple of pattern_size."
     require(

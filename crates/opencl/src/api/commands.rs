@@ -1,4 +1,4 @@
-//! Commands that order others, and native kernels.
+//! Commands that order other commands, and native kernels.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use penstock_cl_sys::*;
 type NativeFn = Option<unsafe extern "C" fn(*mut c_void)>;
 
 cl_entry! {
-    /// `clEnqueueMarkerWithWaitList`.
     fn clEnqueueMarkerWithWaitList(
         queue: cl_command_queue,
         num_events: cl_uint,
@@ -22,15 +21,14 @@ cl_entry! {
         event: *mut cl_event,
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let waits = unsafe { wait_list(&queue.context, num_events, list) }?;
         let marker = queue.pool.marker(None, &waits, want(event))?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { hand_out(marker, CL_COMMAND_MARKER, &queue, event) };
         Ok(())
     }
 
-    /// `clEnqueueBarrierWithWaitList`.
     fn clEnqueueBarrierWithWaitList(
         queue: cl_command_queue,
         num_events: cl_uint,
@@ -38,37 +36,38 @@ cl_entry! {
         event: *mut cl_event,
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let waits = unsafe { wait_list(&queue.context, num_events, list) }?;
         let barrier = queue.pool.barrier(&waits, want(event))?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { hand_out(barrier, CL_COMMAND_BARRIER, &queue, event) };
         Ok(())
     }
 
-    /// `clEnqueueMarker`, deprecated since 1.2.
+    /// Deprecated since OpenCL 1.2.
     fn clEnqueueMarker(queue: cl_command_queue, event: *mut cl_event) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         // "CL_INVALID_VALUE if event is a NULL value."
         require(!event.is_null(), CL_INVALID_VALUE)?;
         let marker = queue.pool.marker(None, &[], Want::Event)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { hand_out(marker, CL_COMMAND_MARKER, &queue, event) };
         Ok(())
     }
 
-    /// `clEnqueueBarrier`, deprecated since 1.2.
+    /// Deprecated since OpenCL 1.2.
     fn clEnqueueBarrier(queue: cl_command_queue) -> ClResult<()> {
         Queue::borrow_host(queue)?.pool.barrier(&[], Want::Nothing)?;
         Ok(())
     }
 
-    /// `clEnqueueWaitForEvents`, deprecated since 1.2: later commands of the queue wait for the events.
+    /// Makes later commands of the queue wait for the events. Deprecated since OpenCL 1.2.
     fn clEnqueueWaitForEvents(queue: cl_command_queue, num_events: cl_uint, list: *const cl_event) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let events = unsafe { read_events(num_events, list) }?;
-        // "CL_INVALID_CONTEXT if the context associated with command_queue and events in event_list are not the same."
+        // "CL_INVALID_CONTEXT if the context associated with command_queue and events in event_list
+        // are not the same."
         let own = events.iter().all(|event| Arc::ptr_eq(&event.context, &queue.context));
         require(own, CL_INVALID_CONTEXT)?;
         let waits: Vec<_> = events.iter().map(|event| event.pool.clone()).collect();
@@ -76,7 +75,8 @@ cl_entry! {
         Ok(())
     }
 
-    /// `clEnqueueNativeKernel`: a function of the program's own process, which no device of another process can run.
+    /// Always fails: a native kernel is a function of the program's own process, which no device of
+    /// another process can run.
     fn clEnqueueNativeKernel(
         queue: cl_command_queue,
         _function: NativeFn,
@@ -90,7 +90,8 @@ cl_entry! {
         _event: *mut cl_event,
     ) -> ClResult<()> {
         Queue::borrow_host(queue)?;
-        // "CL_INVALID_OPERATION if the device associated with command_queue cannot execute the native kernel."
+        // "CL_INVALID_OPERATION if the device associated with command_queue cannot execute the
+        // native kernel."
         Err(ClError(CL_INVALID_OPERATION))
     }
 }

@@ -17,7 +17,6 @@ type NotifyFn = Option<unsafe extern "C" fn(*const c_char, *const c_void, usize,
 type DestructorFn = Option<unsafe extern "C" fn(cl_context, *mut c_void)>;
 
 cl_entry! {
-    /// `clCreateContext`.
     fn clCreateContext(
         list: *const cl_context_properties,
         num_devices: cl_uint,
@@ -25,24 +24,23 @@ cl_entry! {
         pfn_notify: NotifyFn,
         user_data: *mut c_void,
     ) -> ClResult<cl_context> {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let (platform, list) = unsafe { read_properties(list) }?;
         // "CL_INVALID_VALUE if devices is NULL or if num_devices is equal to zero."
         require(num_devices != 0, CL_INVALID_VALUE)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let devices = unsafe { array(devices, num_devices as usize, CL_INVALID_VALUE) }?;
         let notify = notify(pfn_notify, user_data)?;
         create(platform, list, Device::borrow_all(devices)?, notify)
     }
 
-    /// `clCreateContextFromType`.
     fn clCreateContextFromType(
         list: *const cl_context_properties,
         device_type: cl_device_type,
         pfn_notify: NotifyFn,
         user_data: *mut c_void,
     ) -> ClResult<cl_context> {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let (platform, list) = unsafe { read_properties(list) }?;
         let notify = notify(pfn_notify, user_data)?;
         require(is_type(device_type), CL_INVALID_DEVICE_TYPE)?;
@@ -56,17 +54,14 @@ cl_entry! {
 }
 
 cl_entry! {
-    /// `clRetainContext`.
     fn clRetainContext(context: cl_context) -> ClResult<()> {
         Context::retain(context)
     }
 
-    /// `clReleaseContext`.
     fn clReleaseContext(context: cl_context) -> ClResult<()> {
         Context::release(context)
     }
 
-    /// `clGetContextInfo`.
     fn clGetContextInfo(
         context: cl_context,
         name: cl_context_info,
@@ -75,7 +70,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let context = Context::borrow(context)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_CONTEXT_REFERENCE_COUNT => answer.value(context.references()),
@@ -86,7 +81,6 @@ cl_entry! {
         }
     }
 
-    /// `clSetContextDestructorCallback`.
     fn clSetContextDestructorCallback(
         context: cl_context,
         pfn_notify: DestructorFn,
@@ -96,26 +90,27 @@ cl_entry! {
         let notify = pfn_notify.ok_or(ClError(CL_INVALID_VALUE))?;
         let (context, user_data) = (UserData::new(context.cast()), UserData::new(user_data));
         handle.on_destruction(Box::new(move || {
-            // SAFETY: the program's function, with what it wants to be called with.
+            // SAFETY: the program's function with the arguments that it expects.
             unsafe { notify(context.get().cast(), user_data.get()) }
         }));
         Ok(())
     }
 }
 
-/// The platform, if one is named, and the list as it is, with the final 0.
+/// Returns the platform, if the list names one, and the list itself with its final 0.
 ///
 /// # Safety
 /// `list` is `NULL` or a property list.
 unsafe fn read_properties(
     list: *const cl_context_properties,
 ) -> ClResult<(Option<Ref<Platform>>, Vec<cl_context_properties>)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let pairs = unsafe { properties(list, CL_INVALID_PROPERTY) }?;
     let mut platform = None;
     for (at, (name, value)) in pairs.iter().enumerate() {
-        // "CL_INVALID_PROPERTY if context property name in properties is not a supported property name, if the value
-        // specified for a supported property name is not valid, or if the same property name is specified more than once."
+        // "CL_INVALID_PROPERTY if context property name in properties is not a supported property
+        // name, if the value specified for a supported property name is not valid, or if the same
+        // property name is specified more than once."
         let again = pairs.iter().take(at).any(|(earlier, _)| earlier == name);
         require(!again, CL_INVALID_PROPERTY)?;
         match u32::try_from(*name) {
@@ -123,7 +118,8 @@ unsafe fn read_properties(
                 let raw = std::ptr::with_exposed_provenance_mut(value.cast_unsigned());
                 platform = Some(Platform::borrow(raw)?);
             }
-            // No graphics API reaches a device of another process, so there is nothing to synchronise.
+            // No graphics API reaches a device of another process, so there is nothing to
+            // synchronise.
             Ok(CL_CONTEXT_INTEROP_USER_SYNC) => {
                 require(matches!(value, 0 | 1), CL_INVALID_PROPERTY)?
             }
@@ -143,7 +139,8 @@ fn notify(function: NotifyFn, user_data: *mut c_void) -> ClResult<Option<Arc<Not
     let user_data = UserData::new(user_data);
     Ok(Some(Arc::new(move |message: &str| {
         let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-        // SAFETY: the program's function. The message lives through the call; there is no other information.
+        // SAFETY: the program's function. The message outlives the call; there is no other
+        // information.
         unsafe { function(message.as_ptr(), null(), 0, user_data.get()) }
     })))
 }
@@ -156,7 +153,8 @@ fn create(
 ) -> ClResult<cl_context> {
     let first = devices.first().ok_or(ClError(CL_INVALID_VALUE))?;
     let platform = platform.unwrap_or_else(|| first.platform.clone());
-    // "CL_INVALID_DEVICE if any device in devices is not a valid device or is not associated with the specified platform."
+    // "CL_INVALID_DEVICE if any device in devices is not a valid device or is not associated with
+    // the specified platform."
     let own = devices.iter().all(|device| Arc::ptr_eq(&device.platform, &platform));
     require(own, CL_INVALID_DEVICE)?;
     // "CL_DEVICE_NOT_AVAILABLE if a device in devices is currently not available".

@@ -8,11 +8,10 @@ use crate::core::platform::Platform;
 use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, require, store};
 use penstock_cl_sys::*;
 
-/// The host name of a device's node. See include/CL/cl_penstock.h.
+/// Host name of a device's node. See include/CL/cl_penstock.h.
 const CL_DEVICE_HOSTNAME_PENSTOCK: cl_device_info = 0x5053_0002;
 
 cl_entry! {
-    /// `clGetDeviceIDs`.
     fn clGetDeviceIDs(
         platform: cl_platform_id,
         device_type: cl_device_type,
@@ -22,12 +21,12 @@ cl_entry! {
     ) -> ClResult<()> {
         let platform = Platform::borrow(platform)?;
         require(is_type(device_type), CL_INVALID_DEVICE_TYPE)?;
-        // "CL_INVALID_VALUE if num_entries is equal to zero and devices is not NULL or if both num_devices and devices are
-        // NULL."
+        // "CL_INVALID_VALUE if num_entries is equal to zero and devices is not NULL or if both
+        // num_devices and devices are NULL."
         require(num_entries != 0 || list.is_null(), CL_INVALID_VALUE)?;
         require(!num_devices.is_null() || !list.is_null(), CL_INVALID_VALUE)?;
         let found = of_type(&platform, device_type);
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(num_devices, count(found.len())) };
         // "CL_DEVICE_NOT_FOUND if no OpenCL devices that matched device_type were found."
         require(!found.is_empty(), CL_DEVICE_NOT_FOUND)?;
@@ -40,7 +39,7 @@ cl_entry! {
         Ok(())
     }
 
-    /// `clGetDeviceInfo`: answered from what the node told when its link was opened.
+    /// Answers from what the node reported when its link was opened.
     fn clGetDeviceInfo(
         device: cl_device_id,
         name: cl_device_info,
@@ -49,7 +48,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let device = Device::borrow(device)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_DEVICE_PLATFORM => answer.value(device.platform.raw()),
@@ -62,7 +61,6 @@ cl_entry! {
         }
     }
 
-    /// `clCreateSubDevices`.
     fn clCreateSubDevices(
         device: cl_device_id,
         properties: *const cl_device_partition_property,
@@ -71,32 +69,33 @@ cl_entry! {
         num_devices_ret: *mut cl_uint,
     ) -> ClResult<()> {
         let device = Device::borrow(device)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let properties = unsafe { partition(properties) }?;
         let known = expected_parts(&device, &properties)?;
         if list.is_null()
             && let Some(known) = known
         {
-            // SAFETY: promised to this function.
+            // SAFETY: guaranteed by the caller.
             unsafe { store(num_devices_ret, count(known)) };
             return Ok(());
         }
         let parts = device.pool.partition(&properties)?;
-        // "... or num_devices is less than the number of sub-devices that would be created [and out_devices is not NULL]".
+        // "... or num_devices is less than the number of sub-devices that would be created [and
+        // out_devices is not NULL]".
         require(list.is_null() || num_devices as usize >= parts.len(), CL_INVALID_VALUE)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(num_devices_ret, count(parts.len())) };
         if !list.is_null() {
             for (at, part) in parts.into_iter().enumerate() {
                 let part = Device::create(part, &device.platform, Some(device.clone()));
-                // SAFETY: there is room for all.
+                // SAFETY: there is room for all parts.
                 unsafe { store(list.add(at), part.raw()) };
             }
         }
         Ok(())
     }
 
-    /// `clRetainDevice`. "If device is a root level device i.e. a cl_device_id returned by clGetDeviceIDs, the device
+    /// "If device is a root level device i.e. a cl_device_id returned by clGetDeviceIDs, the device
     /// reference count remains unchanged."
     fn clRetainDevice(device: cl_device_id) -> ClResult<()> {
         match &Device::borrow(device)?.parent {
@@ -105,7 +104,6 @@ cl_entry! {
         }
     }
 
-    /// `clReleaseDevice`.
     fn clReleaseDevice(device: cl_device_id) -> ClResult<()> {
         match &Device::borrow(device)?.parent {
             Some(_) => Device::release(device),
@@ -113,34 +111,32 @@ cl_entry! {
         }
     }
 
-    /// `clGetDeviceAndHostTimer`.
     fn clGetDeviceAndHostTimer(
         device: cl_device_id,
         device_timestamp: *mut cl_ulong,
         host_timestamp: *mut cl_ulong,
     ) -> ClResult<()> {
         let device = Device::borrow(device)?;
-        // "CL_INVALID_OPERATION if the platform associated with device does not support device and host timer
-        // synchronization."
+        // "CL_INVALID_OPERATION if the platform associated with device does not support device and
+        // host timer synchronization."
         require(device.platform.timer_resolution != 0, CL_INVALID_OPERATION)?;
         require(!device_timestamp.is_null() && !host_timestamp.is_null(), CL_INVALID_VALUE)?;
         let (before, start) = (host_time(), Instant::now());
         let timers = device.pool.timers()?;
-        // The node's clock is another one than ours. Its device was read about half-way.
+        // The node's clock differs from ours. Its device was read about half-way.
         let halfway = u64::try_from(start.elapsed().as_nanos() / 2).unwrap_or(0);
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(device_timestamp, timers.device) };
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(host_timestamp, before.saturating_add(halfway)) };
         Ok(())
     }
 
-    /// `clGetHostTimer`.
     fn clGetHostTimer(device: cl_device_id, host_timestamp: *mut cl_ulong) -> ClResult<()> {
         let device = Device::borrow(device)?;
         require(!host_timestamp.is_null(), CL_INVALID_VALUE)?;
         require(device.platform.timer_resolution != 0, CL_INVALID_OPERATION)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(host_timestamp, host_time()) };
         Ok(())
     }
@@ -156,10 +152,11 @@ pub(super) fn is_type(device_type: cl_device_type) -> bool {
     device_type == CL_DEVICE_TYPE_ALL || (device_type != 0 && device_type & !BITS == 0)
 }
 
-/// The devices of a platform that `device_type` asks for.
+/// Returns the devices of a platform that match `device_type`.
 pub(super) fn of_type(platform: &Platform, device_type: cl_device_type) -> Vec<Ref<Device>> {
     let is_custom = |device: &Handle<Device>| device.device_type() & CL_DEVICE_TYPE_CUSTOM != 0;
-    // "The default OpenCL device in the system. The default device cannot be a CL_DEVICE_TYPE_CUSTOM device."
+    // "The default OpenCL device in the system. The default device cannot be a
+    // CL_DEVICE_TYPE_CUSTOM device."
     let default = platform.devices().iter().position(|device| !is_custom(device));
     let asked = |at: usize, device: &Handle<Device>| {
         // "All OpenCL devices available in the system except CL_DEVICE_TYPE_CUSTOM devices."
@@ -174,24 +171,25 @@ pub(super) fn of_type(platform: &Platform, device_type: cl_device_type) -> Vec<R
     all.filter(|(at, device)| asked(*at, device)).map(|(_, device)| device.clone()).collect()
 }
 
-/// Reads the properties of a partition, without the last 0. Unlike other lists it has one name only.
+/// Reads the properties of a partition without the last 0. Unlike other lists this one has only one
+/// name.
 ///
 /// # Safety
 /// `list` is `NULL` or such a list.
 unsafe fn partition(list: *const cl_device_partition_property) -> ClResult<Vec<i64>> {
-    /// Compute units of a device are counted in 32 bits, but no list of a thousand parts is meant.
+    /// Limit for a list without an end; no program wants so many parts.
     const COUNTS_MAX: usize = 4096;
     require(!list.is_null(), CL_INVALID_VALUE)?;
     // SAFETY: a list has at least one element.
     let name = unsafe { list.read() };
     let mut properties = vec![name as i64];
     loop {
-        // By counts, the list of counts ends with a 0 of its own, and all ends with another one.
+        // A list of counts ends with a 0 of its own, which another 0 follows.
         let ends = name == 0 || (properties.len() == 2 && name != CL_DEVICE_PARTITION_BY_COUNTS);
         if ends {
             return Ok(properties);
         }
-        // SAFETY: the end was not met yet.
+        // SAFETY: the end has not been reached.
         let next = unsafe { list.add(properties.len()).read() };
         properties.push(next as i64);
         if next == CL_DEVICE_PARTITION_BY_COUNTS_LIST_END && name == CL_DEVICE_PARTITION_BY_COUNTS {
@@ -201,11 +199,11 @@ unsafe fn partition(list: *const cl_device_partition_property) -> ClResult<Vec<i
     }
 }
 
-/// Checks a partition, and says how many parts it gives, where the arithmetic is ours.
+/// Checks a partition. Returns the number of parts if the client can compute it.
 fn expected_parts(device: &Device, properties: &[i64]) -> ClResult<Option<usize>> {
     let name = properties.first().copied().unwrap_or(0);
-    // "CL_INVALID_VALUE if values specified in properties are not valid or if values specified in properties are valid but
-    // not supported by the device".
+    // "CL_INVALID_VALUE if values specified in properties are not valid or if values specified in
+    // properties are valid but not supported by the device".
     let supported = device.words(CL_DEVICE_PARTITION_PROPERTIES);
     require(name != 0 && supported.iter().any(|known| *known as i64 == name), CL_INVALID_VALUE)?;
     let units = device.number(CL_DEVICE_MAX_COMPUTE_UNITS).cast_signed();
@@ -214,17 +212,18 @@ fn expected_parts(device: &Device, properties: &[i64]) -> ClResult<Option<usize>
         CL_DEVICE_PARTITION_EQUALLY => {
             let each = values.first().copied().unwrap_or(0);
             require(each > 0, CL_INVALID_VALUE)?;
-            // "CL_DEVICE_PARTITION_FAILED if the partition name is supported by the implementation but in_device could not
-            // be further partitioned."
+            // "CL_DEVICE_PARTITION_FAILED if the partition name is supported by the implementation
+            // but in_device could not be further partitioned."
             require(each <= units, CL_DEVICE_PARTITION_FAILED)?;
             Ok(usize::try_from(units / each).ok())
         }
         CL_DEVICE_PARTITION_BY_COUNTS => {
             let counts = values.strip_suffix(&[0]).unwrap_or(values);
             // "CL_INVALID_DEVICE_PARTITION_COUNT if ... the number of sub-devices requested exceeds
-            // CL_DEVICE_PARTITION_MAX_SUB_DEVICES or the total number of compute units requested exceeds
-            // CL_DEVICE_MAX_COMPUTE_UNITS for in_device, or the number of compute units requested for one or more
-            // sub-devices is less than zero or the number of sub-devices requested is zero".
+            // CL_DEVICE_PARTITION_MAX_SUB_DEVICES or the total number of compute units requested
+            // exceeds CL_DEVICE_MAX_COMPUTE_UNITS for in_device, or the number of compute units
+            // requested for one or more sub-devices is less than zero or the number of sub-devices
+            // requested is zero".
             let most = device.number(CL_DEVICE_PARTITION_MAX_SUB_DEVICES);
             let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
             let fits = !counts.is_empty()
@@ -242,7 +241,7 @@ fn count(devices: usize) -> cl_uint {
     cl_uint::try_from(devices).unwrap_or(cl_uint::MAX)
 }
 
-/// The host's clock, in ns: the one that programs compare with, too.
+/// Returns the host's clock in ns, with which programs compare, too.
 fn host_time() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place for the time.

@@ -14,7 +14,6 @@ use penstock_wire::Status;
 type CallbackFn = Option<unsafe extern "C" fn(cl_event, cl_int, *mut c_void)>;
 
 cl_entry! {
-    /// `clCreateUserEvent`.
     fn clCreateUserEvent(context: cl_context) -> ClResult<cl_event> {
         let context = Context::borrow(context)?;
         let pool = penstock_client::user_event();
@@ -24,43 +23,44 @@ cl_entry! {
 }
 
 cl_entry! {
-    /// `clSetUserEventStatus`.
     fn clSetUserEventStatus(event: cl_event, status: cl_int) -> ClResult<()> {
         let event = Event::borrow(event)?;
         // "CL_INVALID_EVENT if event is not a valid user event."
         require(event.queue.is_none(), CL_INVALID_EVENT)?;
-        // "CL_INVALID_VALUE if the execution_status is not CL_COMPLETE or a negative integer value."
+        // "CL_INVALID_VALUE if the execution_status is not CL_COMPLETE or a negative integer
+        // value."
         require(status <= CL_COMPLETE, CL_INVALID_VALUE)?;
-        // "CL_INVALID_OPERATION if the execution_status for event has already been changed by a previous call".
+        // "CL_INVALID_OPERATION if the execution_status for event has already been changed by a
+        // previous call".
         require(penstock_client::set_user_event(&event.pool, Status(status)), CL_INVALID_OPERATION)
     }
 
-    /// `clWaitForEvents`.
     fn clWaitForEvents(num_events: cl_uint, list: *const cl_event) -> ClResult<()> {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let events = unsafe { read_events(num_events, list) }?;
         if events.len() > 1 {
-            // While the first is waited for, the others' nodes must already know of their commands.
+            // The nodes of the other events must know of their commands while the first event is
+            // awaited.
             let mut flushed = None;
             for session in events.iter().filter_map(|event| Some(event.queue.as_ref()?.device.pool.session())) {
-                // Most lists are of one queue.
+                // Most lists contain events of one queue.
                 if flushed.replace(session.node()) != Some(session.node()) {
-                    // A lost node has ended its events.
+                    // The events of a lost node have ended.
                     _ = session.flush();
                 }
             }
         }
         let failures = events.iter().map(|event| event.pool.wait()).filter(|status| status.is_error()).count();
-        // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in event_list is a
-        // negative integer value."
+        // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the
+        // events in event_list is a negative integer value."
         require(failures == 0, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)?;
-        // The program may take the end of a command for the end of those before it in the queue. One of them that was refused, and that
-        // it has no event of, is told here: "CL_OUT_OF_RESOURCES if there is a failure to allocate resources required by the OpenCL
-        // implementation on the device", or whatever the driver said.
+        // The program may conclude that earlier commands of the queue have ended. Reports such a
+        // command here if it was refused and the program has no event of it: "CL_OUT_OF_RESOURCES
+        // if there is a failure to allocate resources required by the OpenCL implementation on the
+        // device", or the driver's code.
         events.iter().filter_map(|event| event.queue.as_ref()).try_for_each(|queue| Ok(queue.pool.check()?))
     }
 
-    /// `clGetEventInfo`.
     fn clGetEventInfo(
         event: cl_event,
         name: cl_event_info,
@@ -69,7 +69,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let event = Event::borrow(event)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_EVENT_COMMAND_QUEUE => answer.value(event.queue.as_ref().map_or(std::ptr::null_mut(), Handle::raw)),
@@ -81,17 +81,14 @@ cl_entry! {
         }
     }
 
-    /// `clRetainEvent`.
     fn clRetainEvent(event: cl_event) -> ClResult<()> {
         Event::retain(event)
     }
 
-    /// `clReleaseEvent`.
     fn clReleaseEvent(event: cl_event) -> ClResult<()> {
         Event::release(event)
     }
 
-    /// `clSetEventCallback`.
     fn clSetEventCallback(
         event: cl_event,
         status: cl_int,
@@ -99,19 +96,18 @@ cl_entry! {
         user_data: *mut c_void,
     ) -> ClResult<()> {
         let event = Event::borrow(event)?;
-        // "CL_INVALID_VALUE if pfn_event_notify is NULL or if command_exec_callback_type is not CL_SUBMITTED, CL_RUNNING, or
-        // CL_COMPLETE."
+        // "CL_INVALID_VALUE if pfn_event_notify is NULL or if command_exec_callback_type is not
+        // CL_SUBMITTED, CL_RUNNING, or CL_COMPLETE."
         let notify = pfn_notify.ok_or(ClError(CL_INVALID_VALUE))?;
         require(matches!(status, CL_SUBMITTED | CL_RUNNING | CL_COMPLETE), CL_INVALID_VALUE)?;
         let user_data = UserData::new(user_data);
         event.on_status(status, move |event, reached| {
-            // SAFETY: the program's function, with what it wants to be called with.
+            // SAFETY: the program's function with the arguments that it expects.
             unsafe { notify(event.raw(), reached, user_data.get()) }
         });
         Ok(())
     }
 
-    /// `clGetEventProfilingInfo`.
     fn clGetEventProfilingInfo(
         event: cl_event,
         name: cl_profiling_info,
@@ -120,10 +116,11 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let event = Event::borrow(event)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
-        // "CL_PROFILING_INFO_NOT_AVAILABLE if the CL_QUEUE_PROFILING_ENABLE flag is not set for the command-queue, if the
-        // execution status of the command identified by event is not CL_COMPLETE or if event is a user event object."
+        // "CL_PROFILING_INFO_NOT_AVAILABLE if the CL_QUEUE_PROFILING_ENABLE flag is not set for the
+        // command-queue, if the execution status of the command identified by event is not
+        // CL_COMPLETE or if event is a user event object."
         let profiled = event.queue.as_ref().is_some_and(|queue| queue.profiles());
         require(profiled && event.status() == CL_COMPLETE, CL_PROFILING_INFO_NOT_AVAILABLE)?;
         let times = event.pool.times();
@@ -138,15 +135,17 @@ cl_entry! {
     }
 }
 
+/// Reads a list of events.
+///
 /// # Safety
-/// `list` is `NULL` or leads to `count` events.
+/// `list` is `NULL` or points to `count` events.
 pub(super) unsafe fn read_events(
     count: cl_uint,
     list: *const cl_event,
 ) -> ClResult<Vec<Ref<Event>>> {
     // "CL_INVALID_VALUE if num_events is zero or event_list is NULL."
     require(count != 0, CL_INVALID_VALUE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let list = unsafe { array(list, count as usize, CL_INVALID_VALUE) }?;
     // "CL_INVALID_EVENT if event objects specified in event_list are not valid event objects."
     let events = Event::borrow_all(list)?;

@@ -1,5 +1,5 @@
-//! `cl_penstock_global_buffer`: buffers of which several devices have a part each, reached by their kernels. The functions are
-//! described in `include/CL/cl_ext_penstock.h`, which is quoted here.
+//! `cl_penstock_global_buffer`: buffers with one part per device, which kernels of all the devices
+//! reach. Quotations are from `include/CL/cl_ext_penstock.h`, which describes the functions.
 
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -34,7 +34,6 @@ const CL_GLOBAL_BUFFER_PATH_AUTO_PENSTOCK: cl_properties = 0;
 const CL_GLOBAL_BUFFER_PATH_PROXY_PENSTOCK: cl_properties = 3;
 
 cl_entry! {
-    /// `clCreateGlobalBufferPENSTOCK`.
     fn clCreateGlobalBufferPENSTOCK(
         context: cl_context,
         count: cl_uint,
@@ -63,11 +62,13 @@ cl_entry! {
     }
 }
 
+/// Reads the options of a heap.
+///
 /// # Safety
-/// `list` is `NULL` or leads to a property list.
+/// `list` is `NULL` or points to a property list.
 unsafe fn options(list: *const cl_properties) -> ClResult<HeapOptions> {
     let mut options = HeapOptions::default();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     for (name, value) in unsafe { properties(list, CL_INVALID_PROPERTY) }? {
         match (name, value) {
             (CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, ms) => {
@@ -85,7 +86,7 @@ unsafe fn options(list: *const cl_properties) -> ClResult<HeapOptions> {
     Ok(options)
 }
 
-/// A refusal's sentence goes to the context's `pfn_notify`, its code to the caller.
+/// Passes the sentence of a refusal to the context's `pfn_notify`, and returns its code.
 fn told(context: &Context, error: Error) -> ClError {
     if matches!(error, Error::Heap { .. }) {
         context.tell(&error.to_string());
@@ -93,7 +94,7 @@ fn told(context: &Context, error: Error) -> ClError {
     error.into()
 }
 
-/// The heap of a handle.
+/// Returns the heap of a handle.
 fn heap(mem: &Mem) -> ClResult<&Arc<Heap>> {
     match &mem.kind {
         Kind::Heap(heap) => Ok(heap),
@@ -102,7 +103,6 @@ fn heap(mem: &Mem) -> ClResult<&Arc<Heap>> {
 }
 
 cl_entry! {
-    /// `clEnqueueCollectiveNDRangeKernelPENSTOCK`.
     fn clEnqueueCollectiveNDRangeKernelPENSTOCK(
         global_buffer: cl_mem,
         queue_count: cl_uint,
@@ -126,7 +126,7 @@ cl_entry! {
         for queue in &queues {
             require(Arc::ptr_eq(&queue.context, &mem.context), CL_INVALID_CONTEXT)?;
             let kernel = kernel_for(queue, kernel)?;
-            // SAFETY: arrays of so many dimensions, or `NULL`.
+            // SAFETY: arrays of `dims` elements, or `NULL`.
             let range = unsafe { range(queue, &kernel, dims, [offset, global, local]) }?;
             space = Some((kernel, (range.dims, range.offset, range.global, range.local)));
         }
@@ -145,7 +145,6 @@ cl_entry! {
         }
         Ok(())
     }
-    /// `clGetGlobalBufferInfoPENSTOCK`.
     fn clGetGlobalBufferInfoPENSTOCK(
         global_buffer: cl_mem,
         name: cl_uint,
@@ -175,7 +174,6 @@ cl_entry! {
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clAbortGlobalBufferPENSTOCK`.
     fn clAbortGlobalBufferPENSTOCK(global_buffer: cl_mem, reason: *const c_char) -> ClResult<()> {
         let mem = Mem::borrow(global_buffer)?;
         let heap = heap(&mem)?;
@@ -187,14 +185,13 @@ cl_entry! {
         };
         Ok(heap.abort(&reason)?)
     }
-    /// `clResetGlobalBufferPENSTOCK`.
     fn clResetGlobalBufferPENSTOCK(global_buffer: cl_mem) -> ClResult<()> {
         let mem = Mem::borrow(global_buffer)?;
         heap(&mem)?.reset().map_err(|error| told(&mem.context, error))
     }
 }
 
-/// `CL_GLOBAL_BUFFER_PATH_*_PENSTOCK`.
+/// Returns the constant `CL_GLOBAL_BUFFER_PATH_*_PENSTOCK` of a path.
 const fn code(path: HeapPath) -> cl_uint {
     match path {
         HeapPath::Own => 1,
@@ -203,7 +200,7 @@ const fn code(path: HeapPath) -> cl_uint {
     }
 }
 
-/// The handles of a heap's devices, in the order of its PEs.
+/// Returns the handles of a heap's devices in the order of its PEs.
 fn devices(mem: &Mem, heap: &Heap) -> Vec<cl_device_id> {
     let of = |device: &Arc<penstock_client::Device>| {
         let known = |known: &&Ref<Device>| Arc::ptr_eq(&known.pool, device);

@@ -1,40 +1,38 @@
-//! What a kernel's argument takes, by what the compiler told of it.
+//! What a kernel argument accepts, derived from what the compiler reported.
 
 use penstock_cl_sys::*;
 use penstock_wire::describe::ArgDescription;
 
-/// What an argument takes.
+/// What a kernel argument accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgKind {
     /// A size of local memory.
     Local,
-    /// A buffer, by a pointer in global or constant memory; also an address in shared virtual memory.
+    /// A buffer, for a pointer to global or constant memory, or an address in shared virtual
+    /// memory.
     Buffer,
-    /// An image.
     Image {
-        /// `cl_mem_object_type`, where the type says it.
+        /// `cl_mem_object_type`, derived from the type name.
         image_type: cl_mem_object_type,
-        /// `read_only`: an image that is only written can not be given.
+        /// `read_only`: a write-only image is refused.
         reads: bool,
-        /// `write_only`.
+        /// `write_only`: a read-only image is refused.
         writes: bool,
     },
-    /// A pipe.
     Pipe,
-    /// A sampler.
     Sampler,
-    /// A queue on the device.
+    /// Queue on the device.
     Queue,
-    /// A value of this size.
+    /// Value of this size in bytes.
     Value(usize),
     /// A value of a type that only the compiler knows.
     AnyValue,
-    /// Nothing is known: the value tells.
+    /// Nothing is known; the value given decides.
     Unknown,
 }
 
 impl ArgKind {
-    /// What the argument `info` takes. `known`: whether `info` says anything.
+    /// Returns what the argument `info` accepts. `known` says whether `info` holds anything.
     pub(crate) fn of(info: &ArgDescription, known: bool) -> Self {
         if !known {
             return Self::Unknown;
@@ -60,10 +58,10 @@ impl ArgKind {
     }
 }
 
-/// `image2d_t` and its kin.
+/// Returns the object type of `image2d_t` and similar names.
 fn image_type(name: &str) -> Option<cl_mem_object_type> {
     let shape = name.strip_prefix("image")?.strip_suffix("_t")?;
-    // Qualifiers behind the shape (depth, msaa) do not change which kind of object it is.
+    // The qualifiers `depth` and `msaa` do not change the object type.
     Some(match shape.trim_end_matches("_depth").trim_end_matches("_msaa") {
         "1d" => CL_MEM_OBJECT_IMAGE1D,
         "1d_buffer" => CL_MEM_OBJECT_IMAGE1D_BUFFER,
@@ -75,10 +73,11 @@ fn image_type(name: &str) -> Option<cl_mem_object_type> {
     })
 }
 
-/// Bytes of a value of a built-in type of OpenCL C: scalars, and vectors, of which those of three count as four.
+/// Returns the size in bytes of a built-in type of OpenCL C: a scalar, or a vector (vectors of
+/// three count as four).
 fn value_size(name: &str) -> Option<usize> {
     if name.contains('*') {
-        // A pointer that is no argument qualified as such: an address.
+        // Without an address qualifier a pointer is an address.
         return None;
     }
     let digits = name.len() - name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
@@ -88,7 +87,8 @@ fn value_size(name: &str) -> Option<usize> {
         "short" | "ushort" | "unsigned short" | "half" => 2,
         "int" | "uint" | "unsigned int" | "unsigned" | "float" => 4,
         "long" | "ulong" | "unsigned long" | "double" => 8,
-        // `size_t` and the like have the size that the device's addresses have; `bool` is no argument.
+        // `size_t` and the like depend on the device's address size; `bool` is not allowed as
+        // argument.
         _ => return None,
     };
     match lanes {

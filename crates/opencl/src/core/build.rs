@@ -1,4 +1,4 @@
-//! Building, compiling and linking: at once, or in a thread where the program wants to be called back.
+//! Building, compiling and linking: in the call, or in a thread if the program gave a callback.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,23 +11,23 @@ use super::device::Device;
 use super::program::Program;
 use crate::edge::{ClError, ClResult, Ref};
 
-/// What is to be done.
+/// Operation on a program.
 pub(crate) enum Job {
-    /// `clBuildProgram`.
+    /// Implements the function `clBuildProgram`.
     Build,
-    /// `clCompileProgram`, with headers by the names under which they are included.
+    /// Implements `clCompileProgram`; the headers have their include names.
     Compile(Vec<(String, Ref<Program>)>),
-    /// `clLinkProgram`.
+    /// Implements the function `clLinkProgram`.
     Link(Vec<Ref<Program>>),
 }
 
-/// Calls the program back when its build has ended.
+/// Callback of the program for the end of its build.
 pub(crate) type Notify = Box<dyn FnOnce() + Send>;
 
-/// Does `job` to `program` for `devices`; in a thread of its own if there is a `notify`.
+/// Runs `job` on `program` for `devices`, in a new thread if there is a `notify`.
 ///
 /// # Errors
-/// What the build returned, unless it goes on.
+/// Returns the error of the build, unless the build runs in a thread.
 pub(crate) fn run(
     program: &Ref<Program>,
     devices: Vec<Ref<Device>>,
@@ -40,12 +40,12 @@ pub(crate) fn run(
     let Some(notify) = notify else {
         return work(&built, &devices, options.as_deref(), &job);
     };
-    // "If pfn_notify is not NULL, clBuildProgram does not need to wait for the build to complete, and can return
-    // immediately". The thread may not outlast a failure to start it.
+    // "If pfn_notify is not NULL, clBuildProgram does not need to wait for the build to complete,
+    // and can return immediately".
     let spawned = thread::Builder::new().name("penstock-build".into()).spawn(move || {
-        // Its result is in the build status, which the program asks for.
+        // The result is in the build status, which the program queries.
         _ = work(&built, &devices, options.as_deref(), &job);
-        // "after the callback": the program may release its own reference there.
+        // The program may release its own reference in the callback, so ours are dropped before it.
         drop((built, job));
         notify();
     });
@@ -74,11 +74,11 @@ fn work(
     result
 }
 
-/// How long a driver may go on using a kernel after its last command has ended, before a build is refused for it.
+/// Time that a driver may keep using a kernel after its last command, before a build is refused.
 const LINGERS_MAX: Duration = Duration::from_secs(1);
 
-/// Does `build` again while the driver says that the program is in use. We have checked that it has no kernels; but PoCL 3.1
-/// lets go of one a moment after its last command is complete.
+/// Repeats `build` while the driver says that the program is in use. We have checked that it has no
+/// kernels, but PoCL 3.1 releases a kernel a moment after its last command is complete.
 fn patiently(build: impl Fn() -> ClResult) -> ClResult {
     let start = Instant::now();
     loop {

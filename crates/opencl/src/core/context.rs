@@ -1,4 +1,4 @@
-//! Contexts.
+//! OpenCL contexts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,26 +10,25 @@ use super::device::Device;
 use super::queue::Queue;
 use crate::edge::{Handle, Object, Ref};
 
-/// Behind a `cl_context`.
+/// Object behind a `cl_context`.
 pub(crate) struct Context {
-    /// The pool's view of it.
     pub(crate) pool: Arc<penstock_client::Context>,
-    /// As the program gave them, each once.
+    /// The devices that the program gave, without duplicates.
     pub(crate) devices: Vec<Ref<Device>>,
-    /// As the program gave them, with the final 0; empty for `NULL`.
+    /// The program's list with its final 0; empty for `NULL`.
     pub(crate) properties: Vec<cl_context_properties>,
     notify: Option<Arc<Notify>>,
-    /// Queues on devices that kernels find by themselves, at most one for each device.
+    /// Default queues on devices, at most one per device.
     default_queues: Mutex<Vec<Weak<Handle<Queue>>>>,
     destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     queues: Mutex<Vec<Weak<Handle<Queue>>>>,
-    /// Shared virtual memory.
+    /// Areas of shared virtual memory.
     pub(crate) svm: super::svm::Areas,
-    /// What drivers told of image formats.
+    /// Cached answers about image formats.
     pub(crate) image_formats: super::image::FormatCache,
 }
 
-/// `pfn_notify` of a context.
+/// Callback `pfn_notify` of a context.
 pub(crate) type Notify = dyn Fn(&str) + Send + Sync;
 
 impl Object for Context {
@@ -64,19 +63,19 @@ impl Context {
         }
     }
 
-    /// Tells the program's `pfn_notify`, if it gave one, what a code does not say.
+    /// Passes `text` to the program's `pfn_notify`, if it gave one.
     pub(crate) fn tell(&self, text: &str) {
         if let Some(notify) = &self.notify {
             notify(text);
         }
     }
 
-    /// Whether `device` is one of this context's.
+    /// Returns whether `device` belongs to this context.
     pub(crate) fn has(&self, device: &Ref<Device>) -> bool {
         self.devices.iter().any(|known| Arc::ptr_eq(known, device))
     }
 
-    /// The default queue on a device.
+    /// Returns the default queue on a device.
     pub(crate) fn default_queue(&self, device: &Ref<Device>) -> Option<Ref<Queue>> {
         let queues = self.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut living = queues.iter().filter_map(Weak::upgrade);
@@ -90,20 +89,20 @@ impl Context {
         queues.push(Arc::downgrade(queue));
     }
 
-    /// Notes a new queue of the context.
+    /// Adds a new queue of the context.
     pub(crate) fn add_queue(&self, queue: &Ref<Queue>) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|known| known.strong_count() > 0);
         queues.push(Arc::downgrade(queue));
     }
 
-    /// The context's queues that commands of the host go into.
+    /// Returns the context's host queues.
     pub(crate) fn queues(&self) -> Vec<Ref<Queue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.iter().filter_map(Weak::upgrade).filter(|queue| !queue.is_on_device()).collect()
     }
 
-    /// `clSetContextDestructorCallback`.
+    /// Implements the function `clSetContextDestructorCallback`.
     pub(crate) fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
         self.destructors.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
     }
@@ -113,20 +112,22 @@ impl Drop for Context {
     fn drop(&mut self) {
         let destructors =
             std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
-        // "The registered callback functions are called in the reverse order in which they were registered."
+        // "The registered callback functions are called in the reverse order in which they were
+        // registered."
         for destructor in destructors.into_iter().rev() {
             destructor();
         }
     }
 }
 
-/// Contexts that want to hear of errors, by their names on the wire, which are never used twice in a process.
+/// Returns the `pfn_notify` callbacks by the wire ids of their contexts, which are never reused
+/// within a process.
 fn notified() -> std::sync::MutexGuard<'static, Vec<(u64, Weak<Notify>)>> {
     static NOTIFIED: Mutex<Vec<(u64, Weak<Notify>)>> = Mutex::new(Vec::new());
     NOTIFIED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Passes on what drivers report through a context.
+/// Passes errors that drivers report on to the `pfn_notify` callbacks.
 pub(crate) fn hear_errors(nodes: &[Arc<Node>]) {
     for node in nodes {
         node.session().on_context_error(|context, text| {

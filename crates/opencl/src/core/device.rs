@@ -1,4 +1,4 @@
-//! Devices. What a driver told of a device is passed on as it is, but for what the pool changes about it.
+//! Devices. The driver's answers are passed on unchanged, except where the pool differs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use super::extensions;
 use super::platform::Platform;
 use crate::edge::{Handle, Object, Ref};
 
-/// Behind a `cl_device_id`.
+/// Object behind a `cl_device_id`.
 pub(crate) struct Device {
-    /// The pool's view of it.
     pub(crate) pool: Arc<penstock_client::Device>,
     pub(crate) platform: Ref<Platform>,
-    /// What it is a part of.
+    /// Device of which this is a sub-device.
     pub(crate) parent: Option<Ref<Device>>,
-    /// Answers to `clGetDeviceInfo` that are the same for ever.
+    /// Constant answers to `clGetDeviceInfo`.
     answers: FxHashMap<cl_device_info, Box<[u8]>>,
 }
 
@@ -36,23 +35,24 @@ impl Device {
         Handle::create(&**platform, Self { pool, platform: platform.clone(), parent, answers })
     }
 
-    /// The answer to a query that is no handle and does not change.
+    /// Returns the answer to a query if it is constant and no handle.
     pub(crate) fn answer(&self, name: cl_device_info) -> Option<&[u8]> {
         self.answers.get(&name).map(|bytes| &**bytes)
     }
 
-    /// The answer to a query for one number of at most 8 bytes; 0 where the driver did not answer.
+    /// Returns the answer to a query for a number of at most 8 bytes; 0 if the driver did not
+    /// answer.
     pub(crate) fn number(&self, name: cl_device_info) -> u64 {
         number(self.answer(name).unwrap_or_default())
     }
 
-    /// The answer to a query for an array of `size_t` or pointers.
+    /// Returns the answer to a query for an array of `size_t` or pointers.
     pub(crate) fn words(&self, name: cl_device_info) -> Vec<usize> {
         let words = self.answer(name).unwrap_or_default().as_chunks::<{ size_of::<usize>() }>().0;
         words.iter().map(|word| usize::from_ne_bytes(*word)).collect()
     }
 
-    /// `CL_DEVICE_TYPE`.
+    /// Returns the device's `CL_DEVICE_TYPE`.
     pub(crate) fn device_type(&self) -> cl_device_type {
         self.number(CL_DEVICE_TYPE)
     }
@@ -67,7 +67,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(wide)
 }
 
-/// Queries that belong to functions which we do not have, or whose answers mean nothing in another process.
+/// Queries of functions that we do not have, or whose answers mean nothing in another process.
 const NOT_PASSED: &[cl_device_info] = &[
     CL_DEVICE_PLATFORM,
     CL_DEVICE_PARENT_DEVICE,
@@ -92,7 +92,7 @@ fn answers(device: &penstock_client::Device) -> FxHashMap<cl_device_info, Box<[u
     answers
 }
 
-/// The answer to a query where the pool's is not the driver's.
+/// Returns the pool's answer to a query if it differs from the driver's.
 fn changed(
     device: &penstock_client::Device,
     name: cl_device_info,
@@ -100,7 +100,8 @@ fn changed(
 ) -> Option<Box<[u8]>> {
     let kept = |mask: u64| Some(number(bytes) & mask).map(|value| value.to_le_bytes().into());
     match name {
-        // A program that is told so maps a buffer once and then uses it around kernels without any call.
+        // With `CL_TRUE` a program maps a buffer once and then accesses it around kernels without a
+        // call.
         CL_DEVICE_HOST_UNIFIED_MEMORY => Some(CL_FALSE.to_ne_bytes().into()),
         // Fine-grained memory would have to be coherent without any call.
         CL_DEVICE_SVM_CAPABILITIES if device.shares_host_memory() => {
@@ -127,7 +128,8 @@ fn changed(
     }
 }
 
-/// "OpenCL<space><major_version.minor_version><space><vendor-specific information>", with a version that we serve.
+/// "OpenCL<space><major_version.minor_version><space><vendor-specific information>". Reduces any
+/// version 3.x to 3.0.
 fn capped(bytes: &[u8]) -> Vec<u8> {
     const BEGINNING: &[u8] = b"OpenCL 3.";
     let mut text = bytes.to_vec();

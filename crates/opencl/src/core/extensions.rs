@@ -1,5 +1,5 @@
-//! Which extensions of a device we can pass on. Those of the kernel language work by themselves: the device's compiler knows
-//! them. Those of the API work only where we have their functions.
+//! The extensions of a device that are passed on. Extensions of the kernel language need only the
+//! device's compiler. Extensions of the API need functions of ours.
 
 use penstock_cl_sys::{
     CL_DEVICE_EXTENSIONS, CL_DEVICE_EXTENSIONS_WITH_VERSION, CL_NAME_VERSION_MAX_NAME_SIZE,
@@ -11,10 +11,11 @@ use std::ffi::c_char;
 /// Extensions of the platform itself, and their versions.
 const OWN: [(&str, cl_version); 1] = [("cl_khr_icd", version(2, 0, 0))];
 
-/// Symmetric heaps: of devices that compute on the host's memory, where other devices' kernels reach them.
+/// Symmetric heaps, on devices that compute on host memory, where other devices' kernels reach
+/// them.
 const HEAPS: (&str, cl_version) = ("cl_penstock_global_buffer", version(0, 1, 0));
 
-/// Extensions of the API that we do not serve. A name with a `*` stands for all that begin so.
+/// Extensions of the API that are not served. A `*` stands for any rest of the name.
 const NOT_SERVED: &[&str] = &[
     "cl_khr_icd",
     "cl_khr_gl_*",
@@ -87,7 +88,7 @@ const NOT_SERVED: &[&str] = &[
     "cl_APPLE_*",
 ];
 
-/// Whether a program may use this extension of a device through us.
+/// Returns whether a program may use this extension of a device through the pool.
 pub(crate) fn is_served(name: &str) -> bool {
     !NOT_SERVED.iter().any(|known| match known.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -95,14 +96,15 @@ pub(crate) fn is_served(name: &str) -> bool {
     })
 }
 
-/// `CL_DEVICE_EXTENSIONS` without those that are not served; `raw` is the driver's answer. `heaps`: with what we add for them.
+/// Returns the served ones of a driver's `CL_DEVICE_EXTENSIONS` in `raw`. With `heaps` the result
+/// includes the extension for symmetric heaps.
 pub(crate) fn names(raw: &[u8], heaps: bool) -> String {
     let raw = String::from_utf8_lossy(raw);
     let names = raw.trim_end_matches('\0').split_ascii_whitespace().filter(|name| is_served(name));
     names.chain(heaps.then_some(HEAPS.0)).collect::<Vec<_>>().join(" ")
 }
 
-/// `CL_DEVICE_EXTENSIONS_WITH_VERSION`, as [`names`].
+/// Like [`names`], for `CL_DEVICE_EXTENSIONS_WITH_VERSION`.
 pub(crate) fn with_version(raw: &[u8], heaps: bool) -> Vec<u8> {
     let entries = raw.chunks_exact(size_of::<cl_name_version>());
     let mut served: Vec<u8> =
@@ -121,7 +123,7 @@ fn name_of(entry: &[u8]) -> String {
     String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// What all devices of a platform have, and what the platform adds.
+/// Returns the extensions that all devices of a platform share, and the platform's own.
 pub(crate) fn common(devices: &[std::sync::Arc<Device>]) -> Vec<cl_name_version> {
     let mut common = OWN.map(|(name, version)| named(name, version)).to_vec();
     let Some((first, others)) = devices.split_first() else { return common };
@@ -149,7 +151,7 @@ fn version_of(device: &Device, name: &str) -> cl_version {
     let mut entries = all.chunks_exact(size_of::<cl_name_version>());
     let entry = entries.find(|entry| name_of(entry) == name);
     let number = entry.and_then(|entry| entry.first_chunk::<4>());
-    // Drivers before OpenCL 3.0 do not tell; the specification began there with 1.0.0.
+    // Drivers before OpenCL 3.0 do not report versions. The specification starts with 1.0.0.
     number.map_or(version(1, 0, 0), |number| cl_version::from_ne_bytes(*number))
 }
 
@@ -164,13 +166,13 @@ fn named(name: &str, version: cl_version) -> cl_name_version {
     cl_name_version { version, name: text }
 }
 
-/// The name in an entry.
+/// Returns the name in an entry.
 pub(crate) fn text(entry: &cl_name_version) -> String {
     let bytes = entry.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
 }
 
-/// `CL_MAKE_VERSION`.
+/// Equivalent of the macro `CL_MAKE_VERSION`.
 pub(crate) const fn version(major: u32, minor: u32, patch: u32) -> cl_version {
     (major << 22) | (minor << 12) | patch
 }

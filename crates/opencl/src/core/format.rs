@@ -1,4 +1,4 @@
-//! Image formats: which are formed rightly, and how many bytes a pixel has.
+//! Image formats: which are valid, and the size of a pixel.
 
 #![allow(non_upper_case_globals, reason = "C's names in patterns")]
 
@@ -6,10 +6,10 @@ use penstock_cl_sys::*;
 
 use crate::edge::{ClResult, require};
 
-/// Bytes of a pixel.
+/// Returns the size of a pixel in bytes.
 ///
 /// # Errors
-/// `CL_INVALID_IMAGE_FORMAT_DESCRIPTOR` where order and type do not go together.
+/// `CL_INVALID_IMAGE_FORMAT_DESCRIPTOR` if order and type do not match.
 pub(crate) fn pixel_size(format: &cl_image_format) -> ClResult<usize> {
     let (order, kind) = (format.image_channel_order, format.image_channel_data_type);
     // "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if values specified in image_format are not valid"
@@ -22,7 +22,7 @@ pub(crate) fn pixel_size(format: &cl_image_format) -> ClResult<usize> {
     })
 }
 
-/// Colour channels of a pixel.
+/// Returns the number of channels of a pixel.
 fn channels(order: cl_channel_order) -> usize {
     match order {
         CL_R | CL_A | CL_Rx | CL_INTENSITY | CL_LUMINANCE | CL_DEPTH => 1,
@@ -32,7 +32,7 @@ fn channels(order: cl_channel_order) -> usize {
     }
 }
 
-/// Bytes of a channel that is a number of its own.
+/// Returns the size in bytes of a channel that is not packed.
 fn channel_size(kind: cl_channel_type) -> usize {
     match kind {
         CL_SNORM_INT8 | CL_UNORM_INT8 | CL_SIGNED_INT8 | CL_UNSIGNED_INT8 => 1,
@@ -41,7 +41,7 @@ fn channel_size(kind: cl_channel_type) -> usize {
     }
 }
 
-/// The specification's tables "Image Channel Order" and "Image Channel Data Type".
+/// Implements the specification's tables "Image Channel Order" and "Image Channel Data Type".
 fn goes_together(order: cl_channel_order, kind: cl_channel_type) -> bool {
     let plain = matches!(
         kind,

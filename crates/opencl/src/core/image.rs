@@ -10,7 +10,7 @@ use super::format::pixel_size;
 use super::rect::Layout;
 use crate::edge::{ClError, ClResult, require};
 
-/// `cl_image_desc`, without the object that the image is made from.
+/// `cl_image_desc` without the object that the image is made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Description {
     pub(crate) image_type: cl_mem_object_type,
@@ -22,34 +22,35 @@ pub(crate) struct Description {
     pub(crate) slice_pitch: usize,
 }
 
-/// What is particular to an image.
+/// Properties of a memory object that is an image.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) image_type: cl_mem_object_type,
     pub(crate) format: cl_image_format,
-    /// Bytes of a pixel.
+    /// Size of a pixel in bytes.
     pub(crate) pixel: usize,
-    /// As the program gave it, 0 where its type has no such dimension.
+    /// The program's description, with 0 for dimensions that the type does not have.
     pub(crate) description: Description,
-    /// Width, height and depth in the order of origins and regions: array size where the type has one, else 1.
+    /// Width, height and depth in the order of origins and regions. The array size takes the place
+    /// after the last dimension of the type; missing dimensions are 1.
     pub(crate) extent: [usize; 3],
-    /// How it lies in the host's memory when it is mapped.
+    /// Layout in host memory when the image is mapped.
     pub(crate) host: Layout,
 }
 
-/// Where an image's bytes come from, which decides what its pitches may be.
+/// Source of an image's bytes, which decides what its pitches may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
-    /// Nowhere: pitches must be 0.
+    /// No source: pitches must be 0.
     None,
-    /// The program's memory.
+    /// Memory of the program.
     Host,
-    /// Another memory object.
+    /// Content of another memory object.
     Object,
 }
 
 impl Image {
-    /// An image as described, if that is one.
+    /// Makes an image of a valid description.
     pub(crate) fn new(
         description: Description,
         format: cl_image_format,
@@ -67,7 +68,8 @@ impl Image {
         let row = extent[0].checked_mul(pixel).ok_or(ClError(CL_INVALID_IMAGE_SIZE))?;
         // "If image_row_pitch is not 0, it must be a multiple of the image element size in bytes."
         require(description.row_pitch.is_multiple_of(pixel), CL_INVALID_IMAGE_DESCRIPTOR)?;
-        // A slice pitch means nothing to an image without slices, and programs leave some number there.
+        // An image without slices ignores the slice pitch, and programs leave arbitrary numbers
+        // there.
         let slice_pitch =
             if has_slices(description.image_type) { description.slice_pitch } else { 0 };
         let host =
@@ -81,12 +83,12 @@ impl Image {
         Ok(Self { image_type: description.image_type, format, pixel, description, extent, host })
     }
 
-    /// Bytes of all pixels.
+    /// Returns the size of all pixels in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.extent.iter().product::<usize>() * self.pixel
     }
 
-    /// What the pool needs to know. `from_object`: the image is a view, so its pitches matter.
+    /// Returns the shape for the pool. `from_object`: the image is a view, so its pitches matter.
     pub(crate) fn shape(&self, from_object: bool) -> ImageShape {
         let it = &self.description;
         let pitch = |pitch: usize| if from_object { pitch as u64 } else { 0 };
@@ -110,32 +112,33 @@ impl Image {
         }
     }
 
-    /// Checks a region of the image. With an extent of 1 where the type has no dimension, this is all of the rules for
-    /// origins and regions of each type.
+    /// Checks a region of the image. Because dimensions that the type lacks have an extent of 1,
+    /// this covers the rules for all types.
     pub(crate) fn check_region(&self, origin: [usize; 3], region: [usize; 3]) -> ClResult {
         for ((origin, region), extent) in origin.iter().zip(region).zip(self.extent) {
-            // "CL_INVALID_VALUE if values in origin and region do not follow rules described in the argument description",
-            // "if the region ... specified by origin and region is out of bounds"
+            // "CL_INVALID_VALUE if values in origin and region do not follow rules described in the
+            // argument description", "if the region ... specified by origin and region is out of
+            // bounds"
             let end = origin.checked_add(region).ok_or(ClError(CL_INVALID_VALUE))?;
             require(region > 0 && end <= extent, CL_INVALID_VALUE)?;
         }
         Ok(())
     }
 
-    /// A region with its width in bytes.
+    /// Returns a region with its width in bytes.
     pub(crate) fn host_region(&self, region: [usize; 3]) -> [usize; 3] {
         [region[0] * self.pixel, region[1], region[2]]
     }
 
-    /// Where `origin` is in the host's memory.
+    /// Returns the offset of `origin` in host memory in bytes.
     pub(crate) fn host_offset(&self, origin: [usize; 3]) -> usize {
         origin[2] * self.host.slice_pitch + origin[1] * self.host.row_pitch + origin[0] * self.pixel
     }
 
-    /// `CL_IMAGE_ROW_PITCH`, and of a mapped region.
+    /// Returns `CL_IMAGE_ROW_PITCH`, which is also that of a mapped region.
     pub(crate) fn row_pitch(&self) -> usize {
         match self.image_type {
-            // Its host rows are whole one-dimensional images.
+            // The rows of its host layout are whole one-dimensional images.
             CL_MEM_OBJECT_IMAGE1D_ARRAY if self.description.row_pitch != 0 => {
                 self.description.row_pitch
             }
@@ -144,7 +147,8 @@ impl Image {
         }
     }
 
-    /// `CL_IMAGE_SLICE_PITCH`, and of a mapped region. "For a 1D image, 1D image buffer and 2D image object return 0."
+    /// Returns `CL_IMAGE_SLICE_PITCH`, which is also that of a mapped region. "For a 1D image, 1D
+    /// image buffer and 2D image object return 0."
     pub(crate) fn slice_pitch(&self) -> usize {
         match self.image_type {
             CL_MEM_OBJECT_IMAGE1D_ARRAY => self.host.row_pitch,
@@ -154,7 +158,7 @@ impl Image {
     }
 }
 
-/// Whether images of this type consist of several images.
+/// Returns whether images of this type consist of several images.
 pub(crate) const fn has_slices(image_type: cl_mem_object_type) -> bool {
     matches!(
         image_type,
@@ -162,7 +166,7 @@ pub(crate) const fn has_slices(image_type: cl_mem_object_type) -> bool {
     )
 }
 
-/// Width, height and depth, and sets to 0 what the type does not have.
+/// Returns width, height and depth. Sets dimensions that the type does not have to 0.
 fn extent(it: &mut Description) -> ClResult<[usize; 3]> {
     let (height, depth, array) = (it.height, it.depth, it.array_size);
     (it.height, it.depth, it.array_size) = (0, 0, 0);
@@ -186,13 +190,14 @@ fn extent(it: &mut Description) -> ClResult<[usize; 3]> {
         }
         _ => return Err(ClError(CL_INVALID_IMAGE_DESCRIPTOR)),
     };
-    // "image_width is the width of the image in pixels ... must be a value >= 1", and so on for the others.
+    // "image_width is the width of the image in pixels ... must be a value >= 1"; the others
+    // likewise.
     require(extent.iter().all(|n| *n > 0), CL_INVALID_IMAGE_DESCRIPTOR)?;
     Ok(extent)
 }
 
-/// How a region of an image lies in the host's memory, with the pitches of a transfer; 0: without gaps. Slices of an array
-/// of one-dimensional images are its rows.
+/// Returns the layout of an image region in host memory for the pitches of a transfer; a pitch of 0
+/// means no gaps. The slices of an array of one-dimensional images are the rows of the layout.
 pub(crate) fn host_layout(
     image_type: cl_mem_object_type,
     region: [usize; 3],
@@ -202,8 +207,8 @@ pub(crate) fn host_layout(
 ) -> ClResult<Layout> {
     let invalid = ClError(CL_INVALID_VALUE);
     let least_row = region[0].checked_mul(pixel).ok_or(invalid)?;
-    // "If row_pitch is set to 0, the appropriate row pitch is calculated based on the size of each element in bytes
-    // multiplied by width."
+    // "If row_pitch is set to 0, the appropriate row pitch is calculated based on the size of each
+    // element in bytes multiplied by width."
     let row = if row_pitch == 0 { least_row } else { row_pitch };
     // "row_pitch ... must be greater than or equal to the element size in bytes x width"
     require(row >= least_row, CL_INVALID_VALUE)?;
@@ -229,12 +234,12 @@ pub(crate) fn host_layout(
 /// Formats that a context supports, for flags and a type.
 type Formats = Arc<[cl_image_format]>;
 
-/// Answers of the drivers about image formats, which do not change.
+/// Cache of the drivers' answers about image formats, which do not change.
 #[derive(Debug, Default)]
 pub(crate) struct FormatCache(Mutex<Vec<((u64, cl_mem_object_type), Formats)>>);
 
 impl FormatCache {
-    /// Formats that all devices of the context support.
+    /// Returns the formats that all devices of the context support.
     pub(crate) fn formats(
         &self,
         context: &penstock_client::Context,
@@ -251,7 +256,7 @@ impl FormatCache {
         if let Some(formats) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(formats);
         }
-        // Not under the lock: this waits.
+        // The lock is not held, because this call waits.
         let formats: Formats = context
             .image_formats(flags, image_type)?
             .into_iter()
@@ -259,7 +264,7 @@ impl FormatCache {
                 image_channel_order: order,
                 image_channel_data_type: kind,
             })
-            // Drivers have formats of their own, whose pixels only they can move.
+            // Only a driver can move pixels of its own formats.
             .filter(|format| pixel_size(format).is_ok())
             .collect();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, formats.clone()));

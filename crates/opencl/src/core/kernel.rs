@@ -1,4 +1,4 @@
-//! Kernel objects: what their arguments take, and what a launch must keep to.
+//! Kernel objects: what their arguments accept, and the limits of a launch.
 
 use std::fmt;
 use std::ptr::without_provenance_mut;
@@ -19,26 +19,25 @@ use super::queue::Queue;
 use super::sampler::Sampler;
 use crate::edge::{ClError, ClResult, Object, Ref, require};
 
-/// Behind a `cl_kernel`.
+/// Object behind a `cl_kernel`.
 pub(crate) struct Kernel {
-    /// The pool's view of it.
     pub(crate) pool: Arc<penstock_client::Kernel>,
     pub(crate) program: Ref<Program>,
     kinds: Box<[ArgKind]>,
-    /// Where the parts of buffers that are arguments begin, for their alignment.
+    /// Offsets of the sub-buffers that are arguments, to check their alignment.
     origins: Mutex<Box<[usize]>>,
-    /// All bits of the origins.
+    /// All origins combined with bitwise or.
     origin_bits: AtomicUsize,
-    /// For each device of the program with an executable.
+    /// Limits for each device of the program with an executable.
     limits: Vec<(Ref<Device>, Limits)>,
-    /// Answers of drivers about sub-groups, which do not change.
+    /// Cached answers of drivers about sub-groups, which do not change.
     sub_groups: Mutex<Vec<(SubGroupQuery, Arc<[u8]>)>>,
 }
 
-/// A question about sub-groups: address of the device, name, input, room for the output.
+/// Question about sub-groups: address of the device, name, input, room for the output.
 type SubGroupQuery = (usize, cl_kernel_sub_group_info, Vec<u8>, usize);
 
-/// Bytes of a handle.
+/// Size of a handle in bytes.
 const HANDLE: usize = size_of::<cl_mem>();
 
 impl Object for Kernel {
@@ -47,7 +46,6 @@ impl Object for Kernel {
 }
 
 impl Kernel {
-    /// A new kernel object.
     pub(crate) fn new(
         program: &Ref<Program>,
         description: &Arc<KernelDescription>,
@@ -82,7 +80,7 @@ impl Kernel {
         }
     }
 
-    /// `clCloneKernel`.
+    /// Implements the function `clCloneKernel`.
     pub(crate) fn duplicate(&self) -> ClResult<Self> {
         let copy = Self::over(&self.program, self.pool.duplicate()?);
         let origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -92,12 +90,13 @@ impl Kernel {
         Ok(copy)
     }
 
-    /// The device of a question about the kernel. "If there is only a single device associated with kernel, device can be a
-    /// NULL value."
+    /// Returns the device of a query about the kernel. "If there is only a single device associated
+    /// with kernel, device can be a NULL value."
     pub(crate) fn device(&self, raw: cl_device_id) -> ClResult<Ref<Device>> {
         let devices = &self.program.devices;
         if raw.is_null() {
-            // "CL_INVALID_DEVICE if device is NULL but there is more than one device associated with kernel."
+            // "CL_INVALID_DEVICE if device is NULL but there is more than one device associated
+            // with kernel."
             return match devices.as_slice() {
                 [device] => Ok(device.clone()),
                 _ => Err(ClError(CL_INVALID_DEVICE)),
@@ -109,32 +108,32 @@ impl Kernel {
         Ok(device)
     }
 
-    /// What a launch on a device must keep to.
+    /// Returns the limits of a launch on a device.
     pub(crate) fn limits(&self, device: &Ref<Device>) -> ClResult<&Limits> {
-        // "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable available for device associated
-        // with command_queue."
+        // "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable
+        // available for device associated with command_queue."
         let known = self.limits.iter().find(|(known, _)| Arc::ptr_eq(known, device));
         known.map(|(_, limits)| limits).ok_or(ClError(CL_INVALID_PROGRAM_EXECUTABLE))
     }
 
-    /// Whether the kernel takes local memory by arguments, or may.
+    /// Returns whether the kernel has, or may have, arguments in local memory.
     pub(crate) fn has_local_args(&self) -> bool {
         self.kinds.iter().any(|kind| matches!(kind, ArgKind::Local | ArgKind::Unknown))
     }
 
-    /// What argument `index` takes.
+    /// Returns what argument `index` accepts.
     pub(crate) fn kind(&self, index: usize) -> ClResult<ArgKind> {
         // "CL_INVALID_ARG_INDEX if arg_index is not a valid argument index."
         self.kinds.get(index).copied().ok_or(ClError(CL_INVALID_ARG_INDEX))
     }
 
-    /// `clSetKernelArg`. `value` none: `NULL`.
+    /// Implements `clSetKernelArg`. `value` is `None` for `NULL`.
     pub(crate) fn set(&self, index: usize, size: usize, value: Option<&[u8]>) -> ClResult {
         let kind = self.kind(index)?;
         let value = match (kind, value) {
             (ArgKind::Value(_) | ArgKind::AnyValue, Some(bytes)) => {
-                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type for an argument that is not a
-                // memory object"
+                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type for an
+                // argument that is not a memory object"
                 let fits = if let ArgKind::Value(exact) = kind { size == exact } else { size > 0 };
                 require(fits, CL_INVALID_ARG_SIZE)?;
                 self.pool.set_bytes(index, bytes);
@@ -145,28 +144,30 @@ impl Kernel {
                 return Err(ClError(CL_INVALID_ARG_VALUE));
             }
             (ArgKind::Local, value) => {
-                // "... or if the argument is declared with the local qualifier and arg_value is not NULL" (CL_INVALID_ARG_VALUE),
-                // "CL_INVALID_ARG_SIZE if arg_size is zero and the argument is declared with the local qualifier".
+                // "... or if the argument is declared with the local qualifier and arg_value is not
+                // NULL" (CL_INVALID_ARG_VALUE), "CL_INVALID_ARG_SIZE if arg_size is zero and the
+                // argument is declared with the local qualifier".
                 require(value.is_none(), CL_INVALID_ARG_VALUE)?;
                 require(size > 0, CL_INVALID_ARG_SIZE)?;
                 ArgValue::Local(size as u64)
             }
             (ArgKind::Buffer | ArgKind::Image { .. } | ArgKind::Pipe, value) => {
-                // "CL_INVALID_ARG_SIZE ... or if the argument is a memory object and arg_size != sizeof(cl_mem)".
+                // "CL_INVALID_ARG_SIZE ... or if the argument is a memory object and arg_size !=
+                // sizeof(cl_mem)".
                 require(size == HANDLE, CL_INVALID_ARG_SIZE)?;
                 self.memory(index, kind, value.and_then(handle).unwrap_or(0))?
             }
             (ArgKind::Sampler, value) => {
                 // "... or if arg_size != sizeof(cl_sampler) and the argument is a sampler."
                 require(size == HANDLE, CL_INVALID_ARG_SIZE)?;
-                // "CL_INVALID_SAMPLER for an argument declared to be of type sampler_t when the specified arg_value is not a
-                // valid sampler object."
+                // "CL_INVALID_SAMPLER for an argument declared to be of type sampler_t when the
+                // specified arg_value is not a valid sampler object."
                 let raw = value.and_then(handle).ok_or(ClError(CL_INVALID_SAMPLER))?;
                 ArgValue::Sampler(Sampler::borrow(without_provenance_mut(raw))?.pool.clone())
             }
             (ArgKind::Queue, value) => {
-                // "CL_INVALID_DEVICE_QUEUE for an argument declared to be of type queue_t when the specified arg_value is not a
-                // valid device queue object."
+                // "CL_INVALID_DEVICE_QUEUE for an argument declared to be of type queue_t when the
+                // specified arg_value is not a valid device queue object."
                 require(size == HANDLE, CL_INVALID_ARG_SIZE)?;
                 let invalid = ClError(CL_INVALID_DEVICE_QUEUE);
                 let raw = value.and_then(handle).ok_or(invalid)?;
@@ -180,11 +181,11 @@ impl Kernel {
         Ok(())
     }
 
-    /// An argument of which only the value tells what it is.
+    /// Sets an argument about which only the value tells anything.
     fn set_unknown(&self, index: usize, size: usize, value: Option<&[u8]>) -> ClResult {
         require(size > 0, CL_INVALID_ARG_SIZE)?;
         let Some(bytes) = value else {
-            // Local memory, or a memory object that is none: the driver gets the same call for both.
+            // Local memory or a `NULL` memory object: the driver gets the same call for both.
             self.pool.set(index, ArgValue::Local(size as u64));
             return Ok(());
         };
@@ -204,15 +205,16 @@ impl Kernel {
         Ok(())
     }
 
-    /// A memory object for an argument that takes one.
+    /// Returns a memory object for an argument that accepts one.
     fn memory(&self, index: usize, kind: ArgKind, raw: usize) -> ClResult<ArgValue> {
         if raw == 0 {
-            // "If the argument is a buffer object, the arg_value pointer can be NULL or point to a NULL value".
+            // "If the argument is a buffer object, the arg_value pointer can be NULL or point to a
+            // NULL value".
             require(kind == ArgKind::Buffer, CL_INVALID_MEM_OBJECT)?;
             return Ok(ArgValue::Memory(None));
         }
-        // "CL_INVALID_MEM_OBJECT for an argument declared to be a memory object when the specified arg_value is not a valid
-        // memory object."
+        // "CL_INVALID_MEM_OBJECT for an argument declared to be a memory object when the specified
+        // arg_value is not a valid memory object."
         let mem = Mem::borrow(without_provenance_mut(raw))?;
         require(Arc::ptr_eq(&mem.context, &self.program.context), CL_INVALID_MEM_OBJECT)?;
         match (kind, &mem.kind) {
@@ -223,9 +225,11 @@ impl Kernel {
             (ArgKind::Buffer, Kind::Buffer) | (ArgKind::Pipe, Kind::Pipe { .. }) => {}
             (ArgKind::Image { image_type, reads, writes }, Kind::Image(image)) => {
                 require(image.image_type == image_type, CL_INVALID_ARG_VALUE)?;
-                // "CL_INVALID_ARG_VALUE if the argument is an image declared with the read_only qualifier and arg_value refers to
-                // an image object created with cl_mem_flags of CL_MEM_WRITE_ONLY or if the image argument is declared with the
-                // write_only qualifier and arg_value refers to an image object created with cl_mem_flags of CL_MEM_READ_ONLY."
+                // "CL_INVALID_ARG_VALUE if the argument is an image declared with the read_only
+                // qualifier and arg_value refers to an image object created with cl_mem_flags of
+                // CL_MEM_WRITE_ONLY or if the image argument is declared with the write_only
+                // qualifier and arg_value refers to an image object created with cl_mem_flags of
+                // CL_MEM_READ_ONLY."
                 require(!reads || mem.flags & CL_MEM_WRITE_ONLY == 0, CL_INVALID_ARG_VALUE)?;
                 require(!writes || mem.flags & CL_MEM_READ_ONLY == 0, CL_INVALID_ARG_VALUE)?;
             }
@@ -235,7 +239,7 @@ impl Kernel {
         Ok(ArgValue::Memory(Some(mem.pool.clone())))
     }
 
-    /// Notes where a memory object that becomes an argument begins in its buffer.
+    /// Records the offset of a memory object that becomes an argument in its buffer.
     fn note_origin(&self, index: usize, mem: &Mem) {
         let origin = if mem.parent.is_some() { mem.origin } else { 0 };
         if origin == 0 && self.origin_bits.load(Ordering::Relaxed) == 0 {
@@ -249,21 +253,22 @@ impl Kernel {
             .store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
     }
 
-    /// Checks that a device can take the parts of buffers that are arguments.
+    /// Checks that a device can take the sub-buffers that are arguments.
     pub(crate) fn check_alignment(&self, device: &Device) -> ClResult {
         let bits = self.origin_bits.load(Ordering::Relaxed);
-        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if a sub-buffer object is specified as the value for an argument that is a buffer
-        // object and the offset specified when the sub-buffer object is created is not aligned to
-        // CL_DEVICE_MEM_BASE_ADDR_ALIGN value for device associated with queue" (a power of two, in bits).
+        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if a sub-buffer object is specified as the value for an
+        // argument that is a buffer object and the offset specified when the sub-buffer object is
+        // created is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN value for device associated with
+        // queue" (a power of two, in bits).
         let unit = || (device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8).max(1);
         require(bits == 0 || (bits as u64).is_multiple_of(unit()), CL_MISALIGNED_SUB_BUFFER_OFFSET)
     }
 
-    /// Checks that a device has the local memory for a launch with the arguments as they are now.
+    /// Checks that a device has the local memory for a launch with the current arguments.
     pub(crate) fn check_local_memory(&self, device: &Ref<Device>) -> ClResult {
         let limits = self.limits(device)?;
         let mut args = 0u64;
-        // Of an argument of which nothing is known it is not known either whether it is local memory.
+        // Arguments of unknown kind are not counted, because they may not be local memory.
         if self.kinds.iter().any(|kind| matches!(kind, ArgKind::Local)) {
             self.pool.look_at_args(|index, value| {
                 if let (Some(ArgKind::Local), Some(ArgValue::Local(bytes))) =
@@ -279,7 +284,7 @@ impl Kernel {
         limits.local.check(args)
     }
 
-    /// `clSetKernelArgSVMPointer`.
+    /// Implements the function `clSetKernelArgSVMPointer`.
     pub(crate) fn set_svm(&self, index: usize, address: usize) -> ClResult {
         let kind = self.kind(index)?;
         // "CL_INVALID_ARG_VALUE if arg_value specified is not a valid value."
@@ -291,7 +296,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// `clGetKernelSubGroupInfo`. Asks the worker once for each question.
+    /// Implements `clGetKernelSubGroupInfo`. Asks the worker once for each question.
     pub(crate) fn sub_group_info(
         &self,
         device: &Ref<Device>,
@@ -304,7 +309,7 @@ impl Kernel {
         if let Some((_, answer)) = known.iter().find(|(known, _)| *known == query) {
             return Ok(answer.clone());
         }
-        // Not under the lock: this waits.
+        // The lock is not held, because the query waits.
         drop(known);
         let answer: Arc<[u8]> = self.pool.sub_group_info(&device.pool, name, input, room)?.into();
         self.sub_groups
@@ -315,12 +320,13 @@ impl Kernel {
     }
 }
 
-/// A handle in an argument's value.
+/// Returns the handle in an argument's value.
 fn handle(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|word| usize::from_ne_bytes(*word))
 }
 
-/// The driver's answer to a query of `clGetKernelWorkGroupInfo`; for a part of a device, if need be, that of the device.
+/// Returns the driver's answer to a query of `clGetKernelWorkGroupInfo`. A sub-device without an
+/// answer of its own takes that of its parent.
 pub(crate) fn work_group_info<'a>(
     program: &Program,
     description: &'a KernelDescription,
@@ -331,8 +337,8 @@ pub(crate) fn work_group_info<'a>(
     known.or_else(|| work_group_info(program, description, device.parent.as_ref()?, name))
 }
 
-/// Whether the executable for a device, or for the one that it is a part of, has the kernel: a build for another device may have been with
-/// options that give it others.
+/// Returns whether the executable for a device or its parent has the kernel: a build for another
+/// device may have had options that give it other kernels.
 fn exists_for(program: &Program, description: &KernelDescription, device: &Ref<Device>) -> bool {
     let of_parent =
         || device.parent.as_ref().is_some_and(|parent| exists_for(program, description, parent));
@@ -378,22 +384,23 @@ fn limits(program: &Program, description: &KernelDescription, device: &Ref<Devic
     }
 }
 
-/// Whether work-groups of a program may be of different sizes on a device.
+/// Returns whether the work-groups of a program may differ in size on a device.
 fn not_uniform(program: &Program, device: &Ref<Device>, major: u32) -> bool {
     let supports = match device.answer(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) {
         Some(_) => device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
         None => major == 2,
     };
     let options = program.build_options(device).unwrap_or_default();
-    // "-cl-uniform-work-group-size: This requires that the global work-size be a multiple of the work-group size". Without
-    // it, programs of OpenCL C 2.0 and later need not; of others than source, the driver knows the version.
+    // "-cl-uniform-work-group-size: This requires that the global work-size be a multiple of the
+    // work-group size". Without it this is not required from OpenCL C 2.0 on. For programs without
+    // source the driver knows the version.
     let asked =
         ["CL2", "CL3"].iter().any(|version| options.contains(&format!("-cl-std={version}")));
     let may = asked || !matches!(program.origin, Origin::Source(_));
     supports && may && !options.contains("-cl-uniform-work-group-size")
 }
 
-/// Major and minor version of OpenCL that a device has.
+/// Returns the major and minor OpenCL version of a device.
 fn version(device: &Device) -> (u32, u32) {
     // "OpenCL<space><major_version.minor_version><space><vendor-specific information>"
     let text =

@@ -1,4 +1,4 @@
-//! Messages that a person can ask for with `PENSTOCK_LOG`. What a person has to know unasked is in
+//! Messages that a person requests with `PENSTOCK_LOG`. Unrequested messages are in
 //! [`penstock_client::notice`].
 
 use std::fmt;
@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 
 use penstock_client::notice;
 
-/// Asks for messages on standard error; any value but 0 and the empty one.
+/// Requests messages on standard error if it is neither empty nor 0.
 const LOG_VARIABLE: &str = "PENSTOCK_LOG";
 
-/// Prints a line if that was asked for.
+/// Prints a line if messages were requested.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     static WANTED: OnceLock<bool> = OnceLock::new();
     let wanted =

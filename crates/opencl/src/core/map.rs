@@ -1,9 +1,10 @@
-//! Mapping: regions of memory objects in the host's memory.
+//! Mapping of regions of memory objects to host memory.
 //!
-//! A map reads the region into the object's host memory: its shadow, or what the program gave with `CL_MEM_USE_HOST_PTR`,
-//! where only what differs is written, because that may lie in pages that nobody can write. An unmap writes the region
-//! back if it was mapped for writing, and nothing else. The bytes to write are taken when the unmap is sent: from the call
-//! on the program may not touch them, but commands before the unmap may still write them.
+//! A map reads the region into the object's host memory. This is its shadow, or the program's
+//! memory with `CL_MEM_USE_HOST_PTR`. There only bytes that differ are written, because it may lie
+//! in read-only pages. An unmap writes exactly the region back if it was mapped for writing. The
+//! bytes are taken when the unmap is sent: from the call on the program may not touch them, but
+//! commands before the unmap may still write them.
 
 use penstock_cl_sys::*;
 use penstock_client::{Event, Want};
@@ -15,20 +16,19 @@ use super::queue::Queue;
 use super::target::{HostSource, HostTarget};
 use crate::edge::{ClError, ClResult, Ref};
 
-/// The mapped regions of a memory object.
+/// Mapped regions of a memory object.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     open: Vec<Mapped>,
-    /// Reads into the host's memory, of maps, that had not ended when last looked.
+    /// Reads of maps into host memory that had not ended at the last look.
     arriving: Vec<Event>,
 }
 
-/// A part of a memory object.
+/// Region of a memory object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Region {
-    /// Of a buffer.
     Bytes { offset: usize, size: usize },
-    /// Of an image, in pixels.
+    /// Region of an image in pixels.
     Box { origin: [usize; 3], region: [usize; 3] },
 }
 
@@ -40,33 +40,34 @@ struct Mapped {
     outcome: Outcome,
 }
 
-/// How a map ends, as far as its unmap must know.
+/// Result of a map, as far as its unmap must know it.
 #[derive(Debug)]
 pub(super) struct Outcome {
     event: Event,
-    /// Whether the map reads, or waits for an event that can fail. If it does neither, only its node
-    /// or its driver can make it fail: the unmap respects such a failure if it is known, and does
-    /// not wait for the map's end.
+    /// Whether the map reads, or waits for an event that can fail. Otherwise only its node or its
+    /// driver can make it fail. The unmap then respects a known failure, but does not wait for the
+    /// map's end.
     may_fail: bool,
 }
 
 impl Outcome {
-    /// The outcome of a map that reads the content.
+    /// Returns the outcome of a map that reads the content.
     pub(super) fn of_read(event: Event) -> Self {
         Self { event, may_fail: true }
     }
 
-    /// The outcome of a map that reads nothing and that waits for `waits`.
+    /// Returns the outcome of a map that reads nothing and waits for `waits`.
     pub(super) fn of_discard(event: Event, waits: &[Event]) -> Self {
         let may_fail = waits.iter().any(|wait| wait.known_status() != Some(Status::OK));
         Self { event, may_fail }
     }
 
-    /// What the write of the unmap waits for, if the program's wait list is `waits`.
+    /// Returns the events that the write of the unmap waits for, if `waits` is the program's wait
+    /// list.
     ///
-    /// If the map fails, the program has neither seen the content nor been given the region to fill,
-    /// and nothing is written back: the write fails with the map's event. A map that has ended well
-    /// adds nothing.
+    /// If the map fails, the program has neither seen the content nor been given the region to
+    /// fill, and nothing is written back: the write fails with the map's event. A map that has
+    /// ended well adds nothing.
     pub(super) fn waits_of_unmap(&self, waits: &[Event]) -> Vec<Event> {
         let must_be_awaited = match self.event.known_status() {
             Some(status) => status.is_error(),
@@ -77,13 +78,13 @@ impl Outcome {
 }
 
 impl Maps {
-    /// `CL_MEM_MAP_COUNT`.
+    /// Returns the value of `CL_MEM_MAP_COUNT`.
     pub(crate) fn count(&self) -> usize {
         self.open.len()
     }
 }
 
-/// Maps a region: its address, and the event. The caller has checked region and flags.
+/// Maps a region and returns its address and the event. The caller has checked region and flags.
 pub(crate) fn map(
     queue: &Queue,
     mem: &Ref<Mem>,
@@ -96,7 +97,8 @@ pub(crate) fn map(
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
     let ended = || Event::ended(Status::OK);
     let outcome = if mem.is_shared() {
-        // The program looks at what the device works on: whatever the flags, the commands before must have ended.
+        // The program sees the device's memory, so earlier commands must have ended, whatever the
+        // flags are.
         let place = host_source(mem, region)?.place();
         Outcome::of_read(queue.pool.reached(&mem.pool, place, waits, want)?.unwrap_or_else(ended))
     } else if reads {
@@ -113,7 +115,7 @@ pub(crate) fn map(
     Ok((address, event))
 }
 
-/// Maps a region whose content does not matter: nobody else writes to the host's memory, but reads that are on their way.
+/// Maps a region whose content does not matter. Only earlier reads may still write to host memory.
 fn discard(queue: &Queue, mem: &Mem, waits: &[Event], want: Want) -> ClResult<Outcome> {
     let mut all = waits.to_vec();
     all.extend(mem.maps().arriving.iter().filter(|event| event.known_status().is_none()).cloned());
@@ -131,8 +133,8 @@ fn read(
 ) -> ClResult<Option<Event>> {
     match region {
         Region::Bytes { offset, size } => {
-            // SAFETY: The region is inside the object's host memory, which `keep` keeps; the program leaves it alone until
-            // the event has ended.
+            // SAFETY: The region lies in the object's host memory, which `keep` keeps alive. The
+            // program does not touch it until the event has ended.
             let target = unsafe { HostTarget::linear(address, size, keep(mem)) };
             let target = sparing(mem, target);
             let range = penstock_client::Range { offset: offset as u64, size: size as u64 };
@@ -152,12 +154,12 @@ fn read(
     }
 }
 
-/// The target, which spares memory that the program gave.
+/// Returns the target. Into memory that the program gave, only changed bytes are written.
 fn sparing(mem: &Mem, target: Box<HostTarget>) -> Box<HostTarget> {
     if mem.host_ptr == 0 { target } else { target.only_changes() }
 }
 
-/// Forgets a map that failed.
+/// Removes a map that failed.
 pub(crate) fn forget(mem: &Mem, address: usize) {
     let mut maps = mem.maps();
     if let Some(index) = maps.open.iter().rposition(|mapped| mapped.address == address) {
@@ -165,7 +167,7 @@ pub(crate) fn forget(mem: &Mem, address: usize) {
     }
 }
 
-/// Unmaps the region that was mapped to `address`.
+/// Unmaps the region that was mapped at `address`.
 pub(crate) fn unmap(
     queue: &Queue,
     mem: &Ref<Mem>,
@@ -175,13 +177,14 @@ pub(crate) fn unmap(
 ) -> ClResult<Option<Event>> {
     let mapped = {
         let mut maps = mem.maps();
-        // "CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by clEnqueueMapBuffer or clEnqueueMapImage for
-        // memobj." Regions that were mapped at the same address end in reverse order.
+        // "CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by clEnqueueMapBuffer or
+        // clEnqueueMapImage for memobj." Regions mapped at the same address end in reverse order.
         let found = maps.open.iter().rposition(|mapped| mapped.address == address);
         maps.open.remove(found.ok_or(ClError(CL_INVALID_VALUE))?)
     };
     if mem.is_shared() {
-        // Nothing is to be written, but what comes behind sees what commands before the unmap still write there.
+        // Nothing needs to be written, but later commands must see what commands before the unmap
+        // still write there.
         let written = host_source(mem, mapped.region)?.place();
         return Ok(queue.pool.released(written, waits, want)?);
     }
@@ -210,7 +213,7 @@ fn write(
     }
 }
 
-/// The region, or with a planted defect its first page.
+/// Returns the region, or its first page with a planted defect.
 fn first_page(region: Region) -> Region {
     match region {
         Region::Bytes { offset, size } if planted(Defect::UnmapPage) => {
@@ -220,12 +223,12 @@ fn first_page(region: Region) -> Region {
     }
 }
 
-/// The bytes of a region in the host's memory.
+/// Returns the bytes of a region in host memory.
 fn host_source(mem: &Ref<Mem>, region: Region) -> ClResult<HostSource> {
     let address: *const u8 = mem.host_address()?.wrapping_add(host_offset(mem, region)?);
     Ok(match region {
-        // SAFETY: The region is inside the object's host memory, which `keep` keeps. Who takes the bytes does so when the
-        // program has unmapped it, and so does not write.
+        // SAFETY: The region lies in the object's host memory, which `keep` keeps alive. The bytes
+        // are taken when the program has unmapped the region and no longer writes to it.
         Region::Bytes { size, .. } => unsafe { HostSource::linear(address, size, keep(mem)) },
         Region::Box { region, .. } => {
             let image = mem.image()?;
@@ -237,7 +240,7 @@ fn host_source(mem: &Ref<Mem>, region: Region) -> ClResult<HostSource> {
     })
 }
 
-/// Where a region begins in its object's host memory.
+/// Returns the offset of a region in its object's host memory.
 fn host_offset(mem: &Mem, region: Region) -> ClResult<usize> {
     Ok(match region {
         Region::Bytes { offset, .. } => offset,

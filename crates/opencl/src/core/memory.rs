@@ -13,56 +13,53 @@ use super::map::Maps;
 use super::shadow::Pages;
 use crate::edge::{ClError, ClResult, Object, Ref, require};
 
-/// Flags that say how kernels use an object.
+/// Flags for the access of kernels.
 pub(crate) const KERNEL_FLAGS: cl_mem_flags =
     CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
-/// Flags that say how the host uses it.
+/// Flags for the access of the host.
 pub(crate) const HOST_FLAGS: cl_mem_flags =
     CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
-/// Flags about the host's memory.
+/// Flags about host memory.
 pub(crate) const POINTER_FLAGS: cl_mem_flags =
     CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR;
 
-/// Behind a `cl_mem`.
+/// Object behind a `cl_mem`.
 pub(crate) struct Mem {
-    /// The pool's view of it.
     pub(crate) pool: Arc<Memory>,
     pub(crate) context: Ref<Context>,
     pub(crate) kind: Kind,
-    /// As the program gave them, defaults filled in.
+    /// The program's flags, with defaults filled in.
     pub(crate) flags: cl_mem_flags,
-    /// `CL_MEM_SIZE`.
+    /// Size in bytes: `CL_MEM_SIZE`.
     pub(crate) size: usize,
-    /// With `CL_MEM_USE_HOST_PTR`: the address that the program gave. 0: none.
+    /// Address that the program gave with `CL_MEM_USE_HOST_PTR`, or 0.
     pub(crate) host_ptr: usize,
-    /// The buffer that this is a part of, or the object that it is a view of.
+    /// Buffer of which this is a sub-buffer, or object of which this is a view.
     pub(crate) parent: Option<Ref<Mem>>,
-    /// Where it begins in its parent.
+    /// Offset in the parent in bytes.
     pub(crate) origin: usize,
-    /// `CL_MEM_PROPERTIES`: as the program gave them, with the final 0; empty for `NULL`.
+    /// `CL_MEM_PROPERTIES`: the program's list with its final 0; empty for `NULL`.
     pub(crate) properties: Vec<cl_mem_properties>,
-    /// Shared virtual memory that `host_ptr` lies in, which is then the content.
+    /// Shared virtual memory that contains `host_ptr`, and which is then the content.
     pub(crate) svm: Option<Arc<super::svm::Area>>,
     shadow: OnceLock<Pages>,
     maps: Mutex<Maps>,
     destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
-/// What kind of object.
+/// Kind of memory object.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A buffer or a part of one.
+    /// A buffer or a sub-buffer.
     Buffer,
-    /// An image.
     Image(Image),
-    /// A pipe.
     Pipe {
-        /// Bytes of a packet.
+        /// Size of a packet in bytes.
         packet_size: cl_uint,
-        /// Packets that it holds.
+        /// Maximum number of packets in the pipe.
         packets_max: cl_uint,
     },
-    /// A symmetric heap (`cl_penstock_global_buffer`); its size is that of each device's part.
+    /// Symmetric heap (`cl_penstock_global_buffer`); its size is that of each device's part.
     Heap(Arc<penstock_client::Heap>),
 }
 
@@ -96,7 +93,7 @@ impl Mem {
         }
     }
 
-    /// The image, or `CL_INVALID_MEM_OBJECT`.
+    /// Returns the image, or `CL_INVALID_MEM_OBJECT` if the object is none.
     pub(crate) fn image(&self) -> ClResult<&Image> {
         match &self.kind {
             Kind::Image(image) => Ok(image),
@@ -104,7 +101,7 @@ impl Mem {
         }
     }
 
-    /// `CL_MEM_TYPE`.
+    /// Returns the object's `CL_MEM_TYPE`.
     pub(crate) fn object_type(&self) -> cl_mem_object_type {
         match &self.kind {
             Kind::Buffer | Kind::Heap(_) => CL_MEM_OBJECT_BUFFER,
@@ -113,14 +110,15 @@ impl Mem {
         }
     }
 
-    /// `CL_MEM_USES_SVM_POINTER`.
+    /// Returns the object's `CL_MEM_USES_SVM_POINTER`.
     pub(crate) fn uses_svm(&self) -> bool {
         self.svm.is_some() || self.parent.as_ref().is_some_and(|parent| parent.uses_svm())
     }
 
     /// Checks a range of a buffer.
     pub(crate) fn range(&self, offset: usize, size: usize) -> ClResult<penstock_client::Range> {
-        // "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out of bounds"
+        // "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out
+        // of bounds"
         let end = offset.checked_add(size).ok_or(ClError(CL_INVALID_VALUE))?;
         require(end <= self.size, CL_INVALID_VALUE)?;
         Ok(penstock_client::Range { offset: offset as u64, size: size as u64 })
@@ -128,8 +126,8 @@ impl Mem {
 
     /// Checks that the host may read the object.
     pub(crate) fn host_reads(&self) -> ClResult {
-        // "CL_INVALID_OPERATION if clEnqueueReadBuffer is called on buffer which has been created with
-        // CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS."
+        // "CL_INVALID_OPERATION if clEnqueueReadBuffer is called on buffer which has been created
+        // with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS."
         require(
             self.flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS) == 0,
             CL_INVALID_OPERATION,
@@ -138,18 +136,19 @@ impl Mem {
 
     /// Checks that the host may write the object.
     pub(crate) fn host_writes(&self) -> ClResult {
-        // "CL_INVALID_OPERATION if clEnqueueWriteBuffer is called on buffer which has been created with
-        // CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS."
+        // "CL_INVALID_OPERATION if clEnqueueWriteBuffer is called on buffer which has been created
+        // with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS."
         require(
             self.flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS) == 0,
             CL_INVALID_OPERATION,
         )
     }
 
-    /// Where the object's first byte is in the host's memory, for maps. The address stays until the object is gone.
+    /// Returns the address of the object's first byte in host memory, for maps. It is constant as
+    /// long as the object lives.
     pub(crate) fn host_address(&self) -> ClResult<*mut u8> {
-        // "The pointer returned maps a region starting at offset and is ... derived from host_ptr" for an object that was
-        // made with one.
+        // "The pointer returned maps a region starting at offset and is ... derived from host_ptr"
+        // for an object that was created with one.
         if self.host_ptr != 0 {
             return Ok(std::ptr::with_exposed_provenance_mut(self.host_ptr));
         }
@@ -166,13 +165,14 @@ impl Mem {
         Ok(self.shadow.get_or_init(|| pages).address())
     }
 
-    /// Whether the object's memory in this process is what the device works on, so that a map moves nothing.
+    /// Returns whether the object's memory in this process is the memory that the device works on,
+    /// so that a map moves nothing.
     pub(crate) fn is_shared(&self) -> bool {
         let own = self.host_ptr == 0 && self.pool.shared_pointer().is_some();
         own && self.parent.as_ref().is_none_or(|parent| parent.host_ptr == 0)
     }
 
-    /// Bytes of the object in the host's memory.
+    /// Returns the object's size in host memory in bytes.
     fn host_size(&self) -> usize {
         match &self.kind {
             Kind::Image(image) => {
@@ -182,23 +182,23 @@ impl Mem {
         }
     }
 
-    /// Mapped regions.
+    /// Locks and returns the mapped regions.
     pub(crate) fn maps(&self) -> MutexGuard<'_, Maps> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `clSetMemObjectDestructorCallback`.
+    /// Implements the function `clSetMemObjectDestructorCallback`.
     pub(crate) fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
         self.destructors.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
     }
 }
 
-/// The object that a part or view is of: objects with the same one are the same memory.
+/// Returns the object at the end of the chain of parents. Objects with the same root share memory.
 pub(crate) fn root(mem: &Ref<Mem>) -> &Ref<Mem> {
     mem.parent.as_ref().map_or(mem, root)
 }
 
-/// Keeps an object alive until a read into its host memory has ended.
+/// Returns a reference that keeps an object alive until a read into its host memory has ended.
 pub(crate) fn keep(mem: &Ref<Mem>) -> Option<Arc<dyn Any + Send + Sync>> {
     Some(mem.clone())
 }
@@ -211,10 +211,12 @@ impl Drop for Mem {
             return;
         }
         let context = self.context.clone();
-        // In another thread: the last reference may be that of a command which is being sent, with its queue locked.
+        // Another thread does this, because the last reference may be that of a command which is
+        // being sent while its queue is locked.
         penstock_client::send_later(Box::new(move || {
             after_commands(&context, move || {
-                // "The registered callback functions are called in the reverse order in which they were registered."
+                // "The registered callback functions are called in the reverse order in which they
+                // were registered."
                 for destructor in destructors.into_iter().rev() {
                     destructor();
                 }
@@ -223,12 +225,13 @@ impl Drop for Mem {
     }
 }
 
-/// Runs `run` when all commands of a context so far have ended. "... the memory object is deleted after ... commands queued
-/// for execution on a command-queue(s) that use memobj have finished": which ones do is known to the workers alone.
+/// Runs `run` when all commands of a context so far have ended. "... the memory object is deleted
+/// after ... commands queued for execution on a command-queue(s) that use memobj have finished":
+/// only the workers know which commands use the object.
 fn after_commands(context: &Context, run: impl FnOnce() + Send + 'static) {
     let mut markers = Vec::new();
     for queue in context.queues() {
-        // Commands of a lost node have ended.
+        // The commands of a lost node have ended.
         if let Ok(Some(marker)) = queue.pool.marker(None, &[], Want::Event) {
             _ = queue.pool.flush();
             markers.push(marker);
@@ -237,7 +240,7 @@ fn after_commands(context: &Context, run: impl FnOnce() + Send + 'static) {
     if markers.is_empty() {
         return run();
     }
-    // Whoever ends last drops the last reference.
+    // The marker that ends last drops the last reference.
     let last = Arc::new(RunOnDrop(Mutex::new(Some(run))));
     for marker in markers {
         let last = last.clone();
@@ -245,7 +248,6 @@ fn after_commands(context: &Context, run: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs a function when it is dropped.
 struct RunOnDrop<F: FnOnce()>(Mutex<Option<F>>);
 
 impl<F: FnOnce()> Drop for RunOnDrop<F> {
@@ -265,7 +267,7 @@ impl fmt::Debug for Mem {
     }
 }
 
-/// Checks `cl_mem_flags` of a new object, and fills in the default.
+/// Checks the `cl_mem_flags` of a new object and fills in the default.
 pub(crate) fn check_flags(flags: cl_mem_flags) -> ClResult<cl_mem_flags> {
     const KNOWN: cl_mem_flags =
         KERNEL_FLAGS | HOST_FLAGS | POINTER_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE;
@@ -273,9 +275,11 @@ pub(crate) fn check_flags(flags: cl_mem_flags) -> ClResult<cl_mem_flags> {
     require(flags & !KNOWN == 0, CL_INVALID_VALUE)?;
     // "CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY, and CL_MEM_READ_ONLY are mutually exclusive."
     require((flags & KERNEL_FLAGS).count_ones() <= 1, CL_INVALID_VALUE)?;
-    // "CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY, and CL_MEM_HOST_NO_ACCESS are mutually exclusive."
+    // "CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY, and CL_MEM_HOST_NO_ACCESS are mutually
+    // exclusive."
     require((flags & HOST_FLAGS).count_ones() <= 1, CL_INVALID_VALUE)?;
-    // "CL_MEM_COPY_HOST_PTR and CL_MEM_USE_HOST_PTR are mutually exclusive", and so are ALLOC and USE.
+    // "CL_MEM_COPY_HOST_PTR and CL_MEM_USE_HOST_PTR are mutually exclusive", and so are ALLOC and
+    // USE.
     let uses = flags & CL_MEM_USE_HOST_PTR != 0;
     require(
         !uses || flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR) == 0,
@@ -285,27 +289,29 @@ pub(crate) fn check_flags(flags: cl_mem_flags) -> ClResult<cl_mem_flags> {
     Ok(if flags & KERNEL_FLAGS == 0 { flags | CL_MEM_READ_WRITE } else { flags })
 }
 
-/// Flags of a part or view of an object, after the object's own.
+/// Returns the flags of a sub-buffer or view, checked against and combined with its parent's.
 pub(crate) fn inherit_flags(flags: cl_mem_flags, parent: cl_mem_flags) -> ClResult<cl_mem_flags> {
-    // "CL_INVALID_VALUE if buffer was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or
-    // CL_MEM_READ_ONLY, or if buffer was created with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or
-    // CL_MEM_WRITE_ONLY, or if flags specifies CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR, or CL_MEM_COPY_HOST_PTR."
+    // "CL_INVALID_VALUE if buffer was created with CL_MEM_WRITE_ONLY and flags specifies
+    // CL_MEM_READ_WRITE or CL_MEM_READ_ONLY, or if buffer was created with CL_MEM_READ_ONLY and
+    // flags specifies CL_MEM_READ_WRITE or CL_MEM_WRITE_ONLY, or if flags specifies
+    // CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR, or CL_MEM_COPY_HOST_PTR."
     let clash =
         |made: cl_mem_flags, wanted: cl_mem_flags| parent & made != 0 && flags & wanted != 0;
     require(!clash(CL_MEM_WRITE_ONLY, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY), CL_INVALID_VALUE)?;
     require(!clash(CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY), CL_INVALID_VALUE)?;
     require(flags & POINTER_FLAGS == 0, CL_INVALID_VALUE)?;
-    // "CL_INVALID_VALUE if buffer was created with CL_MEM_HOST_WRITE_ONLY and flags specify CL_MEM_HOST_READ_ONLY", the
-    // other way round, "or if buffer was created with CL_MEM_HOST_NO_ACCESS and flags specify CL_MEM_HOST_READ_ONLY or
-    // CL_MEM_HOST_WRITE_ONLY."
+    // "CL_INVALID_VALUE if buffer was created with CL_MEM_HOST_WRITE_ONLY and flags specify
+    // CL_MEM_HOST_READ_ONLY", the reverse, "or if buffer was created with CL_MEM_HOST_NO_ACCESS and
+    // flags specify CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_WRITE_ONLY."
     require(!clash(CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY), CL_INVALID_VALUE)?;
     require(!clash(CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY), CL_INVALID_VALUE)?;
     require(
         !clash(CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY),
         CL_INVALID_VALUE,
     )?;
-    // "If ... not specified in flags, they are inherited from the corresponding memory access qualifiers associated with
-    // buffer." And so with those of the host; those of pointers always.
+    // "If ... not specified in flags, they are inherited from the corresponding memory access
+    // qualifiers associated with buffer." The same holds for host flags. Pointer flags are always
+    // inherited.
     let pick = |mask: cl_mem_flags| if flags & mask == 0 { parent & mask } else { flags & mask };
     Ok(pick(KERNEL_FLAGS)
         | pick(HOST_FLAGS)
@@ -313,15 +319,17 @@ pub(crate) fn inherit_flags(flags: cl_mem_flags, parent: cl_mem_flags) -> ClResu
         | flags & CL_MEM_KERNEL_READ_AND_WRITE)
 }
 
-/// The flags that workers need. What the host may do is checked here, and workers move content on their own account.
+/// Returns the flags that workers need. The host's access is checked here, and workers move content
+/// on their own initiative.
 pub(crate) const fn pool_flags(flags: cl_mem_flags) -> u64 {
     flags & (KERNEL_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE)
 }
 
 /// Checks `host_ptr` of a new object.
 pub(crate) fn check_host_ptr(flags: cl_mem_flags, given: bool) -> ClResult {
-    // "CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are set in flags or if
-    // host_ptr is not NULL but CL_MEM_COPY_HOST_PTR or CL_MEM_USE_HOST_PTR are not set in flags."
+    // "CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are
+    // set in flags or if host_ptr is not NULL but CL_MEM_COPY_HOST_PTR or CL_MEM_USE_HOST_PTR are
+    // not set in flags."
     let wanted = flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR) != 0;
     require(wanted == given, CL_INVALID_HOST_PTR)
 }

@@ -4,49 +4,51 @@ use penstock_cl_sys::*;
 
 use crate::edge::{ClError, ClResult, require};
 
-/// What a kernel and its device allow.
+/// Limits of a kernel on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// `CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS`; no driver has over three.
     pub(crate) dims: cl_uint,
-    /// `CL_DEVICE_MAX_WORK_ITEM_SIZES`.
+    /// Largest work-group per dimension: `CL_DEVICE_MAX_WORK_ITEM_SIZES`.
     pub(crate) items: [usize; 3],
-    /// `CL_KERNEL_WORK_GROUP_SIZE`.
+    /// Largest size of a work-group: `CL_KERNEL_WORK_GROUP_SIZE`.
     pub(crate) group: usize,
-    /// `CL_KERNEL_COMPILE_WORK_GROUP_SIZE`; zeros for none.
+    /// `CL_KERNEL_COMPILE_WORK_GROUP_SIZE`; zeros if the kernel requires no size.
     pub(crate) required: [usize; 3],
     /// Local memory of a work-group.
     pub(crate) local: LocalMemory,
-    /// The largest size that the device's addresses express.
+    /// Largest size that an address of the device can express.
     pub(crate) address: u64,
     /// Whether the last work-group of a dimension may be smaller.
     pub(crate) not_uniform: bool,
-    /// Whether an empty index space is no error (OpenCL 2.1).
+    /// Whether an empty index space is allowed (OpenCL 2.1).
     pub(crate) empty: bool,
 }
 
-/// The local memory of a work-group, in bytes.
+/// Local memory of a work-group in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalMemory {
     /// `CL_KERNEL_LOCAL_MEM_SIZE` before any argument is set: what the kernel itself declares.
     pub(crate) declared: u64,
-    /// `CL_DEVICE_LOCAL_MEM_SIZE`; the largest number if the device does not tell.
+    /// `CL_DEVICE_LOCAL_MEM_SIZE`; `u64::MAX` if the device does not report it.
     pub(crate) most: u64,
 }
 
 impl LocalMemory {
     /// Checks that a work-group can have its local memory. `args`: bytes of the local arguments.
     ///
-    /// Drivers may need more than the sum, for the alignment of the arguments. What they refuse for that reason is told later.
+    /// Drivers may need more than the sum, to align the arguments. A refusal for that reason is
+    /// reported later.
     pub(crate) fn check(self, args: u64) -> ClResult {
-        // "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel on the command-queue because of
-        // insufficient resources needed to execute the kernel. For example, the explicitly specified local_work_size causes a
-        // failure to execute the kernel because of insufficient resources such as registers or local memory."
+        // "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel on
+        // the command-queue because of insufficient resources needed to execute the kernel. For
+        // example, the explicitly specified local_work_size causes a failure to execute the kernel
+        // because of insufficient resources such as registers or local memory."
         require(self.declared.saturating_add(args) <= self.most, CL_OUT_OF_RESOURCES)
     }
 }
 
-/// A launch's index space.
+/// Index space of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NdRange {
     pub(crate) dims: cl_uint,
@@ -56,7 +58,7 @@ pub(crate) struct NdRange {
 }
 
 impl NdRange {
-    /// Whether there is nothing to run.
+    /// Returns whether there is nothing to run.
     pub(crate) fn is_empty(&self) -> bool {
         self.global.contains(&0)
     }
@@ -73,27 +75,30 @@ impl NdRange {
         // CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)."
         require(dims >= 1 && dims <= limits.dims, CL_INVALID_WORK_DIMENSION)?;
         let zeros = [0; 3];
-        // "If global_work_size is NULL, or the value in any passed dimension is 0 then the kernel command will trivially
-        // succeed"; before OpenCL 2.1 "CL_INVALID_GLOBAL_WORK_SIZE".
+        // "If global_work_size is NULL, or the value in any passed dimension is 0 then the kernel
+        // command will trivially succeed"; before OpenCL 2.1 "CL_INVALID_GLOBAL_WORK_SIZE".
         let global = global.unwrap_or(&zeros[..dims as usize]);
         require(limits.empty || !global.contains(&0), CL_INVALID_GLOBAL_WORK_SIZE)?;
         let mut range = Self { dims, offset: [0; 3], global: [1; 3], local: None };
         for (axis, size) in global.iter().enumerate() {
-            // "CL_INVALID_GLOBAL_WORK_SIZE if any of the values specified in global_work_size[0], ... exceed the maximum value
-            // representable by size_t on the device on which the kernel will be enqueued."
+            // "CL_INVALID_GLOBAL_WORK_SIZE if any of the values specified in global_work_size[0],
+            // ... exceed the maximum value representable by size_t on the device on which the
+            // kernel will be enqueued."
             require(*size as u64 <= limits.address, CL_INVALID_GLOBAL_WORK_SIZE)?;
             range.global[axis] = *size as u64;
         }
         for (axis, start) in offset.unwrap_or_default().iter().enumerate() {
-            // "CL_INVALID_GLOBAL_OFFSET if the value specified in global_work_size + the corresponding values in
-            // global_work_offset for any dimensions is greater than the maximum value representable by size t on the device".
+            // "CL_INVALID_GLOBAL_OFFSET if the value specified in global_work_size + the
+            // corresponding values in global_work_offset for any dimensions is greater than the
+            // maximum value representable by size t on the device".
             let end = (*start as u64).checked_add(range.global[axis]);
             require(end.is_some_and(|end| end <= limits.address), CL_INVALID_GLOBAL_OFFSET)?;
             range.offset[axis] = *start as u64;
         }
         range.local = match local {
             Some(local) => Some(checked_local(limits, global, local)?),
-            // A kernel that is compiled for a size runs with that size; not all drivers find that out themselves.
+            // A kernel compiled for a size runs with that size; not all drivers apply it
+            // themselves.
             None if limits.required.contains(&0) => None,
             None => Some(checked_local(limits, global, &limits.required[..dims as usize])?),
         };
@@ -105,22 +110,26 @@ fn checked_local(limits: &Limits, global: &[usize], local: &[usize]) -> ClResult
     let mut checked = [1; 3];
     let mut group = 1usize;
     for (axis, (size, global)) in local.iter().zip(global).enumerate() {
-        // "CL_INVALID_WORK_GROUP_SIZE if local_work_size is specified and ... is 0", and no work-group has no items.
+        // "CL_INVALID_WORK_GROUP_SIZE if local_work_size is specified and ... is 0": no work-group
+        // is empty.
         require(*size > 0, CL_INVALID_WORK_GROUP_SIZE)?;
-        // "CL_INVALID_WORK_ITEM_SIZE if the number of work-items specified in any of local_work_size[0], ... is greater than the
-        // corresponding values specified by CL_DEVICE_MAX_WORK_ITEM_SIZES".
+        // "CL_INVALID_WORK_ITEM_SIZE if the number of work-items specified in any of
+        // local_work_size[0], ... is greater than the corresponding values specified by
+        // CL_DEVICE_MAX_WORK_ITEM_SIZES".
         require(*size <= limits.items[axis], CL_INVALID_WORK_ITEM_SIZE)?;
-        // "CL_INVALID_WORK_GROUP_SIZE if the work-group size must be uniform and the local_work_size is not NULL, ... if the
-        // global_work_size is not evenly divisible by the local_work_size."
+        // "CL_INVALID_WORK_GROUP_SIZE if the work-group size must be uniform and the
+        // local_work_size is not NULL, ... if the global_work_size is not evenly divisible by the
+        // local_work_size."
         require(limits.not_uniform || global % size == 0, CL_INVALID_WORK_GROUP_SIZE)?;
         group = group.checked_mul(*size).ok_or(ClError(CL_INVALID_WORK_GROUP_SIZE))?;
         checked[axis] = *size as u64;
     }
-    // "CL_INVALID_WORK_GROUP_SIZE if local_work_size is specified and the total number of work-items in the work-group ... is
-    // greater than the value specified by CL_KERNEL_WORK_GROUP_SIZE".
+    // "CL_INVALID_WORK_GROUP_SIZE if local_work_size is specified and the total number of
+    // work-items in the work-group ... is greater than the value specified by
+    // CL_KERNEL_WORK_GROUP_SIZE".
     require(group <= limits.group, CL_INVALID_WORK_GROUP_SIZE)?;
-    // "CL_INVALID_WORK_GROUP_SIZE if local_work_size is specified and does not match the required work-group size for kernel in
-    // the program source."
+    // "CL_INVALID_WORK_GROUP_SIZE if local_work_size is specified and does not match the required
+    // work-group size for kernel in the program source."
     let matches = limits.required.contains(&0) || checked == limits.required.map(|n| n as u64);
     require(matches, CL_INVALID_WORK_GROUP_SIZE)?;
     Ok(checked)

@@ -1,4 +1,4 @@
-//! The pool as OpenCL's platforms. It is opened once, when the program first asks for platforms.
+//! The pool as OpenCL platforms. It is opened once, when the program first asks for platforms.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,13 +15,13 @@ use super::device::Device;
 use super::{context, extensions, log};
 use crate::edge::{Handle, Object, Ref};
 
-/// Behind a `cl_platform_id`.
+/// Object behind a `cl_platform_id`.
 pub(crate) struct Platform {
     pub(crate) name: String,
-    /// Its hosts, each once, with spaces between.
+    /// Its hosts without duplicates, separated by spaces.
     pub(crate) hosts: String,
     pub(crate) extensions: Vec<cl_name_version>,
-    /// `CL_PLATFORM_HOST_TIMER_RESOLUTION`; 0: some device has no clock that can be asked.
+    /// `CL_PLATFORM_HOST_TIMER_RESOLUTION`; 0 if some device has no clock that can be queried.
     pub(crate) timer_resolution: cl_ulong,
     devices: OnceLock<Vec<Ref<Device>>>,
 }
@@ -32,12 +32,12 @@ impl Object for Platform {
 }
 
 impl Platform {
-    /// All devices, those without a parent.
+    /// Returns the root devices.
     pub(crate) fn devices(&self) -> &[Ref<Device>] {
         self.devices.get().map_or(&[], Vec::as_slice)
     }
 
-    /// `devices` are on `nodes`.
+    /// Creates a platform of `devices`, which are on `nodes`.
     fn create(
         name: String,
         nodes: &[Arc<Node>],
@@ -55,13 +55,14 @@ impl Platform {
         });
         let devices =
             devices.into_iter().map(|device| Device::create(device, &platform, None)).collect();
-        // Nobody else has the platform yet.
+        // No other thread has the platform yet.
         _ = platform.devices.set(devices);
         platform
     }
 }
 
-/// A clock that both we and all devices can tell is there only if all drivers have one. Ours counts ns.
+/// Returns 1 (ns) if all drivers have a host timer, and 0 otherwise. A clock shared by the client
+/// and all devices needs a timer of every driver; ours counts nanoseconds.
 fn timer_resolution(nodes: &[Arc<Node>]) -> cl_ulong {
     let platforms = nodes.iter().flat_map(|node| &node.description().platforms);
     let has_timer = |info| {
@@ -74,7 +75,7 @@ fn timer_resolution(nodes: &[Arc<Node>]) -> cl_ulong {
         .into()
 }
 
-/// The platforms; none without a pool.
+/// Returns the platforms; an empty list without a pool.
 pub(crate) fn platforms() -> &'static [Ref<Platform>] {
     // The pool stays open until the process ends: nothing may run in a driver at exit.
     static PLATFORMS: OnceLock<(Option<Pool>, Vec<Ref<Platform>>)> = OnceLock::new();
@@ -91,7 +92,7 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
     }
     let config = Config::load().inspect_err(|error| notice::once(format_args!("{error}"))).ok()?;
     if config.nodes.is_empty() {
-        // No mistake: the driver may be installed on a host whose user has no pool.
+        // This is no error: the driver may be installed on a host whose user has no pool.
         log::line(format_args!("no nodes are configured; name them in PENSTOCK_NODES"));
         return None;
     }

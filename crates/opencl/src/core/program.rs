@@ -1,4 +1,4 @@
-//! Programs, and what became of them for each device.
+//! Programs and the results of their builds for each device.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,59 +12,58 @@ use super::context::Context;
 use super::device::Device;
 use crate::edge::{ClError, ClResult, Object, Ref, require};
 
-/// Behind a `cl_program`.
+/// Object behind a `cl_program`.
 pub(crate) struct Program {
     pub(crate) context: Ref<Context>,
-    /// `CL_PROGRAM_DEVICES`.
+    /// Devices of the program: `CL_PROGRAM_DEVICES`.
     pub(crate) devices: Vec<Ref<Device>>,
     pub(crate) origin: Origin,
-    /// The pool's view of it; not there yet while it is being linked.
+    /// The pool's program; not set while this program is being linked.
     pool: OnceLock<Arc<penstock_client::Program>>,
     builds: Mutex<Vec<Build>>,
-    /// Kernel objects of the program.
+    /// Number of kernel objects of the program.
     kernels: AtomicUsize,
-    /// Whether the drivers show descriptions of arguments, once that has been asked for.
+    /// Whether the drivers report descriptions of arguments; `None` until a query.
     shows_arg_info: Mutex<Option<bool>>,
-    /// Answers about binaries, which are asked in two steps and are long.
+    /// Cached binaries, which are long and queried in two steps.
     binaries: Mutex<Option<Binaries>>,
 }
 
-/// The binary of each device of a program; empty where there is none.
+/// Binary of each device of a program; empty for a device without one.
 pub(crate) type Binaries = Arc<[Vec<u8>]>;
 
 /// What a program was made from.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// OpenCL C, strings joined.
+    /// OpenCL C, with the strings joined.
     Source(Vec<u8>),
-    /// An intermediate language.
+    /// Code in an intermediate language.
     Il(Vec<u8>),
-    /// Binaries of devices.
+    /// Binaries of one or more devices.
     Binary,
-    /// Kernels that devices have.
+    /// Built-in kernels of devices.
     BuiltIn,
-    /// Other programs, linked.
+    /// Other programs, which were linked.
     Linked,
 }
 
-/// What was done to a program for a device.
+/// Last build of a program for a device.
 #[derive(Clone, Debug, Default)]
 struct Build {
     state: State,
-    /// None where the program gave `NULL`.
+    /// `None` if the program gave `NULL`.
     options: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nothing.
     #[default]
     None,
     /// It is being built, compiled or linked.
     Running,
-    /// It has been; the pool knows the result.
+    /// It has ended; the pool knows the result.
     Ended {
-        /// What the driver's call returned.
+        /// Result of the driver's call.
         status: Status,
     },
 }
@@ -84,7 +83,7 @@ impl Program {
         let builds = Mutex::new(vec![Build::default(); devices.len()]);
         let cell = OnceLock::new();
         if let Some(pool) = pool {
-            // A new cell.
+            // The cell is new.
             _ = cell.set(pool);
         }
         Self {
@@ -99,17 +98,17 @@ impl Program {
         }
     }
 
-    /// The pool's view of it.
+    /// Returns the pool's program.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` while it is being linked.
+    /// `CL_INVALID_OPERATION` while the program is being linked.
     pub(crate) fn pool(&self) -> ClResult<&Arc<penstock_client::Program>> {
         self.pool.get().ok_or(ClError(CL_INVALID_OPERATION))
     }
 
-    /// Sets what a link made.
+    /// Sets the result of a link.
     pub(crate) fn set_pool(&self, pool: Arc<penstock_client::Program>) {
-        // A program is linked once, when it is made.
+        // A program is linked once, when it is created.
         _ = self.pool.set(pool);
     }
 
@@ -125,14 +124,14 @@ impl Program {
             .ok_or(ClError(CL_INVALID_DEVICE))
     }
 
-    /// Notes that a build for `devices` begins.
+    /// Records the start of a build for `devices`.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` where one is running or there are kernels.
+    /// `CL_INVALID_OPERATION` if a build is running or the program has kernels.
     pub(crate) fn begin(&self, devices: &[Ref<Device>], options: Option<&str>) -> ClResult {
         let mut builds = self.builds();
-        // "CL_INVALID_OPERATION if the build of a program executable for any of the devices listed in device_list by a
-        // previous call to clBuildProgram for program has not completed."
+        // "CL_INVALID_OPERATION if the build of a program executable for any of the devices listed
+        // in device_list by a previous call to clBuildProgram for program has not completed."
         require(builds.iter().all(|build| build.state != State::Running), CL_INVALID_OPERATION)?;
         // "CL_INVALID_OPERATION if there are kernel objects attached to program."
         require(self.kernels.load(Ordering::Acquire) == 0, CL_INVALID_OPERATION)?;
@@ -145,7 +144,7 @@ impl Program {
         Ok(())
     }
 
-    /// Notes how the build for `devices` ended.
+    /// Records the result of the build for `devices`.
     pub(crate) fn end(&self, devices: &[Ref<Device>], status: Status) {
         *self.binaries.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -164,7 +163,8 @@ impl Program {
         Ok(self.builds().get(index).cloned().unwrap_or_default())
     }
 
-    /// The device whose build is the one for `device`: "the program executable ... built for a parent device" serves its parts.
+    /// Returns the device whose build applies to `device`: "the program executable ... built for a
+    /// parent device" serves its sub-devices.
     fn built_device(&self, device: &Ref<Device>) -> ClResult<Ref<Device>> {
         self.index(device)?;
         let mut next = Some(device);
@@ -177,16 +177,18 @@ impl Program {
         Ok(device.clone())
     }
 
-    /// `CL_PROGRAM_BUILD_STATUS`.
+    /// Returns the value of `CL_PROGRAM_BUILD_STATUS`.
     pub(crate) fn build_status(&self, device: &Ref<Device>) -> ClResult<cl_build_status> {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
-            // Of a program of binaries the driver knows it without a build: for Intel's runtime, an executable is built.
+            // The driver reports a status for unbuilt binaries: Intel's runtime regards an
+            // executable as built.
             State::None => self
                 .driver_number(device, CL_PROGRAM_BUILD_STATUS)
                 .map_or(CL_BUILD_NONE, u32::cast_signed),
             State::Running => CL_BUILD_IN_PROGRESS,
-            // The driver knows it for each device; a build that never came to it has failed for all.
+            // The driver has a status per device. A build that never reached the driver has failed
+            // for all.
             State::Ended { status } => match self.driver_number(device, CL_PROGRAM_BUILD_STATUS) {
                 Some(known) => known.cast_signed(),
                 None if status.is_error() => CL_BUILD_ERROR,
@@ -195,24 +197,25 @@ impl Program {
         })
     }
 
-    /// `CL_PROGRAM_BINARY_TYPE`.
+    /// Returns the value of `CL_PROGRAM_BINARY_TYPE`.
     pub(crate) fn binary_type(&self, device: &Ref<Device>) -> ClResult<cl_program_binary_type> {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
             State::Running => CL_PROGRAM_BINARY_TYPE_NONE,
-            // "CL_PROGRAM_BINARY_TYPE ...: Return the program binary type for device": of a program of binaries also before it is built.
+            // "CL_PROGRAM_BINARY_TYPE ...: Return the program binary type for device". A program of
+            // binaries has it before a build, too.
             State::None | State::Ended { .. } => self
                 .driver_number(device, CL_PROGRAM_BINARY_TYPE)
                 .unwrap_or(CL_PROGRAM_BINARY_TYPE_NONE),
         })
     }
 
-    /// `CL_PROGRAM_BUILD_OPTIONS`.
+    /// Returns the value of `CL_PROGRAM_BUILD_OPTIONS`.
     pub(crate) fn build_options(&self, device: &Ref<Device>) -> ClResult<String> {
         Ok(self.build_of(&self.built_device(device)?)?.options.unwrap_or_default())
     }
 
-    /// The driver's answer to a query about the last build for a device, if there was one.
+    /// Returns the driver's answer to a query about the last build for a device, if there was one.
     pub(crate) fn driver_answer(
         &self,
         device: &Ref<Device>,
@@ -229,10 +232,10 @@ impl Program {
         Some(u32::from_ne_bytes(*bytes.first_chunk()?))
     }
 
-    /// Whether there is an executable for a device.
+    /// Returns whether there is an executable for a device.
     pub(crate) fn is_executable(&self, device: &Ref<Device>) -> bool {
         let is_built = |device: Ref<Device>| {
-            // What drivers say of binaries that have not been built is not enough: nothing is known of their kernels.
+            // A driver's status of unbuilt binaries does not suffice: their kernels are unknown.
             let has_ended =
                 matches!(self.build_of(&device), Ok(Build { state: State::Ended { .. }, .. }));
             has_ended && self.build_status(&device) == Ok(CL_BUILD_SUCCESS)
@@ -243,12 +246,12 @@ impl Program {
         built() && kind().is_none_or(|kind| kind == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
     }
 
-    /// The kernels of the executable.
+    /// Returns the kernels of the executable.
     ///
     /// # Errors
-    /// `CL_INVALID_PROGRAM_EXECUTABLE` without one.
+    /// `CL_INVALID_PROGRAM_EXECUTABLE` if there is no executable.
     pub(crate) fn kernel_descriptions(&self) -> ClResult<Vec<Arc<KernelDescription>>> {
-        // Kernels that devices have need no build.
+        // Built-in kernels need no build.
         let ready = matches!(self.origin, Origin::BuiltIn)
             || self.devices.iter().any(|device| self.is_executable(device));
         // "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built executable for program."
@@ -256,25 +259,26 @@ impl Program {
         Ok(self.pool()?.kernels())
     }
 
-    /// Whether the drivers would show descriptions of arguments (`clGetKernelArgInfo`). Asks a worker once for each build.
+    /// Returns whether the drivers report descriptions of arguments (`clGetKernelArgInfo`). Asks a
+    /// worker once for each build.
     pub(crate) fn shows_arg_info(&self) -> ClResult<bool> {
         let known = *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known {
             return Ok(known);
         }
-        // Not under the lock: this waits.
+        // The lock is not held, because the query waits.
         let shows = self.pool()?.shows_arg_info()?;
         *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner) = Some(shows);
         Ok(shows)
     }
 
-    /// The binary of each device. Asks the workers once for each build.
+    /// Returns the binary of each device. Asks the workers once for each build.
     pub(crate) fn binaries(&self) -> ClResult<Binaries> {
         let known = self.binaries.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known {
             return Ok(known);
         }
-        // Not under the lock: this waits.
+        // The lock is not held, because the query waits.
         let found = self.pool()?.binaries()?;
         let of =
             |device: &Ref<Device>| found.iter().find(|(owner, _)| Arc::ptr_eq(owner, &device.pool));
@@ -287,12 +291,10 @@ impl Program {
         Ok(binaries)
     }
 
-    /// Counts a new kernel object.
     pub(crate) fn attach_kernel(&self) {
         self.kernels.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts a kernel object that is gone.
     pub(crate) fn detach_kernel(&self) {
         self.kernels.fetch_sub(1, Ordering::AcqRel);
     }

@@ -11,18 +11,16 @@ use super::context::Context;
 use super::device::Device;
 use crate::edge::{ClResult, Object, Ref, require};
 
-/// Behind a `cl_command_queue`.
+/// Object behind a `cl_command_queue`.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// The pool's view of it.
     pub(crate) pool: Arc<penstock_client::Queue>,
     pub(crate) context: Ref<Context>,
     pub(crate) device: Ref<Device>,
-    /// `CL_QUEUE_PROPERTIES`.
     properties: cl_command_queue_properties,
-    /// As the program gave them, with the final 0; none if it made the queue without a list.
+    /// The program's list with its final 0; `None` if it created the queue without a list.
     pub(crate) list: Option<Vec<cl_queue_properties>>,
-    /// `CL_QUEUE_SIZE`, of a queue on the device.
+    /// Size in bytes of a device queue: `CL_QUEUE_SIZE`.
     pub(crate) size: cl_uint,
 }
 
@@ -43,7 +41,7 @@ impl Queue {
         Self { pool, context, device, properties, list, size }
     }
 
-    /// The queue of a handle, if commands of the host can go into it.
+    /// Returns the queue of a handle if it is a host queue.
     ///
     /// # Errors
     /// "CL_INVALID_COMMAND_QUEUE if command_queue is not a valid host command-queue."
@@ -53,17 +51,17 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Whether only kernels put commands into it.
+    /// Returns whether this is a device queue, which only kernels fill.
     pub(crate) fn is_on_device(&self) -> bool {
         self.properties & CL_QUEUE_ON_DEVICE != 0
     }
 
-    /// `CL_QUEUE_PROPERTIES`.
+    /// Returns `CL_QUEUE_PROPERTIES` of the queue.
     pub(crate) fn properties(&self) -> cl_command_queue_properties {
         self.properties
     }
 
-    /// Whether commands of this queue have times.
+    /// Returns whether commands of this queue have profiling times.
     pub(crate) fn profiles(&self) -> bool {
         self.properties() & CL_QUEUE_PROFILING_ENABLE != 0
     }

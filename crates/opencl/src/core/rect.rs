@@ -5,19 +5,19 @@ use penstock_trial::{Defect, planted};
 
 use crate::edge::{ClError, ClResult, require};
 
-/// A box in linear memory: width in bytes, height in rows, depth in slices.
+/// Box in linear memory: width in bytes, height in rows, depth in slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Offset of the first byte.
     pub(crate) start: usize,
-    /// Bytes from row to row.
+    /// Distance between two rows in bytes.
     pub(crate) row_pitch: usize,
-    /// Bytes from slice to slice.
+    /// Distance between two slices in bytes.
     pub(crate) slice_pitch: usize,
 }
 
 impl Layout {
-    /// The layout of a region of a `clEnqueue*BufferRect`, pitches of 0 filled in.
+    /// Returns the layout of a region of a `clEnqueue*BufferRect`, with pitches of 0 filled in.
     pub(crate) fn of_rect(
         origin: [usize; 3],
         region: [usize; 3],
@@ -28,18 +28,21 @@ impl Layout {
         let row = if row_pitch == 0 { region[0] } else { row_pitch };
         // "CL_INVALID_VALUE if buffer_row_pitch is not 0 and is less than region[0]."
         require(row >= region[0], CL_INVALID_VALUE)?;
-        // "If buffer_slice_pitch is 0, buffer_slice_pitch is computed as region[1] x buffer_row_pitch."
+        // "If buffer_slice_pitch is 0, buffer_slice_pitch is computed as region[1] x
+        // buffer_row_pitch."
         let least = region[1].checked_mul(row).ok_or(ClError(CL_INVALID_VALUE))?;
         let slice = if slice_pitch == 0 { least } else { slice_pitch };
-        // "CL_INVALID_VALUE if buffer_slice_pitch is not 0 and is less than region[1] x buffer_row_pitch and not a
-        // multiple of buffer_row_pitch." Both are meant to be asked for, as every driver does.
+        // "CL_INVALID_VALUE if buffer_slice_pitch is not 0 and is less than region[1] x
+        // buffer_row_pitch and not a multiple of buffer_row_pitch." Like every driver, this
+        // requires both conditions.
         require(slice >= least && slice % row.max(1) == 0, CL_INVALID_VALUE)?;
-        // "The offset in bytes is computed as origin[2] x slice_pitch + origin[1] x row_pitch + origin[0]."
+        // "The offset in bytes is computed as origin[2] x slice_pitch + origin[1] x row_pitch +
+        // origin[0]."
         let start = offset(origin, row, slice).ok_or(ClError(CL_INVALID_VALUE))?;
         Ok(Self { start, row_pitch: row, slice_pitch: slice })
     }
 
-    /// One past the last byte of `region`; none where that is no address.
+    /// Returns the offset behind the last byte of `region`; `None` on overflow.
     pub(crate) fn end(&self, region: [usize; 3]) -> Option<usize> {
         let last = offset(
             [region[0], region[1].checked_sub(1)?, region[2].checked_sub(1)?],
@@ -49,11 +52,12 @@ impl Layout {
         self.start.checked_add(last)
     }
 
-    /// The rows of `region`, as offset and length; rows that touch are one piece.
+    /// Returns the rows of `region` as offset and length. Adjacent rows form one piece.
     pub(crate) fn pieces(self, region: [usize; 3]) -> Pieces {
         let mut shape = region;
         if self.row_pitch == shape[0] || shape[1] == 1 || planted(Defect::HostPitch) {
-            // Rows touch, so a slice is one piece; and if slices touch, so is all of it.
+            // Rows are adjacent, so a slice is one piece; if slices are adjacent, too, all is one
+            // piece.
             let slice = shape[0] * shape[1];
             if self.slice_pitch == slice || shape[2] == 1 {
                 shape = [slice * shape[2], 1, 1];
@@ -69,7 +73,7 @@ fn offset(at: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Option<usize>
     at[2].checked_mul(slice_pitch)?.checked_add(at[1].checked_mul(row_pitch)?)?.checked_add(at[0])
 }
 
-/// See [`Layout::pieces`].
+/// Iterator over the rows of a region: see [`Layout::pieces`].
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces {
     layout: Layout,
@@ -79,34 +83,33 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// One piece of so many bytes.
+    /// Returns one piece of `length` bytes.
     pub(crate) const fn one(length: usize) -> Self {
         let layout = Layout { start: 0, row_pitch: length, slice_pitch: length };
         Self { layout, shape: [length, 1, 1], row: 0, slice: 0 }
     }
 
-    /// Where the only piece is; none if there are several.
+    /// Returns offset and length of the only piece; `None` if there are several.
     pub(crate) fn only(&self) -> Option<(usize, usize)> {
         let [length, rows, slices] = self.shape;
         (rows == 1 && slices == 1).then_some((self.layout.start, length))
     }
 
-    /// Bytes of a piece, pieces of a slice, and slices.
+    /// Returns the bytes per piece, the pieces per slice, and the number of slices.
     pub(crate) fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// Where the pieces lie.
     pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Length of each piece.
+    /// Returns the length of each piece in bytes.
     pub(crate) fn length(&self) -> usize {
         self.shape[0]
     }
 
-    /// The piece with this number.
+    /// Returns the offset of a piece.
     pub(crate) fn nth_offset(&self, index: usize) -> Option<usize> {
         let (slice, row) = (index / self.shape[1].max(1), index % self.shape[1].max(1));
         (slice < self.shape[2]).then(|| self.at(row, slice))
@@ -134,7 +137,8 @@ impl Iterator for Pieces {
     }
 }
 
-/// Whether two boxes of equal pitches in the same memory overlap, by the specification's `check_copy_overlap`.
+/// Returns whether two boxes with equal pitches in the same memory overlap, by the specification's
+/// `check_copy_overlap`.
 pub(crate) fn overlap(source: &Layout, target: &Layout, region: [usize; 3]) -> bool {
     let (row, slice) = (source.row_pitch.max(1), source.slice_pitch.max(1));
     let (Some(source_end), Some(target_end)) = (source.end(region), target.end(region)) else {
@@ -151,7 +155,8 @@ pub(crate) fn overlap(source: &Layout, target: &Layout, region: [usize; 3]) -> b
         let (a, b) = (source.start % pitch, target.start % pitch);
         fits_gap(a, b, extent, pitch) || fits_gap(b, a, extent, pitch)
     };
-    // "No overlap if region[0] for dst or src fits in the gap between region[0] and row_pitch", and the same for slices.
+    // "No overlap if region[0] for dst or src fits in the gap between region[0] and row_pitch"; the
+    // same holds for slices.
     let slice_size = region[1].saturating_sub(1) * row + region[0];
     !(apart(row, region[0]) || apart(slice, slice_size))
 }
@@ -199,7 +204,7 @@ mod tests {
         assert_eq!(pieces.nth_offset(4), None);
     }
 
-    /// Every byte of both boxes, compared.
+    /// Compares every byte of both boxes.
     fn overlap_by_force(source: &Layout, target: &Layout, region: [usize; 3]) -> bool {
         let bytes = |layout: &Layout| -> Vec<usize> {
             layout.pieces(region).flat_map(|(offset, length)| offset..offset + length).collect()

@@ -10,16 +10,15 @@ use penstock_cl_sys::{
 use super::context::Context;
 use crate::edge::{Object, Ref};
 
-/// Behind a `cl_sampler`.
+/// Object behind a `cl_sampler`.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    /// The pool's view of it.
     pub(crate) pool: Arc<penstock_client::Sampler>,
     pub(crate) context: Ref<Context>,
     pub(crate) normalized: cl_bool,
     pub(crate) addressing: cl_addressing_mode,
     pub(crate) filter: cl_filter_mode,
-    /// As the program gave them, with the final 0; none if it made the sampler without a list.
+    /// The program's list with its final 0; `None` if it created the sampler without a list.
     pub(crate) list: Option<Vec<cl_sampler_properties>>,
 }
 

@@ -1,5 +1,6 @@
-//! Shared virtual memory, coarse-grained: the same addresses in the program and in the workers. Devices use the workers'
-//! memory; the program sees a range while it is mapped, which moves its content as for a buffer.
+//! Coarse-grained shared virtual memory: the same addresses in the program and in the workers.
+//! Devices use the workers' memory. The program sees a range while it is mapped; mapping moves the
+//! content as for a buffer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -15,13 +16,13 @@ use super::shadow::Pages;
 use super::target::{HostSource, HostTarget};
 use crate::edge::{ClError, ClResult, Ref, require};
 
-/// Addresses that are tried before an allocation fails: one may be taken in some worker.
+/// Number of addresses tried before an allocation fails: an address may be taken in some worker.
 const ATTEMPTS: usize = 8;
 
-/// One allocation.
+/// One allocation of shared virtual memory.
 #[derive(Debug)]
 pub(crate) struct Area {
-    /// The pool's view of it. Released before the pages.
+    /// Released before the pages.
     pub(crate) pool: Arc<Memory>,
     pages: Pages,
     size: usize,
@@ -36,27 +37,28 @@ struct Mapped {
     outcome: Outcome,
 }
 
-/// The allocations of a context, by address.
+/// Allocations of a context by address.
 #[derive(Debug, Default)]
 pub(crate) struct Areas(RwLock<BTreeMap<usize, Arc<Area>>>);
 
 impl Areas {
-    /// The allocation that an address lies in.
+    /// Returns the allocation that contains an address.
     pub(crate) fn at(&self, address: usize) -> Option<Arc<Area>> {
         let areas = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (start, area) = areas.range(..=address).next_back()?;
         (address - start < area.size).then(|| area.clone())
     }
 
-    /// The allocation that begins at an address, which is no longer one.
+    /// Removes the allocation that starts at an address.
     pub(crate) fn remove(&self, address: usize) -> Option<Arc<Area>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&address)
     }
 }
 
-/// Allocates. None where the context's devices or the workers can not.
+/// Allocates shared virtual memory and returns its address. Returns `None` if the context's devices
+/// or the workers cannot.
 pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) -> Option<usize> {
-    // The same memory must be where each device sees it.
+    // Every device must see the same memory.
     let coarse = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER;
     let all = context
         .devices
@@ -68,7 +70,7 @@ pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) 
     for attempt in 0..ATTEMPTS {
         let pages = Pages::for_svm(size, alignment as usize, attempt)?;
         let address = pages.address().addr();
-        // Buffers that are made over it may be of any access.
+        // Buffers over this memory may have any access flags.
         let made = Memory::svm(
             &context.pool,
             CL_MEM_READ_WRITE,
@@ -85,18 +87,17 @@ pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) 
     None
 }
 
-/// The allocation that a range lies in.
+/// Returns the allocation that contains a range.
 pub(crate) fn find(context: &Context, address: usize, size: usize) -> Option<Arc<Area>> {
     context.svm.at(address).filter(|area| area.offset(address, size).is_some())
 }
 
 impl Area {
-    /// Its address.
     pub(crate) fn address(&self) -> usize {
         self.pages.address().addr()
     }
 
-    /// Where a range begins in it, if it is inside.
+    /// Returns the offset of a range if it lies in this allocation.
     fn offset(&self, address: usize, size: usize) -> Option<usize> {
         let offset = address.checked_sub(self.address())?;
         (offset.checked_add(size)? <= self.size).then_some(offset)
@@ -111,18 +112,18 @@ impl Area {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the program has a range mapped: then its own memory has the content.
+    /// Returns whether the program has a range mapped, so that its own memory holds the content.
     fn is_mapped(&self, address: usize, size: usize) -> bool {
         self.maps().iter().any(|it| it.start <= address && address + size <= it.start + it.size)
     }
 
-    /// The host's memory at an address inside.
+    /// Returns the host address of an address in this allocation.
     fn host(&self, address: usize) -> *mut u8 {
         self.pages.address().wrapping_add(address - self.address())
     }
 }
 
-/// Maps a range.
+/// Maps a range and returns the event of the map.
 pub(crate) fn map(
     queue: &Queue,
     area: &Arc<Area>,
@@ -133,7 +134,8 @@ pub(crate) fn map(
     let range = area.range(start, size)?;
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
     let enqueued = if reads {
-        // SAFETY: the range is inside the allocation, which the target keeps; the program leaves it alone until the event.
+        // SAFETY: the range lies in the allocation, which the target keeps alive. The program does
+        // not touch the range until the event has ended.
         let target = unsafe { HostTarget::linear(area.host(start), size, Some(area.clone())) };
         queue.pool.read(&area.pool, range, target, waits, Want::Event)?
     } else {
@@ -150,7 +152,7 @@ pub(crate) fn map(
     Ok(event)
 }
 
-/// Forgets a map that failed: its range is not the program's.
+/// Removes a map that failed.
 pub(crate) fn forget(area: &Area, start: usize) {
     let mut maps = area.maps();
     if let Some(index) = maps.iter().rposition(|mapped| mapped.start == start) {
@@ -158,7 +160,7 @@ pub(crate) fn forget(area: &Area, start: usize) {
     }
 }
 
-/// Unmaps the range that begins at `start`.
+/// Unmaps the range that starts at `start`.
 pub(crate) fn unmap(
     queue: &Queue,
     area: &Arc<Area>,
@@ -175,8 +177,8 @@ pub(crate) fn unmap(
         Some(mapped) if mapped.writes => {
             let range = area.range(start, mapped.size)?;
             let waits = mapped.outcome.waits_of_unmap(waits);
-            // SAFETY: the range is inside the allocation, which the source keeps; the program has unmapped it, so it does
-            // not write.
+            // SAFETY: the range lies in the allocation, which the source keeps alive. The program
+            // has unmapped it and so does not write to it.
             let source =
                 unsafe { HostSource::linear(area.host(start), mapped.size, Some(area.clone())) };
             Ok(queue.pool.write(&area.pool, range.offset, &source, &waits, want)?)
@@ -185,26 +187,26 @@ pub(crate) fn unmap(
     }
 }
 
-/// One side of a copy.
+/// Location of one side of a copy.
 enum Side {
-    /// The program's memory.
+    /// Memory of the program.
     Host,
     /// Memory of the devices.
     Area(Arc<Area>),
 }
 
-/// Where the content of a range is.
+/// Returns the location of a range's content.
 fn side(queue: &Queue, address: usize, size: usize) -> ClResult<Side> {
     let Some(area) = queue.context.svm.at(address) else { return Ok(Side::Host) };
-    // "CL_INVALID_VALUE ..." : a range that leaves its allocation.
+    // "CL_INVALID_VALUE ...": the range exceeds its allocation.
     require(area.offset(address, size).is_some(), CL_INVALID_VALUE)?;
     Ok(if area.is_mapped(address, size) { Side::Host } else { Side::Area(area) })
 }
 
-/// `clEnqueueSVMMemcpy`.
+/// Implements `clEnqueueSVMMemcpy`.
 ///
 /// # Safety
-/// What is not shared virtual memory is the program's own, readable and writable until the command ends.
+/// Memory that is not shared virtual memory is readable and writable until the command ends.
 pub(crate) unsafe fn copy(
     queue: &Queue,
     target: *mut u8,
@@ -222,7 +224,7 @@ pub(crate) unsafe fn copy(
         }
         (Side::Area(area), Side::Host) => {
             let range = area.range(to, size)?;
-            // SAFETY: the caller's promise; an allocation that the source is in is kept.
+            // SAFETY: guaranteed by the caller; the source keeps its own allocation alive.
             let source = unsafe {
                 HostSource::linear(source, size, queue.context.svm.at(from).map(|area| area as _))
             };
@@ -230,7 +232,7 @@ pub(crate) unsafe fn copy(
         }
         (Side::Host, Side::Area(area)) => {
             let range = area.range(from, size)?;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let target = unsafe {
                 HostTarget::linear(target, size, queue.context.svm.at(to).map(|area| area as _))
             };
@@ -241,14 +243,15 @@ pub(crate) unsafe fn copy(
             let shape = |address: usize| Some(HostShape::linear(address as u64, size as u64));
             after(queue, (shape(from), shape(to)), waits, move || {
                 let from: *const u8 = std::ptr::with_exposed_provenance(from);
-                // SAFETY: the caller's promise; regions that overlap were refused, and `copy` would take them.
+                // SAFETY: guaranteed by the caller. Overlapping regions were refused, and
+                // `copy_from` allows overlap.
                 unsafe { std::ptr::with_exposed_provenance_mut::<u8>(to).copy_from(from, size) };
             })
         }
     }
 }
 
-/// `clEnqueueSVMMemFill`.
+/// Implements the function `clEnqueueSVMMemFill`.
 pub(crate) fn fill(
     queue: &Queue,
     (start, size): (usize, usize),
@@ -266,14 +269,14 @@ pub(crate) fn fill(
     after(queue, (None, Some(written)), waits, move || {
         for offset in (0..size).step_by(pattern.len().max(1)) {
             let to = area.host(start + offset);
-            // SAFETY: inside the allocation: `size` is a multiple of the pattern's.
+            // SAFETY: inside the allocation: `size` is a multiple of the pattern's size.
             unsafe { to.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
         }
     })
 }
 
-/// A command that the client itself runs, when those before it and `waits` have ended. It reads and writes these parts of
-/// the program's memory.
+/// Enqueues a command that the client runs when earlier commands and `waits` have ended. `uses` are
+/// the parts of the program's memory that the command reads and writes.
 pub(crate) fn after(
     queue: &Queue,
     uses: (Option<HostShape>, Option<HostShape>),

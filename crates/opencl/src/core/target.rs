@@ -1,4 +1,4 @@
-//! Where reads put their bytes and writes take them: memory of the program, or a shadow.
+//! Host memory that reads write to and writes read from: memory of the program, or a shadow.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use penstock_wire::{FrameError, Payload};
 
 use super::rect::Pieces;
 
-/// Keeps alive what the bytes go to, until the read has ended.
+/// Keeps the target of the bytes alive until the read has ended.
 pub(crate) type Keep = Option<Arc<dyn Any + Send + Sync>>;
 
-/// Bytes at one address, or rows with gaps from one address on.
+/// Contiguous bytes at an address, or rows with gaps.
 pub(crate) struct HostTarget {
     address: *mut u8,
-    /// Where the bytes go, from the address on.
+    /// Pieces that receive the bytes, relative to the address.
     pieces: Pieces,
     bytes: usize,
-    /// Whether bytes that are there already are not written again.
+    /// Whether unchanged bytes are not written.
     only_changes: bool,
     _keep: Keep,
 }
 
-// SAFETY: The program gave the address for the purpose of being written to by whatever thread, until the read's event
+// SAFETY: The program gave the address so that any thread may write to it until the read's event
 // has ended; nothing here depends on a thread.
 unsafe impl Send for HostTarget {}
 
 impl HostTarget {
-    /// A target of `pieces` from `address` on.
+    /// Makes a target of `pieces` relative to `address`.
     ///
     /// # Safety
-    /// All pieces must be memory that is writable (with [`HostTarget::only_changes`]: readable, and writable where other bytes
-    /// arrive), and nobody else may use them until the target is dropped.
+    /// All pieces must be writable (with [`HostTarget::only_changes`]: readable, and writable where
+    /// the arriving bytes differ). Nothing else may use them until the target is dropped.
     pub(crate) unsafe fn new(
         address: *mut u8,
         pieces: Pieces,
@@ -42,27 +42,28 @@ impl HostTarget {
         Box::new(Self { address, pieces, bytes, only_changes: false, _keep: keep })
     }
 
-    /// The same for memory that a program gave with `CL_MEM_USE_HOST_PTR`, which may lie in pages that nobody can write: a
-    /// table of constants, or a file. As long as no command changes the content, it is there already.
+    /// Writes only bytes that change. Memory that a program gave with `CL_MEM_USE_HOST_PTR` may lie
+    /// in read-only pages, such as a table of constants or a file. It already has the right content
+    /// as long as no command changes the content.
     ///
-    /// What arrives is compared, because nobody can tell beforehand whether it is the same: a kernel may have written through
-    /// any pointer, and a command that is enqueued after the read may come before it.
+    /// Arriving bytes are compared, because their equality cannot be known beforehand: a kernel may
+    /// have written through any pointer, and a command enqueued after the read may run before it.
     pub(crate) fn only_changes(mut self: Box<Self>) -> Box<Self> {
         self.only_changes = true;
         self
     }
 
-    /// A target of `length` bytes at `address`.
+    /// Makes a target of `length` bytes at `address`.
     ///
     /// # Safety
-    /// As [`HostTarget::new`].
+    /// See [`HostTarget::new`].
     pub(crate) unsafe fn linear(address: *mut u8, length: usize, keep: Keep) -> Box<Self> {
-        // SAFETY: The same promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Self::new(address, Pieces::one(length), length, keep) }
     }
 }
 
-/// The bytes of `pieces` from `address` on, as the state machine names them.
+/// Describes the bytes of `pieces` for the state machine of `coherence`.
 fn shape(address: usize, pieces: &Pieces) -> HostShape {
     let [row, rows, slices] = pieces.shape().map(|n| n as u64);
     let layout = pieces.layout();
@@ -85,37 +86,37 @@ pub(crate) struct HostSource {
     _keep: Keep,
 }
 
-// SAFETY: The program gave the address for the purpose of being read by whatever thread, until the write's event has
+// SAFETY: The program gave the address so that any thread may read it until the write's event has
 // ended; nothing here depends on a thread.
 unsafe impl Send for HostSource {}
 
 impl HostSource {
-    /// The bytes of `pieces` from `address` on.
+    /// Makes a source of `pieces` relative to `address`.
     ///
     /// # Safety
-    /// All pieces must be readable memory that nobody writes until the command has ended.
+    /// All pieces must be readable, and nobody may write to them until the command has ended.
     pub(crate) unsafe fn new(address: *const u8, pieces: Pieces, bytes: usize, keep: Keep) -> Self {
         Self { address, pieces, bytes, _keep: keep }
     }
 
-    /// `length` bytes at `address`.
+    /// Makes a source of `length` bytes at `address`.
     ///
     /// # Safety
-    /// As [`HostSource::new`].
+    /// See [`HostSource::new`].
     pub(crate) unsafe fn linear(address: *const u8, length: usize, keep: Keep) -> Self {
-        // SAFETY: The same promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Self::new(address, Pieces::one(length), length, keep) }
     }
 
-    /// Where the bytes are.
+    /// Describes where the bytes are.
     pub(crate) fn place(&self) -> HostShape {
         shape(self.address.addr(), &self.pieces)
     }
 
     fn piece(&self, (start, length): (usize, usize)) -> &[u8] {
-        // SAFETY: A piece is inside the memory that `new` was promised to be readable.
+        // SAFETY: A piece lies in memory that the caller of `new` guaranteed to be readable.
         let from = unsafe { self.address.add(start) };
-        // SAFETY: As above; nobody writes these bytes until the command has ended.
+        // SAFETY: As above; nobody writes to these bytes until the command has ended.
         unsafe { slice::from_raw_parts(from, length) }
     }
 }
@@ -150,7 +151,7 @@ impl Target for HostTarget {
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
         let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
         let (mut at, mut left) = range.ok_or(FrameError::PayloadTooShort)?;
-        // The peer's numbers: nothing outside the read's own range is ever written.
+        // These are the peer's numbers; never write outside the read's own range.
         if at.checked_add(left).is_none_or(|end| end > self.bytes) {
             return Err(FrameError::BadPayload("ReadData"));
         }
@@ -159,14 +160,15 @@ impl Target for HostTarget {
             let (piece, within) = (at / length, at % length);
             let start = self.pieces.nth_offset(piece).ok_or(FrameError::PayloadTooShort)?;
             let now = left.min(length - within);
-            // SAFETY: `start` is the offset of a piece of `length` bytes, and `within + now` is at most that; so the
-            // address is inside memory that `new` was promised to be writable.
+            // SAFETY: `start` is the offset of a piece of `length` bytes, and `within + now` is at
+            // most `length`. So the address lies in memory that the caller of `new` guaranteed to
+            // be writable.
             let to = unsafe { self.address.add(start + within) };
             if self.only_changes {
-                // SAFETY: As above, for as many bytes.
+                // SAFETY: As above, for `now` bytes.
                 unsafe { take_changes(to, now, payload) }?;
             } else {
-                // SAFETY: As above; nobody else uses these bytes until the read's event has ended.
+                // SAFETY: As above; nothing else uses these bytes until the read's event has ended.
                 payload.read(unsafe { slice::from_raw_parts_mut(to, now) })?;
             }
             at += now;
@@ -176,15 +178,16 @@ impl Target for HostTarget {
     }
 }
 
-/// The smallest unit of memory that can be protected against writing.
+/// Smallest unit of memory protection in bytes.
 const PAGE: usize = 4096;
-/// Bytes that are taken and compared at a time: they stay in the processor's cache.
+/// Number of bytes taken and compared at a time; they stay in the processor's cache.
 const COMPARED: usize = 64 << 10;
 
-/// Takes the next `length` bytes of a payload to `to`, but writes nothing where they are there already.
+/// Takes the next `length` bytes of a payload to `to`, without writing unchanged pages.
 ///
 /// # Safety
-/// `length` bytes at `to` must be readable, those that change writable, and nobody else may use them meanwhile.
+/// `length` bytes at `to` must be readable, those that change must be writable, and nothing else
+/// may use them meanwhile.
 unsafe fn take_changes(
     to: *mut u8,
     length: usize,
@@ -198,28 +201,30 @@ unsafe fn take_changes(
         payload.read(arrived)?;
         // SAFETY: `at` is less than `length`.
         let to = unsafe { to.add(at) };
-        // SAFETY: `now` bytes from here on are among the `length` that the caller promises.
+        // SAFETY: these `now` bytes are among the `length` bytes that the caller guarantees.
         unsafe { write_changes(to, arrived) };
         at += now;
     }
     Ok(())
 }
 
-/// Writes the bytes to `to`, but leaves alone each page of memory in which they are already.
+/// Writes the bytes to `to`, except to pages that already have this content.
 ///
 /// # Safety
-/// As many bytes at `to` must be readable, the pages in which some change writable, and nobody else may use them meanwhile.
+/// `bytes.len()` bytes at `to` must be readable, pages with changes must be writable, and nothing
+/// else may use them meanwhile.
 unsafe fn write_changes(mut to: *mut u8, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let left_in_page = PAGE - to.addr() % PAGE;
         let (here, rest) = bytes.split_at(left_in_page.min(bytes.len()));
-        // SAFETY: The bytes of this page are among those that the caller promises to be readable.
+        // SAFETY: The caller guarantees that the bytes of this page are readable.
         let is_there = unsafe { slice::from_raw_parts(to, here.len()) } == here;
         if !is_there {
-            // SAFETY: As above; other bytes have come, so these are promised to be writable, and `here` is our own.
+            // SAFETY: As above; the bytes differ, so the caller guarantees that they are writable,
+            // and `here` is our own memory.
             unsafe { ptr::copy_nonoverlapping(here.as_ptr(), to, here.len()) };
         }
-        // SAFETY: This is at most the end of the bytes that the caller promises.
+        // SAFETY: This is at most the end of the bytes that the caller guarantees.
         to = unsafe { to.add(here.len()) };
         bytes = rest;
     }
@@ -267,7 +272,7 @@ mod tests {
         let mut new = old;
         let last = new.len() - 1;
         (new[3], new[last]) = (7, 9);
-        // SAFETY: As many bytes as the vector has.
+        // SAFETY: The length is that of the vector.
         let target = unsafe { HostTarget::linear(host.as_mut_ptr(), host.len(), None) };
         let mut target = target.only_changes();
         target.take(0, &mut &new[..5]).unwrap();
@@ -279,7 +284,8 @@ mod tests {
     #[test]
     fn what_is_there_already_is_not_written() {
         static TABLE: [u8; 5000] = [3; 5000];
-        // SAFETY: The table has this many bytes. It is never written, because the bytes that arrive are the same.
+        // SAFETY: The length is that of the table. It is never written, because the arriving bytes
+        // are the same.
         let target = unsafe { HostTarget::linear(TABLE.as_ptr().cast_mut(), TABLE.len(), None) };
         target.only_changes().take(0, &mut &[3; 5000][..]).unwrap();
     }

@@ -1,26 +1,27 @@
-//! The form of an entry point: what is around its body.
+//! The frame of an entry point around its body.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs the body of an entry point. A panic, which would be a defect of ours, must not unwind into the program: it gives
-/// `panicked`.
+/// Runs the body of an entry point. Returns `panicked` if the body panics: a defect of ours must
+/// not unwind into the program.
 #[inline]
 pub(crate) fn guard<T>(panicked: T, body: impl FnOnce() -> T) -> T {
-    // Whatever the body was doing is dropped or behind a lock that survives a panic.
+    // What the body used is dropped, or behind a lock that survives a panic.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(panicked)
 }
 
-/// Writes the C function around a body that uses `?`. The form of the result says what the function returns:
+/// Defines the C function around a body that uses `?`. The type of the body determines the result:
 ///
-/// * `-> ClResult<()>`: the code;
-/// * `-> ClResult<cl_mem>`: the handle, and the code through a last parameter `errcode_ret`; a pointer is `NULL` on failure;
-/// * `-> T, or value`: plainly that, and `value` after a panic.
+/// * `-> ClResult<()>`: the function returns the code.
+/// * `-> ClResult<cl_mem>`: the function returns the handle, or `NULL` on failure, and the code
+///   through a last parameter `errcode_ret`.
+/// * `-> T, or value`: the function returns the body's value, or `value` after a panic.
 macro_rules! cl_entry {
     ($($(#[$attribute:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) -> ClResult<()> $body:block)+) => {$(
         $(#[$attribute])*
         ///
         /// # Safety
-        /// What OpenCL asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// Every pointer is `NULL` or as OpenCL's description of the function requires.
         #[allow(non_snake_case, reason = "C's name")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cl_sys::cl_int {
             let body = move || -> $crate::edge::ClResult<()> { $body };
@@ -34,7 +35,7 @@ macro_rules! cl_entry {
         $(#[$attribute])*
         ///
         /// # Safety
-        /// What OpenCL asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// Every pointer is `NULL` or as OpenCL's description of the function requires.
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name(
             $($parameter: $type,)*
@@ -46,7 +47,8 @@ macro_rules! cl_entry {
                 Ok(made) => (made, ::penstock_cl_sys::CL_SUCCESS),
                 Err(error) => (::std::ptr::null_mut(), error.0),
             };
-            // SAFETY: "errcode_ret will return an appropriate error code. If it is NULL, no error code is returned."
+            // SAFETY: "errcode_ret will return an appropriate error code. If it is NULL, no error
+            // code is returned."
             unsafe { $crate::edge::store(errcode_ret, code) };
             made
         }
@@ -55,7 +57,7 @@ macro_rules! cl_entry {
         $(#[$attribute])*
         ///
         /// # Safety
-        /// What OpenCL asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// Every pointer is `NULL` or as OpenCL's description of the function requires.
         #[allow(non_snake_case, reason = "C's name")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> $plain {
             $crate::edge::guard($panicked, move || -> $plain { $body })
@@ -72,14 +74,14 @@ mod tests {
     use penstock_cl_sys::{CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, cl_int, cl_mem};
 
     cl_entry! {
-        /// A function.
+        /// Fails as `how` says.
         fn works(how: cl_int) -> ClResult<()> {
             assert!(how != 2, "a defect");
             if how == 1 { Err(ClError(CL_INVALID_VALUE)) } else { Ok(()) }
         }
     }
     cl_entry! {
-        /// A creator.
+        /// Creates or fails as `how` says.
         fn creates(how: cl_int) -> ClResult<cl_mem> {
             assert!(how != 2, "a defect");
             if how == 1 { Err(ClError(CL_INVALID_VALUE)) } else { Ok(std::ptr::dangling_mut()) }
@@ -89,13 +91,13 @@ mod tests {
     #[test]
     fn codes_come_out_and_panics_do_not() {
         for (how, code) in [(0, 0), (1, CL_INVALID_VALUE), (2, CL_OUT_OF_HOST_MEMORY)] {
-            // SAFETY: no pointers.
+            // SAFETY: no pointers are passed.
             assert_eq!(unsafe { works(how) }, code);
             let mut got = 77;
-            // SAFETY: a valid place for the code.
+            // SAFETY: the place for the code is valid.
             let made = unsafe { creates(how, &raw mut got) };
             assert_eq!((made.is_null(), got), (code != 0, code));
-            // SAFETY: the code is not asked for.
+            // SAFETY: `NULL` means that no code is wanted.
             assert_eq!(unsafe { creates(how, null_mut()) }.is_null(), code != 0);
         }
     }

@@ -1,20 +1,20 @@
-//! Errors of the API, and the one place where errors of the pool become codes.
+//! Errors of the API. Only this module converts errors of the pool to codes.
 
 use penstock_cl_sys::{CL_OUT_OF_RESOURCES, cl_int};
 use penstock_client::Error;
 use penstock_wire::Status;
 
-/// A negative code that a function of OpenCL returns.
+/// Negative code that an OpenCL function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClError(pub cl_int);
 
-/// What the body of an entry point returns.
+/// Result of the body of an entry point.
 pub type ClResult<T = ()> = Result<T, ClError>;
 
-/// The error `code` unless `holds`.
+/// Checks a condition.
 ///
 /// # Errors
-/// As described.
+/// Fails with `code` unless `holds`.
 #[inline]
 pub const fn require(holds: bool, code: cl_int) -> ClResult {
     if holds { Ok(()) } else { Err(ClError(code)) }
@@ -34,7 +34,7 @@ impl From<Error> for ClError {
     }
 }
 
-/// A code says little; with `PENSTOCK_LOG` set, the whole error goes to standard error.
+/// Writes the whole error to standard error if `PENSTOCK_LOG` is set, because a code says little.
 fn log(error: &Error) {
     crate::core::log::line(format_args!("{error}"));
 }
@@ -59,7 +59,7 @@ mod tests {
             (Error::Frame(FrameError::PayloadTooShort), CL_OUT_OF_RESOURCES),
             (Error::Config("wrong".into()), CL_INVALID_VALUE),
             (refused(CL_BUILD_PROGRAM_FAILURE), CL_BUILD_PROGRAM_FAILURE),
-            // A driver's own code passes unchanged; one that is no error does not.
+            // A driver's own code passes unchanged; a code that is no error does not.
             (refused(-9999), -9999),
             (refused(0), CL_OUT_OF_RESOURCES),
             (refused(1), CL_OUT_OF_RESOURCES),

@@ -1,8 +1,9 @@
-//! Handles: what programs hold, and how we know that what they give us is one.
+//! Handles that programs hold, and the check that a given value is a handle.
 //!
-//! A handle is the address of a [`Slot`] with the two words of the ICD loader. Nothing is read through a handle that a program
-//! gave: its address is looked up among those of living objects. So `NULL`, garbage, handles of
-//! other drivers, released handles and handles of another kind are told from good ones, wherever they stand.
+//! A handle is the address of a [`Slot`], which holds the two words of the ICD loader. Nothing is
+//! read through a handle that a program passes: its address is looked up among those of living
+//! objects. So `NULL`, garbage, handles of other drivers, released handles and handles of another
+//! kind are always recognised.
 
 use std::any::Any;
 use std::fmt;
@@ -17,34 +18,34 @@ use super::error::{ClError, ClResult};
 use super::slot::Slot;
 use penstock_cl_sys::cl_int;
 
-/// An object that programs hold handles of.
+/// Object that programs hold handles of.
 pub trait Object: Any + Send + Sync + Sized {
-    /// What OpenCL's handle points to: `_cl_mem` for a `cl_mem`.
+    /// Type that OpenCL's handle points to: `_cl_mem` for a `cl_mem`.
     type Raw;
-    /// The code for something that is no such handle.
+    /// Code for a value that is not such a handle.
     const INVALID: cl_int;
 
-    /// The object of a handle.
+    /// Returns the object of a handle.
     ///
     /// # Errors
-    /// [`Object::INVALID`].
+    /// [`Object::INVALID`] if `raw` is no such handle.
     #[inline]
     fn borrow(raw: *mut Self::Raw) -> ClResult<Arc<Handle<Self>>> {
         find(raw.addr()).and_then(|found| found.downcast().ok()).ok_or(ClError(Self::INVALID))
     }
 
-    /// The objects of several handles.
+    /// Returns the objects of several handles.
     ///
     /// # Errors
-    /// [`Object::INVALID`].
+    /// [`Object::INVALID`] if one of them is no such handle.
     fn borrow_all(raw: &[*mut Self::Raw]) -> ClResult<Vec<Arc<Handle<Self>>>> {
         raw.iter().map(|raw| Self::borrow(*raw)).collect()
     }
 
-    /// `clRetain...`.
+    /// Implements `clRetain...`.
     ///
     /// # Errors
-    /// [`Object::INVALID`].
+    /// [`Object::INVALID`] if `raw` is no such handle.
     fn retain(raw: *mut Self::Raw) -> ClResult {
         let handle = Self::borrow(raw)?;
         let mut living = shard(raw.addr());
@@ -53,11 +54,12 @@ pub trait Object: Any + Send + Sync + Sized {
         Ok(())
     }
 
-    /// `clRelease...`. With the last reference the object goes, unless something else of OpenCL keeps it (a queue its
-    /// context); then its handle stays valid, because queries still give it out.
+    /// Implements `clRelease...`. The last release drops the object, unless another object keeps
+    /// it, as a queue keeps its context. Its handle then stays valid, because queries still return
+    /// it.
     ///
     /// # Errors
-    /// [`Object::INVALID`].
+    /// [`Object::INVALID`] if `raw` is no such handle or has no reference left.
     fn release(raw: *mut Self::Raw) -> ClResult {
         let handle = Self::borrow(raw)?;
         let mut living = shard(raw.addr());
@@ -65,7 +67,7 @@ pub trait Object: Any + Send + Sync + Sized {
             handle
                 .references
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
-        // More releases than references.
+        // There were more releases than references.
         let before = released.map_err(|_| ClError(Self::INVALID))?;
         let last = (before == 1).then(|| {
             let kept: Weak<Handle<Self>> = Arc::downgrade(&handle);
@@ -79,24 +81,25 @@ pub trait Object: Any + Send + Sync + Sized {
     }
 }
 
-/// The object behind a handle.
+/// Object behind a handle.
 pub struct Handle<T: Object> {
     references: AtomicU32,
     value: T,
-    /// Last, so that the address is free only when all of the object is gone.
+    /// Last field, so that the address becomes free only when the whole object is gone.
     slot: Slot,
 }
 
-/// A counted reference to an object, as all code of ours holds it.
+/// Counted reference to an object, as our code holds it.
 pub type Ref<T> = Arc<Handle<T>>;
 
 impl<T: Object> Handle<T> {
-    /// A new object with one reference, which belongs to the program. `like` is any object of the same platform.
+    /// Creates an object with one reference, which belongs to the program. `like` is any object of
+    /// the same platform.
     pub fn create<P: Object>(like: &Handle<P>, value: T) -> Arc<Self> {
         Self::create_in(Slot::take(like.slot.dispatch_data()), value)
     }
 
-    /// A new object of no other's platform: a platform.
+    /// Creates a platform, which takes no dispatch data from another object.
     pub fn create_first(value: T) -> Arc<Self> {
         Self::create_in(Slot::take(null_mut()), value)
     }
@@ -109,17 +112,17 @@ impl<T: Object> Handle<T> {
         handle
     }
 
-    /// The handle, as programs hold it.
+    /// Returns the handle for the program.
     pub fn raw(self: &Arc<Self>) -> *mut T::Raw {
         self.slot.address().cast()
     }
 
-    /// `CL_..._REFERENCE_COUNT`. What only other objects keep still has theirs.
+    /// Returns `CL_..._REFERENCE_COUNT`; 1 for an object that only other objects keep.
     pub fn references(&self) -> u32 {
         self.references.load(Ordering::Relaxed).max(1)
     }
 
-    /// Takes the loader's own word.
+    /// Stores the loader's dispatch data.
     pub fn set_dispatch_data(&self, data: *mut ()) {
         self.slot.set_dispatch_data(data);
     }
@@ -151,22 +154,22 @@ impl<T: Object> fmt::Debug for Handle<T> {
 type Erased = dyn Any + Send + Sync;
 
 enum Entry {
-    /// The program has references.
+    /// The program holds references.
     Held(Arc<Erased>),
-    /// It has none, but other objects do.
+    /// Only other objects hold references.
     Kept(Weak<Erased>),
 }
 
 type Living = FxHashMap<usize, Entry>;
 
-/// A power of two. Threads of a program that use different objects seldom meet.
+/// Number of shards, a power of two. Threads that use different objects seldom share a shard.
 const SHARDS: usize = 64;
 
 static LIVING: [Mutex<Living>; SHARDS] =
     [const { Mutex::new(Living::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS];
 
 fn shard(address: usize) -> MutexGuard<'static, Living> {
-    // Slots are of 16 bytes, so lower bits say nothing.
+    // Slots have 16 bytes, so the lower bits are always zero.
     let index = (address >> 4) % SHARDS;
     #[expect(clippy::indexing_slicing, reason = "a remainder")]
     LIVING[index].lock().unwrap_or_else(PoisonError::into_inner)
@@ -242,7 +245,7 @@ mod tests {
         drop(first);
         One::release(raw).unwrap();
         assert_eq!(One::release(raw), Err(ClError(-1001)));
-        // Its keeper gives it out, and the program retains it, as C++ wrappers do.
+        // Its keeper returns it, and the program retains it, as C++ wrappers do.
         assert_eq!(other.0.raw(), raw);
         One::retain(raw).unwrap();
         let raw_other = other.raw();

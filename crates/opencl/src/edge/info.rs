@@ -1,4 +1,4 @@
-//! Answers to information queries (`clGet...Info`): one place for sizes and copies.
+//! Answers to information queries (`clGet...Info`): sizes and copies.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use super::error::{ClResult, require};
 use super::memory::store;
 use penstock_cl_sys::{CL_INVALID_VALUE, cl_bool, cl_image_format, cl_name_version};
 
-/// Where the answer to a query goes. Each arm of a query ends with one of its methods.
+/// Destination of the answer to a query. Each arm of a query ends with one of its methods.
 #[derive(Debug)]
 #[must_use]
 pub struct Answer {
@@ -15,15 +15,15 @@ pub struct Answer {
     size_ret: *mut usize,
 }
 
-/// Types that an answer may consist of.
+/// Type of which an answer may consist.
 ///
 /// # Safety
-/// Without padding, so that every byte has a value.
+/// The type has no padding, so every byte has a value.
 pub unsafe trait Plain: Copy {}
 
 macro_rules! plain {
     ($($type:ty),*) => {$(
-        // SAFETY: a number.
+        // SAFETY: a number has no padding.
         unsafe impl Plain for $type {}
     )*};
 }
@@ -32,7 +32,7 @@ plain!(u8, i8, u16, i16, u32, i32, u64, i64, usize, isize);
 unsafe impl<T> Plain for *mut T {}
 // SAFETY: as above.
 unsafe impl<T> Plain for *const T {}
-// SAFETY: elements of an array have nothing between them.
+// SAFETY: there is no padding between the elements of an array.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 // SAFETY: a number of 4 bytes and 64 characters.
 unsafe impl Plain for cl_name_version {}
@@ -40,15 +40,15 @@ unsafe impl Plain for cl_name_version {}
 unsafe impl Plain for cl_image_format {}
 
 impl Answer {
-    /// The last three parameters of a query.
+    /// Takes the last three parameters of a query.
     ///
     /// # Safety
-    /// `value` is `NULL` or leads to `size` bytes that may be written; `size_ret` is `NULL` or may be written.
+    /// `value` is `NULL` or points to `size` writable bytes; `size_ret` is `NULL` or writable.
     pub const unsafe fn new(size: usize, value: *mut c_void, size_ret: *mut usize) -> Self {
         Self { size, value, size_ret }
     }
 
-    /// How many bytes the program has room for; 0 if it only asks for the size.
+    /// Returns the number of bytes the program has room for; 0 if it asks only for the size.
     pub fn room(&self) -> usize {
         if self.value.is_null() { 0 } else { self.size }
     }
@@ -56,18 +56,19 @@ impl Answer {
     /// Answers with bytes.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` if there is too little room.
+    /// `CL_INVALID_VALUE` if the room is too small.
     pub fn bytes(self, bytes: &[u8]) -> ClResult {
-        // "CL_INVALID_VALUE ... if size in bytes specified by param_value_size is < size of return type and param_value is
-        // not a NULL value."
+        // "CL_INVALID_VALUE ... if size in bytes specified by param_value_size is < size of return
+        // type and param_value is not a NULL value."
         require(self.value.is_null() || self.size >= bytes.len(), CL_INVALID_VALUE)?;
         if !self.value.is_null() {
-            // SAFETY: there is room for `size` bytes, which are enough; what we answer is no memory of the program.
+            // SAFETY: there is room for `size` bytes, which suffice; our answer is not memory of
+            // the program.
             unsafe {
                 self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
             };
         }
-        // SAFETY: promised to `new`.
+        // SAFETY: guaranteed by the caller of `new`.
         unsafe { store(self.size_ret, bytes.len()) };
         Ok(())
     }
@@ -75,7 +76,7 @@ impl Answer {
     /// Answers with one value.
     ///
     /// # Errors
-    /// As [`Answer::bytes`].
+    /// See [`Answer::bytes`].
     pub fn value<T: Plain>(self, value: T) -> ClResult {
         self.values(&[value])
     }
@@ -83,9 +84,9 @@ impl Answer {
     /// Answers with an array.
     ///
     /// # Errors
-    /// As [`Answer::bytes`].
+    /// See [`Answer::bytes`].
     pub fn values<T: Plain>(self, values: &[T]) -> ClResult {
-        // SAFETY: `Plain` has no padding, and any bytes are `u8`.
+        // SAFETY: `Plain` has no padding, and any byte is a valid `u8`.
         self.bytes(unsafe {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
         })
@@ -94,15 +95,15 @@ impl Answer {
     /// Answers with a `cl_bool`.
     ///
     /// # Errors
-    /// As [`Answer::bytes`].
+    /// See [`Answer::bytes`].
     pub fn bool(self, value: bool) -> ClResult {
         self.value(cl_bool::from(value))
     }
 
-    /// Answers with a string, which gets its final 0.
+    /// Answers with a string and its final 0.
     ///
     /// # Errors
-    /// As [`Answer::bytes`].
+    /// See [`Answer::bytes`].
     pub fn text(self, text: &str) -> ClResult {
         let mut bytes = Vec::with_capacity(text.len() + 1);
         bytes.extend_from_slice(text.as_bytes());
@@ -119,7 +120,7 @@ mod tests {
     use crate::edge::ClError;
 
     fn answer(room: &mut [u8], size_ret: &mut usize) -> Answer {
-        // SAFETY: both live longer than the answer in these tests.
+        // SAFETY: both outlive the answer in these tests.
         unsafe { Answer::new(room.len(), room.as_mut_ptr().cast(), from_mut(size_ret)) }
     }
 
@@ -146,10 +147,10 @@ mod tests {
     #[test]
     fn the_size_alone_can_be_asked() {
         let mut size = 0;
-        // SAFETY: no room is given; `size` lives on.
+        // SAFETY: no room is given; `size` outlives the call.
         unsafe { Answer::new(0, null_mut(), from_mut(&mut size)) }.value([0usize; 3]).unwrap();
         assert_eq!(size, 24);
-        // SAFETY: nothing is written at all.
+        // SAFETY: nothing is written.
         unsafe { Answer::new(5, null_mut(), null_mut()) }.text("abcdef").unwrap();
     }
 }

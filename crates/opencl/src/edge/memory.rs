@@ -1,17 +1,17 @@
-//! The only places where memory of the program is read or written through its pointers, but for the bytes of transfers.
+//! Access to the program's memory through its pointers, except for the bytes of transfers.
 
 use std::ffi::{CStr, c_char};
 
 use super::error::{ClError, ClResult};
 use penstock_cl_sys::cl_int;
 
-/// The array of `count` elements at `pointer`. `code` if it is `NULL`, not aligned, or longer than an address space.
+/// Returns the array of `count` elements at `pointer`.
 ///
 /// # Safety
-/// `pointer` is `NULL` or leads to `count` elements, which do not change while the result is used.
+/// `pointer` is `NULL` or points to `count` elements that do not change while the result is used.
 ///
 /// # Errors
-/// As described.
+/// `code` if `pointer` is `NULL` or misaligned, or the array exceeds the address space.
 pub unsafe fn array<'a, T>(pointer: *const T, count: usize, code: cl_int) -> ClResult<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -21,17 +21,17 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize, code: cl_int) -> ClR
     if pointer.is_null() || !pointer.is_aligned() || !fits {
         return Err(ClError(code));
     }
-    // SAFETY: checked above, and the caller's promise.
+    // SAFETY: checked above, and guaranteed by the caller.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Pairs of a property list that ends with a 0, or is `NULL`. `code` if it has over 1,024 pairs: then its end is missing.
+/// Returns the pairs of a property list that ends with a 0 or is `NULL`.
 ///
 /// # Safety
-/// `list` is `NULL` or leads to such a list.
+/// `list` is `NULL` or points to such a list.
 ///
 /// # Errors
-/// As described.
+/// `code` if the list has over 1,024 pairs: its end is then missing.
 pub unsafe fn properties<T: Copy + Default + PartialEq>(
     list: *const T,
     code: cl_int,
@@ -42,7 +42,7 @@ pub unsafe fn properties<T: Copy + Default + PartialEq>(
         return Ok(pairs);
     }
     loop {
-        // SAFETY: no 0 was met before it, so the list goes on here (caller).
+        // SAFETY: no 0 has been read, so the list continues here (guaranteed by the caller).
         let name = unsafe { list.add(2 * pairs.len()).read_unaligned() };
         if name == T::default() {
             return Ok(pairs);
@@ -56,28 +56,29 @@ pub unsafe fn properties<T: Copy + Default + PartialEq>(
     }
 }
 
-/// The string at `pointer`, or `code` for `NULL`.
+/// Returns the string at `pointer`.
 ///
 /// # Safety
-/// `pointer` is `NULL` or leads to a string that ends with a 0 and does not change while the result is used.
+/// `pointer` is `NULL` or points to a string with a final 0 that does not change while the result
+/// is used.
 ///
 /// # Errors
-/// As described.
+/// `code` if `pointer` is `NULL`.
 pub unsafe fn text<'a>(pointer: *const c_char, code: cl_int) -> ClResult<&'a CStr> {
     if pointer.is_null() {
         return Err(ClError(code));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Stores a result where the program wants it; nowhere for `NULL`.
+/// Stores a result at `place`, unless `place` is `NULL`.
 ///
 /// # Safety
-/// `place` is `NULL` or may be written.
+/// `place` is `NULL` or writable.
 pub unsafe fn store<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller's promise. C programs may pack their structures.
+        // SAFETY: guaranteed by the caller. C programs may pack their structures.
         unsafe { place.write_unaligned(value) };
     }
 }
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn arrays_are_checked() {
         let values = [1u32, 2, 3];
-        // SAFETY: `values` has three; the other calls must not look.
+        // SAFETY: `values` has three elements; the other calls must not read.
         unsafe {
             assert_eq!(array(values.as_ptr(), 3, -1).unwrap(), [1, 2, 3]);
             assert_eq!(array::<u32>(null(), 0, -1).unwrap(), []);

@@ -1,5 +1,5 @@
-//! What a C interface needs, once: the form of entry points, errors, handles, arrays and strings of the program, answers to
-//! information queries.
+//! The C interface: entry points, errors, handles, arrays and strings of the program, and answers
+//! to information queries.
 
 mod entry;
 mod error;

@@ -1,12 +1,13 @@
-//! Memory that handles point to. It is never given back, and always begins with a dispatch table: the ICD loader reads it
-//! through whatever handle a program gives, before we see the handle. With ordinary memory, a released handle would crash
-//! the program in the loader.
+//! Memory that handles point to. It is never freed and always begins with a dispatch table, because
+//! the ICD loader reads the table through any handle that a program passes, before we see the
+//! handle. With ordinary memory a released handle would crash the program in the loader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// "The first field of each object is a pointer to the dispatch table." The second is the loader's own word (ICD 2.0).
+/// "The first field of each object is a pointer to the dispatch table." The second field is the
+/// loader's dispatch data (ICD 2.0).
 #[derive(Debug)]
 #[repr(C, align(16))]
 struct Words {
@@ -14,14 +15,15 @@ struct Words {
     dispatch_data: AtomicPtr<()>,
 }
 
-/// The place of one handle, given back when it is dropped.
+/// Place of one handle. Dropping it makes the place free.
 #[derive(Debug)]
 pub(super) struct Slot(&'static Words);
 
-/// Slots that are made at a time: 4 KiB.
+/// Number of slots allocated at a time: 4 KiB.
 const SLOTS_PER_CHUNK: usize = 256;
 
-/// Free slots that are kept from being used again, so that a released handle is told from a new one for a while.
+/// Number of free slots that rest before reuse, so that a released handle differs from new ones for
+/// a while.
 const SLOTS_RESTING_MAX: usize = 1024;
 
 static FREE: Mutex<VecDeque<&'static Words>> = Mutex::new(VecDeque::new());
@@ -31,32 +33,32 @@ fn free() -> MutexGuard<'static, VecDeque<&'static Words>> {
 }
 
 impl Slot {
-    /// A slot with this word of the loader.
+    /// Takes a free slot and sets its dispatch data.
     pub(super) fn take(dispatch_data: *mut ()) -> Self {
         let mut free = free();
         if free.len() <= SLOTS_RESTING_MAX {
             let chunk = Vec::leak((0..SLOTS_PER_CHUNK).map(|_| Words::default()).collect());
-            // In front of those that rest.
+            // In front of the resting slots.
             chunk.iter().for_each(|words| free.push_front(words));
         }
-        // There are some: a chunk was added if not.
+        // The queue is not empty: a chunk was added above if it was.
         let words = free.pop_front().unwrap_or_else(|| Box::leak(Box::default()));
         drop(free);
         words.dispatch_data.store(dispatch_data, Ordering::Relaxed);
         Self(words)
     }
 
-    /// The handle's address.
+    /// Returns the address of the handle.
     pub(super) fn address(&self) -> *mut () {
         std::ptr::from_ref(self.0).cast_mut().cast()
     }
 
-    /// The loader's own word.
+    /// Returns the loader's dispatch data.
     pub(super) fn dispatch_data(&self) -> *mut () {
         self.0.dispatch_data.load(Ordering::Relaxed)
     }
 
-    /// Sets the loader's own word.
+    /// Sets the loader's dispatch data.
     pub(super) fn set_dispatch_data(&self, data: *mut ()) {
         self.0.dispatch_data.store(data, Ordering::Relaxed);
     }
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Words, dispatch), 0);
         assert_eq!(std::mem::offset_of!(Words, dispatch_data), size_of::<usize>());
         let slot = Slot::take(without_provenance_mut(0x77));
-        // SAFETY: two words, which nobody changes now.
+        // SAFETY: two words, which no thread changes now.
         let words = unsafe { slot.address().cast::<[usize; 2]>().read() };
         assert_eq!(words, [crate::api::table::dispatch().addr(), 0x77]);
     }

@@ -1,4 +1,5 @@
-//! Functions for slots of the dispatch table that we do not implement: an empty slot would end the program.
+//! Stubs for slots of the dispatch table that we do not implement: an empty slot would crash the
+//! program.
 
 use std::ffi::c_void;
 
@@ -6,9 +7,9 @@ use penstock_cl_sys::{CL_INVALID_OPERATION, cl_int};
 
 use super::memory::store;
 
-/// A type of function pointer of which there is one that refuses with `CL_INVALID_OPERATION`.
+/// Type of function pointer with a stub that fails with `CL_INVALID_OPERATION`.
 pub trait Stub {
-    /// That function.
+    /// Stub of this type.
     const REFUSE: Self;
 }
 
@@ -62,11 +63,11 @@ mod tests {
     fn stubs_refuse() {
         let mut code = 0;
         let create = cl_api_clCreateFromGLBuffer::REFUSE.unwrap();
-        // SAFETY: a stub looks at nothing but the place for the code.
+        // SAFETY: a stub accesses only the place for the code.
         assert!(unsafe { create(null_mut(), 0, 0, &raw mut code) }.is_null());
         assert_eq!(code, CL_INVALID_OPERATION);
         let acquire = cl_api_clEnqueueAcquireGLObjects::REFUSE.unwrap();
-        // SAFETY: a stub looks at nothing.
+        // SAFETY: a stub accesses nothing.
         let code = unsafe { acquire(null_mut(), 0, null_mut(), 0, null_mut(), null_mut()) };
         assert_eq!(code, CL_INVALID_OPERATION);
     }
