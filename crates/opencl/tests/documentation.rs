@@ -1,5 +1,6 @@
-//! docs/opencl.md is made from the table of functions and from the tests; this checks that it is what would be made now.
-//! To write it anew: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation`.
+//! Checks that docs/opencl.md is up to date: it is generated from the table of functions and from
+//! the tests. To regenerate it, run `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test
+//! documentation`.
 
 use std::fmt::Write;
 use std::fs;
@@ -69,7 +70,7 @@ reported as lacking by the queries of that device, and its functions then return
 |---|---|---|---|
 ";
 
-/// The test programs: file and text.
+/// Returns file and text of each test program.
 fn programs() -> Vec<(String, String)> {
     let mut programs: Vec<_> = fs::read_dir(root().join("tests/c"))
         .unwrap()
@@ -87,7 +88,7 @@ fn programs() -> Vec<(String, String)> {
     programs
 }
 
-/// Whether a program calls a function.
+/// Returns whether a program calls a function.
 fn uses(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let after = text[at + name.len()..].chars().next();

@@ -1,4 +1,5 @@
-//! What the ICD loader asks of a driver: its platforms, its functions by name, and a word of its own in each object.
+//! The functions that the ICD loader calls in a driver: it queries the platforms and functions by
+//! name, and stores its dispatch data in each object.
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
@@ -9,18 +10,18 @@ use crate::edge::{ClResult, Object, cl_entry, text};
 use penstock_cl_sys::{CL_INVALID_VALUE, cl_platform_id, cl_uint};
 
 cl_entry! {
-    /// `clIcdGetPlatformIDsKHR`: what the loader calls for `clGetPlatformIDs`.
+    /// Called by the loader for `clGetPlatformIDs`.
     #[unsafe(no_mangle)]
     fn clIcdGetPlatformIDsKHR(
         num_entries: cl_uint,
         platforms: *mut cl_platform_id,
         num_platforms: *mut cl_uint,
     ) -> ClResult<()> {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { platform::give_platforms(num_entries, platforms, num_platforms) }
     }
 
-    /// `clIcdSetPlatformDispatchDataKHR`: the loader's own word, for all objects of a platform.
+    /// Stores the loader's dispatch data in all objects of a platform.
     #[unsafe(no_mangle)]
     fn clIcdSetPlatformDispatchDataKHR(platform: cl_platform_id, data: *mut c_void) -> ClResult<()> {
         let platform = Platform::borrow(platform)?;
@@ -33,37 +34,36 @@ cl_entry! {
 }
 
 cl_entry! {
-    /// `clIcdGetFunctionAddressForPlatformKHR`: as `clGetExtensionFunctionAddressForPlatform`, for every function.
+    /// Like `clGetExtensionFunctionAddressForPlatform`, for every function.
     #[unsafe(no_mangle)]
     fn clIcdGetFunctionAddressForPlatformKHR(platform: cl_platform_id, name: *const c_char) -> *mut c_void, or null_mut(); {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         Platform::borrow(platform).and_then(|_| unsafe { address(name) }).unwrap_or(null_mut())
     }
 }
 
 cl_entry! {
-    /// `clGetExtensionFunctionAddress`, deprecated: the loader finds the driver through it.
+    /// Deprecated, but the loader finds the driver through it.
     #[unsafe(no_mangle)]
     fn clGetExtensionFunctionAddress(name: *const c_char) -> *mut c_void, or null_mut(); {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { address(name) }.unwrap_or(null_mut())
     }
 }
 
 cl_entry! {
-    /// `clGetExtensionFunctionAddressForPlatform`.
     fn clGetExtensionFunctionAddressForPlatform(platform: cl_platform_id, name: *const c_char) -> *mut c_void, or null_mut(); {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         Platform::borrow(platform).and_then(|_| unsafe { address(name) }).unwrap_or(null_mut())
     }
 }
 
-/// The function's address, or `NULL` for one that we do not have.
+/// Returns the address of a function, or `NULL` if we do not implement it.
 ///
 /// # Safety
 /// `name` is `NULL` or a string.
 unsafe fn address(name: *const c_char) -> ClResult<*mut c_void> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { text(name, CL_INVALID_VALUE) }?;
     Ok(table::address(name.to_bytes()).map_or(null_mut(), |address| address.cast_mut().cast()))
 }

@@ -16,7 +16,7 @@ use crate::core::memory::{self, Kind, Mem};
 use crate::core::queue::Queue;
 use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, require, store};
 
-/// The image of a command in `queue`.
+/// Returns the image of a command in `queue`.
 pub(super) fn image_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = object_for(queue, raw)?;
     // "CL_INVALID_MEM_OBJECT if image is not a valid image object."
@@ -27,7 +27,6 @@ pub(super) fn image_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
 }
 
 cl_entry! {
-    /// `clCreateImage`.
     fn clCreateImage(
         context: cl_context,
         flags: cl_mem_flags,
@@ -36,12 +35,11 @@ cl_entry! {
         host_ptr: *mut c_void,
     ) -> ClResult<cl_mem> {
         let context = Context::borrow(context)?;
-        // SAFETY: a format, a description, and the memory that they ask for.
+        // SAFETY: a format, a description, and memory as both require.
         unsafe { create(&context, Vec::new(), flags, format, description, host_ptr) }
     }
 }
 cl_entry! {
-    /// `clCreateImageWithProperties`.
     fn clCreateImageWithProperties(
         context: cl_context,
         properties: *const cl_mem_properties,
@@ -58,7 +56,6 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clCreateImage2D`.
     fn clCreateImage2D(
         context: cl_context,
         flags: cl_mem_flags,
@@ -83,7 +80,6 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clCreateImage3D`.
     fn clCreateImage3D(
         context: cl_context,
         flags: cl_mem_flags,
@@ -105,10 +101,11 @@ cl_entry! {
     }
 }
 
-/// An image of OpenCL 1.0.
+/// Creates an image with a function of OpenCL 1.0.
 ///
 /// # Safety
-/// `format` is `NULL` or leads to one; `host_ptr` is `NULL` or leads to as many bytes as the description says.
+/// `format` is `NULL` or points to a format; `host_ptr` is `NULL` or points to as many bytes as the
+/// description says.
 unsafe fn create_plain(
     context: &Ref<Context>,
     flags: cl_mem_flags,
@@ -118,16 +115,18 @@ unsafe fn create_plain(
 ) -> ClResult<cl_mem> {
     // "CL_INVALID_IMAGE_SIZE if image_width or image_height are 0"
     require(description.width > 0 && description.height > 0, CL_INVALID_IMAGE_SIZE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let format = unsafe { read_format(format) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         create_new(context, Vec::new(), memory::check_flags(flags)?, format, description, host_ptr)
     }
 }
 
+/// Creates an image with a function of OpenCL 1.2 or later.
+///
 /// # Safety
-/// As [`create_plain`], and the same for `description`.
+/// As for [`create_plain`]; `description` is `NULL` or points to a description.
 unsafe fn create(
     context: &Ref<Context>,
     properties: Vec<cl_mem_properties>,
@@ -136,11 +135,12 @@ unsafe fn create(
     description: *const cl_image_desc,
     host_ptr: *mut c_void,
 ) -> ClResult<cl_mem> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let format = unsafe { read_format(format) }?;
-    // "CL_INVALID_IMAGE_DESCRIPTOR if values specified in image_desc are not valid or if image_desc is NULL."
+    // "CL_INVALID_IMAGE_DESCRIPTOR if values specified in image_desc are not valid or if image_desc
+    // is NULL."
     require(!description.is_null(), CL_INVALID_IMAGE_DESCRIPTOR)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let it = unsafe { description.read_unaligned() };
     // "num_mip_levels and num_samples must be 0."
     require(it.num_mip_levels == 0 && it.num_samples == 0, CL_INVALID_IMAGE_DESCRIPTOR)?;
@@ -153,12 +153,12 @@ unsafe fn create(
         row_pitch: it.image_row_pitch,
         slice_pitch: it.image_slice_pitch,
     };
-    // SAFETY: both members of the union are handles, of the same size.
+    // SAFETY: both members of the union are handles of the same size.
     let object = unsafe { it.__bindgen_anon_1.mem_object };
     if object.is_null() {
         // "mem_object ... must be a buffer" for CL_MEM_OBJECT_IMAGE1D_BUFFER.
         require(it.image_type != CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_INVALID_IMAGE_DESCRIPTOR)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe {
             create_new(
                 context,
@@ -173,24 +173,28 @@ unsafe fn create(
     // "CL_INVALID_IMAGE_DESCRIPTOR if values specified in image_desc are not valid"
     let object = Mem::borrow(object).map_err(|_| ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
     require(Arc::ptr_eq(&object.context, context), CL_INVALID_CONTEXT)?;
-    // "CL_INVALID_HOST_PTR ..." : a view has no memory of its own.
+    // "CL_INVALID_HOST_PTR ...": a view has no memory of its own.
     require(host_ptr.is_null(), CL_INVALID_HOST_PTR)?;
     create_view(&object, properties, flags, format, description)
 }
 
+/// Reads a format.
+///
 /// # Safety
-/// `format` is `NULL` or leads to a format.
+/// `format` is `NULL` or points to a format.
 unsafe fn read_format(format: *const cl_image_format) -> ClResult<cl_image_format> {
-    // "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if values specified in image_format are not valid or if image_format is NULL."
+    // "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if values specified in image_format are not valid or if
+    // image_format is NULL."
     require(!format.is_null(), CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { format.read_unaligned() })
 }
 
-/// An image of its own.
+/// Creates an image that is no view.
 ///
 /// # Safety
-/// `host_ptr` is `NULL` or leads to as many bytes as the description says, which stay if the flags say so.
+/// `host_ptr` is `NULL` or points to as many bytes as the description says. They stay valid if the
+/// flags require it.
 unsafe fn create_new(
     context: &Ref<Context>,
     properties: Vec<cl_mem_properties>,
@@ -208,7 +212,7 @@ unsafe fn create_new(
     let pool = if host_ptr.is_null() {
         Memory::image(&context.pool, memory::pool_flags(flags), shape, None, None)?
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pixels = unsafe { tight(&image, host_ptr.cast()) };
         Memory::image(&context.pool, memory::pool_flags(flags), shape, None, Some(&pixels))?
     };
@@ -219,10 +223,10 @@ unsafe fn create_new(
     Ok(Handle::create(&**context, mem).raw())
 }
 
-/// All pixels of the program's memory, without gaps.
+/// Returns all pixels of the program's memory without gaps.
 ///
 /// # Safety
-/// `host_ptr` leads to an image with the pitches of `image`.
+/// `host_ptr` points to an image with the pitches of `image`.
 unsafe fn tight(image: &Image, host_ptr: *const u8) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(image.bytes());
     for (start, length) in image.host.pieces(image.host_region(image.extent)) {
@@ -233,7 +237,7 @@ unsafe fn tight(image: &Image, host_ptr: *const u8) -> Vec<u8> {
     pixels
 }
 
-/// An image made from a buffer or another image.
+/// Creates an image from a buffer or another image.
 fn create_view(
     object: &Ref<Mem>,
     properties: Vec<cl_mem_properties>,
@@ -246,25 +250,27 @@ fn create_view(
     let invalid = CL_INVALID_IMAGE_DESCRIPTOR;
     let mut image = Image::new(description, format, pixel, Content::Object)?;
     match &object.kind {
-        // "mem_object may refer to a valid buffer object ... if image_type is CL_MEM_OBJECT_IMAGE1D_BUFFER or
-        // CL_MEM_OBJECT_IMAGE2D."
+        // "mem_object may refer to a valid buffer object ... if image_type is
+        // CL_MEM_OBJECT_IMAGE1D_BUFFER or CL_MEM_OBJECT_IMAGE2D."
         Kind::Buffer => {
             require(
                 matches!(image.image_type, CL_MEM_OBJECT_IMAGE1D_BUFFER | CL_MEM_OBJECT_IMAGE2D),
                 invalid,
             )?;
-            // "The image data ... is taken from buffer": it must be inside.
+            // "The image data ... is taken from buffer": it must lie inside the buffer.
             let end = image.host.end(image.host_region(image.extent));
             require(end.is_some_and(|end| end <= object.size), invalid)?;
             if image.image_type == CL_MEM_OBJECT_IMAGE2D {
-                // "CL_INVALID_OPERATION if no devices in context support creating a 2D image from a buffer".
+                // "CL_INVALID_OPERATION if no devices in context support creating a 2D image from a
+                // buffer".
                 let supports =
                     |device: &Ref<Device>| device.number(CL_DEVICE_IMAGE_PITCH_ALIGNMENT) != 0;
                 require(object.context.devices.iter().any(supports), CL_INVALID_OPERATION)?;
                 check_alignment(&object.context, object, &image)?;
             }
         }
-        // "... or a valid image object if image_type is CL_MEM_OBJECT_IMAGE2D": of the same size and a fitting format.
+        // "... or a valid image object if image_type is CL_MEM_OBJECT_IMAGE2D", with the same size
+        // and a compatible format.
         Kind::Image(base) => {
             require(
                 image.image_type == CL_MEM_OBJECT_IMAGE2D
@@ -293,11 +299,12 @@ fn create_view(
     Ok(Handle::create(&**object, mem).raw())
 }
 
-/// Checks a two-dimensional image made from a buffer.
+/// Checks a two-dimensional image that is made from a buffer.
 fn check_alignment(context: &Context, buffer: &Mem, image: &Image) -> ClResult {
-    // "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if a 2D image is created from a buffer and the row pitch and base address alignment
-    // does not follow the rules described for creating a 2D image from a buffer": multiples of CL_DEVICE_IMAGE_PITCH_ALIGNMENT
-    // and CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT, in pixels.
+    // "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if a 2D image is created from a buffer and the row pitch
+    // and base address alignment does not follow the rules described for creating a 2D image from a
+    // buffer": multiples of CL_DEVICE_IMAGE_PITCH_ALIGNMENT and
+    // CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT, in pixels.
     let fits = |device: &Ref<Device>| {
         let multiple = |bytes: usize, name| {
             let unit = device.number(name).saturating_mul(image.pixel as u64);
@@ -309,14 +316,14 @@ fn check_alignment(context: &Context, buffer: &Mem, image: &Image) -> ClResult {
     require(context.devices.iter().any(fits), CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)
 }
 
-/// Checks that devices can have such an image.
+/// Checks that devices support such an image.
 fn check_supported(context: &Context, flags: cl_mem_flags, image: &Image) -> ClResult {
     // "CL_INVALID_OPERATION if there are no devices in context that support images"
     let with_images =
         context.devices.iter().filter(|device| device.number(CL_DEVICE_IMAGE_SUPPORT) != 0);
     require(with_images.clone().next().is_some(), CL_INVALID_OPERATION)?;
-    // "CL_INVALID_IMAGE_SIZE if image dimensions specified in image_desc exceed the maximum image dimensions described in the
-    // Device Queries table for all devices in context."
+    // "CL_INVALID_IMAGE_SIZE if image dimensions specified in image_desc exceed the maximum image
+    // dimensions described in the Device Queries table for all devices in context."
     let mut with_images = with_images;
     require(with_images.any(|device| fits(device, image)), CL_INVALID_IMAGE_SIZE)?;
     // "CL_IMAGE_FORMAT_NOT_SUPPORTED if there are no devices in context that support image_format."
@@ -356,7 +363,6 @@ fn fits(device: &Device, image: &Image) -> bool {
 }
 
 cl_entry! {
-    /// `clGetSupportedImageFormats`.
     fn clGetSupportedImageFormats(
         context: cl_context,
         flags: cl_mem_flags,
@@ -366,7 +372,8 @@ cl_entry! {
         count: *mut cl_uint,
     ) -> ClResult<()> {
         let context = Context::borrow(context)?;
-        // "CL_INVALID_VALUE if flags or image_type are not valid, or if num_entries is 0 and image_formats is not NULL."
+        // "CL_INVALID_VALUE if flags or image_type are not valid, or if num_entries is 0 and
+        // image_formats is not NULL."
         let flags = memory::check_flags(flags)?;
         let is_image = matches!(
             image_type,
@@ -386,7 +393,8 @@ cl_entry! {
         };
         if !formats.is_null() {
             for (index, format) in known.iter().take(room as usize).enumerate() {
-                // SAFETY: "image_formats ... a pointer to a memory location" with room for `num_entries` formats.
+                // SAFETY: "image_formats ... a pointer to a memory location" with room for
+                // `num_entries` formats.
                 unsafe { formats.add(index).write_unaligned(*format) };
             }
         }
@@ -394,7 +402,6 @@ cl_entry! {
         unsafe { store(count, cl_uint::try_from(known.len()).unwrap_or(cl_uint::MAX)) };
         Ok(())
     }
-    /// `clGetImageInfo`.
     fn clGetImageInfo(
         image: cl_mem,
         name: cl_image_info,

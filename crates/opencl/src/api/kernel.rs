@@ -12,7 +12,6 @@ use crate::edge::{
 };
 
 cl_entry! {
-    /// `clCreateKernel`.
     fn clCreateKernel(program: cl_program, name: *const c_char) -> ClResult<cl_kernel> {
         let program = Program::borrow(program)?;
         let kernels = program.kernel_descriptions()?;
@@ -26,14 +25,12 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clCloneKernel`.
     fn clCloneKernel(source: cl_kernel) -> ClResult<cl_kernel> {
         let source = Kernel::borrow(source)?;
         Ok(Handle::create(&*source, source.duplicate()?).raw())
     }
 }
 cl_entry! {
-    /// `clCreateKernelsInProgram`.
     fn clCreateKernelsInProgram(
         program: cl_program,
         room: cl_uint,
@@ -42,12 +39,13 @@ cl_entry! {
     ) -> ClResult<()> {
         let program = Program::borrow(program)?;
         let known = program.kernel_descriptions()?;
-        // "CL_INVALID_VALUE if kernels is not NULL and num_kernels is less than the number of kernels in program."
+        // "CL_INVALID_VALUE if kernels is not NULL and num_kernels is less than the number of
+        // kernels in program."
         require(kernels.is_null() || room as usize >= known.len(), CL_INVALID_VALUE)?;
         if !kernels.is_null() {
             let made = known.iter().map(|it| Ok(Handle::create(&*program, Kernel::new(&program, it)?)));
             for (index, kernel) in made.collect::<ClResult<Vec<Ref<Kernel>>>>()?.iter().enumerate() {
-                // SAFETY: room for so many handles.
+                // SAFETY: there is room for all handles.
                 unsafe { store(kernels.add(index), kernel.raw()) };
             }
         }
@@ -55,33 +53,29 @@ cl_entry! {
         unsafe { store(count, cl_uint::try_from(known.len()).unwrap_or(cl_uint::MAX)) };
         Ok(())
     }
-    /// `clRetainKernel`.
     fn clRetainKernel(kernel: cl_kernel) -> ClResult<()> {
         Kernel::retain(kernel)
     }
-    /// `clReleaseKernel`.
     fn clReleaseKernel(kernel: cl_kernel) -> ClResult<()> {
         Kernel::release(kernel)
     }
-    /// `clSetKernelArg`.
     fn clSetKernelArg(kernel: cl_kernel, index: cl_uint, size: usize, value: *const c_void) -> ClResult<()> {
         let kernel = Kernel::borrow(kernel)?;
         let value = if value.is_null() {
             None
         } else {
-            // SAFETY: "arg_value is a pointer to data that should be used as the argument value", of `arg_size` bytes.
+            // SAFETY: "arg_value is a pointer to data that should be used as the argument value",
+            // of `arg_size` bytes.
             Some(unsafe { array(value.cast::<u8>(), size, CL_INVALID_ARG_SIZE) }?)
         };
         kernel.set(index as usize, size, value)
     }
-    /// `clSetKernelArgSVMPointer`.
     fn clSetKernelArgSVMPointer(kernel: cl_kernel, index: cl_uint, value: *const c_void) -> ClResult<()> {
         let kernel = Kernel::borrow(kernel)?;
         // "CL_INVALID_OPERATION if no devices in the context associated with kernel support SVM."
         check_svm(&kernel)?;
         kernel.set_svm(index as usize, value.addr())
     }
-    /// `clSetKernelExecInfo`.
     fn clSetKernelExecInfo(
         kernel: cl_kernel,
         name: cl_kernel_exec_info,
@@ -91,29 +85,29 @@ cl_entry! {
         let kernel = Kernel::borrow(kernel)?;
         // "CL_INVALID_OPERATION if no devices in the context associated with kernel support SVM."
         check_svm(&kernel)?;
-        // "CL_INVALID_VALUE if param_name is not valid, if param_value is NULL or if the size specified by param_value_size is
-        // not valid."
-        // SAFETY: so many bytes.
+        // "CL_INVALID_VALUE if param_name is not valid, if param_value is NULL or if the size
+        // specified by param_value_size is not valid."
+        // SAFETY: `size` bytes.
         let bytes = unsafe { array(value.cast::<u8>(), size, CL_INVALID_VALUE) }?;
         match name {
             CL_KERNEL_EXEC_INFO_SVM_PTRS => {
                 let (words, rest) = bytes.as_chunks::<{ size_of::<usize>() }>();
                 require(rest.is_empty(), CL_INVALID_VALUE)?;
-                // An empty list takes back what was told before.
+                // An empty list withdraws an earlier one.
                 let areas = words.iter().filter_map(|word| kernel.program.context.svm.at(usize::from_ne_bytes(*word)));
                 let reaches = areas.map(|area| area.pool.clone()).collect();
                 Ok(kernel.pool.set_exec_info(name, bytes, Some(reaches))?)
             }
             CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM => {
                 require(bytes.len() == size_of::<cl_bool>(), CL_INVALID_VALUE)?;
-                // "CL_INVALID_OPERATION if param_name is CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM and param_value is CL_TRUE but
-                // no devices in context associated with kernel support fine-grain system SVM allocations." None does.
+                // "CL_INVALID_OPERATION if param_name is CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM
+                // and param_value is CL_TRUE but no devices in context associated with kernel
+                // support fine-grain system SVM allocations." No device does.
                 require(bytes.iter().all(|byte| *byte == 0), CL_INVALID_OPERATION)
             }
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clGetKernelInfo`.
     fn clGetKernelInfo(
         kernel: cl_kernel,
         name: cl_kernel_info,
@@ -136,7 +130,6 @@ cl_entry! {
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clGetKernelArgInfo`.
     fn clGetKernelArgInfo(
         kernel: cl_kernel,
         index: cl_uint,
@@ -149,8 +142,8 @@ cl_entry! {
         let description = kernel.pool.description();
         // "CL_INVALID_ARG_INDEX if arg_index is not a valid argument index."
         let arg = description.args.get(index as usize).ok_or(ClError(CL_INVALID_ARG_INDEX))?;
-        // "CL_KERNEL_ARG_INFO_NOT_AVAILABLE if the argument information is not available for kernel."
-        // The pool has it in any case; whether the program may see it, the driver decides.
+        // "CL_KERNEL_ARG_INFO_NOT_AVAILABLE if the argument information is not available for
+        // kernel." The pool always has it; the driver decides whether the program may see it.
         let shows = description.arg_info && kernel.program.shows_arg_info()?;
         require(shows, CL_KERNEL_ARG_INFO_NOT_AVAILABLE)?;
         // SAFETY: the last parameters of a query.
@@ -165,7 +158,6 @@ cl_entry! {
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clGetKernelWorkGroupInfo`.
     fn clGetKernelWorkGroupInfo(
         kernel: cl_kernel,
         device: cl_device_id,
@@ -179,12 +171,12 @@ cl_entry! {
         // SAFETY: the last parameters of a query.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         if name == CL_KERNEL_GLOBAL_WORK_SIZE {
-            // "CL_INVALID_VALUE if param_name is CL_KERNEL_GLOBAL_WORK_SIZE and device is not a custom device and kernel is not a
-            // built-in kernel."
+            // "CL_INVALID_VALUE if param_name is CL_KERNEL_GLOBAL_WORK_SIZE and device is not a
+            // custom device and kernel is not a built-in kernel."
             let custom = device.device_type() & CL_DEVICE_TYPE_CUSTOM != 0;
             require(custom || matches!(kernel.program.origin, Origin::BuiltIn), CL_INVALID_VALUE)?;
         }
-        // Local memory depends on arguments: only then the driver is asked.
+        // Only local memory depends on the arguments, so only then the driver is queried.
         let asks = name == CL_KERNEL_LOCAL_MEM_SIZE && kernel.has_local_args();
         match work_group_info(&kernel.program, kernel.pool.description(), &device, name) {
             Some(known) if !asks => answer.bytes(known),
@@ -193,7 +185,6 @@ cl_entry! {
             None => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clGetKernelSubGroupInfo`.
     fn clGetKernelSubGroupInfo(
         kernel: cl_kernel,
         device: cl_device_id,
@@ -209,13 +200,12 @@ cl_entry! {
         // "CL_INVALID_OPERATION if device does not support subgroups."
         require(device.number(CL_DEVICE_MAX_NUM_SUB_GROUPS) > 0, CL_INVALID_OPERATION)?;
         // "CL_INVALID_VALUE ... if the size in bytes specified by input_value_size is not valid".
-        // SAFETY: so many bytes, or `NULL`.
+        // SAFETY: `input_size` bytes, or `NULL`.
         let input = unsafe { array(input.cast::<u8>(), input_size, CL_INVALID_VALUE) }?;
         let known = kernel.sub_group_info(&device, name, input, size)?;
         // SAFETY: the last parameters of a query.
         unsafe { Answer::new(size, value, size_ret) }.bytes(&known)
     }
-    /// `clGetKernelSubGroupInfoKHR`.
     fn clGetKernelSubGroupInfoKHR(
         kernel: cl_kernel,
         device: cl_device_id,

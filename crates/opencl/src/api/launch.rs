@@ -9,7 +9,6 @@ use crate::core::queue::Queue;
 use crate::edge::{ClResult, Object, Ref, array, cl_entry, require, store};
 
 cl_entry! {
-    /// `clEnqueueNDRangeKernel`.
     fn clEnqueueNDRangeKernel(
         queue: cl_command_queue,
         kernel: cl_kernel,
@@ -23,7 +22,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
-        // SAFETY: arrays of so many dimensions, or `NULL`.
+        // SAFETY: arrays of `dims` elements, or `NULL`.
         let range = unsafe { range(&queue, &kernel, dims, [offset, global, local]) }?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
@@ -38,7 +37,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_NDRANGE_KERNEL, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueTask`.
     fn clEnqueueTask(
         queue: cl_command_queue,
         kernel: cl_kernel,
@@ -48,8 +46,9 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
-        // "... equivalent to calling clEnqueueNDRangeKernel with work_dim set to 1, global_work_offset set to NULL,
-        // global_work_size[0] set to 1, and local_work_size[0] set to 1."
+        // "... equivalent to calling clEnqueueNDRangeKernel with work_dim set to 1,
+        // global_work_offset set to NULL, global_work_size[0] set to 1, and local_work_size[0] set
+        // to 1."
         let range = NdRange::checked(kernel.limits(&queue.device)?, 1, None, Some(&[1]), Some(&[1]))?;
         kernel.check_local_memory(&queue.device)?;
         // SAFETY: a list of events.
@@ -60,7 +59,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_TASK, &queue, event) };
         Ok(())
     }
-    /// `clGetKernelSuggestedLocalWorkSizeKHR`.
     fn clGetKernelSuggestedLocalWorkSizeKHR(
         queue: cl_command_queue,
         kernel: cl_kernel,
@@ -71,9 +69,10 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
-        // SAFETY: arrays of so many dimensions, or `NULL`.
+        // SAFETY: arrays of `dims` elements, or `NULL`.
         let range = unsafe { range(&queue, &kernel, dims, [offset, global, std::ptr::null()]) }?;
-        // "CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL or if any of the values specified in global_work_size are 0."
+        // "CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL or if any of the values
+        // specified in global_work_size are 0."
         require(!range.is_empty(), CL_INVALID_GLOBAL_WORK_SIZE)?;
         // "CL_INVALID_VALUE if suggested_local_work_size is NULL."
         require(!suggested.is_null(), CL_INVALID_VALUE)?;
@@ -82,14 +81,14 @@ cl_entry! {
             None => kernel.pool.suggested_local_size(&queue.pool, range.dims, range.offset, range.global)?,
         };
         for (axis, size) in local.iter().take(range.dims as usize).enumerate() {
-            // SAFETY: room for a number for each dimension.
+            // SAFETY: there is room for one number per dimension.
             unsafe { store(suggested.add(axis), usize::try_from(*size).unwrap_or(usize::MAX)) };
         }
         Ok(())
     }
 }
 
-/// The kernel of a command in `queue`, ready to run.
+/// Returns the kernel of a command in `queue`, ready to run.
 pub(super) fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>> {
     let kernel = Kernel::borrow(raw)?;
     // "CL_INVALID_CONTEXT if context associated with command_queue and kernel are not the same"
@@ -100,8 +99,10 @@ pub(super) fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>>
     Ok(kernel)
 }
 
+/// Reads and checks the index space of a launch.
+///
 /// # Safety
-/// Each of `arrays` is `NULL` or leads to `dims` numbers.
+/// Each of `arrays` is `NULL` or points to `dims` numbers.
 pub(super) unsafe fn range(
     queue: &Queue,
     kernel: &Kernel,
@@ -109,10 +110,10 @@ pub(super) unsafe fn range(
     arrays: [*const usize; 3],
 ) -> ClResult<NdRange> {
     let limits = kernel.limits(&queue.device)?;
-    // Nothing is read for a number of dimensions that can not be.
+    // The arrays are not read if their length is invalid.
     require(dims >= 1 && dims <= limits.dims, CL_INVALID_WORK_DIMENSION)?;
     let read = |pointer: *const usize| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         (!pointer.is_null())
             .then(|| unsafe { array(pointer, dims as usize, CL_INVALID_VALUE) })
             .transpose()

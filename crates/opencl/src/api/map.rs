@@ -25,8 +25,9 @@ pub(super) fn check_map_flags(flags: cl_map_flags) -> ClResult {
 }
 
 fn check_access(mem: &Mem, flags: cl_map_flags) -> ClResult {
-    // "CL_INVALID_OPERATION if buffer has been created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS and CL_MAP_READ is
-    // set in map_flags or if buffer has been created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS and CL_MAP_WRITE or
+    // "CL_INVALID_OPERATION if buffer has been created with CL_MEM_HOST_WRITE_ONLY or
+    // CL_MEM_HOST_NO_ACCESS and CL_MAP_READ is set in map_flags or if buffer has been created with
+    // CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS and CL_MAP_WRITE or
     // CL_MAP_WRITE_INVALIDATE_REGION is set in map_flags."
     if flags & CL_MAP_READ != 0 {
         mem.host_reads()?;
@@ -38,7 +39,6 @@ fn check_access(mem: &Mem, flags: cl_map_flags) -> ClResult {
 }
 
 cl_entry! {
-    /// `clEnqueueMapBuffer`.
     fn clEnqueueMapBuffer(
         queue: cl_command_queue,
         buffer: cl_mem,
@@ -53,7 +53,8 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = buffer_for(&queue, buffer)?;
         mem.range(offset, size)?;
-        // "CL_INVALID_VALUE if region being mapped given by (offset, size) is out of bounds or if size is 0"
+        // "CL_INVALID_VALUE if region being mapped given by (offset, size) is out of bounds or if
+        // size is 0"
         require(size > 0, CL_INVALID_VALUE)?;
         check_map_flags(flags)?;
         check_access(&mem, flags)?;
@@ -68,7 +69,6 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clEnqueueMapImage`.
     fn clEnqueueMapImage(
         queue: cl_command_queue,
         image: cl_mem,
@@ -90,7 +90,8 @@ cl_entry! {
         image.check_region(origin, region)?;
         // "CL_INVALID_VALUE if image_row_pitch is NULL."
         require(!row_pitch_ret.is_null(), CL_INVALID_VALUE)?;
-        // "CL_INVALID_VALUE if image is a 3D image, 1D or 2D image array object and image_slice_pitch is NULL."
+        // "CL_INVALID_VALUE if image is a 3D image, 1D or 2D image array object and
+        // image_slice_pitch is NULL."
         require(!slice_pitch_ret.is_null() || image.slice_pitch() == 0, CL_INVALID_VALUE)?;
         check_map_flags(flags)?;
         check_access(&mem, flags)?;
@@ -110,7 +111,6 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clEnqueueUnmapMemObject`.
     fn clEnqueueUnmapMemObject(
         queue: cl_command_queue,
         memory: cl_mem,

@@ -12,15 +12,14 @@ use crate::core::svm;
 use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, require};
 
 cl_entry! {
-    /// `clCreateBuffer`.
     fn clCreateBuffer(context: cl_context, flags: cl_mem_flags, size: usize, host_ptr: *mut c_void) -> ClResult<cl_mem> {
         let context = Context::borrow(context)?;
-        // SAFETY: "The size of the buffer that host_ptr points to must be greater than or equal to size bytes."
+        // SAFETY: "The size of the buffer that host_ptr points to must be greater than or equal to
+        // size bytes."
         unsafe { create_buffer(&context, Vec::new(), flags, size, host_ptr) }
     }
 }
 cl_entry! {
-    /// `clCreateBufferWithProperties`.
     fn clCreateBufferWithProperties(
         context: cl_context,
         properties: *const cl_mem_properties,
@@ -36,10 +35,10 @@ cl_entry! {
     }
 }
 
-/// Reads a property list in which OpenCL 3.0 knows no property, as `CL_MEM_PROPERTIES` gives it back.
+/// Reads a property list as `CL_MEM_PROPERTIES` returns it. OpenCL 3.0 defines no property for it.
 ///
 /// # Safety
-/// `list` is `NULL` or leads to a list that ends with 0.
+/// `list` is `NULL` or points to a list that ends with 0.
 pub(super) unsafe fn no_properties(
     list: *const cl_mem_properties,
 ) -> ClResult<Vec<cl_mem_properties>> {
@@ -53,8 +52,11 @@ pub(super) unsafe fn no_properties(
     Ok(vec![0])
 }
 
+/// Creates a buffer.
+///
 /// # Safety
-/// `host_ptr` is `NULL` or leads to `size` bytes, which stay as long as the buffer if the flags say so.
+/// `host_ptr` is `NULL` or points to `size` bytes, which stay valid as long as the buffer if the
+/// flags require it.
 unsafe fn create_buffer(
     context: &Ref<Context>,
     properties: Vec<cl_mem_properties>,
@@ -63,7 +65,8 @@ unsafe fn create_buffer(
     host_ptr: *mut c_void,
 ) -> ClResult<cl_mem> {
     let flags = memory::check_flags(flags)?;
-    // "CL_INVALID_BUFFER_SIZE if size is 0 or if size is greater than CL_DEVICE_MAX_MEM_ALLOC_SIZE for all devices in context."
+    // "CL_INVALID_BUFFER_SIZE if size is 0 or if size is greater than CL_DEVICE_MAX_MEM_ALLOC_SIZE
+    // for all devices in context."
     let largest =
         context.devices.iter().map(|device| device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)).max();
     require(
@@ -76,15 +79,15 @@ unsafe fn create_buffer(
     let pool = if host_ptr.is_null() {
         Memory::buffer(&context.pool, memory::pool_flags(flags), size as u64, None)?
     } else if uses && let Some(area) = context.svm.at(host_ptr.addr()) {
-        // "CL_INVALID_BUFFER_SIZE ... if host_ptr is a pointer allocated by clSVMAlloc and size is greater than the size with
-        // which clSVMAlloc was called."
+        // "CL_INVALID_BUFFER_SIZE ... if host_ptr is a pointer allocated by clSVMAlloc and size is
+        // greater than the size with which clSVMAlloc was called."
         require(svm::find(context, host_ptr.addr(), size).is_some(), CL_INVALID_BUFFER_SIZE)?;
         // "... the buffer object ... uses the memory at host_ptr as its storage".
         let origin = (host_ptr.addr() - area.address()) as u64;
         svm = Some(area.clone());
         Memory::sub_buffer(&area.pool, memory::pool_flags(flags), origin, size as u64)?
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { host_bytes(host_ptr, size) }?;
         Memory::buffer(&context.pool, memory::pool_flags(flags), size as u64, Some(bytes))?
     };
@@ -96,7 +99,6 @@ unsafe fn create_buffer(
 }
 
 cl_entry! {
-    /// `clCreateSubBuffer`.
     fn clCreateSubBuffer(
         buffer: cl_mem,
         flags: cl_mem_flags,
@@ -104,27 +106,31 @@ cl_entry! {
         create_info: *const c_void,
     ) -> ClResult<cl_mem> {
         let buffer = Mem::borrow(buffer)?;
-        // A heap is no buffer object: kernels reach all of it, or nothing.
+        // A heap has no sub-buffers: kernels reach all of it.
         require(!matches!(buffer.kind, Kind::Heap(_)), CL_INVALID_OPERATION)?;
         // "CL_INVALID_MEM_OBJECT if buffer is not a valid buffer object or is a sub-buffer object."
         require(matches!(buffer.kind, Kind::Buffer) && buffer.parent.is_none(), CL_INVALID_MEM_OBJECT)?;
         let flags = memory::inherit_flags(flags, buffer.flags)?;
-        // "CL_INVALID_VALUE if value specified in buffer_create_type is not valid", "... if buffer_create_info is NULL."
+        // "CL_INVALID_VALUE if value specified in buffer_create_type is not valid", "... if
+        // buffer_create_info is NULL."
         require(create_type == CL_BUFFER_CREATE_TYPE_REGION && !create_info.is_null(), CL_INVALID_VALUE)?;
         // SAFETY: with this type "buffer_create_info is a pointer to a cl_buffer_region structure".
         let region = unsafe { create_info.cast::<cl_buffer_region>().read_unaligned() };
         // "CL_INVALID_BUFFER_SIZE if the size field of the cl_buffer_region structure is 0."
         require(region.size > 0, CL_INVALID_BUFFER_SIZE)?;
-        // "CL_INVALID_VALUE if the region specified by the cl_buffer_region structure ... is out of bounds in buffer."
+        // "CL_INVALID_VALUE if the region specified by the cl_buffer_region structure ... is out of
+        // bounds in buffer."
         buffer.range(region.origin, region.size)?;
-        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if there are no devices in context associated with buffer for which the origin
-        // field ... is aligned to the CL_DEVICE_MEM_BASE_ADDR_ALIGN value" (in bits).
+        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if there are no devices in context associated with
+        // buffer for which the origin field ... is aligned to the CL_DEVICE_MEM_BASE_ADDR_ALIGN
+        // value" (in bits).
         let aligned = |align: u64| align < 8 || (region.origin as u64).is_multiple_of(align / 8);
         let fits = buffer.context.devices.iter().any(|device| aligned(device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN)));
         require(fits, CL_MISALIGNED_SUB_BUFFER_OFFSET)?;
         let size = region.size as u64;
         let pool = match &buffer.svm {
-            // The pool has a buffer over shared virtual memory as a part itself, and no parts of parts.
+            // In the pool this buffer is itself a sub-buffer of the allocation, and sub-buffers
+            // cannot be nested.
             Some(area) => {
                 let origin = (buffer.host_ptr - area.address() + region.origin) as u64;
                 Memory::sub_buffer(&area.pool, memory::pool_flags(flags), origin, size)?
@@ -139,7 +145,6 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clCreatePipe`.
     fn clCreatePipe(
         context: cl_context,
         flags: cl_mem_flags,
@@ -150,13 +155,15 @@ cl_entry! {
         let context = Context::borrow(context)?;
         // "CL_INVALID_OPERATION if no devices in context support pipes."
         require(context.devices.iter().any(|device| pipe_support(device)), CL_INVALID_OPERATION)?;
-        // "CL_INVALID_VALUE if values specified in flags are not as defined above": "Only CL_MEM_READ_WRITE and
-        // CL_MEM_HOST_NO_ACCESS can be specified when creating a pipe object."
+        // "CL_INVALID_VALUE if values specified in flags are not as defined above": "Only
+        // CL_MEM_READ_WRITE and CL_MEM_HOST_NO_ACCESS can be specified when creating a pipe
+        // object."
         require(flags & !(CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS) == 0, CL_INVALID_VALUE)?;
         // "CL_INVALID_VALUE if properties is not NULL."
         require(properties.is_null(), CL_INVALID_VALUE)?;
-        // "CL_INVALID_PIPE_SIZE if pipe_packet_size is 0 or the pipe_packet_size exceeds CL_DEVICE_PIPE_MAX_PACKET_SIZE value
-        // ... for all devices in context or if pipe_max_packets is 0."
+        // "CL_INVALID_PIPE_SIZE if pipe_packet_size is 0 or the pipe_packet_size exceeds
+        // CL_DEVICE_PIPE_MAX_PACKET_SIZE value ... for all devices in context or if
+        // pipe_max_packets is 0."
         let largest = context.devices.iter().map(|device| device.number(CL_DEVICE_PIPE_MAX_PACKET_SIZE)).max();
         let fits = packet_size > 0 && packets_max > 0 && u64::from(packet_size) <= largest.unwrap_or(0);
         require(fits, CL_INVALID_PIPE_SIZE)?;
@@ -169,7 +176,7 @@ cl_entry! {
 }
 
 fn pipe_support(device: &crate::core::device::Device) -> bool {
-    // Before 3.0 every device of 2.x had them, and there was no such query.
+    // Every device of OpenCL 2.x had pipes, but no such query.
     match device.answer(CL_DEVICE_PIPE_SUPPORT) {
         Some(_) => device.number(CL_DEVICE_PIPE_SUPPORT) != 0,
         None => device.number(CL_DEVICE_MAX_PIPE_ARGS) > 0,
@@ -177,15 +184,12 @@ fn pipe_support(device: &crate::core::device::Device) -> bool {
 }
 
 cl_entry! {
-    /// `clRetainMemObject`.
     fn clRetainMemObject(memory: cl_mem) -> ClResult<()> {
         Mem::retain(memory)
     }
-    /// `clReleaseMemObject`.
     fn clReleaseMemObject(memory: cl_mem) -> ClResult<()> {
         Mem::release(memory)
     }
-    /// `clGetMemObjectInfo`.
     fn clGetMemObjectInfo(
         memory: cl_mem,
         name: cl_mem_info,
@@ -214,7 +218,6 @@ cl_entry! {
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clGetPipeInfo`.
     fn clGetPipeInfo(
         pipe: cl_mem,
         name: cl_pipe_info,
@@ -235,7 +238,6 @@ cl_entry! {
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clSetMemObjectDestructorCallback`.
     fn clSetMemObjectDestructorCallback(
         memory: cl_mem,
         callback: Option<unsafe extern "C" fn(cl_mem, *mut c_void)>,
@@ -247,7 +249,8 @@ cl_entry! {
         let (raw, user_data) = (memory.expose_provenance(), user_data.expose_provenance());
         mem.on_destruction(Box::new(move || {
             let raw = std::ptr::with_exposed_provenance_mut(raw);
-            // SAFETY: the program's own function with its own data; the handle is only a name by now, as for every driver.
+            // SAFETY: the program's own function with its own data; as with every driver, the
+            // handle is no longer valid.
             unsafe { callback(raw, std::ptr::with_exposed_provenance_mut(user_data)) };
         }));
         Ok(())

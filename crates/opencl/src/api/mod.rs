@@ -1,4 +1,5 @@
-//! OpenCL's functions, by the sections of the specification. Raw pointers of programs end here.
+//! OpenCL's functions by sections of the specification. Raw pointers of programs do not leave this
+//! module.
 
 pub mod buffer;
 pub mod build;

@@ -18,7 +18,6 @@ fn wide(numbers: [usize; 3]) -> [u64; 3] {
 }
 
 cl_entry! {
-    /// `clEnqueueReadImage`.
     fn clEnqueueReadImage(
         queue: cl_command_queue,
         image: cl_mem,
@@ -45,7 +44,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let rows = image.host_region(region);
-        // SAFETY: the region is in memory that the program wants to be written, until the command ends.
+        // SAFETY: the program wants the region to be written until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), host.pieces(rows), rows.iter().product(), None) };
         let enqueued = queue.pool.read_image(&mem.pool, (wide(origin), wide(region)), target, &waits)?;
         check_read(&queue, blocking, enqueued.as_ref())?;
@@ -53,7 +52,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_READ_IMAGE, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueWriteImage`.
     fn clEnqueueWriteImage(
         queue: cl_command_queue,
         image: cl_mem,
@@ -80,7 +78,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let rows = image.host_region(region);
-        // SAFETY: the region is in memory that the program wants to be read, until the command ends.
+        // SAFETY: the program wants the region to be read until the command ends.
         let source = unsafe { HostSource::new(pointer.cast(), host.pieces(rows), rows.iter().product(), None) };
         let area = (wide(origin), wide(region));
         let enqueued = queue.pool.write_image(&mem.pool, area, &source, &waits, want_written(blocking, event))?;
@@ -89,7 +87,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_IMAGE, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueFillImage`.
     fn clEnqueueFillImage(
         queue: cl_command_queue,
         image: cl_mem,
@@ -103,10 +100,10 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
-        // "The fill color is a single floating-point value if the channel order is CL_DEPTH. Otherwise, the fill color is a
-        // four component RGBA ... color value" of 4 bytes each.
+        // "The fill color is a single floating-point value if the channel order is CL_DEPTH.
+        // Otherwise, the fill color is a four component RGBA ... color value" of 4 bytes each.
         let given = if image.format.image_channel_order == CL_DEPTH { 4 } else { 16 };
-        // SAFETY: so many bytes. "CL_INVALID_VALUE if fill_color is NULL."
+        // SAFETY: `given` bytes. "CL_INVALID_VALUE if fill_color is NULL."
         let given = unsafe { array(colour.cast::<u8>(), given, CL_INVALID_VALUE) }?;
         let mut colour = [0; 16];
         colour.iter_mut().zip(given).for_each(|(to, from)| *to = *from);
@@ -120,7 +117,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_FILL_IMAGE, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueCopyImage`.
     fn clEnqueueCopyImage(
         queue: cl_command_queue,
         source: cl_mem,
@@ -146,8 +142,8 @@ cl_entry! {
         from.check_region(source_origin, region)?;
         to.check_region(target_origin, region)?;
         if Arc::ptr_eq(&source, &target) {
-            // "CL_MEM_COPY_OVERLAP if src_image and dst_image are the same image object and the source and destination regions
-            // overlap."
+            // "CL_MEM_COPY_OVERLAP if src_image and dst_image are the same image object and the
+            // source and destination regions overlap."
             let apart = (0..3).any(|axis| source_origin[axis].abs_diff(target_origin[axis]) >= region[axis]);
             require(apart, CL_MEM_COPY_OVERLAP)?;
         }
@@ -159,7 +155,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_IMAGE, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueCopyImageToBuffer`.
     fn clEnqueueCopyImageToBuffer(
         queue: cl_command_queue,
         source: cl_mem,
@@ -177,8 +172,8 @@ cl_entry! {
         // SAFETY: two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
-        // "CL_INVALID_VALUE ... if the region specified by dst_offset and dst_offset + dst_cb refer to a region outside
-        // dst_buffer."
+        // "CL_INVALID_VALUE ... if the region specified by dst_offset and dst_offset + dst_cb refer
+        // to a region outside dst_buffer."
         let bytes = image.host_region(region).iter().product();
         target.range(offset, bytes)?;
         // SAFETY: a list of events.
@@ -189,7 +184,6 @@ cl_entry! {
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_IMAGE_TO_BUFFER, &queue, event) };
         Ok(())
     }
-    /// `clEnqueueCopyBufferToImage`.
     fn clEnqueueCopyBufferToImage(
         queue: cl_command_queue,
         source: cl_mem,
@@ -207,8 +201,8 @@ cl_entry! {
         // SAFETY: two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
-        // "CL_INVALID_VALUE ... if the region specified by src_offset and src_offset + src_cb refer to a region outside
-        // src_buffer."
+        // "CL_INVALID_VALUE ... if the region specified by src_offset and src_offset + src_cb refer
+        // to a region outside src_buffer."
         let bytes = image.host_region(region).iter().product();
         source.range(offset, bytes)?;
         // SAFETY: a list of events.

@@ -6,17 +6,15 @@ use crate::edge::{Answer, ClError, ClResult, Object, cl_entry, require, store};
 use penstock_cl_sys::*;
 use std::ffi::c_void;
 
-/// The host names of a platform's nodes. See include/CL/cl_penstock.h.
+/// Host names of a platform's nodes. See include/CL/cl_penstock.h.
 const CL_PLATFORM_HOSTNAME_PENSTOCK: cl_platform_info = 0x5053_0001;
 
 cl_entry! {
-    /// `clGetPlatformIDs`.
     fn clGetPlatformIDs(num_entries: cl_uint, list: *mut cl_platform_id, num_platforms: *mut cl_uint) -> ClResult<()> {
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { give_platforms(num_entries, list, num_platforms) }
     }
 
-    /// `clGetPlatformInfo`.
     #[unsafe(no_mangle)]
     fn clGetPlatformInfo(
         platform: cl_platform_id,
@@ -26,7 +24,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let platform = Platform::borrow(platform)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_PLATFORM_PROFILE => answer.text("FULL_PROFILE"),
@@ -52,32 +50,35 @@ cl_entry! {
         }
     }
 
-    /// `clUnloadPlatformCompiler`: "a hint"; the compilers of the nodes serve other programs too.
+    /// Does nothing: the call is "a hint", and the nodes' compilers also serve other programs.
     fn clUnloadPlatformCompiler(platform: cl_platform_id) -> ClResult<()> {
         Platform::borrow(platform).map(drop)
     }
 
-    /// `clUnloadCompiler`, deprecated.
+    /// Deprecated; the call does nothing.
     fn clUnloadCompiler() -> ClResult<()> {
         Ok(())
     }
 }
 
+/// Writes the platforms and their number.
+///
 /// # Safety
-/// `list` is `NULL` or has room for `num_entries`; `num_platforms` is `NULL` or may be written.
+/// `list` is `NULL` or has room for `num_entries` platforms; `num_platforms` is `NULL` or writable.
 pub(super) unsafe fn give_platforms(
     num_entries: cl_uint,
     list: *mut cl_platform_id,
     num_platforms: *mut cl_uint,
 ) -> ClResult {
-    // "CL_INVALID_VALUE if num_entries is equal to zero and platforms is not NULL or if both num_platforms and platforms
-    // are NULL."
+    // "CL_INVALID_VALUE if num_entries is equal to zero and platforms is not NULL or if both
+    // num_platforms and platforms are NULL."
     require(num_entries != 0 || list.is_null(), CL_INVALID_VALUE)?;
     require(!num_platforms.is_null() || !list.is_null(), CL_INVALID_VALUE)?;
     let all = platforms();
-    // SAFETY: promised to this function.
+    // SAFETY: guaranteed by the caller.
     unsafe { store(num_platforms, cl_uint::try_from(all.len()).unwrap_or(cl_uint::MAX)) };
-    // "... CL_PLATFORM_NOT_FOUND_KHR if the cl_khr_icd extension is enabled and no platforms are found."
+    // "... CL_PLATFORM_NOT_FOUND_KHR if the cl_khr_icd extension is enabled and no platforms are
+    // found."
     require(!all.is_empty(), CL_PLATFORM_NOT_FOUND_KHR)?;
     if !list.is_null() {
         for (at, platform) in all.iter().take(num_entries as usize).enumerate() {

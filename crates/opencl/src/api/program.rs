@@ -13,7 +13,6 @@ use crate::edge::{
 };
 
 cl_entry! {
-    /// `clCreateProgramWithSource`.
     fn clCreateProgramWithSource(
         context: cl_context,
         count: cl_uint,
@@ -25,28 +24,28 @@ cl_entry! {
         require(count > 0, CL_INVALID_VALUE)?;
         // SAFETY: "strings is an array of count pointers".
         let strings = unsafe { array(strings, count as usize, CL_INVALID_VALUE) }?;
-        // SAFETY: "lengths argument is an array with the number of chars in each string", or `NULL`.
+        // SAFETY: "lengths argument is an array with the number of chars in each string", or
+        // `NULL`.
         let lengths = if lengths.is_null() { &[][..] } else { unsafe { array(lengths, count as usize, CL_INVALID_VALUE) }? };
         let mut source = Vec::new();
         for (index, string) in strings.iter().enumerate() {
             require(!string.is_null(), CL_INVALID_VALUE)?;
-            // "If an element in lengths is zero, its accompanying string is null-terminated. If lengths is NULL, all strings
-            // in the strings argument are considered null-terminated."
+            // "If an element in lengths is zero, its accompanying string is null-terminated. If
+            // lengths is NULL, all strings in the strings argument are considered null-terminated."
             match lengths.get(index).copied().filter(|length| *length > 0) {
-                // SAFETY: so many characters.
+                // SAFETY: `length` characters.
                 Some(length) => source.extend(unsafe { array(string.cast::<u8>(), length, CL_INVALID_VALUE) }?),
                 // SAFETY: a string that ends with 0.
                 None => source.extend(unsafe { text(*string, CL_INVALID_VALUE) }?.to_bytes()),
             }
         }
-        // A string may have its final 0 inside its length, and the drivers get one string.
+        // A string's final 0 may be included in its length, and the drivers get one string.
         source.retain(|byte| *byte != 0);
         let pool = PoolProgram::with_source(&context.pool, &source)?;
         Ok(create(&context, context.devices.clone(), Origin::Source(source), pool))
     }
 }
 cl_entry! {
-    /// `clCreateProgramWithIL`.
     fn clCreateProgramWithIL(context: cl_context, il: *const c_void, length: usize) -> ClResult<cl_program> {
         let context = Context::borrow(context)?;
         // "CL_INVALID_OPERATION if no devices in context support intermediate language programs."
@@ -55,14 +54,15 @@ cl_entry! {
         require(length > 0, CL_INVALID_VALUE)?;
         // SAFETY: "il is a pointer to a length-byte block of memory".
         let il = unsafe { array(il.cast::<u8>(), length, CL_INVALID_VALUE) }?;
-        // "CL_INVALID_VALUE if the length-byte memory pointed to by il does not contain well-formed intermediate language input".
+        // "CL_INVALID_VALUE if the length-byte memory pointed to by il does not contain well-formed
+        // intermediate language input".
         require(looks_like_spirv(il), CL_INVALID_VALUE)?;
         let pool = PoolProgram::with_il(&context.pool, il)?;
         Ok(create(&context, context.devices.clone(), Origin::Il(il.to_vec()), pool))
     }
 }
 
-/// Whether there is a module's header; the rest is found by the build, where the compiler is.
+/// Returns whether there is a module header. The build checks the rest, where the compiler is.
 fn looks_like_spirv(il: &[u8]) -> bool {
     const MAGIC: u32 = 0x0723_0203;
     const HEADER_WORDS: usize = 5;
@@ -81,7 +81,7 @@ fn takes_il(device: &Device) -> bool {
 }
 
 cl_entry! {
-    /// `clCreateProgramWithILKHR` (`cl_khr_il_program`): the same, for devices before OpenCL 2.1.
+    /// Same as `clCreateProgramWithIL`, for devices before OpenCL 2.1 (`cl_khr_il_program`).
     fn clCreateProgramWithILKHR(context: cl_context, il: *const c_void, length: usize) -> ClResult<cl_program> {
         let mut code = CL_SUCCESS;
         // SAFETY: the same parameters, and a place for the code.
@@ -100,25 +100,25 @@ fn create(
     Handle::create(&**context, Program::new(context.clone(), devices, origin, Some(pool))).raw()
 }
 
-/// Devices of `context`.
+/// Returns devices of `context`.
 ///
 /// # Safety
-/// `list` is `NULL` or leads to `count` devices.
+/// `list` is `NULL` or points to `count` devices.
 pub(super) unsafe fn devices_of(
     context: &Context,
     count: cl_uint,
     list: *const cl_device_id,
 ) -> ClResult<Vec<Ref<Device>>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let list = unsafe { array(list, count as usize, CL_INVALID_VALUE) }?;
     let devices = Device::borrow_all(list)?;
-    // "CL_INVALID_DEVICE if any device in device_list is not in the list of devices associated with context."
+    // "CL_INVALID_DEVICE if any device in device_list is not in the list of devices associated with
+    // context."
     require(devices.iter().all(|device| context.has(device)), CL_INVALID_DEVICE)?;
     Ok(devices)
 }
 
 cl_entry! {
-    /// `clCreateProgramWithBinary`.
     fn clCreateProgramWithBinary(
         context: cl_context,
         count: cl_uint,
@@ -130,23 +130,25 @@ cl_entry! {
         let context = Context::borrow(context)?;
         // "CL_INVALID_VALUE if device_list is NULL or num_devices is zero."
         require(count > 0, CL_INVALID_VALUE)?;
-        // SAFETY: so many devices.
+        // SAFETY: `count` devices.
         let devices = unsafe { devices_of(&context, count, devices) }?;
-        // SAFETY: "lengths is an array of the size in bytes of the program binaries", one for each device.
+        // SAFETY: "lengths is an array of the size in bytes of the program binaries", one for each
+        // device.
         let lengths = unsafe { array(lengths, count as usize, CL_INVALID_VALUE) }?;
-        // SAFETY: "binaries is an array of pointers to program binaries", as many.
+        // SAFETY: "binaries is an array of pointers to program binaries", one for each device.
         let binaries = unsafe { array(binaries, count as usize, CL_INVALID_VALUE) }?;
         let tell = |index: usize, status: cl_int| {
             if !binary_status.is_null() {
-                // SAFETY: "binary_status returns whether the program binary for each device ... was loaded successfully": a
-                // place for each, or `NULL`.
+                // SAFETY: "binary_status returns whether the program binary for each device ... was
+                // loaded successfully": a place for each, or `NULL`.
                 unsafe { store(binary_status.add(index), status) };
             }
         };
         let mut given = Vec::with_capacity(devices.len());
         for (index, device) in devices.iter().enumerate() {
-            // "CL_INVALID_VALUE if lengths or binaries is NULL or if any entry in lengths[i] is zero or binaries[i] is NULL."
-            // SAFETY: so many bytes.
+            // "CL_INVALID_VALUE if lengths or binaries is NULL or if any entry in lengths[i] is
+            // zero or binaries[i] is NULL."
+            // SAFETY: `lengths[index]` bytes.
             let bytes = unsafe { array(binaries[index], lengths[index], CL_INVALID_VALUE) };
             let bytes = bytes.and_then(|bytes| require(!bytes.is_empty(), CL_INVALID_VALUE).map(|()| bytes));
             given.push((&device.pool, bytes.inspect_err(|error| tell(index, error.0))?));
@@ -160,7 +162,6 @@ cl_entry! {
     }
 }
 cl_entry! {
-    /// `clCreateProgramWithBuiltInKernels`.
     fn clCreateProgramWithBuiltInKernels(
         context: cl_context,
         count: cl_uint,
@@ -170,17 +171,17 @@ cl_entry! {
         let context = Context::borrow(context)?;
         // "CL_INVALID_VALUE if device_list is NULL or num_devices is zero."
         require(count > 0, CL_INVALID_VALUE)?;
-        // SAFETY: so many devices.
+        // SAFETY: `count` devices.
         let devices = unsafe { devices_of(&context, count, devices) }?;
-        // "CL_INVALID_VALUE if kernel_names is NULL or kernel_names contains a kernel name that is not supported by any of the
-        // devices in device_list."
+        // "CL_INVALID_VALUE if kernel_names is NULL or kernel_names contains a kernel name that is
+        // not supported by any of the devices in device_list."
         // SAFETY: a string that ends with 0.
         let names = unsafe { text(names, CL_INVALID_VALUE) }?.to_string_lossy();
         let known = |name: &str| devices.iter().any(|device| has_built_in(device, name));
         require(names.split(';').all(known), CL_INVALID_VALUE)?;
         let pool_devices: Vec<_> = devices.iter().map(|device| device.pool.clone()).collect();
         let pool = PoolProgram::with_built_in_kernels(&context.pool, &pool_devices, &names)?;
-        // A build changes nothing, but tells what is to be known of the kernels.
+        // A build changes nothing, but reports what must be known about the kernels.
         pool.build(&pool_devices, "")?;
         Ok(create(&context, devices, Origin::BuiltIn, pool))
     }
@@ -193,26 +194,23 @@ fn has_built_in(device: &Device, name: &str) -> bool {
 }
 
 cl_entry! {
-    /// `clRetainProgram`.
     fn clRetainProgram(program: cl_program) -> ClResult<()> {
         Program::retain(program)
     }
-    /// `clReleaseProgram`.
     fn clReleaseProgram(program: cl_program) -> ClResult<()> {
         Program::release(program)
     }
-    /// `clSetProgramReleaseCallback`.
     fn clSetProgramReleaseCallback(
         program: cl_program,
         _callback: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
         _user_data: *mut c_void,
     ) -> ClResult<()> {
         Program::borrow(program)?;
-        // "CL_INVALID_OPERATION if no devices associated with program support destructors for program scope global
-        // variables." Only OpenCL C++ has them, which is no part of OpenCL 3.0.
+        // "CL_INVALID_OPERATION if no devices associated with program support destructors for
+        // program scope global variables." Only OpenCL C++ has them, which is not part of OpenCL
+        // 3.0.
         Err(ClError(CL_INVALID_OPERATION))
     }
-    /// `clSetProgramSpecializationConstant`.
     fn clSetProgramSpecializationConstant(
         program: cl_program,
         spec_id: cl_uint,
@@ -220,16 +218,16 @@ cl_entry! {
         value: *const c_void,
     ) -> ClResult<()> {
         let program = Program::borrow(program)?;
-        // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate language".
+        // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate
+        // language".
         require(matches!(program.origin, Origin::Il(_)), CL_INVALID_PROGRAM)?;
-        // "CL_INVALID_VALUE if spec_size does not match the size of the specialization constant in the SPIR-V module, or if
-        // spec_value is NULL." No constant has more than 8 bytes.
+        // "CL_INVALID_VALUE if spec_size does not match the size of the specialization constant in
+        // the SPIR-V module, or if spec_value is NULL." No constant has more than 8 bytes.
         require(size > 0 && size <= 8, CL_INVALID_VALUE)?;
-        // SAFETY: so many bytes.
+        // SAFETY: `size` bytes.
         let value = unsafe { array(value.cast::<u8>(), size, CL_INVALID_VALUE) }?;
         Ok(program.pool()?.set_spec_constant(spec_id, value)?)
     }
-    /// `clGetProgramInfo`.
     fn clGetProgramInfo(
         program: cl_program,
         name: cl_program_info,
@@ -252,12 +250,13 @@ cl_entry! {
             CL_PROGRAM_DEVICES => answer.values(&program.devices.iter().map(Handle::raw).collect::<Vec<_>>()),
             CL_PROGRAM_SOURCE => match &program.origin {
                 Origin::Source(source) => answer.bytes(&[source, &b"\0"[..]].concat()),
-                // "... a null string" for the others.
+                // "... a null string" for other programs.
                 _ => answer.text(""),
             },
             CL_PROGRAM_IL => match &program.origin {
                 Origin::Il(il) => answer.bytes(il),
-                // "If program was not created with clCreateProgramWithIL ... param_value_size_ret will be set to 0".
+                // "If program was not created with clCreateProgramWithIL ... param_value_size_ret
+                // will be set to 0".
                 _ => answer.bytes(&[]),
             },
             CL_PROGRAM_BINARY_SIZES => {
@@ -280,7 +279,6 @@ cl_entry! {
             _ => Err(ClError(CL_INVALID_VALUE)),
         }
     }
-    /// `clGetProgramBuildInfo`.
     fn clGetProgramBuildInfo(
         program: cl_program,
         device: cl_device_id,
@@ -306,16 +304,18 @@ cl_entry! {
                 Some(bytes) => answer.bytes(&bytes),
                 None => answer.value(0usize),
             },
-            // "CL_INVALID_VALUE if param_name is not valid"; a driver may know more names than we do.
+            // "CL_INVALID_VALUE if param_name is not valid"; a driver may know more names than this
+            // client.
             _ => answer.bytes(&program.driver_answer(&device, name)?.ok_or(ClError(CL_INVALID_VALUE))?),
         }
     }
 }
 
-/// `CL_PROGRAM_BINARIES`: bytes to where each of the program's pointers leads.
+/// Answers `CL_PROGRAM_BINARIES`: copies each binary to the address that the program gave.
 ///
 /// # Safety
-/// `value` is `NULL` or leads to `size` bytes: an array of pointers, each `NULL` or with room for a device's binary.
+/// `value` is `NULL` or points to `size` bytes: an array of pointers, each `NULL` or with room for
+/// a device's binary.
 unsafe fn copy_binaries(
     program: &Program,
     size: usize,
@@ -327,13 +327,15 @@ unsafe fn copy_binaries(
     if !value.is_null() {
         require(size >= needed, CL_INVALID_VALUE)?;
         let binaries = program.binaries()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let places =
             unsafe { array(value.cast::<*mut u8>().cast_const(), count, CL_INVALID_VALUE) }?;
         for (place, binary) in places.iter().zip(binaries.iter()) {
-            // "If an entry value in the array is NULL, the implementation skips copying the program binary".
+            // "If an entry value in the array is NULL, the implementation skips copying the program
+            // binary".
             if !place.is_null() {
-                // SAFETY: "the buffer ... is large enough", as told by `CL_PROGRAM_BINARY_SIZES`.
+                // SAFETY: "the buffer ... is large enough", as reported by
+                // `CL_PROGRAM_BINARY_SIZES`.
                 unsafe { place.copy_from_nonoverlapping(binary.as_ptr(), binary.len()) };
             }
         }

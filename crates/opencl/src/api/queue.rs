@@ -13,14 +13,13 @@ const ORDER_AND_TIMES: cl_command_queue_properties =
     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
 
 cl_entry! {
-    /// `clCreateCommandQueueWithProperties`.
     fn clCreateCommandQueueWithProperties(
         context: cl_context,
         device: cl_device_id,
         list: *const cl_queue_properties,
     ) -> ClResult<cl_command_queue> {
         let (context, device) = find(context, device)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let pairs = unsafe { properties(list, CL_INVALID_VALUE) }?;
         let (bits, size) = read_properties(&pairs)?;
         check(&device, bits, size)?;
@@ -29,20 +28,21 @@ cl_entry! {
         create(context, device, bits, Some(list), size)
     }
 
-    /// `clCreateCommandQueueWithPropertiesKHR` (`cl_khr_create_command_queue`): the same, for devices of OpenCL 1.2.
+    /// Same as `clCreateCommandQueueWithProperties`, for devices of OpenCL 1.2
+    /// (`cl_khr_create_command_queue`).
     fn clCreateCommandQueueWithPropertiesKHR(
         context: cl_context,
         device: cl_device_id,
         list: *const cl_queue_properties,
     ) -> ClResult<cl_command_queue> {
         let mut code = CL_SUCCESS;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let queue = unsafe { clCreateCommandQueueWithProperties(context, device, list, &raw mut code) };
         require(code == CL_SUCCESS, code)?;
         Ok(queue)
     }
 
-    /// `clCreateCommandQueue`, deprecated since 2.0.
+    /// Deprecated since OpenCL 2.0.
     fn clCreateCommandQueue(
         context: cl_context,
         device: cl_device_id,
@@ -57,23 +57,21 @@ cl_entry! {
 }
 
 cl_entry! {
-    /// `clRetainCommandQueue`.
     fn clRetainCommandQueue(queue: cl_command_queue) -> ClResult<()> {
         Queue::retain(queue)
     }
 
-    /// `clReleaseCommandQueue`: "performs an implicit flush to issue any previously queued OpenCL commands".
+    /// "performs an implicit flush to issue any previously queued OpenCL commands"
     fn clReleaseCommandQueue(queue: cl_command_queue) -> ClResult<()> {
         let handle = Queue::borrow(queue)?;
         if handle.references() <= 1 && !handle.is_on_device() {
-            // A lost node has nothing to flush; the release itself can not fail of that.
+            // A lost node has nothing to flush, and the release cannot fail because of it.
             _ = handle.pool.flush();
         }
         drop(handle);
         Queue::release(queue)
     }
 
-    /// `clGetCommandQueueInfo`.
     fn clGetCommandQueueInfo(
         queue: cl_command_queue,
         name: cl_command_queue_info,
@@ -82,7 +80,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let queue = Queue::borrow(queue)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_QUEUE_CONTEXT => answer.value(queue.context.raw()),
@@ -90,7 +88,8 @@ cl_entry! {
             CL_QUEUE_REFERENCE_COUNT => answer.value(queue.references()),
             CL_QUEUE_PROPERTIES => answer.value(queue.properties()),
             CL_QUEUE_PROPERTIES_ARRAY => answer.values(queue.list.as_deref().unwrap_or_default()),
-            // "CL_INVALID_COMMAND_QUEUE if command_queue ... is not a valid command-queue for param_name."
+            // "CL_INVALID_COMMAND_QUEUE if command_queue ... is not a valid command-queue for
+            // param_name."
             CL_QUEUE_SIZE => {
                 require(queue.is_on_device(), CL_INVALID_COMMAND_QUEUE)?;
                 answer.value(queue.size)
@@ -103,8 +102,8 @@ cl_entry! {
         }
     }
 
-    /// `clSetCommandQueueProperty`, deprecated since 1.1, which says: "CL_INVALID_OPERATION if no devices in context
-    /// support it"; none does.
+    /// Deprecated since OpenCL 1.1, which says: "CL_INVALID_OPERATION if no devices in context
+    /// support it"; no device does.
     fn clSetCommandQueueProperty(
         queue: cl_command_queue,
         _properties: cl_command_queue_properties,
@@ -115,8 +114,8 @@ cl_entry! {
         Err(ClError(CL_INVALID_OPERATION))
     }
 
-    /// `clSetDefaultDeviceCommandQueue`. The call that would tell the driver is not part of the protocol: no driver that
-    /// we met has such a device.
+    /// Always fails: the protocol has no such call, because no driver that we know has such a
+    /// device.
     fn clSetDefaultDeviceCommandQueue(
         context: cl_context,
         device: cl_device_id,
@@ -132,18 +131,16 @@ cl_entry! {
         Err(ClError(CL_INVALID_OPERATION))
     }
 
-    /// `clFlush`.
     fn clFlush(queue: cl_command_queue) -> ClResult<()> {
         Ok(Queue::borrow_host(queue)?.pool.flush()?)
     }
 
-    /// `clFinish`.
     fn clFinish(queue: cl_command_queue) -> ClResult<()> {
         Ok(Queue::borrow_host(queue)?.pool.finish()?)
     }
 }
 
-/// `CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT`.
+/// Bit `CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT` of the capabilities.
 const REPLACEABLE: u64 = 1 << 1;
 
 fn find(context: cl_context, device: cl_device_id) -> ClResult<(Ref<Context>, Ref<Device>)> {
@@ -153,7 +150,7 @@ fn find(context: cl_context, device: cl_device_id) -> ClResult<(Ref<Context>, Re
     Ok((context, device))
 }
 
-/// `CL_QUEUE_PROPERTIES` and `CL_QUEUE_SIZE`.
+/// Returns the values of `CL_QUEUE_PROPERTIES` and `CL_QUEUE_SIZE`.
 fn read_properties(
     pairs: &[(cl_queue_properties, cl_queue_properties)],
 ) -> ClResult<(cl_command_queue_properties, Option<cl_uint>)> {
@@ -174,8 +171,8 @@ fn read_properties(
     }
     let bits = bits.unwrap_or(0);
     let on_device = bits & CL_QUEUE_ON_DEVICE != 0;
-    // "If CL_QUEUE_ON_DEVICE is set, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE must also be set." The default queue and a size
-    // are for queues on the device.
+    // "If CL_QUEUE_ON_DEVICE is set, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE must also be set." Only
+    // device queues can be default queues and have a size.
     require(!on_device || bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0, CL_INVALID_VALUE)?;
     require(
         on_device || (bits & CL_QUEUE_ON_DEVICE_DEFAULT == 0 && size.is_none()),
@@ -209,7 +206,8 @@ fn create(
     size: Option<cl_uint>,
 ) -> ClResult<cl_command_queue> {
     let is_default = bits & CL_QUEUE_ON_DEVICE_DEFAULT != 0;
-    // "If a default device queue has already been created for the device, the existing one is returned and retained."
+    // "If a default device queue has already been created for the device, the existing one is
+    // returned and retained."
     if is_default && let Some(queue) = context.default_queue(&device) {
         Queue::retain(queue.raw())?;
         return Ok(queue.raw());

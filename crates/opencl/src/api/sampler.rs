@@ -8,13 +8,12 @@ use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, prop
 use penstock_cl_sys::*;
 
 cl_entry! {
-    /// `clCreateSamplerWithProperties`.
     fn clCreateSamplerWithProperties(
         context: cl_context,
         list: *const cl_sampler_properties,
     ) -> ClResult<cl_sampler> {
         let context = Context::borrow(context)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let pairs = unsafe { properties(list, CL_INVALID_VALUE) }?;
         let settings = Settings::read(&pairs)?;
         let end = (!list.is_null()).then_some(0);
@@ -22,7 +21,7 @@ cl_entry! {
         create(&context, settings, Some(list))
     }
 
-    /// `clCreateSampler`, deprecated since 2.0.
+    /// Deprecated since OpenCL 2.0.
     fn clCreateSampler(
         context: cl_context,
         normalized: cl_bool,
@@ -37,17 +36,14 @@ cl_entry! {
 }
 
 cl_entry! {
-    /// `clRetainSampler`.
     fn clRetainSampler(sampler: cl_sampler) -> ClResult<()> {
         Sampler::retain(sampler)
     }
 
-    /// `clReleaseSampler`.
     fn clReleaseSampler(sampler: cl_sampler) -> ClResult<()> {
         Sampler::release(sampler)
     }
 
-    /// `clGetSamplerInfo`.
     fn clGetSamplerInfo(
         sampler: cl_sampler,
         name: cl_sampler_info,
@@ -56,7 +52,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let sampler = Sampler::borrow(sampler)?;
-        // SAFETY: promised to this function.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_SAMPLER_REFERENCE_COUNT => answer.value(sampler.references()),
@@ -70,7 +66,8 @@ cl_entry! {
     }
 }
 
-/// "If properties is not specified ... CL_TRUE ... CL_ADDRESS_CLAMP ... CL_FILTER_NEAREST".
+/// Properties of a sampler. "If properties is not specified ... CL_TRUE ... CL_ADDRESS_CLAMP ...
+/// CL_FILTER_NEAREST".
 struct Settings {
     normalized: cl_bool,
     addressing: cl_addressing_mode,
@@ -82,9 +79,9 @@ impl Settings {
         let mut settings =
             Self { normalized: CL_TRUE, addressing: CL_ADDRESS_CLAMP, filter: CL_FILTER_NEAREST };
         for (at, (name, value)) in pairs.iter().enumerate() {
-            // "CL_INVALID_VALUE if the property name in sampler_properties is not a supported property name, if the value
-            // specified for a supported property name is not valid, or if the same property name is specified more than
-            // once."
+            // "CL_INVALID_VALUE if the property name in sampler_properties is not a supported
+            // property name, if the value specified for a supported property name is not valid, or
+            // if the same property name is specified more than once."
             let again = pairs.iter().take(at).any(|(earlier, _)| earlier == name);
             require(!again, CL_INVALID_VALUE)?;
             let value = u32::try_from(*value).map_err(|_| ClError(CL_INVALID_VALUE))?;

@@ -1,12 +1,14 @@
-//! All functions: the dispatch table of the ICD loader, and functions by name. docs/opencl.md is made from this.
+//! The list of all functions: the dispatch table of the ICD loader, and functions by name.
+//! docs/opencl.md is generated from it.
 
 use std::ptr::without_provenance;
 
 use crate::edge::Stub;
 use penstock_cl_sys::{CL_ICD2_TAG_KHR, SLOTS, cl_icd_dispatch, slot};
 
-/// Lists every slot of the dispatch table, so that a forgotten one does not compile: the functions of each module, those
-/// that the loader itself holds (`tag`), those that refuse (`none`), and functions without a slot (`named`).
+/// Lists every slot of the dispatch table, so that a missing one does not compile: the functions of
+/// each module, those that the loader itself implements (`tag`), those that refuse (`none`), and
+/// functions without a slot (`named`).
 macro_rules! functions {
     (
         $(in $module:ident { $($made:ident),* $(,)? })*
@@ -20,14 +22,14 @@ macro_rules! functions {
             $($refused: Stub::REFUSE,)*
         };
 
-        /// Functions that are implemented, each with the module of [`crate::api`] where it is.
+        /// Implemented functions, each with its module in [`crate::api`].
         pub const IMPLEMENTED: &[(&str, &str)] = &[
             $($((stringify!($made), stringify!($module)),)*)*
             $((stringify!($tagged), stringify!($tagged_module)),)*
             $((stringify!($named), stringify!($named_module)),)*
         ];
 
-        /// Functions that refuse with `CL_INVALID_OPERATION`.
+        /// Functions that fail with `CL_INVALID_OPERATION`.
         pub const REFUSED: &[&str] = &[$(stringify!($refused),)*];
 
         static BY_NAME: Table<{ IMPLEMENTED.len() }> = Table([
@@ -101,7 +103,8 @@ functions! {
     tag { platform::clGetPlatformIDs, platform::clUnloadCompiler }
 
     none {
-        // Extensions of graphics APIs, and cl_ext_device_fission, which OpenCL 1.2 has made part of the core.
+        // Extensions of graphics APIs, and cl_ext_device_fission, which OpenCL 1.2 made part of the
+        // core.
         clCreateFromGLBuffer, clCreateFromGLTexture, clCreateFromGLTexture2D, clCreateFromGLTexture3D,
         clCreateFromGLRenderbuffer, clGetGLObjectInfo, clGetGLTextureInfo, clEnqueueAcquireGLObjects,
         clEnqueueReleaseGLObjects, clGetGLContextInfoKHR, clCreateEventFromGLsyncKHR, clGetDeviceIDsFromD3D10KHR,
@@ -123,10 +126,10 @@ functions! {
     }
 }
 
-/// A table of addresses of functions.
+/// Addresses of functions by name.
 struct Table<const N: usize>([(&'static str, *const ()); N]);
 
-// SAFETY: addresses of code, which nobody writes.
+// SAFETY: addresses of code, which no thread writes.
 unsafe impl<const N: usize> Sync for Table<N> {}
 
 /// Slots of the dispatch table.
@@ -138,10 +141,10 @@ unsafe impl Sync for Slots {}
 
 static DISPATCH: Slots = Slots(slots());
 
-/// The table as the loader wants it. "The clGetPlatformIDs and clUnloadCompiler entries ... must be CL_ICD2_TAG_KHR": the
-/// loader answers these two itself.
+/// Returns the table that the loader requires. "The clGetPlatformIDs and clUnloadCompiler entries
+/// ... must be CL_ICD2_TAG_KHR": the loader implements these two itself.
 const fn slots() -> [*const (); SLOTS] {
-    // SAFETY: a structure of function pointers alone, of which none is empty; each is as good as its address.
+    // SAFETY: the structure has only function pointers, none of them empty, and each is an address.
     let mut slots: [*const (); SLOTS] = unsafe { std::mem::transmute(FUNCTIONS) };
     let mut at = 0;
     while at < TAGGED.len() {
@@ -151,12 +154,12 @@ const fn slots() -> [*const (); SLOTS] {
     slots
 }
 
-/// What the first word of each object points to.
+/// Returns the value of the first word of each object.
 pub fn dispatch() -> *mut () {
     DISPATCH.0.as_ptr().cast_mut().cast()
 }
 
-/// The address of an implemented function.
+/// Returns the address of an implemented function.
 pub fn address(name: &[u8]) -> Option<*const ()> {
     BY_NAME.0.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, address)| *address)
 }
