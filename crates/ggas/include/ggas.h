@@ -1,4 +1,5 @@
-/* ggas.h: kernels that store into each other's memory, signal, wait and meet at barriers, without going back to the host.
+/* ggas.h: kernels that store into each other's memory, signal, wait and meet at barriers without
+ * returning to the host.
  *
  * For OpenCL C 1.2 to 3.0 and for CUDA C++ (NVRTC and nvcc, compute capability 7.0 and newer).
  *
@@ -13,48 +14,58 @@
  *       }
  *   }
  *
- * A symmetric heap has one part of equal size for each processing element (PE): a device that takes part. Memory is named by an
- * offset in bytes from the start of a part and the number of a PE, because addresses differ between devices. A kernel gets the
- * heap as one argument, of which it makes a ggas_t.
+ * A symmetric heap has one part of equal size for each processing element (PE), a device that takes
+ * part. A PE number and an offset in bytes from the start of its part name memory, because
+ * addresses differ between devices. A kernel gets the heap as one argument and makes a ggas_t from
+ * it.
  *
- * Who calls a verb: each work-item for itself, unless its name ends in _wg: then all work-items of a work-group call it, with equal
- * arguments, like barrier(), and best not in a branch, as compilers for CPUs do badly with barriers in branches. ggas_barrier*, ggas_sync* are called by all work-items of all work-groups of the PE's kernel; the kernels
- * of all PEs must then be resident at the same time, and so must all work-groups of each.
+ * Callers: each work-item calls a verb for itself. All work-items of a work-group call a verb whose
+ * name ends in _wg, with equal arguments, as they call barrier(). Do not call it in a branch,
+ * because compilers for CPUs handle barriers in branches badly. All work-items of all work-groups
+ * of the PE's kernel call ggas_barrier* and ggas_sync*. The kernels of all PEs, with all their
+ * work-groups, must then be resident at the same time.
  *
- * Order: stores and puts are not ordered among each other. ggas_put_signal and ggas_signal make visible, with the signal, all that
- * the calling work-item (of the _wg form: the calling work-group) has put to the same PE before. Who has seen a signal by
- * ggas_wait_until or ggas_test sees those bytes. For three PEs, and for what others are told by other ways, call ggas_quiet first.
+ * Order: stores and puts have no order among each other. ggas_put_signal and ggas_signal make
+ * visible, together with the signal, everything that the calling work-item (for the _wg form:
+ * work-group) has put to the same PE before. A work-item that sees the signal with ggas_wait_until
+ * or ggas_test sees those bytes. If three PEs are involved, or another PE is told in another way,
+ * call ggas_quiet first.
  *
- * Signals are 8 bytes at an offset that is a multiple of 8. They are set, by one writer each, to values that grow: then nothing
- * ever has to be set back (wait with GGAS_CMP_GE).
+ * Signals have 8 bytes at an offset that is a multiple of 8. If each signal has one writer, which
+ * stores growing values, no signal ever has to be reset (wait with GGAS_CMP_GE).
  *
- * Every wait has an end: the heap's bound (GGAS_TIMEOUT), or an abort (GGAS_ABORTED): the host's, or because a member of the heap
- * has ended. A kernel that sees one of them should return. Waits give way to other threads, so PEs may outnumber cores.
+ * Every wait ends: with the signal, at the heap's bound (GGAS_TIMEOUT), or with an abort
+ * (GGAS_ABORTED) by the host or because a member of the heap has ended. A kernel should return
+ * after a time-out or an abort. Waits yield to other threads, so PEs may outnumber cores.
  *
- * The _wg forms, barriers and syncs return the same to all work-items of a work-group in CUDA and in OpenCL C 3.0 with
- * __opencl_c_work_group_collective_functions. Elsewhere the work-items of a group may see different ones when another work-group fails at
- * that moment: a kernel with several work-groups that calls barrier() afterwards then shares the first one's through local memory.
+ * _wg forms, barriers and syncs return the same status to all work-items of a work-group in CUDA
+ * and in OpenCL C 3.0 with __opencl_c_work_group_collective_functions. Elsewhere the status may
+ * differ within a work-group if another work-group fails at that moment. A kernel with several
+ * work-groups that calls barrier() afterwards must share the first work-item's status through local
+ * memory.
  *
- * PEs reach each other by stores, or, on other nodes, by a proxy: then verbs write entries into a ring that a thread of the host
- * empties. The verbs and their meaning are the same. Store-only programming is fast on both; ggas_ptr tells which one it is.
+ * PEs reach each other by stores or, on other nodes, through a proxy: verbs then write entries into
+ * a ring that a thread of the host empties. The verbs and their meaning are the same. Programs that
+ * only store are fast in both cases; ggas_ptr tells the cases apart.
  *
- * One long file on purpose: a program includes it by its name alone, also where no kernel compiler can find a second one.
+ * This is one long file, because a program includes it by its name alone, even if the kernel
+ * compiler cannot find a second file.
  *
- * Offsets are not checked by stores: keep them within the part, as with any pointer. The proxy checks, and ends the heap.
- */
+ * Stores do not check offsets: keep them within the part, as with any pointer. The proxy checks
+ * them, and ends the heap on a violation. */
 #ifndef GGAS_H
 #define GGAS_H
 
-/* What verbs return. */
+/* Status codes that verbs return. */
 #define GGAS_OK 0
-/* The bound of the heap came. */
+/* The wait reached the bound of the heap. */
 #define GGAS_TIMEOUT (-1)
-/* The host aborted the heap, or a member of it has ended. */
+/* The host aborted the heap, or a member of the heap has ended. */
 #define GGAS_ABORTED (-2)
-/* There is no such PE, or the caller is not of the team. */
+/* There is no such PE, or the caller is not in the team. */
 #define GGAS_INVALID (-3)
 
-/* How ggas_wait_until and ggas_test compare the signal with the value. */
+/* Comparison of the signal with the value, for ggas_wait_until and ggas_test. */
 #define GGAS_CMP_EQ 0
 #define GGAS_CMP_NE 1
 #define GGAS_CMP_GT 2
@@ -62,12 +73,12 @@
 #define GGAS_CMP_LT 4
 #define GGAS_CMP_LE 5
 
-/* Limits: PEs of a heap, and teams in use at a time. */
+/* Maximum number of PEs of a heap, and of teams in use at the same time. */
 #define GGAS_PES_MAX 64
 #define GGAS_TEAM_SLOTS 8
 
-/* ------------------------------------------------------------------------------------------------------------------------------
- * The heap's layout. Its owner is the host; kernels use the verbs below.
+/* -------------------------------------------------------------------------------------------------
+ * The heap's layout. It belongs to the host; kernels use the verbs below.
  */
 #if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
 #define GGAS_OPENCL 1
@@ -155,11 +166,13 @@ typedef struct {
     ggas_entry_t ring[GGAS_RING_ENTRIES];
 } ggas_heap_t;
 
-/* ------------------------------------------------------------------------------------------------------------------------------
- * What differs between compilers: loads and stores that other processes see, in order, and how to give way.
+/* -------------------------------------------------------------------------------------------------
+ * Differences between compilers: ordered loads and stores that other processes see, and how to
+ * yield.
  *
- * GGAS_ATOMICS chooses, where the choice here is not the right one: 3: the builtins of the compiler, 2: C11's atomics, 1: volatile
- * accesses with fences, right on devices whose stores are coherent with the host's, one by one (every CPU).
+ * GGAS_ATOMICS overrides the choice below. 3: builtins of the compiler; 2: atomics of C11; 1:
+ * volatile accesses with fences, which suffice on devices whose single stores are coherent with the
+ * host's (every CPU).
  */
 typedef volatile GGAS_GLOBAL ggas_u64 *ggas_word_t;
 
@@ -242,8 +255,9 @@ GGAS_FUNCTION void ggas_raw_fence_full(volatile GGAS_GLOBAL ggas_u32 *word)
     (void)word;
     atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, GGAS_SCOPE);
 #else
-    /* Sequential consistency of fences is a feature of its own in OpenCL C 3.0. Without it later loads may overtake earlier stores at
-     * a fence, but not at an atomic change of a word between two of them. */
+    /* Sequentially consistent fences are an optional feature of OpenCL C 3.0. Without it, later
+     * loads may overtake earlier stores at a fence, but not at an atomic update of a word between
+     * two fences. */
     atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, GGAS_SCOPE);
     (void)ggas_raw_count(word);
     atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, GGAS_SCOPE);
@@ -269,7 +283,8 @@ GGAS_FUNCTION int ggas_raw_claim(ggas_word_t word, ggas_u64 expected, ggas_u64 d
 }
 GGAS_FUNCTION ggas_u32 ggas_raw_count(volatile GGAS_GLOBAL ggas_u32 *word) { return atomic_inc(word); }
 GGAS_FUNCTION void ggas_raw_fence(void) { mem_fence(CLK_GLOBAL_MEM_FENCE); }
-/* A fence of OpenCL 1.2 may let later loads overtake earlier stores, as PoCL's does; an atomic change of a word does not. */
+/* A fence of OpenCL 1.2 may let later loads overtake earlier stores, as PoCL's does; an atomic
+ * update of a word does not. */
 GGAS_FUNCTION void ggas_raw_fence_full(volatile GGAS_GLOBAL ggas_u32 *word)
 {
     mem_fence(CLK_GLOBAL_MEM_FENCE);
@@ -279,14 +294,16 @@ GGAS_FUNCTION void ggas_raw_fence_full(volatile GGAS_GLOBAL ggas_u32 *word)
 
 #endif
 
-/* Gives way to other threads of this core. GGAS_YIELD() may be defined before, for a compiler that knows another way.
+/* Yields to other threads of this core. A program may define GGAS_YIELD() for a compiler with
+ * another way.
  *
- * A yield that took long was used by a thread that computes. The system may let such a one run for its whole time slice after each
- * yield, but soon lets in again who has slept: so from then on the wait naps, as shortly as the system can (some 50 us). Where
- * GGAS_CYCLES(), any counter of some GHz, is not known, it always yields. */
+ * If a yield takes long, a computing thread used the core. The system may let that thread run for
+ * its whole time slice after each yield, but soon resumes a thread that slept. So the wait naps
+ * from then on, as briefly as the system can (about 50 us). Without GGAS_CYCLES(), a counter of a
+ * few GHz, the wait always yields. */
 #ifndef GGAS_YIELD
 #if defined(cl_intel_vec_len_hint) && defined(__SPIR64__)
-/* Intel's runtime for CPUs resolves what its process has. */
+/* Intel's runtime for CPUs resolves functions of its process. */
 int sched_yield(void);
 int usleep(uint);
 #define GGAS_YIELD() ((void)sched_yield())
@@ -313,7 +330,8 @@ GGAS_FUNCTION void ggas_raw_yield(void)
 }
 #define GGAS_YIELD() ggas_raw_yield()
 #else
-/* None known: where PEs outnumber cores, waits then last as long as the system lets a thread run. */
+/* No way is known: if PEs outnumber cores, a wait then lasts as long as the system lets a thread
+ * run. */
 #define GGAS_YIELD() ((void)0)
 #endif
 #endif
@@ -325,8 +343,9 @@ GGAS_FUNCTION void ggas_raw_yield(void)
 
 #define GGAS_WG_BARRIER() barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE)
 
-/* What the first work-item of the work-group says, to all of it. A function has no local memory of its own in OpenCL C, so without
- * the function for it each has its own word; not all drivers that say 2.0 have it. */
+/* Returns the first work-item's status to the whole work-group. Functions of OpenCL C have no local
+ * memory of their own, so without the collective function each work-item keeps its own status; not
+ * all drivers of OpenCL 2.0 have that function. */
 #if __OPENCL_C_VERSION__ >= 300 && defined(__opencl_c_work_group_collective_functions)
 GGAS_FUNCTION int ggas_raw_agree(int status) { return work_group_broadcast(status, 0, 0, 0); }
 #else
@@ -340,11 +359,11 @@ GGAS_FUNCTION ggas_u64 ggas_raw_item(void)
 GGAS_FUNCTION ggas_u64 ggas_raw_items(void) { return get_local_size(0) * get_local_size(1) * get_local_size(2); }
 GGAS_FUNCTION ggas_u64 ggas_raw_groups(void) { return get_num_groups(0) * get_num_groups(1) * get_num_groups(2); }
 
-/* Vectors whose addresses are multiples of less than their size. */
+/* Vectors that are aligned to less than their size. */
 typedef ulong16 __attribute__((aligned(8))) ggas_raw_words_t;
 typedef uchar16 __attribute__((aligned(1))) ggas_raw_bytes_t;
 
-/* One work-item's copy. Neither address need be aligned. */
+/* Copies with one work-item. The addresses need no alignment. */
 GGAS_FUNCTION void ggas_raw_copy(__global ggas_u8 *to, const __global ggas_u8 *from, ggas_u64 bytes)
 {
     ggas_u64 at = 0;
@@ -359,7 +378,8 @@ GGAS_FUNCTION void ggas_raw_copy(__global ggas_u8 *to, const __global ggas_u8 *f
     for (; at < bytes; at++) to[at] = from[at];
 }
 
-/* A work-group's copy: each work-item has a piece in a row, which suits the caches of CPUs. */
+/* Copies with a work-group. Each work-item copies one contiguous piece, which suits the caches of
+ * CPUs. */
 GGAS_FUNCTION void ggas_raw_copy_wg(__global ggas_u8 *to, const __global ggas_u8 *from, ggas_u64 bytes)
 {
     ggas_u64 piece = ((bytes + ggas_raw_items() - 1) / ggas_raw_items() + 127) & ~(ggas_u64)127;
@@ -399,8 +419,8 @@ GGAS_FUNCTION void ggas_raw_fence_full(volatile ggas_u32 *word)
     asm volatile("fence.sc.sys;" : : : "memory");
 }
 
-/* On a GPU nobody computes in the place of a thread that waits. Where PTX is translated for a CPU, a short sleep is a yield, and a long
- * one a nap: see above. */
+/* On a GPU no thread computes in place of a waiting thread. If PTX is translated for a CPU, a short
+ * sleep is a yield, and a long one is a nap: see above. */
 #ifndef GGAS_YIELD
 #define GGAS_YIELD() __nanosleep(100)
 #endif
@@ -412,21 +432,22 @@ GGAS_FUNCTION ggas_u64 ggas_raw_item()
 {
     return ((ggas_u64)threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
 }
-/* What the first work-item of the work-group says, to all of it. */
+/* Returns the first work-item's status to the whole work-group. */
 GGAS_FUNCTION int ggas_raw_agree(int status)
 {
     __shared__ int agreed;
     if (ggas_raw_item() == 0) agreed = status;
     __syncthreads();
     status = agreed;
-    /* Before the next use. */
+    /* All work-items must have read it before the next use. */
     __syncthreads();
     return status;
 }
 GGAS_FUNCTION ggas_u64 ggas_raw_items() { return (ggas_u64)blockDim.x * blockDim.y * blockDim.z; }
 GGAS_FUNCTION ggas_u64 ggas_raw_groups() { return (ggas_u64)gridDim.x * gridDim.y * gridDim.z; }
 
-/* Copies every `step`th unit from the `first` on: neighbours in a warp copy neighbouring units. */
+/* Copies every `step`th unit from `first` on, so that neighbours in a warp copy neighbouring units.
+ */
 GGAS_FUNCTION void ggas_raw_copy_steps(ggas_u8 *to, const ggas_u8 *from, ggas_u64 bytes, ggas_u64 first, ggas_u64 step)
 {
     ggas_u64 whole = 0;
@@ -449,18 +470,18 @@ GGAS_FUNCTION void ggas_raw_copy_wg(ggas_u8 *to, const ggas_u8 *from, ggas_u64 b
 
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------------------------
- * The heap, as a kernel holds it.
+/* -------------------------------------------------------------------------------------------------
+ * The heap in a kernel.
  */
 typedef struct {
     GGAS_GLOBAL ggas_heap_t *heap;
-    GGAS_GLOBAL ggas_u8 *parts; /* the user's bytes of PE 0 */
+    GGAS_GLOBAL ggas_u8 *parts; /* user bytes of PE 0 */
     ggas_u64 stride;
     ggas_u32 me;
     ggas_u32 count;
 } ggas_t;
 
-/* Makes a ggas_t of the kernel's argument. Every work-item does it once. */
+/* Makes a ggas_t from the kernel's argument. Every work-item calls it once. */
 GGAS_FUNCTION ggas_t ggas_open(GGAS_GLOBAL ggas_heap_t *heap)
 {
     ggas_t g;
@@ -468,31 +489,32 @@ GGAS_FUNCTION ggas_t ggas_open(GGAS_GLOBAL ggas_heap_t *heap)
     g.parts = (GGAS_GLOBAL ggas_u8 *)heap + sizeof(ggas_heap_t) + GGAS_FLAGS_BYTES;
     g.stride = heap->stride;
     g.me = heap->me;
-    /* A heap of another version has no PEs. */
+    /* A heap of another version counts as one without PEs. */
     g.count = heap->magic == GGAS_MAGIC && heap->version == GGAS_VERSION ? heap->count : 0;
     return g;
 }
 
-/* The number of the calling kernel's PE, from 0 on. */
+/* Returns the number of the calling kernel's PE, starting from 0. */
 GGAS_FUNCTION ggas_u32 ggas_my_pe(ggas_t g) { return g.me; }
 
-/* How many PEs there are; 0: the host's heap is of another version than this header. */
+/* Returns the number of PEs; 0 if the version of the host's heap differs from this header's. */
 GGAS_FUNCTION ggas_u32 ggas_n_pes(ggas_t g) { return g.count; }
 
-/* The user's bytes of each part. */
+/* Returns the number of user bytes of each part. */
 GGAS_FUNCTION ggas_u64 ggas_bytes(ggas_t g) { return g.heap->bytes; }
 
 GGAS_FUNCTION int ggas_raw_is_mapped(ggas_t g, ggas_u32 pe) { return g.heap->paths[pe] == GGAS_PATH_MAPPED; }
 
-/* The address of a byte of a PE's part; 0 where only the proxy reaches that PE. Never 0 for the own PE. Loads through it are right,
- * but slow where devices have memory of their own. Stores through it are ordered like puts. */
+/* Returns the address of a byte of a PE's part, or 0 if only the proxy reaches that PE. It is never
+ * 0 for the calling PE. Loads through it are correct, but slow if devices have memory of their own.
+ * Stores through it are ordered like puts. */
 GGAS_FUNCTION GGAS_GLOBAL void *ggas_ptr(ggas_t g, ggas_u64 offset, ggas_u32 pe)
 {
     if (pe >= g.count || !ggas_raw_is_mapped(g, pe)) return 0;
     return (GGAS_GLOBAL void *)(g.parts + pe * g.stride + offset);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Waiting.
  */
 GGAS_FUNCTION int ggas_raw_holds(ggas_u64 seen, int cmp, ggas_u64 value)
@@ -507,7 +529,7 @@ GGAS_FUNCTION int ggas_raw_holds(ggas_u64 seen, int cmp, ggas_u64 value)
     }
 }
 
-/* Where nobody moves the clock, rounds are counted: one takes 0.2 us at least, and a nap 50 us. */
+/* While the clock stands still, rounds are counted: a round takes at least 0.2 us, a nap 50 us. */
 #define GGAS_NAP_ROUNDS 250
 
 GGAS_FUNCTION int ggas_raw_wait(ggas_t g, ggas_word_t word, int cmp, ggas_u64 value)
@@ -515,14 +537,14 @@ GGAS_FUNCTION int ggas_raw_wait(ggas_t g, ggas_word_t word, int cmp, ggas_u64 va
     if (ggas_raw_holds(ggas_raw_load(word), cmp, value)) return GGAS_OK;
     const ggas_u32 looks = g.heap->looks;
     const ggas_u64 began = ggas_raw_load(&g.heap->clock_ms);
-    /* Rounds since the clock was seen to move. */
+    /* Rounds since the last observed change of the clock. */
     ggas_u64 rounds = 0, seen_ms = began;
     int crowded = 0;
     for (;;) {
         for (ggas_u32 look = 0; look < looks; look++)
             if (ggas_raw_holds(ggas_raw_load(word), cmp, value)) return GGAS_OK;
         if (ggas_raw_load(&g.heap->abort) != 0)
-            /* What came before the abort counts. */
+            /* A signal that came before the abort counts. */
             return ggas_raw_holds(ggas_raw_load(word), cmp, value) ? GGAS_OK : GGAS_ABORTED;
         const ggas_u64 now_ms = ggas_raw_load(&g.heap->clock_ms);
         if (now_ms != seen_ms) rounds = 0;
@@ -537,14 +559,16 @@ GGAS_FUNCTION int ggas_raw_wait(ggas_t g, ggas_word_t word, int cmp, ggas_u64 va
     }
 }
 
-/* Waits until the signal at `offset` of the own part compares so with `value`. GGAS_OK, GGAS_TIMEOUT or GGAS_ABORTED. What was put
- * before the signal is visible after GGAS_OK, to the calling work-item; to its work-group after a barrier(). */
+/* Waits until the comparison of the signal at `offset` of the own part with `value` holds. Returns
+ * GGAS_OK, GGAS_TIMEOUT or GGAS_ABORTED. After GGAS_OK, what was put before the signal is visible
+ * to the calling work-item, and to its work-group after a barrier(). */
 GGAS_FUNCTION int ggas_wait_until(ggas_t g, ggas_u64 offset, int cmp, ggas_u64 value)
 {
     return ggas_raw_wait(g, (ggas_word_t)(g.parts + g.me * g.stride + offset), cmp, value);
 }
 
-/* The same for a work-group: all its work-items return the same, and see what was put. `scratch` is one int of local memory. */
+/* The same for a work-group: all its work-items return the same status and see what was put.
+ * `scratch` is one int of local memory. */
 GGAS_FUNCTION int ggas_wait_until_wg(ggas_t g, ggas_u64 offset, int cmp, ggas_u64 value, GGAS_SHARED int *scratch)
 {
     if (ggas_raw_item() == 0) *scratch = ggas_wait_until(g, offset, cmp, value);
@@ -554,17 +578,18 @@ GGAS_FUNCTION int ggas_wait_until_wg(ggas_t g, ggas_u64 offset, int cmp, ggas_u6
     return status;
 }
 
-/* Whether the signal at `offset` of the own part compares so with `value` now. If it does, what was put before it is visible. */
+/* Returns whether the comparison of the signal at `offset` of the own part with `value` holds now.
+ * If it does, what was put before the signal is visible. */
 GGAS_FUNCTION int ggas_test(ggas_t g, ggas_u64 offset, int cmp, ggas_u64 value)
 {
     return ggas_raw_holds(ggas_raw_load((ggas_word_t)(g.parts + g.me * g.stride + offset)), cmp, value);
 }
 
-/* Whether the heap has been aborted: for loops of the kernel's own that wait for nothing. */
+/* Returns whether the heap has been aborted, for a kernel's own loops that do not wait. */
 GGAS_FUNCTION int ggas_aborted(ggas_t g) { return ggas_raw_load(&g.heap->abort) != 0; }
 
-/* ------------------------------------------------------------------------------------------------------------------------------
- * The ring: what the proxy shall do. Any work-item posts; one thread of the host takes.
+/* -------------------------------------------------------------------------------------------------
+ * The ring: requests to the proxy. Any work-item posts entries; one thread of the host takes them.
  */
 GGAS_FUNCTION int ggas_raw_failed(ggas_t g, int status)
 {
@@ -594,14 +619,14 @@ GGAS_FUNCTION int ggas_raw_post(ggas_t g, ggas_u32 kind, ggas_u32 pe, ggas_u64 t
             return GGAS_OK;
         }
         if (sequence < at) {
-            /* The ring is full: the entry of one round before has not been taken. */
+            /* The ring is full: the entry of the previous round has not been taken. */
             const int status = ggas_raw_wait(g, &entry->sequence, GGAS_CMP_GE, at);
             if (status != GGAS_OK) return ggas_raw_failed(g, status);
         }
     }
 }
 
-/* Posts, and waits until the bytes have been taken if `blocks`. Offsets are the user's. */
+/* Posts an entry. If `blocks`, waits until its bytes have been taken. Offsets count user bytes. */
 GGAS_FUNCTION int ggas_raw_send(ggas_t g, ggas_u32 kind, ggas_u32 pe, ggas_u64 target, ggas_u64 source, ggas_u64 length,
                                 ggas_u64 signal_offset, ggas_u64 signal, int blocks)
 {
@@ -614,11 +639,11 @@ GGAS_FUNCTION int ggas_raw_send(ggas_t g, ggas_u32 kind, ggas_u32 pe, ggas_u64 t
     return ggas_raw_failed(g, ggas_raw_wait(g, taken, GGAS_CMP_GE, position + 2));
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Stores and puts.
  */
 
-/* Stores a value at `offset`, a multiple of its size, of a PE's part. */
+/* Stores a value at `offset` of a PE's part; `offset` is a multiple of the value's size. */
 GGAS_FUNCTION int ggas_p32(ggas_t g, ggas_u64 offset, ggas_u32 value, ggas_u32 pe)
 {
     if (pe >= g.count) return GGAS_INVALID;
@@ -634,7 +659,8 @@ GGAS_FUNCTION int ggas_p64(ggas_t g, ggas_u64 offset, ggas_u64 value, ggas_u32 p
     return GGAS_OK;
 }
 
-/* Sets the signal at `offset` of a PE's part, after all that the calling work-item has put to that PE. */
+/* Sets the signal at `offset` of a PE's part after everything that the calling work-item put to
+ * that PE. */
 GGAS_FUNCTION int ggas_signal(ggas_t g, ggas_u64 offset, ggas_u64 value, ggas_u32 pe)
 {
     if (pe >= g.count) return GGAS_INVALID;
@@ -643,9 +669,10 @@ GGAS_FUNCTION int ggas_signal(ggas_t g, ggas_u64 offset, ggas_u64 value, ggas_u3
     return GGAS_OK;
 }
 
-/* Copies `bytes` from `source` of the own part to `target` of a PE's part, then sets the signal at `signal_offset` of that part. The
- * source may be changed when it returns. Without a signal: ggas_put. The forms with _nbi return at once where a proxy sends: the
- * source must then stay as it is until ggas_quiet. */
+/* Copies `bytes` bytes from `source` of the own part to `target` of a PE's part, then sets the
+ * signal at `signal_offset` of that part; ggas_put sets no signal. On return the source may be
+ * changed. The forms with _nbi return at once if a proxy sends: the source must then stay unchanged
+ * until ggas_quiet. */
 GGAS_FUNCTION int ggas_raw_put(ggas_t g, ggas_u64 target, ggas_u64 source, ggas_u64 bytes, ggas_u64 signal_offset,
                                ggas_u64 signal, ggas_u32 pe, int blocks)
 {
@@ -675,12 +702,14 @@ GGAS_FUNCTION int ggas_put_signal_nbi(ggas_t g, ggas_u64 target, ggas_u64 source
     return ggas_raw_put(g, target, source, bytes, signal_offset, signal, pe, 0);
 }
 
-/* The same by a work-group: its work-items copy together, and the source may have been written by any of them. What any of them put
- * to the same PE before is visible with the signal. After a failure of the proxy, this and all later ones return its status. */
+/* The same by a work-group: its work-items copy together, and any of them may have written the
+ * source. What any of them put to the same PE before is visible with the signal. After a failure of
+ * the proxy, this call and all later ones return its status. */
 GGAS_FUNCTION int ggas_raw_put_wg(ggas_t g, ggas_u64 target, ggas_u64 source, ggas_u64 bytes, ggas_u64 signal_offset,
                                   ggas_u64 signal, ggas_u32 pe, int blocks)
 {
-    /* No barrier is in a branch: compilers for CPUs, which make loops of work-items, do badly with such. */
+    /* No barrier is in a branch: compilers for CPUs turn work-items into loops, and handle such
+     * barriers badly. */
     const int there = pe < g.count;
     const int mapped = there && ggas_raw_is_mapped(g, pe);
     GGAS_WG_BARRIER();
@@ -714,11 +743,11 @@ GGAS_FUNCTION int ggas_put_signal_nbi_wg(ggas_t g, ggas_u64 target, ggas_u64 sou
     return ggas_raw_put_wg(g, target, source, bytes, signal_offset, signal, pe, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Order and completion.
  */
 
-/* What the calling work-item puts to the PE from now on comes after what it has put to it before. */
+/* Orders later puts of the calling work-item to the PE after its earlier puts to that PE. */
 GGAS_FUNCTION void ggas_fence(ggas_t g, ggas_u32 pe)
 {
     (void)g;
@@ -727,14 +756,16 @@ GGAS_FUNCTION void ggas_fence(ggas_t g, ggas_u32 pe)
     ggas_raw_fence();
 }
 
-/* Whether nothing below a position of the ring has to be waited for: it is known to be complete, or it is flags of barriers. */
+/* Returns whether all entries below a position of the ring are known to be complete, or are flags
+ * of barriers, for which nothing waits. */
 GGAS_FUNCTION int ggas_raw_is_complete(ggas_t g, ggas_u64 position)
 {
     return ggas_raw_load(&g.heap->done) >= position || ggas_raw_load(&g.heap->settled) >= position;
 }
 
-/* Returns when all that was put by the PE before, to any other one, is where it belongs and visible there; sources of _nbi forms may
- * be changed. It also keeps later loads of the calling work-item behind its earlier stores. */
+/* Waits until everything that the PE has put so far, to any PE, is in place and visible there.
+ * Sources of _nbi forms may then be changed. Also keeps later loads of the calling work-item behind
+ * its earlier stores. */
 GGAS_FUNCTION int ggas_quiet(ggas_t g)
 {
     ggas_raw_fence_full(&g.heap->fences);
@@ -746,11 +777,11 @@ GGAS_FUNCTION int ggas_quiet(ggas_t g)
     return ggas_raw_failed(g, ggas_raw_wait(g, &g.heap->done, GGAS_CMP_GT, position));
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Teams and barriers.
  */
 
-/* Some PEs of a heap: `start`, `start + stride`, ..., `size` of them. */
+/* The `size` PEs `start`, `start + stride`, ... of a heap. */
 typedef struct {
     ggas_u32 slot;
     ggas_u32 start;
@@ -758,7 +789,7 @@ typedef struct {
     ggas_u32 size;
 } ggas_team_t;
 
-/* All PEs. It has slot 0. */
+/* Returns the team of all PEs, which has slot 0. */
 GGAS_FUNCTION ggas_team_t ggas_team_world(ggas_t g)
 {
     ggas_team_t team;
@@ -769,9 +800,9 @@ GGAS_FUNCTION ggas_team_t ggas_team_world(ggas_t g)
     return team;
 }
 
-/* A team of its own. All its PEs give the same numbers. Teams in use at the same time that have a PE in common have different slots,
- * 1 to GGAS_TEAM_SLOTS - 1; a slot may be used again for another team. No communication is needed. A team with PEs that do not
- * exist has size 0. */
+/* Returns a team of some PEs. All its PEs pass the same numbers; no communication is needed. Teams
+ * with a common PE that are in use at the same time have different slots from 1 to GGAS_TEAM_SLOTS
+ * - 1. Another team may use a slot later. A team with PEs that do not exist has size 0. */
 GGAS_FUNCTION ggas_team_t ggas_team_split(ggas_t g, ggas_u32 slot, ggas_u32 start, ggas_u32 stride, ggas_u32 size)
 {
     ggas_team_t team;
@@ -783,7 +814,7 @@ GGAS_FUNCTION ggas_team_t ggas_team_split(ggas_t g, ggas_u32 slot, ggas_u32 star
     return team;
 }
 
-/* The calling PE's number in a team; -1: it is not in it. */
+/* Returns the calling PE's number in a team; -1 if the PE is not in the team. */
 GGAS_FUNCTION int ggas_team_my_pe(ggas_t g, ggas_team_t team)
 {
     if (team.size == 0 || g.me < team.start || (g.me - team.start) % team.stride != 0) return -1;
@@ -791,13 +822,14 @@ GGAS_FUNCTION int ggas_team_my_pe(ggas_t g, ggas_team_t team)
     return index < team.size ? (int)index : -1;
 }
 
-/* How many PEs a team has. */
+/* Returns the number of PEs of a team. */
 GGAS_FUNCTION ggas_u32 ggas_team_n_pes(ggas_team_t team) { return team.size; }
 
-/* The heap's number of a team's PE. */
+/* Returns the number in the heap of a PE of a team. */
 GGAS_FUNCTION ggas_u32 ggas_team_pe(ggas_team_t team, ggas_u32 index) { return team.start + index * team.stride; }
 
-/* Tells a PE that this one has come: the count of meetings of the two, in this PE's line of that one's part. */
+/* Tells a PE that this one has come: writes the count of their meetings to this PE's line of that
+ * PE's part. */
 GGAS_FUNCTION int ggas_raw_tell(ggas_t g, ggas_u32 slot, ggas_u32 pe)
 {
     const ggas_u64 at = (slot * GGAS_PES_MAX + g.me) * GGAS_LINE_BYTES, count = g.heap->met[slot][pe];
@@ -808,16 +840,18 @@ GGAS_FUNCTION int ggas_raw_tell(ggas_t g, ggas_u32 slot, ggas_u32 pe)
     return GGAS_OK;
 }
 
-/* Waits until a PE has told as much. */
+/* Waits until a PE has told the same count. */
 GGAS_FUNCTION int ggas_raw_await(ggas_t g, ggas_u32 slot, ggas_u32 pe)
 {
     const ggas_u64 at = (slot * GGAS_PES_MAX + pe) * GGAS_LINE_BYTES;
     return ggas_raw_wait(g, (ggas_word_t)(g.parts + g.me * g.stride + at - GGAS_FLAGS_BYTES), GGAS_CMP_GE, g.heap->met[slot][pe]);
 }
 
-/* One work-item of the PE meets the other PEs: all tell all. Each pair counts its meetings, so a slot can serve one team after another.
+/* Meets the other PEs with one work-item: each PE tells all others. Each pair counts its meetings,
+ * so a slot can serve one team after another.
  *
- * (In log2(size) rounds, with fewer messages, teams of 5 to 12 PEs on two cores took longer: each round is one more turn of all threads.) */
+ * (In log2(size) rounds, with fewer messages, teams of 5 to 12 PEs on two cores took longer,
+ * because each round costs another turn of all threads.) */
 GGAS_FUNCTION int ggas_raw_meet(ggas_t g, ggas_team_t team, ggas_u32 index)
 {
     const ggas_u64 before = ggas_raw_load(&g.heap->tail);
@@ -830,7 +864,8 @@ GGAS_FUNCTION int ggas_raw_meet(ggas_t g, ggas_team_t team, ggas_u32 index)
         status = ggas_raw_tell(g, team.slot, pe);
         if (!ggas_raw_is_mapped(g, pe)) behind++;
     }
-    /* Nobody asks whether flags have arrived: the next barrier need not wait for the proxy, unless another launch has posted among them. */
+    /* Nothing waits for the arrival of flags. So the next barrier need not wait for the proxy,
+     * unless another launch has posted in between. */
     if (complete && status == GGAS_OK && ggas_raw_load(&g.heap->tail) == behind) ggas_raw_store(&g.heap->settled, behind);
     for (ggas_u32 step = 1; step < team.size && status == GGAS_OK; step++)
         status = ggas_raw_await(g, team.slot, ggas_team_pe(team, (index + step) % team.size));
@@ -843,7 +878,7 @@ GGAS_FUNCTION int ggas_raw_barrier(ggas_t g, ggas_team_t team, int completes)
     GGAS_GLOBAL ggas_meeting_t *meeting = &g.heap->teams[team.slot % GGAS_TEAM_SLOTS];
     volatile GGAS_GLOBAL int *result = &meeting->status;
     GGAS_WG_BARRIER();
-    /* After a failure the work-groups' count is of no use any more: nobody waits. */
+    /* After a failure the count of work-groups is invalid, so nobody waits. */
     if (ggas_raw_item() == 0 && index >= 0 && *result == GGAS_OK) {
         const ggas_u64 epoch = ggas_raw_load(&meeting->epoch);
         int status = GGAS_OK;
@@ -862,13 +897,14 @@ GGAS_FUNCTION int ggas_raw_barrier(ggas_t g, ggas_team_t team, int completes)
     return ggas_raw_agree(index >= 0 ? *result : GGAS_INVALID);
 }
 
-/* Waits until all PEs of the team have come, and until all that they have put before is where it belongs. Called by all work-items of
- * all work-groups of their kernels. After a failure, this and all later ones of the slot return its status, until the host resets
- * the heap. */
+/* Waits until all PEs of the team have come and everything that they have put before is in place.
+ * All work-items of all work-groups of their kernels call it. After a failure, this call and all
+ * later ones of the slot return its status until the host resets the heap. */
 GGAS_FUNCTION int ggas_barrier(ggas_t g, ggas_team_t team) { return ggas_raw_barrier(g, team, 1); }
 GGAS_FUNCTION int ggas_barrier_all(ggas_t g) { return ggas_raw_barrier(g, ggas_team_world(g), 1); }
 
-/* The same, but of what was put only that which went to the PE itself has arrived for sure: without a wait for the proxy. */
+/* The same without a wait for the proxy: only what was put to the calling PE itself is guaranteed
+ * to have arrived. */
 GGAS_FUNCTION int ggas_sync(ggas_t g, ggas_team_t team) { return ggas_raw_barrier(g, team, 0); }
 GGAS_FUNCTION int ggas_sync_all(ggas_t g) { return ggas_raw_barrier(g, ggas_team_world(g), 0); }
 
