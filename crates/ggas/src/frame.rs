@@ -1,16 +1,17 @@
-//! What members send each other after the handshake: a fixed header, and the bytes of a put or the words of an abort after it.
+//! Messages of members after the handshake: a fixed header, followed by the bytes of a put or the
+//! text of an abort.
 
 use crate::error::Refusal;
 use crate::hello::Rest;
 use crate::layout::{NO_SIGNAL, PES_MAX};
 
-/// Bytes of a header.
+/// Size of a header in bytes.
 pub const FRAME_BYTES: usize = 40;
 
-/// What an abort says, in bytes at most: a sentence or two.
+/// Maximum size of an abort's text in bytes: a sentence or two.
 pub const REASON_BYTES_MAX: usize = 512;
 
-/// What a header begins with. A stream that has lost its place is found out at once.
+/// Start of every header. It reveals at once a stream that has lost its place.
 const MAGIC: u16 = 0x6747;
 
 mod op {
@@ -20,56 +21,55 @@ mod op {
     pub(super) const ABORT: u8 = 4;
 }
 
-/// What a note of abort says.
+/// Content of a note of abort.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// How often the sender had been reset.
+    /// Generation: how often the sender had been reset.
     pub generation: u64,
-    /// A member has gone: no reset helps.
+    /// Whether a member has gone, so that no reset helps.
     pub last: bool,
-    /// Why.
     pub reason: String,
 }
 
-/// One header.
+/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// `length` bytes follow, for `at` in the part of `pe`; then `signal` at `signal_at`, unless that is [`NO_SIGNAL`].
+    /// `length` bytes follow, for offset `at` in the part of `pe`. Then the receiver stores
+    /// `signal` at `signal_at`, unless that is [`NO_SIGNAL`].
     Put {
-        /// For which of the receiver's PEs.
+        /// One of the receiver's PEs.
         pe: u8,
-        /// Where in its part.
+        /// Offset in the part of that PE.
         at: u64,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         length: u64,
-        /// Where the signal lies.
+        /// Offset of the signal.
         signal_at: u64,
-        /// The signal's value.
+        /// Value of the signal.
         signal: u64,
     },
-    /// Asks for [`Frame::Done`] when all frames before it are where they belong. `mark` comes back in it.
+    /// Requests [`Frame::Done`] with the same `mark` when all earlier frames are in place.
     Flush {
-        /// Any number.
+        /// Any number; the answer repeats it.
         mark: u64,
     },
-    /// The answer.
+    /// Answer to a [`Frame::Flush`].
     Done {
-        /// The number of the question.
+        /// Mark of the request.
         mark: u64,
     },
-    /// An abort of the sender's reset number `generation`; `length` bytes of text follow.
+    /// An abort; `length` bytes of text follow.
     Abort {
-        /// How often the sender has been reset.
+        /// Generation: how often the sender has been reset.
         generation: u64,
-        /// A member has gone: no reset helps.
+        /// Whether a member has gone, so that no reset helps.
         last: bool,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         length: u64,
     },
 }
 
 impl Frame {
-    /// As bytes.
     pub fn encode(&self) -> [u8; FRAME_BYTES] {
         let (op, pe, numbers) = match *self {
             Self::Put { pe, at, length, signal_at, signal } => {
@@ -91,10 +91,10 @@ impl Frame {
         bytes
     }
 
-    /// Of bytes that a peer sent. Where a put goes is checked by who knows the parts.
+    /// Decodes a header that a peer sent. The caller checks the target of a put against the parts.
     ///
     /// # Errors
-    /// When they are no header.
+    /// Fails if the bytes are no header.
     pub fn decode(bytes: &[u8; FRAME_BYTES]) -> Result<Self, Refusal> {
         let mut rest = Rest(bytes);
         let (magic, [op, pe], zero) = (u16::from_le_bytes(rest.take()), rest.take(), rest.number());
@@ -116,14 +116,15 @@ impl Frame {
         }
     }
 
-    /// A note of abort, and its text.
+    /// Returns a note of abort and its text.
     pub fn abort(generation: u64, last: bool, reason: &str) -> (Self, Vec<u8>) {
         let mut text = reason.as_bytes().to_vec();
         text.truncate(REASON_BYTES_MAX);
         (Self::Abort { generation, last, length: text.len() as u64 }, text)
     }
 
-    /// On a stream that carries notes of abort alone: how many bytes are missing until one is whole.
+    /// Returns how many bytes are missing until a note is complete, on a stream with only notes of
+    /// abort.
     pub(crate) fn missing(heard: &[u8]) -> Result<usize, Refusal> {
         let Some(header) = heard.first_chunk::<FRAME_BYTES>() else {
             return Ok(FRAME_BYTES - heard.len());
@@ -135,7 +136,7 @@ impl Frame {
         Ok((FRAME_BYTES + length).saturating_sub(heard.len()))
     }
 
-    /// The note of abort, if it is whole.
+    /// Returns the note of abort if it is complete.
     pub(crate) fn whole_abort(heard: &[u8]) -> Option<Note> {
         let (header, text) = heard.split_first_chunk::<FRAME_BYTES>()?;
         let Ok(Self::Abort { generation, last, length }) = Self::decode(header) else {

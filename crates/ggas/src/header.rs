@@ -1,11 +1,12 @@
-//! The kernels' header. Every program may include it, although no node has it as a file.
+//! The header for kernels. Every program may include it, although no node has it as a file.
 
 use std::borrow::Cow;
 
-/// `ggas.h`, for OpenCL C 1.2 to 3.0 and CUDA C++.
+/// Text of `ggas.h`, for OpenCL C 1.2 to 3.0 and CUDA C++.
 pub const HEADER: &str = include_str!("../include/ggas.h");
 
-/// A program's source with the header's text in the place of each line that includes `ggas.h`. Lines keep their numbers.
+/// Replaces each line of a program's source that includes `ggas.h` with the text of the header.
+/// Other lines keep their numbers.
 pub fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
     if !contains(source, b"ggas.h") {
         return Cow::Borrowed(source);
@@ -19,7 +20,8 @@ pub fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
         if replaced {
             found = true;
             out.extend_from_slice(HEADER.as_bytes());
-            // The number is the next line's. A comment that begins behind the include goes on there.
+            // The number is that of the next line. A comment that starts behind the include
+            // continues there.
             let open = if in_comment { "/*" } else { "" };
             out.extend_from_slice(format!("\n#line {}\n{open}", number + 1).as_bytes());
         } else {
@@ -33,19 +35,19 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
     text.windows(what.len()).any(|window| window == what)
 }
 
-/// `#include <ggas.h>` or `#include "ggas.h"`, with spaces anywhere that they may be.
+/// Returns whether a line is `#include <ggas.h>` or `#include "ggas.h"`, with any allowed spaces.
 fn includes_header(line: &[u8]) -> bool {
     let name =
         behind(line, b"#").and_then(|rest| behind(rest, b"include")).map(<[u8]>::trim_ascii_start);
     name.is_some_and(|name| name.starts_with(b"<ggas.h>") || name.starts_with(b"\"ggas.h\""))
 }
 
-/// What follows a word at the beginning.
+/// Returns the text behind a word at the beginning.
 fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     text.trim_ascii_start().strip_prefix(word)
 }
 
-/// Whether a comment of several lines is open behind a line.
+/// Returns whether a multi-line comment is open at the end of a line.
 fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
     let mut at = 0;
     let mut quote = None;

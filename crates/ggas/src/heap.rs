@@ -18,23 +18,24 @@ use crate::state::{State, lock};
 use crate::wake::Wake;
 use crate::{monitor, proxy};
 
-/// How long [`Heap::start`] waits for members that have not joined yet: as long as a hello may take, and twice that for a
+/// Time that [`Heap::start`] waits for members to join: as long as a hello may take, doubled for a
 /// loaded node.
 const MEMBERS_MS_MAX: u64 = 30_000;
 
-/// How long [`Heap::reset`] and dropping a heap wait for what kernels have sent to arrive.
+/// Time that [`Heap::reset`] and dropping a heap wait for the bytes that kernels have sent to
+/// arrive.
 const SETTLE_MS_MAX: u64 = 5_000;
 
-/// Looks of a wait between two yields where each PE has a core: the answer of a peer comes within them, and a yield costs as much
-/// as it takes.
+/// Number of looks between two yields of a wait if each PE has a core. A peer answers within them,
+/// and a yield costs as much as they do.
 const LOOKS_FREE: u32 = 512;
-/// The same where PEs outnumber the cores, or a proxy is needed: who is awaited may be waiting for this core.
+/// The same if PEs outnumber the cores or a proxy is needed: the awaited thread may need this core.
 const LOOKS_CROWDED: u32 = 64;
 
 /// One member's side of a heap.
 ///
-/// Made with [`Heap::create`], connected to each other member with [`Heap::join`], running from [`Heap::start`] on. When it is
-/// dropped, the other members' kernels are told that this member has left.
+/// [`Heap::create`] makes it, [`Heap::join`] connects it to each other member, and [`Heap::start`]
+/// starts it. Dropping it tells the other members' kernels that this member has left.
 #[derive(Debug)]
 pub struct Heap {
     state: Arc<State>,
@@ -43,31 +44,31 @@ pub struct Heap {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// How far the members are.
+/// Progress of the joining members.
 #[derive(Debug, Default)]
 struct Joining {
-    /// What is known of each other member; `None` while one is in its handshake.
+    /// Result for each other member; `None` during its handshake.
     members: BTreeMap<u32, Option<Joined>>,
     started: bool,
-    /// Paths, by member, from the start on.
+    /// From the start on: whether each member's memory is mapped.
     mapped: BTreeMap<u32, bool>,
-    /// What carries the proxy's bytes, by member, from the start on.
+    /// From the start on: what carries the proxy's bytes to each member.
     over: BTreeMap<u32, Over>,
 }
 
-/// How a PE reaches another one.
+/// How a PE reaches another PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// They are in one process, or it is the PE itself: by stores.
+    /// By stores; both PEs are in one process, or are the same PE.
     Own,
-    /// They are in two processes of one host: by stores.
+    /// By stores; the PEs are in two processes of one host.
     Shared,
-    /// By the proxies of their members.
+    /// Through the proxies of their members.
     Proxy,
 }
 
 impl Path {
-    /// Its name, for tables.
+    /// Returns the name for tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -81,7 +82,7 @@ impl Heap {
     /// Makes this member's memory.
     ///
     /// # Errors
-    /// When the plan is beyond a limit, or the system has no memory, descriptors or addresses.
+    /// Fails if the plan exceeds a limit, or the system lacks memory, descriptors or addresses.
     pub fn create(plan: Plan) -> Result<Arc<Self>, HeapError> {
         plan.check()?;
         let parts = Parts::create(&plan)?;
@@ -94,16 +95,17 @@ impl Heap {
         }))
     }
 
-    /// What the heap was made of.
+    /// Returns the heap's plan.
     pub fn plan(&self) -> &Plan {
         &self.state.plan
     }
 
-    /// Shakes hands with another member over a stream that is connected to it and authenticated. Both sides call it, in any order
-    /// and from any thread; the stream then belongs to the heap. Over a Unix socket the members share their memory.
+    /// Performs the handshake with another member over a connected and authenticated stream. Both
+    /// sides call it, in any order and from any thread; the heap then owns the stream. Over a Unix
+    /// socket the members share their memory.
     ///
     /// # Errors
-    /// When the members do not agree, the stream fails, or the other side does not answer within the time for a hello.
+    /// Fails if the members disagree, the stream fails, or the peer exceeds the time for a hello.
     pub fn join(&self, member: u32, stream: Stream) -> Result<(), HeapError> {
         if !self.state.plan.others().contains(&member) {
             return Err(HeapError::NoSuchMember { member });
@@ -127,17 +129,17 @@ impl Heap {
                 Ok(())
             }
             Err(error) => {
-                // It may be tried again over another stream.
+                // The caller may try again over another stream.
                 joining.members.remove(&member);
                 Err(error)
             }
         }
     }
 
-    /// Maps the views and starts the threads, when all members have joined.
+    /// Maps the views and starts the threads when all members have joined.
     ///
     /// # Errors
-    /// When a member does not join in time, or the system has no memory, addresses or threads.
+    /// Fails if a member does not join in time, or the system lacks memory, addresses or threads.
     pub fn start(&self) -> Result<(), HeapError> {
         let others = self.state.plan.others();
         let deadline = Instant::now() + Duration::from_millis(MEMBERS_MS_MAX);
@@ -170,7 +172,7 @@ impl Heap {
         let (mut sharing, mut apart) = (Vec::new(), Vec::new());
         for (member, joined) in members {
             match joined {
-                // Its memory is mapped: the descriptor is needed no more.
+                // The memory is mapped, so its descriptor is no longer needed.
                 Joined::Shares(stream, _) => sharing.push((member, stream)),
                 Joined::Apart(carrier, over) => {
                     joining.over.insert(member, over);
@@ -178,7 +180,7 @@ impl Heap {
                 }
             }
         }
-        // From here on the carriers alone have it.
+        // From here on only the carriers hold the engine.
         #[cfg(feature = "ucx")]
         lock(&self.state.ucx).take();
         let mut threads = lock(&self.threads);
@@ -189,13 +191,15 @@ impl Heap {
         Ok(())
     }
 
-    /// What carries the proxy's bytes to another member; nothing for one that shares its memory, and before the start.
+    /// Returns what carries the proxy's bytes to another member. Returns `None` before the start,
+    /// and for a member that shares its memory.
     pub fn over(&self, member: u32) -> Option<Over> {
         lock(&self.joining).over.get(&member).cloned()
     }
 
-    /// Has the proxy's bytes carried by UCX to and from members that offer it as well; to be called before the first one joins. Where
-    /// that fails the stream carries them, and [`Heap::over`] says why.
+    /// Offers UCX to carry the proxy's bytes to and from members that offer it, too. To be called
+    /// before the first member joins. If UCX fails, the stream carries the bytes, and
+    /// [`Heap::over`] says why.
     #[cfg(feature = "ucx")]
     pub fn offer_ucx(&self) {
         lock(&self.state.ucx).make();
@@ -208,15 +212,15 @@ impl Heap {
         let on_host = plan.members.iter().filter(|&&member| here(member)).count();
         let proxies = usize::from(on_host < plan.members.len());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // A proxy needs a core when a kernel waits for it.
+        // A proxy needs a core while a kernel waits for it.
         let looks = if proxies > 0 || on_host > cores { LOOKS_CROWDED } else { LOOKS_FREE };
         parts.pes().iter().map(|&pe| Mapped::new(plan, parts, pe, looks, &theirs)).collect()
     }
 
-    /// What the kernels of an own PE get.
+    /// Returns the memory for the kernels of one of this member's PEs.
     ///
     /// # Errors
-    /// When the heap has not started, or the PE is not this member's.
+    /// Fails if the heap has not started, or the PE belongs to another member.
     pub fn view(&self, pe: u32) -> Result<View, HeapError> {
         let member = self.member_of(pe)?;
         let views = self.state.views.get().ok_or(HeapError::NotStarted)?;
@@ -225,11 +229,12 @@ impl Heap {
         Ok(View { pe, memory: view.memory.clone(), pieces: view.pieces.clone() })
     }
 
-    /// How one PE reaches another. Of other members' PEs this member knows the way to itself alone; among themselves they
-    /// know, and where this one guesses it says [`Path::Own`] for PEs of one member and [`Path::Proxy`] else.
+    /// Returns how one PE reaches another. This member knows only its own paths. For two PEs of
+    /// other members it returns [`Path::Own`] if they belong to one member, and guesses
+    /// [`Path::Proxy`] otherwise.
     ///
     /// # Errors
-    /// When the heap has no such PE, or has not started.
+    /// Fails if the heap has no such PE, or has not started.
     pub fn path(&self, from: u32, to: u32) -> Result<Path, HeapError> {
         let (from, to) = (self.member_of(from)?, self.member_of(to)?);
         if from == to {
@@ -245,57 +250,60 @@ impl Heap {
         Ok(if knows && is_mapped { Path::Shared } else { Path::Proxy })
     }
 
-    /// Copies user's bytes of an own PE out.
+    /// Copies user bytes of one of this member's PEs out.
     ///
     /// # Errors
-    /// When the PE is not this member's, or has not these bytes.
+    /// Fails if the PE belongs to another member, or the range exceeds its part.
     pub fn read(&self, pe: u32, offset: u64, into: &mut [u8]) -> Result<(), HeapError> {
         let place = self.place(pe, offset, into.len())?;
-        // SAFETY: so many bytes lie there, mapped as long as `self` lives; `into` is no part of them. Kernels that write them
-        // meanwhile make them other plain bytes.
+        // SAFETY: `into.len()` bytes lie there, mapped as long as `self` lives, and apart from
+        // `into`. Kernels that write them meanwhile only change plain bytes.
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
-    /// Copies bytes to user's bytes of an own PE.
+    /// Copies bytes to user bytes of one of this member's PEs.
     ///
     /// # Errors
-    /// As [`Heap::read`].
+    /// See [`Heap::read`].
     pub fn write(&self, pe: u32, offset: u64, bytes: &[u8]) -> Result<(), HeapError> {
         let place = self.place(pe, offset, bytes.len())?;
-        // SAFETY: as in `read`, the other way.
+        // SAFETY: as in `read`, in the other direction.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
         Ok(())
     }
 
-    /// Marks a launch as in flight until the guard is dropped: meanwhile the clock of the heap's kernels runs, and the proxy looks
-    /// for their work without sleeping. To be made before the launch.
+    /// Marks a launch as in flight until the guard is dropped. Meanwhile the clock of the heap's
+    /// kernels runs, and the proxy looks for their work without sleeping. To be called before the
+    /// launch.
     pub fn running(&self) -> Running {
         self.state.launch();
         Running(self.state.clone())
     }
 
-    /// Ends all waits of all kernels of the heap, here and at the other members.
+    /// Ends all waits of all kernels of the heap, on all members.
     pub fn abort(&self, reason: &str) {
         self.state.end(reason, false);
     }
 
-    /// Why waits have ended, if they have.
+    /// Returns why waits have ended, if they have.
     pub fn aborted(&self) -> Option<String> {
         self.state.ended().map(|end| end.reason)
     }
 
-    /// Ends all waits as [`Heap::abort`], and no reset makes the heap usable again: this member is about to go.
+    /// Like [`Heap::abort`], but no reset makes the heap usable again: this member is about to go.
     pub fn end(&self, reason: &str) {
         self.state.end(reason, true);
     }
 
-    /// Makes the heap usable again after an abort or a timeout. All members must do it after all kernels have ended, and before one
-    /// starts again, with the same `generation`: a number above that of each reset before, also of one that only some members did.
-    /// The user's bytes stay as they are.
+    /// Makes the heap usable again after an abort or a timeout. All members must call it after all
+    /// kernels have ended and before one starts again, with the same `generation`. The generation
+    /// must exceed that of each earlier reset, even of one that only some members did. User bytes
+    /// stay.
     ///
     /// # Errors
-    /// When kernels run or their bytes are still under way; when a member has gone; when the generation is none that may follow.
+    /// Fails if kernels run, their bytes are under way, a member has gone, or the generation is
+    /// invalid.
     pub fn reset(&self, generation: u64) -> Result<(), HeapError> {
         if self.state.views.get().is_none() {
             return Err(HeapError::NotStarted);
@@ -314,7 +322,7 @@ impl Heap {
         self.state.renew(generation).map_err(ended)
     }
 
-    /// Waits until what the own kernels have sent has arrived.
+    /// Waits until all that this member's kernels have sent has arrived.
     fn settle(&self) -> bool {
         self.state
             .settled
@@ -347,7 +355,7 @@ impl Drop for Heap {
         if self.state.is_running() {
             self.state.end("the heap was released while kernels of it ran", true);
         } else if self.state.ended().is_none() {
-            // What they do not take in time is lost with the heap.
+            // Bytes that the others do not take in time are lost with the heap.
             self.settle();
         }
         self.state.closing.store(true, std::sync::atomic::Ordering::Release);
@@ -360,7 +368,8 @@ impl Drop for Heap {
     }
 }
 
-/// What the kernels of one PE get: its head and all parts. It stays mapped as long as a view, or the heap, lives.
+/// Memory for the kernels of one PE: its head and all parts. It stays mapped as long as a view or
+/// the heap lives.
 #[derive(Clone, Debug)]
 pub struct View {
     pe: u32,
@@ -369,28 +378,30 @@ pub struct View {
 }
 
 impl View {
-    /// The PE whose view this is.
+    /// Returns the PE of this view.
     pub fn pe(&self) -> u32 {
         self.pe
     }
 
-    /// Where it begins, and how many bytes of addresses it has. Those of PEs that only the proxy reaches can not be touched.
+    /// Returns the start of the address range and its length in bytes. Parts that only the proxy
+    /// reaches cannot be accessed.
     pub fn range(&self) -> (NonNull<u8>, usize) {
         (self.memory.base(), self.memory.bytes())
     }
 
-    /// Which bytes of the range are mapped: the head, and each part that is not reached by the proxy. In order, whole pages.
+    /// Returns the mapped byte ranges in order, in whole pages: the head, and each part that is not
+    /// reached by the proxy.
     pub fn pieces(&self) -> &[Range<usize>] {
         &self.pieces
     }
 }
 
-/// A launch in flight: see [`Heap::running`].
+/// Launch in flight: see [`Heap::running`].
 #[derive(Debug)]
 pub struct Running(Arc<State>);
 
 impl Running {
-    /// As [`Heap::abort`], where only the launch is at hand.
+    /// Like [`Heap::abort`], for a caller that has only the launch.
     pub fn abort(&self, reason: &str) {
         self.0.end(reason, false);
     }

@@ -1,42 +1,40 @@
-//! The bytes of a handshake between two members: what each says of itself, and whether it takes the other.
+//! The bytes of a handshake between two members: what each says about itself, and whether it
+//! accepts the other.
 
 use crate::error::Refusal;
 use crate::layout::VERSION;
 
-/// What a hello begins with.
+/// Start of every hello.
 const MAGIC: [u8; 8] = *b"GGASHELO";
-/// What a verdict begins with.
+/// Start of every verdict.
 const MAGIC_VERDICT: [u8; 8] = *b"GGASSAID";
 
-/// Bytes of a hello.
+/// Size of a hello in bytes.
 pub const HELLO_BYTES: usize = 80;
-/// Bytes of a verdict.
+/// Size of a verdict in bytes.
 pub const VERDICT_BYTES: usize = 16;
 
-/// A flag of [`Hello`]: the sender's memory comes beside it.
+/// Flag of [`Hello`]: the sender's memory accompanies it.
 const FLAG_MEMORY: u32 = 1;
-/// A flag of [`Hello`]: the sender can have its bytes carried by UCX.
+/// Flag of [`Hello`]: UCX can carry the sender's bytes.
 const FLAG_UCX: u32 = 2;
 
-/// What a member says of itself.
+/// What a member says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who says it.
     pub from: u32,
-    /// To whom.
     pub to: u32,
-    /// Whether the memory of its parts comes beside it.
+    /// Whether the memory of its parts accompanies the hello.
     pub memory: bool,
-    /// Whether its bytes can be carried by UCX. Known also to builds that can not, and then not asked for.
+    /// Whether UCX can carry its bytes. Builds without UCX know the flag, but do not use it.
     pub ucx: bool,
-    /// What it was told of the heap.
+    /// Digest of its plan.
     pub plan: [u8; 32],
-    /// The boot of its host.
+    /// Boot id of its host.
     pub boot: [u8; 16],
 }
 
 impl Hello {
-    /// As bytes.
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut out = Vec::with_capacity(HELLO_BYTES);
         out.extend(MAGIC);
@@ -53,10 +51,10 @@ impl Hello {
         bytes
     }
 
-    /// Of bytes that a peer sent.
+    /// Decodes bytes that a peer sent.
     ///
     /// # Errors
-    /// When they are none of this version.
+    /// Fails if the bytes are no hello of this version.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Refusal> {
         let mut rest = Rest(bytes);
         if rest.take::<8>() != MAGIC {
@@ -74,7 +72,7 @@ impl Hello {
     }
 }
 
-/// A verdict as bytes.
+/// Encodes a verdict; `None` means acceptance.
 pub fn encode_verdict(refusal: Option<Refusal>) -> [u8; VERDICT_BYTES] {
     let code: u32 = match refusal {
         None => 0,
@@ -91,10 +89,10 @@ pub fn encode_verdict(refusal: Option<Refusal>) -> [u8; VERDICT_BYTES] {
     bytes
 }
 
-/// A verdict of bytes that a peer sent.
+/// Decodes a verdict that a peer sent.
 ///
 /// # Errors
-/// The peer's, or that the bytes are no verdict.
+/// The peer's refusal, or [`Refusal::NotGgas`] if the bytes are no verdict.
 pub fn decode_verdict(bytes: &[u8; VERDICT_BYTES]) -> Result<(), Refusal> {
     let mut rest = Rest(bytes);
     if rest.take::<8>() != MAGIC_VERDICT {

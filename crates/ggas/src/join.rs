@@ -1,5 +1,5 @@
-//! The handshake of two members: each says who it is and what it was told of the heap, hands over its memory on one host, and
-//! says whether it takes the other.
+//! The handshake of two members: each says who it is and which plan it has, hands over its memory
+//! on one host, and says whether it accepts the other.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,11 +14,11 @@ use crate::proxy::Carrier;
 use crate::segment::memory_bytes;
 use crate::state::State;
 
-/// How another member is reached after its handshake.
+/// Connection to another member after the handshake.
 pub(crate) enum Joined {
-    /// It is on this host: its parts, and a stream for notes of abort.
+    /// The member is on this host: its parts, and a stream for notes of abort.
     Shares(Stream, SharedMemory),
-    /// By the proxy.
+    /// The proxy reaches the member.
     Apart(Box<dyn Carrier>, Over),
 }
 
@@ -43,11 +43,11 @@ impl fmt::Debug for Joined {
 /// What carries a proxy's bytes to another member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// The stream that it joined over.
+    /// The stream over which the member joined.
     Stream,
-    /// The same, although UCX was wanted: the sentence says why.
+    /// The same, although UCX was wanted; the sentence says why.
     StreamInstead(String),
-    /// UCX, by these of its transports.
+    /// UCX, with these transports.
     Ucx(String),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<
     stream.write_all_until(&encode_verdict(judged.as_ref().err().copied()), deadline)?;
     let mut verdict = [0; VERDICT_BYTES];
     let heard = match &judged {
-        // Who does not speak this protocol has no verdict to give either.
+        // A peer that does not speak this protocol sends no verdict either.
         Err(Refusal::NotGgas) => Ok(Ok(())),
         _ => stream.read_exact_until(&mut verdict, deadline).map(|()| decode_verdict(&verdict)),
     };
@@ -96,13 +96,13 @@ pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<
     }
 }
 
-/// What carries the proxy's bytes to a member that shares no memory.
+/// Returns the connection to a member that shares no memory.
 #[cfg(not(feature = "ucx"))]
 fn carried(_: &State, _: &Hello, _: bool, stream: Stream, _: Instant) -> Result<Joined, HeapError> {
     Ok(Joined::Apart(Box::new(stream), Over::Stream))
 }
 
-/// The same, by UCX where both can.
+/// Returns the connection to a member that shares no memory: over UCX if both members can.
 #[cfg(feature = "ucx")]
 fn carried(
     state: &State,
@@ -128,7 +128,7 @@ fn carried(
     })
 }
 
-/// The other's hello, and the descriptor beside its first byte, if there is one.
+/// Receives the peer's hello, and the descriptor beside its first byte, if there is one.
 fn hear(
     stream: &Stream,
     deadline: Instant,
@@ -158,7 +158,8 @@ fn judge(
     if theirs.plan != ours.plan {
         return Err(Refusal::Plan);
     }
-    // Both decide by the same facts. A Unix socket that is carried to another host hands over nothing that could be mapped.
+    // Both sides decide by the same facts. A Unix socket that is forwarded to another host passes
+    // on no memory that could be mapped.
     if theirs.memory != ours.memory || theirs.memory != fd.is_some() {
         return Err(Refusal::Memory);
     }
@@ -171,7 +172,7 @@ fn judge(
     if memory.bytes() == promised { Ok(Some(memory)) } else { Err(Refusal::Memory) }
 }
 
-/// A number that each boot of a host has for itself.
+/// Returns the boot id of this host.
 fn boot_id() -> Result<[u8; 16], HeapError> {
     let doing = "reading the host's boot id";
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")

@@ -1,17 +1,21 @@
-//! Symmetric heaps for device communication: each device that takes part (a *PE*) has a part of equal size, and kernels store
-//! into each other's parts, signal, wait and meet at barriers without going back to the host.
+//! Symmetric heaps for device communication. Each participating device (a *PE*) has a part of equal
+//! size. Kernels store into each other's parts, signal, wait and meet at barriers without returning
+//! to the host.
 //!
-//! * [`Heap`] is one process's side (a *member*, which holds one PE or several). Members are joined by connected streams.
-//! * A PE's [`View`] is what its kernels get as their one argument: its head, then all parts that it can store into.
-//! * Parts of members on one host are mapped into all their views. Others are reached by a *proxy*: kernels write entries into a
-//!   ring, a thread of the member sends the bytes, and the member at the other end puts them straight into the part.
-//! * When a member ends, all waits of all others' kernels end with `GGAS_ABORTED`.
+//! * [`Heap`] is the side of one process (a *member*), which holds one or several PEs. Connected
+//!   streams join the members.
+//! * A PE's [`View`] is the one argument of its kernels: its head, then all parts that it can store
+//!   into.
+//! * Parts of members on one host are mapped into all their views. A *proxy* reaches the others:
+//!   kernels write entries into a ring, a thread of the member sends the bytes, and the member at
+//!   the other end puts them directly into the part.
+//! * When a member ends, all waits of the other members' kernels end with `GGAS_ABORTED`.
 //!
-//! [`HEADER`] is the header that kernels include, [`with_header`] puts it into their sources, and [`check_resident`] says whether they can
-//! all run at the same time.
+//! [`HEADER`] is the header for kernels, [`with_header`] inserts it into their sources, and
+//! [`check_resident`] says whether all kernels can run at the same time.
 //!
-//! Kernels, and members, are taken for hostile: whatever one writes into its ring, or sends, ends its own heap at most. What kernels
-//! do within the parts that they were given is their program's business.
+//! Kernels and members are assumed hostile: what they write into rings or send can end only their
+//! own heap. Within their parts, kernels may do anything.
 
 mod error;
 pub mod frame;

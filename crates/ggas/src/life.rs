@@ -1,31 +1,34 @@
-//! What a member knows of the end of its heap's waits, and of its resets: apart from locks and memory, so that tests can explore every
-//! order in which kernels, hosts and notes of abort meet.
+//! What a member knows about the end of its heap's waits and about resets. It is separate from
+//! locks and memory, so that tests can explore every order in which kernels, hosts and notes of
+//! abort meet.
 //!
-//! A heap lives in generations: 0 from its start, and a new one from each reset on. Members reset one after the other, while notes of
-//! abort are under way, so each note names the generation that it is about.
+//! A heap starts with generation 0, and each reset begins a new generation. Members reset one after
+//! the other while notes of abort are under way, so each note names its generation.
 
 use crate::frame::Note;
 
-/// Bits of a count of barriers: 2^48 of them take more than a year. Above them is the generation.
+/// Bits of a barrier count: 2^48 barriers take over a year. The bits above hold the generation.
 pub const COUNT_BITS: u32 = 48;
 
-/// What counts of barriers begin with in a generation: no flag of a generation before is as high, so flags need not be cleared.
+/// Returns the first barrier count of a generation. It exceeds every flag of earlier generations,
+/// so flags need not be cleared.
 pub const fn first_count(generation: u64) -> u64 {
     generation << COUNT_BITS
 }
 
-/// Why waits end.
+/// End of waits and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct End {
-    /// A sentence or two, for users.
+    /// One or two sentences for users.
     pub reason: String,
-    /// The generation that it ends: a member may be told of an abort after the others' reset, and before its own.
+    /// Generation that ends: a member may hear of an abort after the others' reset but before its
+    /// own.
     pub generation: u64,
-    /// A member has gone: no reset helps.
+    /// Whether a member has gone, so that no reset helps.
     pub last: bool,
 }
 
-/// One member's generation, and what ends its waits, if anything does.
+/// Generation of one member, and the end of its waits, if they have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Life {
     generation: u64,
@@ -33,22 +36,22 @@ pub struct Life {
 }
 
 impl Life {
-    /// The present generation.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Why waits end, if they do.
+    /// Returns why waits end, if they do.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// Waits of this generation end. The first reason stays, unless a last one comes.
+    /// Ends the waits of this generation. The first reason stays, unless a `last` one comes.
     pub fn abort(&mut self, reason: &str, last: bool) {
         self.abort_generation(0, reason, last);
     }
 
-    /// Another member tells of an abort; `false`: it is about what a reset has made good.
+    /// Handles another member's note of abort. Returns `false` if a reset has already overcome the
+    /// abort.
     pub fn told(&mut self, note: &Note) -> bool {
         let counts = note.last || note.generation >= self.generation;
         if counts {
@@ -57,7 +60,7 @@ impl Life {
         counts
     }
 
-    /// The same for what another member's reset may have begun already.
+    /// Ends the waits of a generation, which another member's reset may have begun already.
     fn abort_generation(&mut self, generation: u64, reason: &str, last: bool) {
         let generation = generation.max(self.generation);
         match &mut self.end {
@@ -67,11 +70,11 @@ impl Life {
         }
     }
 
-    /// Begins `generation`, which is above the present one. Whether that one has been aborted already, by a member that was reset
-    /// before this one.
+    /// Begins `generation`, which must exceed the present one. Returns whether a member that was
+    /// reset earlier has already aborted the new generation.
     ///
     /// # Errors
-    /// Why it can not begin, when a member has gone.
+    /// Returns the end of the heap if a member has gone.
     pub fn renew(&mut self, generation: u64) -> Result<bool, End> {
         if let Some(end) = self.end.as_ref().filter(|end| end.last) {
             return Err(end.clone());
@@ -81,7 +84,8 @@ impl Life {
         Ok(self.end.is_some())
     }
 
-    /// What the others are to be told, and of which generation they are told then, unless they know: `told` is the one of the last time.
+    /// Returns the note for the other members, unless they know it. `told` is the generation of the
+    /// previous note.
     pub fn news(&self, told: Option<u64>) -> Option<Note> {
         let end = self.end.as_ref().filter(|_| told != Some(self.generation))?;
         Some(Note { generation: self.generation, last: end.last, reason: end.reason.clone() })
@@ -121,7 +125,7 @@ mod tests {
         let mut life = Life::default();
         life.abort("ours", false);
         life.renew(3).unwrap();
-        assert!(life.told(&note(0, true)), "that a member has gone is true in every generation");
+        assert!(life.told(&note(0, true)), "the loss of a member holds in every generation");
         life.abort("later", false);
         assert_eq!(life.renew(4).unwrap_err().reason, "theirs");
         assert_eq!(life.generation(), 3);

@@ -1,4 +1,4 @@
-//! The thread that sees members end, and that keeps the clock of kernels.
+//! The thread that notices the end of members and keeps the clock of kernels.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -14,16 +14,19 @@ use crate::error::HeapError;
 use crate::frame::{FRAME_BYTES, Frame, REASON_BYTES_MAX};
 use crate::state::State;
 
-/// Steps of the clock of kernels: 1 % of the default bound of a wait would be 100 ms, and a tenth of that costs nothing yet.
+/// Step of the kernels' clock. 1 % of the default bound of a wait would be 100 ms, and a tenth of
+/// that costs almost nothing.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Notes that are taken from one member before the others' turn and the clock's: a member sends one for each abort.
+/// Number of notes taken from one member before the turn of the others and the clock. A member
+/// sends one note per abort.
 const NOTES_PER_TURN: usize = 16;
 
-/// The thread calls the system and little else.
+/// Stack of the thread in bytes; the thread mostly makes system calls.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Starts it, over the streams to those members that share their memory. On them nothing is sent but notes of abort.
+/// Starts the thread over the streams to the members that share their memory. These streams carry
+/// only notes of abort.
 pub(crate) fn start(
     state: Arc<State>,
     streams: Vec<(u32, Stream)>,
@@ -37,14 +40,14 @@ pub(crate) fn start(
 struct Monitor {
     state: Arc<State>,
     members: Vec<Member>,
-    /// The generation whose abort the others know of.
+    /// Generation whose abort the other members know.
     told: Option<u64>,
 }
 
 struct Member {
     number: u32,
     stream: Stream,
-    /// Of the note that is being received.
+    /// Received bytes of the current note.
     heard: Vec<u8>,
     gone: bool,
 }
@@ -58,7 +61,8 @@ impl Member {
 impl Monitor {
     fn run(&mut self) {
         loop {
-            // Before the look: who closes says so first, and rings then. A ring that is cleared behind the look wakes nobody.
+            // Cleared before the look: a closing thread sets its flag and then rings. A ring
+            // cleared after the look would wake nobody.
             self.state.monitor.clear_if_rung();
             if self.state.is_closing() {
                 break;
@@ -83,7 +87,8 @@ impl Monitor {
         let (frame, text) = Frame::abort(note.generation, note.last, &note.reason);
         let header = frame.encode();
         for member in self.members.iter().filter(|member| !member.gone) {
-            // The stream carries nothing else, so a note fits; who can not be told sees the stream close.
+            // The stream carries only notes, so a note fits. A member that cannot be told sees the
+            // stream close.
             _ = member.stream.send_now(&[IoSlice::new(&header), IoSlice::new(&text)]);
         }
     }
@@ -94,7 +99,7 @@ impl Monitor {
             return;
         }
         let mut bytes = [0; FRAME_BYTES + REASON_BYTES_MAX];
-        // A note comes as a header and a text. What is left wakes the thread again at once.
+        // A note has a header and a text. What is left wakes the thread again at once.
         for _ in 0..2 * NOTES_PER_TURN {
             let wanted = Frame::missing(&member.heard);
             match wanted
@@ -114,8 +119,7 @@ impl Monitor {
                     member.gone = true;
                     member.stream.shutdown();
                     let number = member.number;
-                    self.state
-                        .end(&format!("member {number} sent what is no note of a heap"), true);
+                    self.state.end(&format!("member {number} sent an invalid note"), true);
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! What all members of a heap agree on.
+//! The properties of a heap on which all members agree.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use crate::error::HeapError;
 use crate::layout::{BYTES_MAX, PES_MAX, VERSION};
 
-/// The longest bound of waits in kernels: a day. Beyond it nobody waits for a result, only for a defect.
+/// Largest bound of waits in kernels: a day. Nobody waits longer for a result, only for a defect.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 
-/// The bound of waits in kernels unless something else is asked for. Some drivers compile a kernel when it is first launched, while the
-/// others wait already: 14 s were seen on a busy machine.
+/// Default bound of waits in kernels. Some drivers compile a kernel at its first launch, while the
+/// others already wait: 14 s were seen on a busy machine.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// What a heap shall be. All members make theirs of the same plan, but for `me`.
+/// Description of a heap, the same for all members except `me`.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Tells this heap from others among the same members; any number, the same for all members.
+    /// Distinguishes heaps of the same members; any number, the same for all members.
     pub id: u64,
-    /// The member that holds each PE; the index is the PE's number.
+    /// Member that holds each PE; the index is the PE's number.
     pub members: Vec<u32>,
-    /// This process, among them.
+    /// Member number of this process.
     pub me: u32,
-    /// The user's bytes in each PE's part.
+    /// Number of user bytes in each PE's part.
     pub bytes: u64,
-    /// How long a kernel waits, in steps of a millisecond.
+    /// Bound of a kernel's waits, with a resolution of 1 ms.
     pub timeout: Duration,
-    /// Has all members reached by the proxy, also those on this host. PEs of one member share memory all the same.
+    /// Makes the proxy reach all other members, even on this host. PEs of one member still share
+    /// memory.
     pub force_proxy: bool,
 }
 
 impl Plan {
-    /// Checks all limits.
     pub(crate) fn check(&self) -> Result<(), HeapError> {
         let within = |what, given: u64, min: u64, max: u64| {
             if (min..=max).contains(&given) {
@@ -51,7 +51,6 @@ impl Plan {
         }
     }
 
-    /// How many PEs there are.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
@@ -60,12 +59,12 @@ impl Plan {
         millis(self.timeout)
     }
 
-    /// The PEs of a member, in order.
+    /// Returns the PEs of a member in order.
     pub(crate) fn pes_of(&self, member: u32) -> impl Iterator<Item = u32> + '_ {
         (0..self.count()).zip(&self.members).filter(move |(_, of)| **of == member).map(|(pe, _)| pe)
     }
 
-    /// The other members, each once, in order.
+    /// Returns the other members in order, without duplicates.
     pub(crate) fn others(&self) -> Vec<u32> {
         let mut others: Vec<u32> =
             self.members.iter().copied().filter(|&member| member != self.me).collect();
@@ -74,7 +73,7 @@ impl Plan {
         others
     }
 
-    /// What two members compare: everything but who they are.
+    /// Returns the digest that two members compare: of everything except `me`.
     pub(crate) fn digest(&self) -> [u8; SHA256_OUTPUT_LEN] {
         let mut text = Vec::new();
         text.extend(b"penstock heap");

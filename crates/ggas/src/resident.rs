@@ -1,45 +1,48 @@
-//! Whether kernels that wait for each other can all run at the same time. A work-group that has not started, because all cores have
-//! one that waits for it, never starts: such a launch is refused before it hangs.
+//! The check whether kernels that wait for each other can all run at the same time. A work-group
+//! never starts if all cores run work-groups that wait for it; such a launch is refused before it
+//! hangs.
 
-/// `CL_DEVICE_MAX_COMPUTE_UNITS`.
+/// Query `CL_DEVICE_MAX_COMPUTE_UNITS` of OpenCL.
 const MAX_COMPUTE_UNITS: u32 = 0x1002;
-/// `CL_DEVICE_NAME`.
+/// Query `CL_DEVICE_NAME` of OpenCL.
 const NAME: u32 = 0x102B;
-/// `CL_DEVICE_VERSION`.
+/// Query `CL_DEVICE_VERSION` of OpenCL.
 const VERSION: u32 = 0x102F;
 
 /// One device of a collective launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat<P> {
-    /// Devices of equal places share threads: those of one platform in one process.
+    /// Devices with equal places share threads: those of one platform in one process.
     pub place: P,
-    /// Work-groups that the device runs at the same time, by [`resident_groups`].
+    /// Number of work-groups that the device runs at the same time, from [`resident_groups`].
     pub groups_max: u64,
-    /// The same of the whole device, where this one is a part of it; else equal.
+    /// The same for the whole device if this is a sub-device; equal otherwise.
     pub groups_max_whole: u64,
 }
 
-/// Why the work-groups of a collective launch can not all run at the same time.
+/// Reason why the work-groups of a collective launch cannot all run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "PE {pe} has more work-groups than run there at a time, which is {groups_max}; devices that share its threads: {sharing}"
 )]
 pub struct NotResident {
-    /// A device whose work-groups do not fit, by its place among the seats.
+    /// Index of a seat whose work-groups do not fit.
     pub pe: usize,
-    /// How many devices of the launch share its threads; itself is one of them.
+    /// Number of devices of the launch that share its threads, itself included.
     pub sharing: u64,
-    /// Work-groups that run at the same time: on the device where its own are more than that, else on all that share its threads.
+    /// Work-groups that run at the same time: on the device if its own exceed that number,
+    /// otherwise on all devices that share its threads.
     pub groups_max: u64,
 }
 
-/// Checks that so many work-groups on each of these devices can all run at the same time.
+/// Checks that `groups` work-groups on each of these devices can all run at the same time.
 ///
-/// Devices of one platform in one process share its threads: PoCL has one pool of them, however many devices it shows. So what counts is the
-/// sum over them, and the largest of their numbers of threads; but one device never runs more than its own.
+/// Devices of one platform in one process share its threads: PoCL has one pool of threads, however
+/// many devices it shows. So the sum over these devices must not exceed their largest number of
+/// threads, and no device runs more than its own number.
 ///
 /// # Errors
-/// [`NotResident`], of the first device that has too many.
+/// [`NotResident`] for the first device with too many work-groups.
 pub fn check_resident<P: PartialEq>(seats: &[Seat<P>], groups: u64) -> Result<(), NotResident> {
     for (pe, seat) in seats.iter().enumerate() {
         let together = || seats.iter().filter(|other| other.place == seat.place);
@@ -55,12 +58,13 @@ pub fn check_resident<P: PartialEq>(seats: &[Seat<P>], groups: u64) -> Result<()
     Ok(())
 }
 
-/// Work-groups that a device runs at the same time for sure; `info` is what `clGetDeviceInfo` says of it, by name. PoCL gives each of its
-/// threads one while there are no more than threads; Intel's runtime was seen to run two work-groups on two units one after the other, so of
-/// other drivers one is all that is known.
+/// Returns the number of work-groups that a device certainly runs at the same time. `info` returns
+/// answers of `clGetDeviceInfo` by name. PoCL gives each of its threads one work-group. Intel's
+/// runtime was seen to run two work-groups on two units one after the other, so for other drivers
+/// only one is certain.
 pub fn resident_groups<'a>(info: impl Fn(u32) -> Option<&'a [u8]>) -> u64 {
     let text = |name| String::from_utf8_lossy(info(name).unwrap_or_default()).to_ascii_lowercase();
-    // With oneTBB PoCL leaves it to that what runs where.
+    // With oneTBB PoCL lets that library decide what runs where.
     if !text(VERSION).contains("pocl") || text(NAME).contains("tbb") {
         return 1;
     }

@@ -1,4 +1,4 @@
-//! The memory of one member: its parts, which others map too, and the views of its PEs.
+//! The memory of one member: its parts, which other members map, too, and the views of its PEs.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use crate::error::HeapError;
 use crate::layout::{self, FLAGS_BYTES, HEAD_BYTES, Head, MAGIC, VERSION, path};
 use crate::plan::Plan;
 
-/// The parts of this member's PEs, in the order of their numbers.
+/// Parts of this member's PEs, in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Parts {
     memory: SharedMemory,
@@ -40,7 +40,8 @@ impl Parts {
         &self.pes
     }
 
-    /// Where `length` bytes at `offset` of an own part lie; `None` where they do not lie within it. Valid as long as this value.
+    /// Returns the address of `length` bytes at `offset` of an own part, or `None` if they exceed
+    /// it. Valid as long as this value.
     pub(crate) fn place(&self, pe: u32, offset: u64, length: u64) -> Option<NonNull<u8>> {
         let index = self.pes.binary_search(&pe).ok()?;
         let end = offset.checked_add(length)?;
@@ -52,23 +53,23 @@ impl Parts {
         Some(unsafe { self.mapped.base().add(at) })
     }
 
-    /// As [`Parts::place`], of the user's bytes.
+    /// Like [`Parts::place`], for user bytes.
     pub(crate) fn user_place(&self, pe: u32, offset: u64, length: u64) -> Option<NonNull<u8>> {
         self.place(pe, offset.checked_add(FLAGS_BYTES as u64)?, length)
     }
 }
 
-/// One own PE's view of the heap, mapped.
+/// Mapped view of the heap for one of this member's PEs.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapped {
     pub(crate) pe: u32,
     pub(crate) memory: Arc<Addresses>,
-    /// The head and the parts that are mapped; between them may be parts that are not.
+    /// The head and the mapped parts. Unmapped parts may lie between them.
     pub(crate) pieces: Arc<[Range<usize>]>,
 }
 
 impl Mapped {
-    /// Maps the view of an own PE. `theirs` gives the memory of another member, if it is shared.
+    /// Maps the view of an own PE. `theirs` returns the memory of another member, if it is shared.
     pub(crate) fn new<'a>(
         plan: &Plan,
         parts: &'a Parts,
@@ -80,7 +81,7 @@ impl Mapped {
         let mut memory = Addresses::reserve(HEAD_BYTES + stride * plan.members.len())?;
         memory.map_private(0, HEAD_BYTES)?;
         let mut paths = Vec::new();
-        // One each, as they are mapped one by one.
+        // One range per piece, because the pieces are mapped one by one.
         let mut pieces: Vec<_> = std::iter::once(0..HEAD_BYTES).collect();
         for (index, &member) in plan.members.iter().enumerate() {
             let from = if member == plan.me { Some(&parts.memory) } else { theirs(member) };
@@ -117,15 +118,15 @@ impl Mapped {
         head.magic.store(MAGIC, Release);
     }
 
-    /// The head. Kernels write to it at any time: all in it is atomic.
+    /// Returns the head. Kernels write to it at any time, so all its fields are atomic.
     pub(crate) fn head(&self) -> &Head {
-        // SAFETY: a head's bytes are mapped at the start of the view, page-aligned, as long as `memory` lives; every field is atomic, and
-        // any bits are a value.
+        // SAFETY: a head is mapped at the start of the view, page-aligned, as long as `memory`
+        // lives. Every field is atomic, and all bits are valid.
         unsafe { self.memory.base().cast::<Head>().as_ref() }
     }
 }
 
-/// The size of a memory that a member with so many PEs must offer.
+/// Returns the size of the memory that a member must offer.
 pub(crate) fn memory_bytes(plan: &Plan, member: u32) -> Result<usize, HeapError> {
     Ok(stride_of(plan)? * plan.pes_of(member).count())
 }
@@ -140,8 +141,9 @@ fn stride_of(plan: &Plan) -> Result<usize, HeapError> {
     })
 }
 
-/// Rounds of a wait that take about as long as the timeout, where the clock of the head stands still because nobody told the heap
-/// that a kernel runs: a yield takes 0.2 µs at least, with its looks. A nap counts as `GGAS_NAP_ROUNDS` of them.
+/// Returns the rounds of a wait that take about as long as the timeout. They are used if nobody
+/// told the heap that a kernel runs, so that the head's clock stands still. A yield with its looks
+/// takes at least 0.2 µs. A nap counts as `GGAS_NAP_ROUNDS` rounds.
 fn rounds_max(plan: &Plan) -> u64 {
     const ROUNDS_PER_MS: u64 = 5_000;
     plan.timeout_ms().saturating_mul(ROUNDS_PER_MS)

@@ -1,4 +1,4 @@
-//! What the public face of a heap and its threads share.
+//! State that the public interface of a heap and its threads share.
 
 #[cfg(feature = "ucx")]
 use std::sync::Arc;
@@ -19,22 +19,20 @@ use crate::wake::Wake;
 pub(crate) struct State {
     pub(crate) plan: Plan,
     pub(crate) parts: Parts,
-    /// The views of the own PEs, from the start on.
+    /// Views of the own PEs, from the start on.
     pub(crate) views: OnceLock<Vec<Mapped>>,
     life: Mutex<Life>,
     /// When the clock of the kernels began.
     began: Instant,
-    /// Launches in flight.
+    /// Number of launches in flight.
     running: AtomicUsize,
-    /// The threads shall end.
+    /// Whether the threads shall end.
     pub(crate) closing: AtomicBool,
-    /// Wakes the monitor.
     pub(crate) monitor: Wake,
-    /// Wakes the proxy.
     pub(crate) proxy: Wake,
-    /// Ends of the proxy's work that somebody waits for: see [`crate::proxy`].
+    /// Requests to wait for the end of the proxy's work: see [`crate::proxy`].
     pub(crate) settled: crate::proxy::Settled,
-    /// UCX, where it is wanted: see [`crate::Heap::offer_ucx`].
+    /// UCX, if it is wanted: see [`crate::Heap::offer_ucx`].
     #[cfg(feature = "ucx")]
     pub(crate) ucx: Mutex<crate::ucx::Offer>,
 }
@@ -57,19 +55,19 @@ impl State {
         }
     }
 
-    /// Whether other members are to be reached by UCX, where they can.
+    /// Returns whether UCX is wanted for other members that can use it.
     #[cfg(feature = "ucx")]
     pub(crate) fn wants_ucx(&self) -> bool {
         lock(&self.ucx).is_made()
     }
 
-    /// UCX is not built in.
+    /// Always `false`: UCX is not built in.
     #[cfg(not(feature = "ucx"))]
     pub(crate) fn wants_ucx(&self) -> bool {
         false
     }
 
-    /// The heap's own end of UCX, made when it is first needed.
+    /// Returns the heap's own end of UCX, made when it is first needed.
     #[cfg(feature = "ucx")]
     pub(crate) fn ucx_engine(&self) -> Result<Arc<crate::ucx::Engine>, crate::ucx::UcxError> {
         lock(&self.ucx).engine()
@@ -79,14 +77,14 @@ impl State {
         self.views.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Has all waits of the own PEs' kernels end. The first reason stays, unless a last one comes.
+    /// Ends all waits of the own PEs' kernels. The first reason stays, unless a `last` one comes.
     pub(crate) fn end(&self, reason: &str, last: bool) {
         let mut life = lock(&self.life);
         life.abort(reason, last);
         self.stop(life);
     }
 
-    /// Another member tells of an abort.
+    /// Handles another member's note of abort.
     pub(crate) fn told(&self, note: &Note) {
         let mut life = lock(&self.life);
         if life.told(note) {
@@ -94,13 +92,13 @@ impl State {
         }
     }
 
-    /// Under the lock: a reset must not come in between.
+    /// Ends the waits while holding the lock, so that no reset can come in between.
     fn stop(&self, life: MutexGuard<'_, Life>) {
         for view in self.views() {
             view.head().abort.store(1, Release);
         }
         drop(life);
-        // They tell the other members.
+        // These threads tell the other members.
         self.monitor.ring();
         self.proxy.ring();
     }
@@ -109,12 +107,12 @@ impl State {
         lock(&self.life).end().cloned()
     }
 
-    /// What the other members are to be told, once for each generation.
+    /// Returns the note for the other members, once per generation.
     pub(crate) fn news(&self, told: Option<u64>) -> Option<Note> {
         lock(&self.life).news(told)
     }
 
-    /// Makes the views known, with what has happened so far.
+    /// Publishes the views, with what has happened so far.
     pub(crate) fn publish(&self, views: Vec<Mapped>) {
         let life = lock(&self.life);
         if life.end().is_some() {
@@ -122,7 +120,7 @@ impl State {
                 view.head().abort.store(1, Release);
             }
         }
-        // Nobody else publishes: the start of a heap happens once.
+        // No other thread publishes: a heap starts once.
         _ = self.views.set(views);
     }
 
@@ -130,8 +128,9 @@ impl State {
         lock(&self.life).generation()
     }
 
-    /// Begins anew as `generation`, which is above the one before: counts of barriers go on from a value that no flag of before has,
-    /// so flags need not be cleared. Why not, if a member has gone meanwhile.
+    /// Begins `generation`, which must exceed the present one. Counts of barriers continue from a
+    /// value that no earlier flag has, so flags need not be cleared. Fails with the end of the heap
+    /// if a member has gone.
     pub(crate) fn renew(&self, generation: u64) -> Result<(), End> {
         let mut life = lock(&self.life);
         let is_aborted = life.renew(generation)?;
@@ -154,14 +153,14 @@ impl State {
     pub(crate) fn tick(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         for view in self.views() {
-            // Two threads may do it: the clock never goes back.
+            // Two threads may do this: the clock never goes back.
             view.head().clock_ms.fetch_max(now, Relaxed);
         }
     }
 
     pub(crate) fn launch(&self) {
         if self.running.fetch_add(1, AcqRel) == 0 {
-            // Else a kernel would take the time since the last launch for time that it has waited.
+            // Otherwise a kernel would count the time since the last launch as waiting time.
             self.tick();
             self.monitor.ring();
             self.proxy.ring();
@@ -180,18 +179,19 @@ impl State {
         self.closing.load(Acquire)
     }
 
-    /// Whether so many of the user's bytes lie there.
+    /// Returns whether the user bytes of a part contain the range.
     pub(crate) fn has(&self, offset: u64, length: u64) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= self.plan.bytes)
     }
 
-    /// Bytes of a part that kernels and peers may write: flags and the user's.
+    /// Returns the number of bytes of a part that kernels and peers may write: flags and user
+    /// bytes.
     pub(crate) fn part_bytes(&self) -> u64 {
         FLAGS_BYTES as u64 + self.plan.bytes
     }
 }
 
-/// A lock whose holder panicked is as good as any: what it guards is always whole.
+/// Locks a mutex, even if a holder panicked: what it guards is always consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use crate::error::HeapError;
 #[derive(Debug)]
 pub(crate) struct Wake {
     fd: OwnedFd,
-    /// Spares who looks often a system call.
+    /// Saves frequent lookers a system call.
     rung: AtomicBool,
 }
 
@@ -25,13 +25,14 @@ impl Wake {
 
     /// Wakes the thread, now or when it next sleeps.
     pub(crate) fn ring(&self) {
-        // It can only fail when it was rung 2^64 times unheard.
+        // Fails only after 2^64 rings that nobody heard.
         _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-        // After it: who has seen the mark finds something to read. The other way round a bell could stay rung for ever.
+        // Stored after the write, so that a thread that sees the flag finds something to read. In
+        // the reverse order the bell could stay rung for ever.
         self.rung.store(true, Release);
     }
 
-    /// Takes back what was rung.
+    /// Clears the bell if it was rung.
     pub(crate) fn clear_if_rung(&self) {
         if self.rung.swap(false, AcqRel) {
             _ = rustix::io::read(&self.fd, &mut [0; 8]);

@@ -1,4 +1,4 @@
-//! What carries the bytes of a proxy to one other member and back: a socket, unless something else is built in.
+//! The transport of a proxy's bytes to and from one other member: a socket, unless UCX is built in.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -8,28 +8,31 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::input::Broken;
 
-/// A stream of bytes in each direction, in order and whole.
+/// Reliable stream of bytes in each direction.
 ///
-/// Nothing here waits but [`Carrier::finish`]. What is received is checked by who reads it: a carrier promises only that it comes from
-/// the member that the handshake was with.
+/// Only [`Carrier::finish`] blocks. The reader checks what it receives: a carrier guarantees only
+/// that the bytes come from the member of the handshake.
 pub(crate) trait Carrier: Send {
-    /// Takes what fits now; `None`: nothing does. Bytes that are taken may change afterwards.
+    /// Takes what fits now; returns `None` if nothing fits. Taken bytes may change afterwards.
     fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, Broken>;
 
-    /// Receives what is there; `None`: nothing is. After the last byte of a member that has ended this is an error.
+    /// Receives what is there; returns `None` if nothing is. Fails after the last byte of a member
+    /// that has ended.
     fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken>;
 
-    /// Adds what becomes ready when there is something to receive, or, with `sends`, room to send; `false`: that can not be slept on
-    /// now, because something has come already, or nobody tells when there is room.
+    /// Adds descriptors that become ready when there is something to receive or, with `sends`, room
+    /// to send. Returns `false` if the caller must not sleep on them, because something has already
+    /// come or nothing reports room.
     fn watch<'a>(&'a mut self, sends: bool, fds: &mut Vec<PollFd<'a>>) -> bool;
 
-    /// Whether the member leaves unanswered what was sent to it. May cost a system call.
+    /// Returns whether the member leaves what was sent unanswered. May cost a system call.
     fn vanished(&self) -> bool;
 
-    /// Breaks off, here and there.
+    /// Breaks the connection on both sides.
     fn end(&mut self);
 
-    /// Has what was taken arrive, as far as that is done until then. Nothing is sent or received any more.
+    /// Waits until the taken bytes have arrived, at most until `until`. Nothing is sent or received
+    /// after that.
     fn finish(&mut self, until: Instant);
 }
 
@@ -56,6 +59,6 @@ impl Carrier for Stream {
         self.shutdown();
     }
 
-    /// The system sends what it has taken, also after the socket is closed.
+    /// Does nothing: the system sends what it has taken even after the socket is closed.
     fn finish(&mut self, _: Instant) {}
 }

@@ -1,4 +1,4 @@
-//! What another member sends: frames, put straight into the parts.
+//! The frames that another member sends, stored directly into the parts.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,32 +12,34 @@ use crate::frame::{FRAME_BYTES, Frame, Note};
 use crate::layout::NO_SIGNAL;
 use crate::segment::Parts;
 
-/// What is received with one call, if it is not the rest of a payload: several small puts, and not so much that copying it twice costs.
+/// Bytes received with one call, except within a payload: several small puts, but not so many that
+/// copying them twice costs.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// What is received in one turn at most: then the rings have their turn. Half a millisecond's copying, at the worst.
+/// Maximum number of bytes received in one turn, before the rings' turn: at worst half a
+/// millisecond of copying.
 const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Payloads up to this are values: written in one piece, so that who reads one never sees half of it.
+/// Largest payload that is a value. A value is written in one piece, so a reader never sees half of
+/// it.
 const VALUE_BYTES_MAX: u64 = 8;
 
-/// What a member said besides puts, which are done already.
+/// Message of a member other than a put. Puts are done at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It wants to know when all of its frames up to here are done: they are.
+    /// The member asks whether all its frames so far are done, which they are.
     Flush(u64),
-    /// All of ours before the flush of that mark are done.
+    /// All our frames before the flush with this mark are done.
     Done(u64),
-    /// The heap is aborted.
     Abort(Note),
 }
 
-/// Why nothing more is received.
+/// Reason why nothing more is received.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The member has ended or left, or what carries its bytes has failed.
+    /// The member has ended or left, or its carrier has failed.
     Link,
-    /// The bytes are none of this protocol, or would go where nothing of ours is.
+    /// The bytes violate the protocol, or their target is outside of our parts.
     Nonsense,
 }
 
@@ -53,7 +55,7 @@ impl From<Refusal> for Broken {
     }
 }
 
-/// Frames on their way in.
+/// Receiver of a member's frames.
 #[derive(Debug)]
 pub(crate) struct Input {
     buffer: Box<[u8]>,
@@ -74,7 +76,7 @@ impl Input {
         Self { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, stage: Stage::Header }
     }
 
-    /// Receives what is there, for one turn; the flag says whether anything was.
+    /// Receives what is there, for one turn. Returns whether anything was.
     pub(crate) fn receive(
         &mut self,
         carrier: &mut dyn Carrier,
@@ -92,8 +94,8 @@ impl Input {
                     let place = place(parts, to.pe, to.at + *done, left)?;
                     let length =
                         usize::try_from(left).map_err(|_| Broken::Nonsense)?.min(TURN_BYTES_MAX);
-                    // SAFETY: so many bytes lie there, mapped while `parts` lives. Kernels that write them meanwhile, which no
-                    // program of theirs should, make them other plain bytes.
+                    // SAFETY: `length` bytes lie there, mapped while `parts` lives. Kernels should
+                    // not write them meanwhile; if one does, it only changes plain bytes.
                     let into = unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), length) };
                     let got = carrier.receive(into)?;
                     *done += got.unwrap_or_default() as u64;
@@ -114,7 +116,7 @@ impl Input {
         Ok(true)
     }
 
-    /// As if `bytes` had been received: for tests and fuzzing.
+    /// Handles `bytes` as if they had been received, for tests and fuzzing.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -134,7 +136,7 @@ impl Input {
         Ok(())
     }
 
-    /// After a digest less than a header or a value is left, so there is room for more.
+    /// Makes room in the buffer. After `digest` less than a header or a value is left.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -216,15 +218,16 @@ fn place(parts: &Parts, pe: u8, at: u64, length: u64) -> Result<NonNull<u8>, Bro
     parts.place(pe.into(), at, length).ok_or(Broken::Nonsense)
 }
 
-/// Writes the last of the first `done` bytes of a payload.
+/// Writes `bytes`, which end the first `done` bytes of a payload.
 fn write(parts: &Parts, to: &Target, done: u64, bytes: &[u8]) -> Result<(), Broken> {
     let at = to.at + done - bytes.len() as u64;
     let place = place(parts, to.pe, at, bytes.len() as u64)?;
-    // A single value is stored in one piece, so that who reads it never sees half of it.
+    // A single value is stored in one piece, so that a reader never sees half of it.
     if let Ok(value) = <[u8; 8]>::try_from(bytes)
         && at.is_multiple_of(8)
     {
-        // SAFETY: eight bytes lie there, aligned, mapped while `parts` lives; all who share them store whole values.
+        // SAFETY: eight aligned bytes lie there, mapped while `parts` lives; all writers store
+        // whole values.
         let word = unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) };
         word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
     } else if let Ok(value) = <[u8; 4]>::try_from(bytes)
@@ -234,13 +237,14 @@ fn write(parts: &Parts, to: &Target, done: u64, bytes: &[u8]) -> Result<(), Brok
         let word = unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) };
         word.store(u32::from_ne_bytes(value), Ordering::Relaxed);
     } else {
-        // SAFETY: so many bytes lie there, mapped while `parts` lives; `bytes` is no part of them.
+        // SAFETY: `bytes.len()` bytes lie there, mapped while `parts` lives, and apart from
+        // `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
     }
     Ok(())
 }
 
-/// Sets the signal of a put whose bytes are all there.
+/// Sets the signal of a put whose bytes have all arrived.
 fn signal(parts: &Parts, to: &Target) -> Result<(), Broken> {
     if to.signal_at == NO_SIGNAL {
         return Ok(());
@@ -267,11 +271,12 @@ mod tests {
 
     fn value_at(parts: &Parts) -> u64 {
         let place = parts.place(0, FLAGS_BYTES as u64, 8).unwrap();
-        // SAFETY: eight aligned bytes, mapped while `parts` lives; nobody else writes them.
+        // SAFETY: eight aligned bytes, mapped while `parts` lives; no other thread writes them.
         unsafe { place.cast::<u64>().read_volatile() }
     }
 
-    /// What is seen of a value of so many bytes after each piece of its frame, which is cut at `cut`.
+    /// Returns the content of a value of `length` bytes after each piece of its frame, which is cut
+    /// at `cut`.
     fn seen(length: usize, cut: usize, by_stream: bool) -> [u64; 2] {
         let plan = Plan {
             id: 0,

@@ -1,11 +1,11 @@
-//! The receiving side of a proxy without a socket: for property tests and fuzzing.
+//! The receiving side of a proxy without a socket, for property tests and fuzzing.
 
 use super::input::{Input, Said};
 use crate::error::{HeapError, Refusal};
 use crate::plan::{Plan, TIMEOUT_DEFAULT};
 use crate::segment::Parts;
 
-/// A member with PEs 0 and 2 of a heap of three, which another one sends to.
+/// Member with PEs 0 and 2 of a heap of three PEs, to which another member sends.
 #[derive(Debug)]
 pub struct Listener {
     parts: Parts,
@@ -14,10 +14,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// With so many user's bytes for each PE.
+    /// Makes a member whose PEs have `bytes` user bytes each.
     ///
     /// # Errors
-    /// As [`crate::Heap::create`].
+    /// See [`crate::Heap::create`].
     pub fn new(bytes: u64) -> Result<Self, HeapError> {
         let plan = Plan {
             id: 0,
@@ -32,21 +32,21 @@ impl Listener {
         Ok(Self { parts: Parts::create(&plan)?, part_bytes, input: Input::new() })
     }
 
-    /// Takes bytes as they would come from a socket, and does what they say.
+    /// Handles bytes as if they came from a socket.
     ///
     /// # Errors
-    /// When they are none of this protocol, or go where nothing is.
+    /// Fails if the bytes violate the protocol or their target is outside of the parts.
     pub fn hear(&mut self, bytes: &[u8]) -> Result<Vec<Said>, Refusal> {
         let mut said = Vec::new();
         let heard = self.input.feed(bytes, &self.parts, self.part_bytes, &mut |one| said.push(one));
         heard.map(|()| said).map_err(|_| Refusal::NotGgas)
     }
 
-    /// Bytes of a part, flags included.
+    /// Returns the bytes of a part, flags included.
     pub fn part(&self, pe: u32) -> Option<Vec<u8>> {
         let length = usize::try_from(self.part_bytes).ok()?;
         let place = self.parts.place(pe, 0, self.part_bytes)?;
-        // SAFETY: so many bytes lie there, mapped while `self` lives; nobody else has them.
+        // SAFETY: `length` bytes lie there, mapped while `self` lives; nobody else uses them.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), length) }.to_vec())
     }
 }

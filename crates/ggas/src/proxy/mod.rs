@@ -1,7 +1,9 @@
-//! The thread that carries what kernels write into their rings to other members, and what those send into the parts.
+//! The proxy thread. It carries what kernels write into their rings to other members, and what
+//! those send into the parts.
 //!
-//! While kernels of the heap run it looks without sleeping, and gives way between two looks; a core that it shares with a kernel
-//! that waits is then used by turns. When nothing has happened for a while it naps, and when no kernel runs it sleeps.
+//! While kernels of the heap run, the thread looks without sleeping and yields between two looks,
+//! so that it shares a core in turns with a waiting kernel. After some idle time it naps. While no
+//! kernel runs it sleeps.
 
 mod carrier;
 mod input;
@@ -34,28 +36,30 @@ use crate::layout::{PES_MAX, RING_ENTRIES};
 use crate::segment::Mapped;
 use crate::state::State;
 
-/// The thread calls the system and little else.
+/// Stack of the thread in bytes; the thread mostly makes system calls.
 const STACK_BYTES: usize = 256 << 10;
 
-/// So long after the last thing happened it looks without sleeping: steps of programs that communicate are shorter.
+/// Time after the last event during which the thread looks without sleeping: the steps of
+/// communicating programs are shorter.
 const LOOK_FOR: Duration = Duration::from_millis(2);
-/// Then it naps so long between two looks, while kernels run: 50 µs and the system's slack of as much cost 3 % of a core, and a message
-/// after a long silence waits no longer.
+/// Nap between two later looks while kernels run. 50 µs and as much slack of the system cost 3 % of
+/// a core, and a message after a long silence waits no longer.
 const NAP: Duration = Duration::from_micros(50);
-/// How often it looks whether TCP peers still answer.
+/// Interval of the checks whether TCP peers still answer.
 const VANISHED_EVERY: Duration = Duration::from_millis(1_000);
 
-/// How long a member that leaves waits for its last bytes, of all its carriers together: the others' kernels are to be out a second
-/// after it has gone.
+/// Time that a leaving member waits for its last bytes, for all carriers together. The others'
+/// kernels must end within a second after it has gone.
 const FINISH_FOR: Duration = Duration::from_millis(200);
 
-/// Entries taken from one ring in one turn: then the sockets have theirs.
+/// Number of entries taken from one ring in one turn, before the sockets' turn.
 const TURN_ENTRIES_MAX: usize = 64;
 
-/// Requests of kernels to be told what has arrived, of all rings: beyond it the rings wait.
+/// Number of pending requests of kernels to be told what has arrived, over all rings. At the limit
+/// the rings wait.
 const QUIETS_MAX: usize = RING_ENTRIES;
 
-/// Starts it, over what carries its bytes to those members that share no memory with this one.
+/// Starts the thread over the carriers to the members that share no memory with this one.
 pub(crate) fn start(
     state: Arc<State>,
     carriers: Vec<(u32, Box<dyn Carrier>)>,
@@ -72,42 +76,42 @@ pub(crate) fn start(
 struct Proxy {
     state: Arc<State>,
     peers: Vec<Peer>,
-    /// The peer that holds each PE.
+    /// Index of the peer that holds each PE.
     ways: [Option<u8>; PES_MAX as usize],
     rings: Vec<Ring>,
     quiets: Vec<Quiet>,
-    /// The generation whose abort the others know of.
+    /// Generation whose abort the other members know.
     told: Option<u64>,
 }
 
-/// Another member.
+/// State of the connection to another member.
 struct Peer {
     member: u32,
     carrier: Box<dyn Carrier>,
     output: Output,
     input: Input,
-    /// The last mark of ours: frames before it that nobody asked about have a higher one.
+    /// Our last mark. Frames sent since then have no mark yet.
     asked: u64,
     /// The last mark that came back.
     answered: u64,
     /// Whether frames were sent since the last mark.
     sent: bool,
-    /// A mark of theirs that is to go back.
+    /// Mark of the peer that we must return.
     owes: Option<u64>,
     gone: bool,
 }
 
-/// The ring of an own PE.
+/// The ring of one of this member's PEs.
 struct Ring {
     view: Mapped,
     reader: Reader,
 }
 
-/// Somebody who wants to know when all has arrived.
+/// Request to be told when all bytes have arrived.
 struct Quiet {
-    /// A kernel: its ring and position; else the host, with its request.
+    /// Requester: a kernel (its ring and position), or the host (its request).
     who: Who,
-    /// What the peers must have answered, in their order.
+    /// Marks that the peers must have answered, in the order of the peers.
     marks: Vec<u64>,
 }
 
@@ -131,7 +135,7 @@ impl Peer {
         }
     }
 
-    /// The mark behind all that was sent so far.
+    /// Returns a mark behind all frames sent so far.
     fn mark(&mut self) -> u64 {
         if self.sent && !self.gone {
             self.sent = false;
@@ -165,9 +169,9 @@ impl Proxy {
         let mut last = Instant::now();
         let mut vanished = last;
         loop {
-            // Before the rings are looked at: what a kernel wrote before its launch ended is then found.
+            // Read before the rings, so that what a kernel wrote before its launch ended is found.
             let running = self.state.is_running();
-            // Before the look: who closes says so first, and rings then.
+            // Cleared before the look: a closing thread sets its flag and then rings.
             self.state.proxy.clear_if_rung();
             if self.state.is_closing() {
                 break;
@@ -201,7 +205,7 @@ impl Proxy {
         }
     }
 
-    /// Does what is there to be done; `false`: nothing was.
+    /// Does the pending work. Returns `false` if there was none.
     fn turn(&mut self) -> bool {
         let mut any = false;
         for ring in 0..self.rings.len() {
@@ -233,7 +237,7 @@ impl Proxy {
         any
     }
 
-    /// Hands an entry on; `false`: there is no room for it now.
+    /// Hands an entry on. Returns `false` if there is no room for it now.
     fn carry(&mut self, index: usize, position: u64, from: u32, order: &Order) -> bool {
         let (to, body) = match order {
             Order::Quiet => {
@@ -262,12 +266,13 @@ impl Proxy {
         let out = match body {
             Ok(value) => Some(Out::value(&frame, value, bytes, (index, position))),
             Err(at) => self.state.parts.place(from, at, length).map(|place| {
-                // SAFETY: so many bytes of an own part lie there, mapped as long as the state, which this holds.
+                // SAFETY: `bytes` bytes of an own part lie there, mapped as long as the state,
+                // which this value holds.
                 Out::part(&frame, unsafe { Bytes::new(place, bytes) }, (index, position))
             }),
         };
         match out {
-            // The heap has failed already, as will all kernels that wait.
+            // The heap has already failed, as will all waiting kernels.
             Some(_) if peer.gone => self.give_back((index, position)),
             Some(out) => {
                 peer.output.push(out);
@@ -288,7 +293,7 @@ impl Proxy {
         }
     }
 
-    /// An entry that no verb writes: the kernel is broken, or means harm.
+    /// Ends the heap because of an entry that no verb writes: the kernel is defective or hostile.
     fn refuse(&mut self, index: usize, position: u64) {
         if let Some(ring) = self.rings.get(index) {
             let reason = format!(
@@ -316,7 +321,7 @@ impl Proxy {
         let rings = &self.rings;
         match peer.output.send(&mut *peer.carrier, &mut |source| give_back(rings, source)) {
             Ok(any) => any,
-            // What it had sent before may still be there to be received: its end is found there.
+            // What the peer sent earlier may still be there to be received, and its end after that.
             Err(_) => {
                 peer.output.drop_all(&mut |source| give_back(rings, source));
                 false
@@ -337,7 +342,7 @@ impl Proxy {
                 Said::Abort(note) => aborts.push(note),
             },
         );
-        // All before the last one is done as well.
+        // Everything before the last mark is done as well.
         peer.owes = owes.or(peer.owes);
         let answered = answered.unwrap_or(peer.answered);
         let (asked, member) = (peer.asked, peer.member);
@@ -368,13 +373,14 @@ impl Proxy {
         }
     }
 
-    /// Notes who wants to know when all that was sent so far has arrived.
+    /// Records a requester that wants to know when everything sent so far has arrived.
     fn ask(&mut self, who: Who) {
         let marks = self.peers.iter_mut().map(Peer::mark).collect();
         self.quiets.push(Quiet { who, marks });
     }
 
-    /// Tells those whose frames have arrived. In order: later ones of the same ring are complete after earlier ones.
+    /// Answers the requesters whose frames have arrived, in order: later requests of the same ring
+    /// are complete after earlier ones.
     fn answer(&mut self) -> bool {
         let mut any = false;
         while let Some(first) = self.quiets.first() {
@@ -382,7 +388,8 @@ impl Proxy {
                 break;
             }
             match self.quiets.remove(0).who {
-                // After a member has gone nothing is known to be complete: the kernel ends by the abort.
+                // After the loss of a member nothing is known to be complete; the abort ends the
+                // kernel.
                 Who::Kernel(..) if self.peers.iter().any(|peer| peer.gone) => {}
                 Who::Kernel(ring, position) => {
                     if let Some(ring) = self.rings.get(ring) {
@@ -397,7 +404,7 @@ impl Proxy {
         any
     }
 
-    /// Takes the host's request to be told when all has arrived, once the rings are empty.
+    /// Takes the host's request to be told when everything has arrived, once the rings are empty.
     fn settle(&mut self, busy: bool) -> bool {
         if busy || self.peers.iter().any(|peer| !peer.gone && !peer.output.is_empty()) {
             return false;

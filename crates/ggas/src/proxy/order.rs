@@ -1,21 +1,22 @@
-//! What a kernel wrote into an entry of its ring, read once and checked: kernels may write anything, at any time.
+//! What a kernel wrote into an entry of its ring, read once and checked: kernels may write anything
+//! at any time.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{Entry, NO_SIGNAL, kind};
 
-/// What shall be done.
+/// Checked request of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Send bytes of the own part.
+    /// Sends bytes of the PE's own part.
     Put { to: Target, source_at: u64 },
-    /// Send the first `to.length` of these bytes.
+    /// Sends the first `to.length` of these bytes.
     Store { to: Target, bytes: [u8; 8] },
-    /// Tell when all before has arrived.
+    /// Reports when everything before it has arrived.
     Quiet,
 }
 
-/// Where bytes and signal go.
+/// Target of bytes and signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) pe: u8,
@@ -26,7 +27,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Whether all of it lies within a part of so many bytes. The same is asked by who sends and by who receives.
+    /// Returns whether the whole target lies within a part of `part_bytes` bytes. Sender and
+    /// receiver both check this.
     pub(super) fn lies_within(&self, part_bytes: u64) -> bool {
         let within =
             |at: u64, length: u64| at.checked_add(length).is_some_and(|end| end <= part_bytes);
@@ -36,7 +38,7 @@ impl Target {
     }
 }
 
-/// Reads an entry; `None`: it is none that a verb of the header writes.
+/// Reads an entry. Returns `None` if no verb of the header writes such an entry.
 pub(super) fn read(entry: &Entry, part_bytes: u64) -> Option<Order> {
     let what = entry.kind.load(Relaxed);
     if what == kind::QUIET {
@@ -70,7 +72,7 @@ mod tests {
     const PART: u64 = 1 << 16;
 
     fn entry(fields: [u64; 7]) -> Entry {
-        // SAFETY: an entry is atomic numbers, for which zero is a value.
+        // SAFETY: an entry consists of atomic numbers, for which zero is a valid value.
         let entry: Entry = unsafe { std::mem::zeroed() };
         let [kind, pe, target_at, value, length, signal_at, signal] = fields;
         entry.kind.store(u32::try_from(kind).unwrap(), Relaxed);

@@ -1,4 +1,4 @@
-//! What goes to another member: headers, with bytes straight out of the parts.
+//! The frames for another member: headers, and bytes directly from the parts.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,21 +8,22 @@ use super::carrier::Carrier;
 use super::input::Broken;
 use crate::frame::{FRAME_BYTES, Frame};
 
-/// Frames that are sent with one call at most; each is two pieces, and the system takes 1,024.
+/// Maximum number of frames sent with one call; each has two pieces, and the system takes 1,024.
 const FRAMES_PER_CALL: usize = 32;
 
-/// Frames that wait for one member at most. Then the rings are not emptied any further, until it has taken some.
+/// Maximum number of frames that wait for one member. At the limit the rings are no longer emptied,
+/// until the member has taken some.
 const WAITING_MAX: usize = 2 * FRAMES_PER_CALL;
 
-/// An entry of a ring: which ring, which position.
+/// Entry of a ring: index of the ring and position.
 pub(super) type Source = (usize, u64);
 
-/// One frame on its way.
+/// Frame to be sent.
 #[derive(Debug)]
 pub(super) struct Out {
     header: [u8; FRAME_BYTES],
     body: Body,
-    /// The entry to give back when all of it has been taken by the carrier.
+    /// Entry to give back when the carrier has taken the whole frame.
     source: Option<Source>,
 }
 
@@ -41,12 +42,15 @@ pub(super) struct Bytes {
     length: usize,
 }
 
-// SAFETY: the proxy holds the state with the parts as long as it holds these; they are only ever read as plain bytes.
+// SAFETY: the proxy holds the state with the parts as long as these bytes; they are only read as
+// plain bytes.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
+    /// Refers to bytes of a part.
+    ///
     /// # Safety
-    /// So many bytes are mapped there as long as the proxy runs.
+    /// `length` bytes are mapped at `place` as long as the proxy runs.
     pub(super) unsafe fn new(place: NonNull<u8>, length: usize) -> Self {
         Self { place, length }
     }
@@ -78,7 +82,8 @@ impl Out {
             Body::None => &[],
             Body::Value(value, length) => value.get(..*length).unwrap_or_default(),
             Body::Text(text) => text,
-            // SAFETY: mapped as `Bytes::new` demands. A kernel that changes its source before it may makes it other plain bytes.
+            // SAFETY: mapped as the caller of `new` guarantees. A kernel that changes its source
+            // too early only makes it other plain bytes.
             Body::Part(bytes) => unsafe {
                 std::slice::from_raw_parts(bytes.place.as_ptr(), bytes.length)
             },
@@ -90,12 +95,12 @@ impl Out {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     waiting: VecDeque<Out>,
-    /// Bytes of the first one that are sent.
+    /// Number of bytes of the first frame that have been sent.
     sent: usize,
 }
 
 impl Output {
-    /// Whether the rings may be emptied any further.
+    /// Returns whether the rings may be emptied further.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < WAITING_MAX
     }
@@ -108,7 +113,8 @@ impl Output {
         self.waiting.push_back(out);
     }
 
-    /// Sends what the carrier takes; `false`: it takes nothing now. Entries whose bytes it has are given to `taken`.
+    /// Sends what the carrier takes. Returns `false` if it takes nothing now. Passes entries whose
+    /// bytes the carrier has to `taken`.
     pub(super) fn send(
         &mut self,
         carrier: &mut dyn Carrier,
@@ -148,7 +154,7 @@ impl Output {
         }
     }
 
-    /// Gives up: nobody takes any of it.
+    /// Drops all frames and passes their entries to `taken`.
     pub(super) fn drop_all(&mut self, taken: &mut dyn FnMut(Source)) {
         self.sent = 0;
         self.waiting.drain(..).filter_map(|out| out.source).for_each(taken);

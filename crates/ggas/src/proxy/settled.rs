@@ -1,4 +1,4 @@
-//! How the host learns that all that its kernels have sent has arrived.
+//! The way in which the host learns that everything its kernels have sent has arrived.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
@@ -12,10 +12,10 @@ pub(crate) struct Settled {
     changed: Condvar,
 }
 
-/// Requests are numbered.
+/// Numbered requests of the host.
 #[derive(Debug, Default)]
 struct Work {
-    /// Whether there is a proxy at all.
+    /// Whether a proxy runs.
     serves: bool,
     asked: u64,
     taken: u64,
@@ -23,18 +23,18 @@ struct Work {
 }
 
 impl Settled {
-    /// The proxy runs.
+    /// Records the start of the proxy.
     pub(super) fn begin(&self) {
         lock(&self.work).serves = true;
     }
 
-    /// The proxy runs no more.
+    /// Records the end of the proxy.
     pub(super) fn end(&self) {
         lock(&self.work).serves = false;
         self.changed.notify_all();
     }
 
-    /// A request that the proxy has not taken yet.
+    /// Returns a request that the proxy has not taken yet.
     pub(super) fn request(&self) -> Option<u64> {
         let mut work = lock(&self.work);
         let is_new = work.asked > work.taken;
@@ -47,7 +47,8 @@ impl Settled {
         self.changed.notify_all();
     }
 
-    /// Waits until all that was in the rings has arrived; `false`: the deadline came, or the proxy ended.
+    /// Waits until all that was in the rings has arrived. Returns `false` if the deadline passed or
+    /// the proxy ended.
     pub(crate) fn wait(&self, wake: &Wake, deadline: Instant) -> bool {
         let mut work = lock(&self.work);
         if !work.serves {

@@ -1,4 +1,4 @@
-//! What has arrived from other members and has not been read yet.
+//! Messages that have arrived from other members and have not been read yet.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -9,23 +9,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::sys::{self, AmRecvParam};
 use crate::state::lock;
 
-/// Bytes of a message at most: half of what UCX sends over TCP in one piece, with headers, so that no message has to be put together.
+/// Largest message in bytes: half of what UCX sends over TCP in one piece, with headers, so that no
+/// message has to be reassembled.
 pub(super) const MESSAGE_BYTES_MAX: usize = 32 << 10;
 
-/// What a receiver tells a sender to put into each message, so that it knows it from a stranger's.
+/// Label that a receiver makes a sender put into each message, to distinguish it from a stranger's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label {
-    /// A secret of the two.
+    /// A secret of the two members.
     pub(super) secret: [u8; 16],
-    /// Which of the receiver's peers the sender is.
+    /// Index of the sender among the receiver's peers.
     pub(super) inbox: u32,
 }
 
-/// Bytes before a message's own: the label, and its number.
+/// Bytes before a message's own bytes: the label and the message's number.
 pub(super) const HEADER_BYTES: usize = 32;
 
 impl Label {
-    /// The header of a message with this number.
+    /// Returns the header of a message with this number.
     pub(super) fn header(&self, number: u64) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..16].copy_from_slice(&self.secret);
@@ -35,51 +36,51 @@ impl Label {
     }
 }
 
-/// What has arrived, by member.
+/// Arrived messages of all members.
 #[derive(Default)]
 pub(super) struct Arrivals {
     inboxes: Mutex<Vec<Inbox>>,
-    /// Bytes of all messages that wait.
+    /// Total bytes of all waiting messages.
     held: AtomicUsize,
 }
 
 struct Inbox {
     secret: [u8; 16],
-    /// The number of the next message.
+    /// Number of the next message.
     next: u64,
     messages: VecDeque<Message>,
-    /// Where bytes go that come now, if none wait.
+    /// Target of bytes that come now, if no messages wait.
     target: Option<Target>,
-    /// A message came that this member never sends: nothing after it counts.
+    /// Whether a message came that no member sends; later messages are ignored.
     is_wrong: bool,
 }
 
-/// Room of a reader, for the time of one turn of UCX.
+/// Buffer of a reader during one turn of UCX.
 struct Target {
     place: NonNull<u8>,
     room: usize,
     filled: usize,
 }
 
-// SAFETY: set and used within one call of the reader, whose thread alone is in UCX then.
+// SAFETY: set and used within one call of the reader, while only its thread is in UCX.
 unsafe impl Send for Target {}
 
-/// A message that waits for its reader.
+/// Message that waits for its reader.
 pub(super) struct Message {
     bytes: Bytes,
     length: usize,
     read: usize,
 }
 
-/// Where a message's bytes are.
+/// Storage of a message's bytes.
 enum Bytes {
-    /// UCX keeps them for us.
+    /// Memory of UCX that UCX holds for us.
     Kept(NonNull<u8>),
-    /// UCX would not.
+    /// Our own copy, if UCX does not hold its memory.
     Own(Box<[u8]>),
 }
 
-// SAFETY: what UCX keeps is ours alone until it is released, by whatever thread.
+// SAFETY: memory that UCX holds for us is ours alone until any thread releases it.
 unsafe impl Send for Message {}
 
 impl Message {
@@ -90,7 +91,7 @@ impl Message {
         }
     }
 
-    /// What is to be given back to UCX.
+    /// Returns the memory to give back to UCX.
     pub(super) fn kept(&self) -> Option<NonNull<u8>> {
         match self.bytes {
             Bytes::Kept(place) => Some(place),
@@ -99,17 +100,17 @@ impl Message {
     }
 }
 
-/// What is known of an inbox.
+/// State of an inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    /// Messages that came.
+    /// Number of messages received.
     pub(super) count: u64,
-    /// Some of them wait.
+    /// Whether some of them wait.
     pub(super) waits: bool,
     pub(super) is_wrong: bool,
 }
 
-/// UCX's handler of messages; its argument is an [`Arrivals`].
+/// Handler for UCX's messages; `arg` is an [`Arrivals`].
 pub(super) extern "C" fn on_message(
     arg: *mut c_void,
     header: *const c_void,
@@ -118,24 +119,24 @@ pub(super) extern "C" fn on_message(
     length: usize,
     param: *const AmRecvParam,
 ) -> sys::Status {
-    // SAFETY: given with the handler, and lives until after the worker.
+    // SAFETY: the pointer was given with the handler, and its target outlives the worker.
     let Some(arrivals) = (unsafe { arg.cast::<Arrivals>().as_ref() }) else { return sys::OK };
     if header_length != HEADER_BYTES || header.is_null() {
         return sys::OK;
     }
-    // SAFETY: so many bytes of the message, for the time of this call.
+    // SAFETY: the message has `header_length` bytes of header during this call.
     let header = unsafe { header.cast::<[u8; HEADER_BYTES]>().read_unaligned() };
-    // SAFETY: UCX gives one with each message.
+    // SAFETY: UCX passes one with each message.
     let attributes = unsafe { param.as_ref() }.map_or(0, |param| param.recv_attr);
     let holds = attributes & sys::AM_RECV_ATTR_FLAG_DATA != 0;
-    // A rendezvous, which nobody asks for, gives no bytes.
+    // A rendezvous, which nobody requests, has no bytes.
     let data = NonNull::new(data.cast()).filter(|_| attributes & sys::AM_RECV_ATTR_FLAG_RNDV == 0);
-    // SAFETY: so many bytes of the message, for the time of this call, and longer if UCX holds them.
+    // SAFETY: `length` bytes of the message, valid during this call, and longer if UCX holds them.
     unsafe { arrivals.take(&header, data, length, holds) }
 }
 
 impl Arrivals {
-    /// A place for another member's messages, which carry this secret.
+    /// Makes an inbox for another member's messages, which carry this secret.
     pub(super) fn open(&self, secret: [u8; 16]) -> Label {
         let mut inboxes = lock(&self.inboxes);
         inboxes.push(Inbox {
@@ -145,11 +146,11 @@ impl Arrivals {
             target: None,
             is_wrong: false,
         });
-        // One for each try of a member to join, so the number fits.
+        // One inbox for each attempt of a member to join, so the number fits.
         Label { secret, inbox: u32::try_from(inboxes.len() - 1).unwrap_or(u32::MAX) }
     }
 
-    /// Bytes that wait, of all members.
+    /// Returns the total bytes that wait.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -164,7 +165,8 @@ impl Arrivals {
         })
     }
 
-    /// Copies what has arrived in an inbox, in order, as much as there is room for. Messages that have been read go to `release`.
+    /// Copies what has arrived in an inbox, in order, as far as there is room. Passes messages that
+    /// have been read to `release`.
     pub(super) fn read(
         &self,
         inbox: u32,
@@ -181,7 +183,8 @@ impl Arrivals {
             if length == 0 {
                 break;
             }
-            // SAFETY: so many bytes of the message are left; its memory and the caller's are apart.
+            // SAFETY: `length` bytes of the message are left; its memory and the caller's do not
+            // overlap.
             unsafe {
                 let from = message.place().add(message.read);
                 std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length);
@@ -198,10 +201,10 @@ impl Arrivals {
         total
     }
 
-    /// Has bytes that come until [`Arrivals::taken`] go straight where their reader wants them, if none wait.
+    /// Makes bytes that come until [`Arrivals::taken`] go directly to `into`, if no messages wait.
     ///
     /// # Safety
-    /// `into` is used by nobody else until then.
+    /// Nothing else uses `into` until then.
     pub(super) unsafe fn aim(&self, inbox: u32, into: &mut [u8]) {
         let mut inboxes = lock(&self.inboxes);
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
@@ -212,14 +215,14 @@ impl Arrivals {
         }
     }
 
-    /// How many bytes came.
+    /// Ends this and returns the number of bytes that came.
     pub(super) fn taken(&self, inbox: u32) -> usize {
         let mut inboxes = lock(&self.inboxes);
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         inbox.and_then(|inbox| inbox.target.take()).map_or(0, |target| target.filled)
     }
 
-    /// Gives all that waits to `release`.
+    /// Passes all waiting messages to `release`.
     pub(super) fn forget(&self, release: &mut dyn FnMut(&Message)) {
         lock(&self.inboxes)
             .iter_mut()
@@ -227,10 +230,11 @@ impl Arrivals {
             .for_each(|message| release(&message));
     }
 
-    /// A message has come; no `data`: it has no bytes that could be read. What is said to UCX: whether it has to hold them.
+    /// Handles a message. Without `data` it has no readable bytes. Returns whether UCX has to hold
+    /// its bytes.
     ///
     /// # Safety
-    /// So many bytes lie at `data`, also after the call if it `holds`.
+    /// `length` bytes lie at `data`, even after the call if UCX `holds` them.
     unsafe fn take(
         &self,
         header: &[u8; HEADER_BYTES],
@@ -243,7 +247,7 @@ impl Arrivals {
         let number = <[u8; 8]>::try_from(number).map_or(u64::MAX, u64::from_le_bytes);
         let mut inboxes = lock(&self.inboxes);
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
-        // A stranger's, who has found the port: it gets no answer, and changes nothing.
+        // A message of a stranger who found the port gets no answer and changes nothing.
         let Some(inbox) = inbox.filter(|inbox| is_same(&inbox.secret, &label[..16])) else {
             return sys::OK;
         };
@@ -256,14 +260,15 @@ impl Arrivals {
         }
         inbox.next += 1;
         let Some(data) = data.filter(|_| length > 0) else { return sys::OK };
-        // SAFETY: as this function's.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr(), length) };
         let mut read = 0;
         if inbox.messages.is_empty()
             && let Some(target) = &mut inbox.target
         {
             read = length.min(target.room - target.filled);
-            // SAFETY: so much room is left, which `aim` was promised; UCX's memory is apart from it.
+            // SAFETY: `read` bytes of room are left, which the caller of `aim` guaranteed; UCX's
+            // memory does not overlap them.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     data.as_ptr(),
@@ -283,7 +288,7 @@ impl Arrivals {
     }
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in constant time.
 fn is_same(one: &[u8; 16], other: &[u8]) -> bool {
     other.len() == one.len() && one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -312,7 +317,7 @@ mod tests {
         data: Option<NonNull<u8>>,
         length: usize,
     ) -> sys::Status {
-        // SAFETY: eight bytes of a test that outlive it; what is longer is refused before it is looked at.
+        // SAFETY: eight bytes of a test that outlive the call; a greater length is refused unread.
         unsafe { of.take(header, data, length, true) }
     }
 
@@ -344,7 +349,7 @@ mod tests {
         {
             let of = arrivals(&[[1; 16]]);
             assert_eq!(take(&of, &label.header(number), data, length), sys::OK);
-            assert_eq!(take(&of, &label.header(0), data, 8), sys::OK, "nothing after it counts");
+            assert_eq!(take(&of, &label.header(0), data, 8), sys::OK, "later messages are ignored");
             let inboxes = lock(&of.inboxes);
             assert!(inboxes[0].is_wrong && inboxes[0].messages.is_empty());
         }
@@ -356,9 +361,13 @@ mod tests {
         let mut bytes = [0_u8; 8];
         let data = NonNull::new(bytes.as_mut_ptr());
         let label = Label { secret: [1; 16], inbox: 0 };
-        assert_eq!(take(&of, &label.header(0), data, 0), sys::OK, "an empty one needs no keeping");
+        assert_eq!(take(&of, &label.header(0), data, 0), sys::OK, "an empty message is not kept");
         assert_eq!(take(&of, &label.header(1), data, 8), sys::IN_PROGRESS);
-        assert_eq!(take(&of, &label.header(1), data, 8), sys::OK, "the same once more");
+        assert_eq!(
+            take(&of, &label.header(1), data, 8),
+            sys::OK,
+            "the same message again is refused"
+        );
         let inboxes = lock(&of.inboxes);
         assert_eq!((inboxes[0].next, inboxes[0].messages.len(), inboxes[0].is_wrong), (2, 1, true));
         assert_eq!(of.held.load(Ordering::Relaxed), 8);
@@ -372,10 +381,10 @@ mod tests {
             let mut bytes = *b"01234567";
             let data = NonNull::new(bytes.as_mut_ptr());
             let mut into = [0; 12];
-            // SAFETY: nobody else uses it.
+            // SAFETY: nothing else uses it.
             unsafe { of.aim(0, &mut into) };
             for number in 0..3 {
-                // SAFETY: eight bytes, which outlive it.
+                // SAFETY: eight bytes, which outlive the call.
                 let said = unsafe { of.take(&label.header(number), data, 8, holds) };
                 let is_kept = number > 0 && holds;
                 assert_eq!(said, if is_kept { sys::IN_PROGRESS } else { sys::OK }, "{number}");
@@ -388,7 +397,7 @@ mod tests {
             });
             assert_eq!(&rest[..got], b"456701234567");
             assert_eq!((released, of.held()), (if holds { 2 } else { 0 }, 0));
-            assert_eq!(of.taken(0), 0, "and no longer");
+            assert_eq!(of.taken(0), 0, "bytes arrived without a reader");
         }
     }
 }

@@ -13,50 +13,53 @@ use super::arrivals::{HEADER_BYTES, Label, MESSAGE_BYTES_MAX};
 use super::engine::{EndPoint, Engine, Slot};
 use crate::proxy::{Broken, Carrier};
 
-/// Messages on their way to one member at most: 512 KiB, which a fast network and a busy peer need to keep each other at work.
+/// Maximum number of messages under way to one member: 512 KiB, which a fast network and a busy
+/// peer need to keep each other busy.
 const SLOTS_MAX: usize = 16;
 
-/// How often the stream is looked at while nothing sleeps on it: who waits for a member that has died is to be out within a second.
+/// Interval of looks at the stream while nothing sleeps on it: waits for a dead member must end
+/// within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long the last messages of a member that has said goodbye are waited for: it has seen them off, so they are in the network.
+/// Time to wait for the last messages of a member that has said goodbye. It has completed sending
+/// them, so they are in the network.
 const LAST_FOR: Duration = Duration::from_millis(200);
 
-/// What a goodbye begins with; the number of messages follows.
+/// Start of a goodbye; the number of messages follows.
 const GOODBYE: [u8; 8] = *b"GGASLEFT";
-/// Bytes of a goodbye.
+/// Size of a goodbye in bytes.
 const GOODBYE_BYTES: usize = 16;
 
 pub(crate) struct UcxCarrier {
     engine: Arc<Engine>,
     way: EndPoint,
     is_open: bool,
-    /// Where the member's messages arrive.
+    /// Inbox for the member's messages.
     inbox: u32,
-    /// What it wants to see in ours.
+    /// Label that the member expects in our messages.
     label: Label,
-    /// Messages sent so far.
+    /// Number of messages sent so far.
     sent: u64,
     free: Vec<Slot>,
     busy: VecDeque<Slot>,
-    /// The stream that the member came over, by which its end is known at once.
+    /// Stream over which the member joined; it reveals the member's end at once.
     stream: Stream,
     heard: Vec<u8>,
     end: End,
     looked: Instant,
 }
 
-/// What the stream has said.
+/// What the stream has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     No,
-    /// The member has left, after so many messages, of which the last may take until then.
+    /// The member has left after this number of messages; the last may take until then.
     Left(u64, Instant),
-    /// It is closed.
+    /// The stream is closed.
     Closed,
 }
 
-/// What of the goodbye is there.
+/// Parses the received part of a goodbye; `None` until it is complete.
 fn goodbye(heard: &[u8]) -> Result<Option<u64>, Broken> {
     let magic = heard.get(..GOODBYE.len().min(heard.len())).unwrap_or_default();
     if !GOODBYE.starts_with(magic) || heard.len() > GOODBYE_BYTES {
@@ -66,7 +69,7 @@ fn goodbye(heard: &[u8]) -> Result<Option<u64>, Broken> {
 }
 
 impl UcxCarrier {
-    /// Of a way by which one message has gone in each direction already.
+    /// Makes a carrier of an end point over which one message has gone in each direction.
     pub(super) fn new(
         engine: Arc<Engine>,
         way: EndPoint,
@@ -90,7 +93,7 @@ impl UcxCarrier {
         }
     }
 
-    /// A slot that nothing is sent from; `None`: there are enough on their way.
+    /// Returns a slot that is not being sent; `None` if enough are under way.
     fn free_slot(&mut self) -> Option<Slot> {
         self.reap();
         if self.free.is_empty() && self.busy.len() < SLOTS_MAX {
@@ -111,7 +114,7 @@ impl UcxCarrier {
         }
     }
 
-    /// Looks at the stream, now and then or when something has woken.
+    /// Looks at the stream at an interval, or after a wake-up.
     fn look(&mut self) -> Result<(), Broken> {
         let now = Instant::now();
         if self.end == End::No && now.duration_since(self.looked) >= LOOK_EVERY {
@@ -125,7 +128,7 @@ impl UcxCarrier {
                     }
                 }
                 Ok(None) => {}
-                // What has arrived is read before this is.
+                // What has arrived is read before this counts.
                 Err(_) => self.end = End::Closed,
             }
         }
@@ -136,7 +139,7 @@ impl UcxCarrier {
             End::Closed => Err(Broken::Link),
             End::Left(count, until) if known.count >= count || now >= until => Err(Broken::Link),
             End::Left(..) => Ok(()),
-            // UCX may notice it before the stream does: then what it says is no more than that.
+            // UCX may notice the end before the stream does.
             End::No if self.way.has_failed() => Err(Broken::Link),
             End::No => Ok(()),
         }
@@ -191,7 +194,7 @@ impl Carrier for UcxCarrier {
     }
 
     fn watch<'a>(&'a mut self, _: bool, fds: &mut Vec<PollFd<'a>>) -> bool {
-        // Something may wake it from the stream: then that is to be looked at.
+        // The stream may cause the wake-up, so the next look must not be skipped.
         self.looked = self.looked.checked_sub(LOOK_EVERY).unwrap_or(self.looked);
         let sleeps = self.engine.arm()
             && !self.engine.arrivals().known(self.inbox).waits
@@ -230,7 +233,7 @@ impl Carrier for UcxCarrier {
         }
         let mut note = GOODBYE.to_vec();
         note.extend(self.sent.to_le_bytes());
-        // Who can not be told sees the stream close.
+        // A member that cannot be told sees the stream close.
         _ = self.stream.write_all_until(&note, until);
     }
 }

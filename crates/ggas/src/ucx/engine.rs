@@ -1,4 +1,5 @@
-//! A heap's end of UCX: one worker, in UCX's words, and what has arrived at it for each other member.
+//! A heap's end of UCX: one worker in the sense of UCX, and what has arrived at it from each
+//! member.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -12,24 +13,26 @@ use super::sys::{self, AmHandlerParam, EpParams, RequestParam, WorkerParams};
 use super::{Context, UcxError};
 use crate::state::lock;
 
-/// Bytes that have arrived and that nobody has read yet, of all members: beyond it UCX gets no turn, and the senders feel it, as with
-/// a socket's buffer. What one turn brings, at most 16 messages for each of its interfaces, comes on top.
+/// Bytes of all members that have arrived and are unread. Beyond this limit UCX gets no turn, and
+/// the senders are held back as by a full socket buffer. One turn adds at most 16 messages per
+/// interface of UCX.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
-/// The number of the one handler of messages.
+/// Number of the only message handler.
 const HANDLER: u32 = 0;
 
-/// A way to another member's engine.
+/// Connection to another member's engine.
 #[derive(Debug)]
 pub(super) struct EndPoint {
     handle: NonNull<c_void>,
-    /// Set when UCX finds that it has failed.
+    /// Set when UCX finds that the connection has failed.
     failed: Arc<AtomicBool>,
-    /// Whether UCX notices failures, and lets it be closed at any time.
+    /// Whether UCX notices failures, and lets the end point be closed at any time.
     is_watched: bool,
 }
 
-// SAFETY: it is used under the engine's lock alone, whose worker may be used by one thread after the other.
+// SAFETY: it is used only under the engine's lock, whose worker may be used by one thread after the
+// other.
 unsafe impl Send for EndPoint {}
 
 impl EndPoint {
@@ -38,14 +41,14 @@ impl EndPoint {
     }
 }
 
-/// A message on its way out, where UCX finds it until it has been sent.
+/// Message under way, in memory that UCX reads until the message has been sent.
 pub(super) struct Slot {
-    /// Header and bytes, which stay where they are when the slot is moved.
+    /// Header and bytes; they do not move when the slot is moved.
     bytes: Box<[u8]>,
     request: *mut c_void,
 }
 
-// SAFETY: a request is used under the engine's lock alone.
+// SAFETY: a request is used only under the engine's lock.
 unsafe impl Send for Slot {}
 
 impl Slot {
@@ -53,13 +56,13 @@ impl Slot {
         Self { bytes: vec![0; HEADER_BYTES + MESSAGE_BYTES_MAX].into(), request: null_mut() }
     }
 
-    /// Room for a message.
+    /// Returns the room for a message.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         self.bytes.get_mut(HEADER_BYTES..).unwrap_or_default()
     }
 }
 
-/// What UCX may still look at, until the worker is gone.
+/// Memory that UCX may access until the worker is gone.
 #[derive(Default)]
 struct Kept {
     slots: Vec<Slot>,
@@ -73,11 +76,11 @@ pub(crate) struct Engine {
     fd: c_int,
     address: Vec<u8>,
     arrivals: Box<Arrivals>,
-    /// Held for each call about the worker. Before the lock of the inboxes, if both.
+    /// Held for each call on the worker. Locked before the inboxes.
     calls: Mutex<Kept>,
 }
 
-// SAFETY: the worker is made for threads that use it one after the other, which `calls` sees to.
+// SAFETY: the worker is made for threads that use it one after the other, which `calls` ensures.
 unsafe impl Send for Engine {}
 // SAFETY: as above.
 unsafe impl Sync for Engine {}
@@ -98,11 +101,11 @@ impl Engine {
             events: 0,
             user_data: null_mut(),
             event_fd: 0,
-            // A peer that dies leaves some; they are freed with the worker.
+            // A dying peer leaves requests behind; they are freed with the worker.
             flags: sys::WORKER_FLAG_IGNORE_REQUEST_LEAK,
         };
         let mut worker = null_mut();
-        // SAFETY: the context is held; the other pointers are to locals.
+        // SAFETY: the context is held; the other pointers refer to locals.
         let made = unsafe {
             (functions.worker_create)(context.handle.as_ptr(), &raw const params, &raw mut worker)
         };
@@ -133,37 +136,37 @@ impl Engine {
             cb: on_message,
             arg: (&raw const *self.arrivals).cast_mut().cast(),
         };
-        // SAFETY: the worker is ours; the handler's argument lives until after the worker's end.
+        // SAFETY: the worker is ours; the handler's argument outlives the worker.
         let set =
             unsafe { (functions.set_am_recv_handler)(self.worker.as_ptr(), &raw const handler) };
         functions.check("setting its handler of messages", set)?;
-        // SAFETY: the pointer is to a field; the descriptor is the worker's.
+        // SAFETY: the pointer refers to a field; the descriptor is the worker's.
         let told = unsafe { (functions.worker_get_efd)(self.worker.as_ptr(), &raw mut self.fd) };
         functions.check("asking for its descriptor", told)?;
         let (mut address, mut length) = (null_mut(), 0);
-        // SAFETY: the pointers are to locals.
+        // SAFETY: the pointers refer to locals.
         let told = unsafe {
             (functions.worker_get_address)(self.worker.as_ptr(), &raw mut address, &raw mut length)
         };
         functions.check("asking for its address", told)?;
-        // SAFETY: so many bytes of the worker, until they are released.
+        // SAFETY: `length` bytes of the worker, valid until they are released.
         self.address = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length) }.to_vec();
-        // SAFETY: from above, and used no more.
+        // SAFETY: from above, and not used again.
         unsafe { (functions.worker_release_address)(self.worker.as_ptr(), address) };
         Ok(())
     }
 
-    /// What others need to reach it.
+    /// Returns the address that others need to connect.
     pub(super) fn address(&self) -> &[u8] {
         &self.address
     }
 
-    /// What has arrived.
     pub(super) fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
 
-    /// Makes a way to another engine. Without an eye on failures where no transport of the two has one and `unwatched` allows it.
+    /// Connects to another engine. If no common transport notices failures, `unwatched` allows a
+    /// connection that does not.
     pub(super) fn connect(&self, address: &[u8], unwatched: bool) -> Result<EndPoint, UcxError> {
         let functions = self.context.functions;
         let failed = Arc::new(AtomicBool::new(false));
@@ -180,8 +183,8 @@ impl Engine {
                 err_cb: on_failure,
                 err_arg: Arc::as_ptr(&failed).cast_mut().cast(),
             };
-            // SAFETY: the address is whole, as far as the one who sent it is to be trusted, who has shown that it has the pool's key; the
-            // handler's argument is kept until after the worker's end.
+            // SAFETY: the address is complete, as far as its sender can be trusted, who has proved
+            // to have the pool's key. The handler's argument is kept until after the worker's end.
             unsafe {
                 (functions.ep_create)(self.worker.as_ptr(), &raw const params, &raw mut handle)
             }
@@ -200,49 +203,52 @@ impl Engine {
         Ok(EndPoint { handle: handle.ok_or(nothing)?, failed, is_watched })
     }
 
-    /// Gives UCX a turn, unless enough has arrived that nobody has read.
+    /// Gives UCX a turn, unless too much is unread.
     pub(super) fn progress(&self) {
         if self.arrivals.held() >= HELD_BYTES_MAX {
             return;
         }
         let _kept = lock(&self.calls);
-        // SAFETY: the worker is ours, and used by this thread alone now. Handlers take no lock but the inboxes'.
+        // SAFETY: the worker is ours, and only this thread uses it now. Handlers lock only the
+        // inboxes.
         unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
     }
 
-    /// Whether the descriptor will tell of what comes from now on; else something has come already, or is stuck.
+    /// Returns whether the descriptor will report what comes from now on. Otherwise something has
+    /// already come, or is stuck.
     pub(super) fn arm(&self) -> bool {
         let _kept = lock(&self.calls);
         // SAFETY: as above.
         unsafe { (self.context.functions.worker_arm)(self.worker.as_ptr()) == sys::OK }
     }
 
-    /// Copies what has arrived in an inbox, in order, as much as there is room for. If nothing has, UCX has a turn, and what comes then
-    /// goes straight there.
+    /// Copies what has arrived in an inbox, in order, as far as there is room. If nothing has, UCX
+    /// gets a turn, and what comes then goes directly to `into`.
     pub(super) fn read(&self, inbox: u32, into: &mut [u8]) -> usize {
         let _kept = lock(&self.calls);
         let got = self.arrivals.read(inbox, into, &mut |message| self.release(message));
         if got > 0 || self.arrivals.held() >= HELD_BYTES_MAX {
             return got;
         }
-        // SAFETY: `into` is this call's, until `taken` below.
+        // SAFETY: only this call uses `into` until `taken` below.
         unsafe { self.arrivals.aim(inbox, into) };
-        // SAFETY: the worker is ours, and used by this thread alone now. Handlers take no lock but the inboxes'.
+        // SAFETY: the worker is ours, and only this thread uses it now. Handlers lock only the
+        // inboxes.
         unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
         self.arrivals.taken(inbox)
     }
 
-    /// Under the lock of calls.
+    /// Releases a message's memory. The lock `calls` is held.
     fn release(&self, message: &Message) {
         if let Some(kept) = message.kept() {
-            // SAFETY: kept by UCX for the handler, and given back once.
+            // SAFETY: UCX kept it for the handler, and it is given back once.
             unsafe {
                 (self.context.functions.am_data_release)(self.worker.as_ptr(), kept.as_ptr().cast())
             };
         }
     }
 
-    /// Sends the first bytes of a slot, or begins to. An error: the way has failed.
+    /// Starts to send the first bytes of a slot. Fails if the connection has failed.
     pub(super) fn send(
         &self,
         to: &EndPoint,
@@ -256,7 +262,8 @@ impl Engine {
         let param = RequestParam::flags(sys::AM_SEND_FLAG_EAGER);
         let functions = self.context.functions;
         let _kept = lock(&self.calls);
-        // SAFETY: header and bytes stay where they are until the request is done: who drops a slot before gives it to `keep`.
+        // SAFETY: header and bytes stay in place until the request is done: a slot that is dropped
+        // earlier goes to `keep`.
         slot.request = unsafe {
             (functions.am_send)(
                 to.handle.as_ptr(),
@@ -289,98 +296,100 @@ impl Engine {
         sent
     }
 
-    /// Whether all of a slot's bytes are sent, or never will be.
+    /// Returns whether all of a slot's bytes have been sent or never will be.
     pub(super) fn is_done(&self, slot: &mut Slot) -> bool {
         if slot.request.is_null() {
             return true;
         }
         let functions = self.context.functions;
         let _kept = lock(&self.calls);
-        // SAFETY: a request that was not freed yet.
+        // SAFETY: the request has not been freed.
         if unsafe { (functions.request_check_status)(slot.request) } == sys::IN_PROGRESS {
             return false;
         }
-        // SAFETY: it is done, and looked at no more.
+        // SAFETY: the request is done, and not used again.
         unsafe { (functions.request_free)(slot.request) };
         slot.request = null_mut();
         true
     }
 
-    /// Keeps slots that UCX may still look at until the worker is gone.
+    /// Keeps slots that UCX may still access until the worker is gone.
     pub(super) fn keep(&self, slots: impl Iterator<Item = Slot>) {
         let mut kept = lock(&self.calls);
         for mut slot in slots.filter(|slot| !slot.request.is_null()) {
-            // SAFETY: a request that was not freed yet, and is looked at no more; UCX forgets it when it is done.
+            // SAFETY: the request has not been freed, and is not used again; UCX drops it when it
+            // is done.
             unsafe { (self.context.functions.request_free)(slot.request) };
             slot.request = null_mut();
             kept.slots.push(slot);
         }
     }
 
-    /// Does not wait for a way to be closed any longer. To be called for each: UCX ends the process where a worker goes whose closing
-    /// ways somebody may still ask about.
+    /// Stops waiting for the closing of a connection. Must be called for each: UCX ends the process
+    /// if a worker is destroyed while such requests exist.
     pub(super) fn let_go(&self, closing: &mut Closing) {
         if !closing.0.is_null() {
             let _kept = lock(&self.calls);
-            // SAFETY: a request that was not freed yet, and is looked at no more; UCX forgets it when it is done.
+            // SAFETY: the request has not been freed, and is not used again; UCX drops it when
+            // done.
             unsafe { (self.context.functions.request_free)(closing.0) };
             closing.0 = null_mut();
         }
     }
 
-    /// Closes a way. What comes back is to be given to [`Engine::let_go`].
+    /// Closes a connection. The result must be passed to [`Engine::let_go`].
     pub(super) fn close(&self, way: &EndPoint, at_once: bool) -> Closing {
         if !way.is_watched {
-            // UCX demands that both know; it ends with the worker.
+            // UCX requires the peer's participation for this; the connection ends with the worker.
             return Closing(null_mut());
         }
         let param = RequestParam::flags(if at_once { sys::EP_CLOSE_FLAG_FORCE } else { 0 });
         let _kept = lock(&self.calls);
-        // SAFETY: a way that is open; who closes it uses it no more.
+        // SAFETY: the end point is open; the caller does not use it again.
         let request =
             unsafe { (self.context.functions.ep_close)(way.handle.as_ptr(), &raw const param) };
         Closing(if sys::error_of(request).is_some() { null_mut() } else { request })
     }
 
-    /// Whether a way is closed.
+    /// Returns whether the connection is closed.
     pub(super) fn is_closed(&self, closing: &mut Closing) -> bool {
         if closing.0.is_null() {
             return true;
         }
         let functions = self.context.functions;
         let _kept = lock(&self.calls);
-        // SAFETY: a request that was not freed yet.
+        // SAFETY: the request has not been freed.
         if unsafe { (functions.request_check_status)(closing.0) } == sys::IN_PROGRESS {
             return false;
         }
-        // SAFETY: it is done, and looked at no more.
+        // SAFETY: the request is done, and not used again.
         unsafe { (functions.request_free)(closing.0) };
         closing.0 = null_mut();
         true
     }
 
-    /// The transports of a way, as UCX prints them.
+    /// Returns the transports of a connection as UCX prints them.
     pub(super) fn transports(&self, way: &EndPoint) -> String {
         let (mut text, mut length) = (null_mut(), 0);
-        // SAFETY: the pointers are to locals, which outlive the file.
+        // SAFETY: the pointers refer to locals, which outlive the file.
         let file = unsafe { libc::open_memstream(&raw mut text, &raw mut length) };
         if file.is_null() {
             return String::new();
         }
         {
             let _kept = lock(&self.calls);
-            // SAFETY: the way is open, and so is the file.
+            // SAFETY: the end point and the file are open.
             unsafe { (self.context.functions.ep_print_info)(way.handle.as_ptr(), file) };
         }
-        // SAFETY: opened above, and used no more; now the text is whole.
+        // SAFETY: opened above, and not used again; now the text is complete.
         unsafe { libc::fclose(file) };
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: so many bytes, written by the file.
+        // SAFETY: the file wrote `length` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
         let names = transports_in(&String::from_utf8_lossy(bytes));
-        // SAFETY: allocated by the file for its user to free.
+        // SAFETY: the file allocated the text for its user to free.
         unsafe { libc::free(text.cast()) };
         names
     }
@@ -388,7 +397,7 @@ impl Engine {
 
 impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the worker's, which is open as long as this lives.
+        // SAFETY: the descriptor belongs to the worker and is open as long as this value lives.
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 }
@@ -396,17 +405,19 @@ impl AsFd for Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.arrivals.forget(&mut |message| self.release(message));
-        // SAFETY: ours; nobody else has it any more. What it may still look at is dropped after it.
+        // SAFETY: the worker is ours and has no other user. Memory that it may access is dropped
+        // after it.
         unsafe { (self.context.functions.worker_destroy)(self.worker.as_ptr()) };
     }
 }
 
-/// A way that is being closed.
+/// Connection that is being closed.
 #[must_use]
 #[derive(Debug)]
 pub(super) struct Closing(*mut c_void);
 
-/// The transports that carry messages, of what UCX prints of an end point: lines such as `lane[0]:  1:tcp/eth0.0 md[1] -> ... am wireup`.
+/// Returns the transports that carry messages from UCX's description of an end point. Its lines
+/// look like `lane[0]:  1:tcp/eth0.0 md[1] -> ... am wireup`.
 fn transports_in(text: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for line in text.lines().filter(|line| line.contains("lane[")) {
@@ -423,7 +434,7 @@ fn transports_in(text: &str) -> String {
 }
 
 extern "C" fn on_failure(arg: *mut c_void, _: *mut c_void, _: sys::Status) {
-    // SAFETY: the flag that was given with the end point, kept until the worker is gone.
+    // SAFETY: the flag was given with the end point, and is kept until the worker is gone.
     if let Some(failed) = unsafe { arg.cast::<AtomicBool>().as_ref() } {
         failed.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,6 @@
-//! How two members agree on UCX: each tells the other, over their authenticated stream, where its end is and what it wants to see in
-//! messages; each sends one message, and says over the stream whether the other's came. If not, both stay with the stream.
+//! The agreement of two members on UCX. Over their authenticated stream each tells the other its
+//! address and the label that it expects in messages. Each sends one message, and reports over the
+//! stream whether the other's came. If one did not, both keep to the stream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,35 +15,38 @@ use super::engine::{EndPoint, Engine};
 use crate::error::{HeapError, Refusal};
 use crate::hello::Rest;
 
-/// What a card begins with.
+/// Start of every card.
 const MAGIC: [u8; 8] = *b"GGASUCX1";
 /// Bytes of a card before the address.
 const CARD_BYTES: usize = 32;
 
-/// The longest address of a worker: one of 8 interfaces with 3 transports each has some 2 KiB.
+/// Longest address of a worker in bytes. One of 8 interfaces with 3 transports each has about 2
+/// KiB.
 const ADDRESS_BYTES_MAX: usize = 64 << 10;
 
-/// How long the first message may take, of the 5 s that a handshake has: UCX connects in a thread of its own, which takes milliseconds,
-/// but 25 s where threads of a higher priority leave it no core. Members that could not talk would not do so any better later.
+/// Time for the first message, out of the 5 s of a handshake. UCX connects in its own thread, which
+/// takes milliseconds, but 25 s if threads of a higher priority leave it no core. Members that
+/// cannot talk now would not do better later.
 const FIRST_MS_MAX: u64 = 3_000;
 
-/// Between two looks at what has come.
+/// Interval of looks for arrivals.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// What a member says when the first message has come, or has not.
+/// Answer of a member that has received the first message.
 const CAME: u8 = b'Y';
-/// As above.
+/// Answer of a member that has not.
 const MISSED: u8 = b'N';
 
-/// What came of it.
+/// Result of the agreement.
 pub(crate) enum Met {
-    /// UCX carries the bytes, by these of its transports.
+    /// UCX carries the bytes, with these transports.
     Carrier(UcxCarrier, String),
-    /// The stream does, as without UCX; the sentence says why.
+    /// The stream carries the bytes, as without UCX; the sentence says why.
     Stream(Stream, String),
 }
 
-/// Agrees with the member at the other end of `stream`, which does the same. Fails only when the stream does.
+/// Agrees with the member at the other end of `stream`, which does the same. Fails only if the
+/// stream fails.
 pub(crate) fn meet(
     engine: Result<Arc<Engine>, UcxError>,
     member: u32,
@@ -90,9 +94,9 @@ pub(crate) fn meet(
     })
 }
 
-/// Makes the way to the other member, and sends the first message.
+/// Connects to the other member and sends the first message.
 fn greet(engine: &Engine, theirs: &Card) -> Result<EndPoint, UcxError> {
-    // Within a host some transports do not tell of failures; the stream does.
+    // Some transports within a host do not report failures; the stream does.
     let way = engine.connect(&theirs.address, true)?;
     engine.send_empty(&way, theirs.label.header(0))?;
     Ok(way)
@@ -109,7 +113,8 @@ fn await_first(engine: &Engine, inbox: u32, until: Instant) -> bool {
     }
 }
 
-/// Whether our message came, as the other member says. Meanwhile UCX has its turns, because that one may not have heard us yet.
+/// Returns whether our message came, as the other member reports. Meanwhile UCX gets turns, because
+/// the member may not have received the message yet.
 fn verdict(
     engine: &Engine,
     member: u32,
@@ -143,11 +148,11 @@ fn secret() -> Result<[u8; 16], HeapError> {
     Ok(secret)
 }
 
-/// Where a member's end of UCX is.
+/// A member's end of UCX.
 #[derive(Debug, PartialEq, Eq)]
 struct Card {
     label: Label,
-    /// Empty: it has none.
+    /// Empty if the member has no UCX.
     address: Vec<u8>,
 }
 
@@ -157,7 +162,7 @@ impl Card {
     }
 
     fn encode(&self) -> Vec<u8> {
-        // An address beyond the limit is as good as none: the other side would not take it.
+        // An address beyond the limit counts as none: the other side would refuse it.
         let address =
             if self.address.len() > ADDRESS_BYTES_MAX { &[] } else { self.address.as_slice() };
         let length = u32::try_from(address.len()).unwrap_or_default();

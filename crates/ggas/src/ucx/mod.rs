@@ -1,12 +1,16 @@
-//! UCX as what carries the proxy's bytes between two members: over InfiniBand and whatever else it knows.
+//! UCX as carrier of the proxy's bytes between two members, over InfiniBand and other networks.
 //!
-//! * Members meet over their authenticated stream as ever. There they tell each other the addresses of their ends of UCX and a secret;
-//!   each message carries the receiver's secret and a number that counts. What does not is a stranger's, and dropped.
-//! * The stream stays. It is how the end of a member is noticed at once, and by it a member that leaves says how many messages it has sent.
-//! * Bytes go as eager active messages of bounded size, over one lane, so they keep their order; the number would tell if not.
-//! * Nothing is received that nobody waits for: UCX is given no turn while more than a few MiB have not been read.
+//! * Members meet over their authenticated stream. There they exchange a secret and the addresses
+//!   of their ends of UCX. Each message carries the receiver's secret and a sequence number. A
+//!   message without the secret is a stranger's and is dropped.
+//! * The stream stays open. It reveals the end of a member at once, and a leaving member reports
+//!   over it how many messages it has sent.
+//! * Bytes are sent as eager active messages of bounded size over one lane, so they keep their
+//!   order. The number would reveal a violation.
+//! * UCX gets no turn while more than a few MiB are unread, so arrivals cannot pile up.
 //!
-//! For processes of our own alone, never in a library that a program loads: UCX has a thread, and is as large as all of Penstock.
+//! Only our own processes use UCX, never a library that a program loads: UCX has a thread, and is
+//! as large as all of Penstock.
 
 mod arrivals;
 mod carrier;
@@ -24,8 +28,9 @@ pub(crate) use self::engine::Engine;
 pub(crate) use self::meet::{Met, meet};
 use self::sys::{Functions, Params};
 
-/// What has to be in the environment of a process before it begins, because UCX reads it when it is loaded: it takes no signals, replaces
-/// no functions of the system's library, opens no socket for a debugger, and says nothing of variables that it does not know.
+/// Variables that a process's environment must have when the process begins, because UCX reads them
+/// when it is loaded. With them UCX takes no signals, replaces no functions of the system's
+/// library, opens no socket for a debugger, and does not report unknown variables.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("UCX_ERROR_SIGNALS", ""),
     ("UCX_HANDLE_ERRORS", "none"),
@@ -36,71 +41,65 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("UCX_WARN_UNUSED_ENV_VARS", "n"),
 ];
 
-/// Settings of UCX that are ours: messages of one peer take one lane, else they could overtake each other.
+/// Our settings of UCX: the messages of one peer take one lane, otherwise they could overtake each
+/// other.
 const SETTINGS: &[(&CStr, &CStr)] = &[(c"MAX_EAGER_RAILS", c"1")];
 
-/// Why UCX is not used.
+/// Reason why UCX is not used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UcxError {
-    /// It is not installed, or not as it should be.
+    /// UCX is not installed, or not properly.
     #[error("UCX's library {path} can not be used ({why}); install libucx0")]
     Absent {
-        /// What was opened.
+        /// Library that was opened.
         path: String,
-        /// What the system says.
+        /// Reason that the system gives.
         why: String,
     },
-    /// It would take signals or replace functions.
+    /// UCX would take signals or replace functions.
     #[error(
         "{variable} has to be `{value}` before the process begins, else UCX changes more of it than it may"
     )]
-    Environment {
-        /// Which variable.
-        variable: &'static str,
-        /// What it has to be.
-        value: &'static str,
-    },
-    /// It is another release.
+    Environment { variable: &'static str, value: &'static str },
+    /// The release of UCX is too old.
     #[error("UCX {found} is too old; at least {wanted} is needed")]
-    Release {
-        /// What is here.
-        found: String,
-        /// What is needed.
-        wanted: String,
-    },
-    /// It refused something.
+    Release { found: String, wanted: String },
+    /// A call of UCX failed.
     #[error("UCX: {doing}: {why}")]
     Call {
-        /// What was tried.
+        /// Operation that was attempted.
         doing: &'static str,
-        /// Its reason.
+        /// Reason that UCX gives.
         why: String,
     },
 }
 
-/// UCX, ready for this process.
+/// UCX, initialised for this process.
 #[derive(Debug)]
 pub(crate) struct Context {
     functions: Functions,
     handle: NonNull<c_void>,
 }
 
-// SAFETY: made with `mt_workers_shared`: its workers may be made and used by different threads at the same time.
+// SAFETY: made with `mt_workers_shared`: different threads may make and use its workers at the same
+// time.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Opens the library and makes it ready, if that was not done yet: heaps do it when they first need it. Takes some 10 ms.
+/// Opens and initialises the library, once per process. Heaps do this when they first need it.
+/// Takes about 10 ms.
 ///
 /// # Errors
-/// When the environment is not [`ENVIRONMENT`], the library is absent or too old, or finds no way to others.
+/// Fails if the environment is not [`ENVIRONMENT`], or the library is absent, too old or finds no
+/// network.
 pub fn open() -> Result<(), UcxError> {
     Context::get().map(|_| ())
 }
 
 impl Context {
-    /// One is enough for all heaps; it stays.
+    /// Returns the only context, which serves all heaps and is never dropped.
     fn get() -> Result<Arc<Self>, UcxError> {
         static CONTEXT: OnceLock<Result<Arc<Context>, UcxError>> = OnceLock::new();
         CONTEXT.get_or_init(Self::open).clone()
@@ -121,14 +120,14 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: made by `init`; workers hold the context, so there are none.
+        // SAFETY: made by `init`; workers hold the context, so none is left.
         unsafe { (self.functions.cleanup)(self.handle.as_ptr()) };
     }
 }
 
 fn check_release(functions: &Functions) -> Result<(), UcxError> {
     let (mut major, mut minor, mut patch) = (0, 0, 0);
-    // SAFETY: the pointers are to locals.
+    // SAFETY: the pointers refer to locals.
     unsafe { (functions.get_version)(&raw mut major, &raw mut minor, &raw mut patch) };
     if (major, minor) >= (sys::API_MAJOR, sys::API_MINOR) && major == sys::API_MAJOR {
         return Ok(());
@@ -139,13 +138,13 @@ fn check_release(functions: &Functions) -> Result<(), UcxError> {
 
 fn init(functions: &Functions) -> Result<NonNull<c_void>, UcxError> {
     let mut config = null_mut();
-    // SAFETY: null names mean UCX's own variables and no file; the pointer is to a local.
+    // SAFETY: null names stand for UCX's own variables and no file; the pointer refers to a local.
     let read = unsafe { (functions.config_read)(null(), null(), &raw mut config) };
     functions.check("reading its variables (UCX_TLS and others)", read)?;
     let mut set = sys::OK;
     for (name, value) in SETTINGS {
         if set == sys::OK {
-            // SAFETY: the configuration was just read; both texts have an end.
+            // SAFETY: the configuration was just read; both texts are null-terminated.
             set = unsafe { (functions.config_modify)(config, name.as_ptr(), value.as_ptr()) };
         }
     }
@@ -161,21 +160,22 @@ fn init(functions: &Functions) -> Result<NonNull<c_void>, UcxError> {
     let mut handle = null_mut();
     let made = if set == sys::OK {
         let (major, minor) = (sys::API_MAJOR, sys::API_MINOR);
-        // SAFETY: the configuration is there, the other pointers are to locals.
+        // SAFETY: the configuration exists, and the other pointers refer to locals.
         unsafe {
             (functions.init_version)(major, minor, &raw const params, config, &raw mut handle)
         }
     } else {
         set
     };
-    // SAFETY: read above, and used no more.
+    // SAFETY: read above, and not used again.
     unsafe { (functions.config_release)(config) };
     functions.check("starting", made)?;
     NonNull::new(handle)
         .ok_or_else(|| UcxError::Call { doing: "starting", why: "nothing came of it".to_owned() })
 }
 
-/// What a heap has of UCX: nothing, unless it is wanted; then an engine from when the first member needs it.
+/// A heap's use of UCX: none unless it is wanted. Then the first member that needs the engine makes
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
     is_made: bool,
@@ -200,7 +200,7 @@ impl Offer {
         Ok(engine)
     }
 
-    /// Those who have the engine keep it.
+    /// Gives up the engine; those who hold it keep it.
     pub(crate) fn take(&mut self) {
         *self = Self::default();
     }

@@ -1,31 +1,34 @@
-//! As much of UCX's C interface as is used, declared by hand, and the library, opened at run time.
+//! The part of UCX's C interface that is used, declared by hand, and the library, opened at run
+//! time.
 //!
-//! UCX reads of a structure what its mask of fields names, so structures may end behind the last field used here, and grow in later
-//! releases. A test compares all of this with the header of the installed package.
+//! UCX reads only those fields of a structure that its field mask names. So structures may end
+//! behind the last field used here, and may grow in later releases. A test compares all of this
+//! with the header of the installed package.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::UcxError;
 
-/// Release of the interface that is asked for; libraries of later ones take it.
+/// Requested release of the interface; later libraries accept it.
 pub(super) const API_MAJOR: c_uint = 1;
-/// As above. 1.13 is what the oldest supported Debian has.
+/// As above. The oldest supported Debian has 1.13.
 pub(super) const API_MINOR: c_uint = 13;
 
-/// What the library is called where it is looked for.
+/// Name of the library in the search path.
 const LIBRARY: &str = "libucp.so.0";
-/// A variable that names another one.
+/// Environment variable that names another library.
 const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBUCP";
 
-/// A status: 0 is good, below is an error. The header's enumeration is packed into a byte.
+/// Status: 0 is success, a negative number is an error. The header's enumeration is packed into a
+/// byte.
 pub(super) type Status = i8;
-/// A request, an error as a small negative number, or null: done already.
+/// Request, error as a small negative number, or null if already done.
 pub(super) type StatusPtr = *mut c_void;
 
 pub(super) const OK: Status = 0;
 pub(super) const IN_PROGRESS: Status = 1;
 pub(super) const ERR_UNREACHABLE: Status = -6;
-/// Pointers at and above this one, as a number, are errors.
+/// Pointers from this number to -1 are errors.
 const ERR_LAST: isize = -100;
 
 pub(super) const PARAM_FIELD_FEATURES: u64 = 1;
@@ -52,7 +55,7 @@ pub(super) const AM_RECV_ATTR_FLAG_DATA: u64 = 1 << 16;
 pub(super) const AM_RECV_ATTR_FLAG_RNDV: u64 = 1 << 17;
 pub(super) const OP_ATTR_FIELD_FLAGS: u32 = 1 << 4;
 
-/// Which error a pointer is, if it is one.
+/// Returns the error that a pointer encodes, if any.
 pub(super) fn error_of(pointer: StatusPtr) -> Option<Status> {
     let number = pointer as isize;
     // Between -100 and -1, so it fits.
@@ -112,15 +115,15 @@ pub(super) struct RequestParam {
 }
 
 impl RequestParam {
-    /// With flags of the operation alone.
+    /// Makes parameters with only the flags of an operation.
     pub(super) fn flags(flags: u32) -> Self {
         Self { op_attr_mask: OP_ATTR_FIELD_FLAGS, flags }
     }
 }
 
-/// Told when an end point fails.
+/// Called when an end point fails.
 pub(super) type ErrorHandler = extern "C" fn(arg: *mut c_void, ep: *mut c_void, status: Status);
-/// Given what arrives.
+/// Called with each message that arrives.
 pub(super) type AmHandler = extern "C" fn(
     arg: *mut c_void,
     header: *const c_void,
@@ -130,10 +133,11 @@ pub(super) type AmHandler = extern "C" fn(
     param: *const AmRecvParam,
 ) -> Status;
 
-/// One list for the table of functions, for finding them, and for the test that compares them with the header.
+/// Lists the functions for their table, for finding them, and for the test that compares them with
+/// the header.
 macro_rules! functions {
     ($($field:ident = $name:literal: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of the library, which stays loaded: it has a thread of its own.
+        /// Functions of the library. It stays loaded, because it has a thread of its own.
         #[derive(Clone, Copy, Debug)]
         pub(super) struct Functions {
             $(pub(super) $field: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*
@@ -143,7 +147,7 @@ macro_rules! functions {
             fn find(library: &libloading::Library, path: &str) -> Result<Self, UcxError> {
                 Ok(Self {
                     $($field: {
-                        // SAFETY: the type is the one of the header, which a test compares.
+                        // SAFETY: the type is that of the header, which a test compares.
                         let found = unsafe { library.get($name) };
                         *found.map_err(|error| absent(path, &error))?
                     },)*
@@ -182,31 +186,32 @@ functions! {
 }
 
 impl Functions {
-    /// Opens the library.
+    /// Opens the library and finds its functions.
     pub(super) fn open() -> Result<Self, UcxError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
         let path = named.as_deref().unwrap_or(LIBRARY);
-        // SAFETY: what it does when it is loaded is UCX's; that it hooks nothing is looked at before.
+        // SAFETY: UCX is responsible for what its loading does; the caller has checked that it
+        // hooks nothing.
         let library =
             unsafe { libloading::Library::new(path) }.map_err(|error| absent(path, &error))?;
         let found = Self::find(&library, path);
-        // Also after a failure: nothing says that what it has begun ends with it.
+        // Even after a failure: what the library has begun may go on.
         std::mem::forget(library);
         found
     }
 
-    /// What the library calls a status.
+    /// Returns the library's text for a status.
     pub(super) fn text(&self, status: Status) -> String {
         // SAFETY: takes any number.
         let text = unsafe { (self.status_string)(status) };
         if text.is_null() {
             return format!("status {status}");
         }
-        // SAFETY: a constant of the library, with an end.
+        // SAFETY: a null-terminated constant of the library.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
-    /// A status as a result.
+    /// Converts a status to a result.
     pub(super) fn check(&self, doing: &'static str, status: Status) -> Result<(), UcxError> {
         if status == OK { Ok(()) } else { Err(UcxError::Call { doing, why: self.text(status) }) }
     }

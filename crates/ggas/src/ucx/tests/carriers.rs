@@ -1,4 +1,4 @@
-//! Two carriers, without heaps.
+//! Two carriers without heaps.
 
 use std::io::IoSlice;
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ pub(super) fn engine() -> Arc<Engine> {
     Arc::new(Engine::new(&Context::get().unwrap()).unwrap())
 }
 
-/// Two ends of a connection.
+/// Returns two ends of a connection.
 pub(super) fn tcp() -> [Stream; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -27,7 +27,7 @@ pub(super) fn tcp() -> [Stream; 2] {
     [one, other].map(|end| Stream::from_fd(end.into()).unwrap())
 }
 
-/// One side of a meeting.
+/// Returns the carrier of one side of a meeting.
 pub(super) fn carrier(engine: Arc<Engine>, stream: Stream) -> UcxCarrier {
     match meet(Ok(engine), 1, stream, Instant::now() + PATIENCE).unwrap() {
         Met::Carrier(carrier, transports) => {
@@ -51,7 +51,7 @@ fn send_all(carrier: &mut UcxCarrier, mut bytes: &[u8]) {
     }
 }
 
-/// A byte for each place, of which no two neighbours of a message's length are equal.
+/// Returns a byte for each place. Equal places of adjacent messages have different bytes.
 fn pattern(at: usize) -> u8 {
     u8::try_from((at ^ (at >> 8) ^ (at >> 15)) & 0xFF).unwrap()
 }
@@ -66,7 +66,7 @@ fn bytes_arrive_whole_and_in_order_however_they_are_cut() {
     let sender = thread::spawn({
         let bytes = bytes.clone();
         move || {
-            // What it has not sent when it leaves is lost, as with any carrier.
+            // Bytes not sent when the carrier leaves are lost, as with any carrier.
             let (mut at, mut length) = (0, 1);
             while at < bytes.len() {
                 let end = bytes.len().min(at + length);
@@ -98,14 +98,15 @@ fn who_is_not_read_can_not_send_for_ever() {
     let [mut one, mut other] = pair();
     let message = vec![7; 1 << 20];
     let (mut sent, mut last) = (0, Instant::now());
-    // What the system's sockets, UCX and this side hold together; the limit is far below what a second would bring.
+    // Bytes that the system's sockets, UCX and this side hold together at most. A second would
+    // bring far more.
     const HELD_MAX: usize = 64 << 20;
     while last.elapsed() < Duration::from_millis(300) {
         if let Some(got) = one.send(&[IoSlice::new(&message)]).unwrap() {
             (sent, last) = (sent + got, Instant::now());
         }
         assert!(sent < HELD_MAX, "{sent} bytes are held");
-        // The other one looks, as a proxy does for its other members, and reads nothing.
+        // The other side looks, as a proxy does for its other members, but reads nothing.
         other.receive(&mut []).unwrap();
     }
     assert!(sent > 0);
@@ -116,7 +117,7 @@ fn who_is_not_read_can_not_send_for_ever() {
             assert!(into[..got].iter().all(|byte| *byte == 7));
             heard += got;
         }
-        // What this side holds goes out meanwhile.
+        // Meanwhile this side sends what it holds.
         one.receive(&mut []).unwrap();
         heard == sent
     });
@@ -154,7 +155,7 @@ fn who_ends_without_a_word_is_missed_at_once() {
     let [mut one, mut other] = pair();
     assert!(other.receive(&mut [0; 8]).unwrap().is_none());
     let began = Instant::now();
-    // As the system does it for a process that is killed.
+    // As the system does for a killed process.
     one.end();
     until("the end", || other.receive(&mut [0; 8]).is_err());
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! That the declarations are those of the header.
+//! Checks that the declarations match the header.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -8,10 +8,10 @@ use super::super::sys::{
     self, AmHandlerParam, AmRecvParam, EpParams, Params, RequestParam, WorkerParams,
 };
 
-/// Where Debian's package has it.
+/// Path of the header in Debian's package.
 const HEADER: &str = "/usr/include/ucp/api/ucp.h";
 
-/// A field's name in C, with where it lies here and how large it is.
+/// Writes C assertions on a field's offset and on the size of its structure.
 macro_rules! fields {
     ($text:ident, $c:literal, $rust:ident: $($field:ident = $name:literal),*) => {
         $(
@@ -74,7 +74,7 @@ fn constants() -> String {
     .concat()
 }
 
-/// What C says of each function, in the words of [`sys`]'s list.
+/// C signature of each function, in the order of [`sys`]'s list.
 const SIGNATURES: &[(&str, &str)] = &[
     ("ucp_get_version", "void (*)(unsigned *, unsigned *, unsigned *)"),
     (
@@ -112,7 +112,7 @@ const SIGNATURES: &[(&str, &str)] = &[
     ("ucs_status_string", "const char *(*)(ucs_status_t)"),
 ];
 
-/// What the handlers are given.
+/// C signatures of the handlers.
 const HANDLERS: &[(&str, &str)] = &[
     ("ucp_err_handler_cb_t", "void (*)(void *, ucp_ep_h, ucs_status_t)"),
     (
@@ -147,7 +147,7 @@ fn the_declarations_are_those_of_the_header() {
         .unwrap();
     }
     compile(&text).unwrap();
-    // And it would be seen if one were not.
+    // A mismatch would be noticed.
     let wrong = text.replace(
         "offsetof(ucp_ep_params_t, err_mode) == 16",
         "offsetof(ucp_ep_params_t, err_mode) == 20",

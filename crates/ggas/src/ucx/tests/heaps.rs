@@ -1,4 +1,4 @@
-//! Heaps whose bytes UCX carries, or does not.
+//! Heaps with and without UCX as carrier.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn heap(me: u32, offers: bool) -> Arc<Heap> {
     heap
 }
 
-/// Two members, started.
+/// Returns two started members.
 fn pair(offers: [bool; 2]) -> [Arc<Heap>; 2] {
     let heaps = [heap(0, offers[0]), heap(1, offers[1])];
     let [one, other] = tcp();
@@ -41,7 +41,7 @@ fn pair(offers: [bool; 2]) -> [Arc<Heap>; 2] {
 }
 
 fn head(view: &View) -> &Head {
-    // SAFETY: a view begins with a head, and stays mapped while it lives; all in it is atomic.
+    // SAFETY: a view begins with a head and stays mapped while it lives; all fields are atomic.
     unsafe { view.range().0.cast::<Head>().as_ref() }
 }
 
@@ -67,7 +67,7 @@ fn word(heap: &Heap, pe: u32, offset: u64) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// That puts of the one arrive at the other.
+/// Checks that puts of one member arrive at the other.
 fn works(one: &Heap, other: &Heap) {
     let (view, _running, flags) = (one.view(0).unwrap(), one.running(), FLAGS_BYTES as u64);
     const LARGE: usize = 1 << 20;
@@ -120,11 +120,11 @@ fn who_has_nothing_to_do_sleeps() {
     let before = cpu_time();
     thread::sleep(Duration::from_secs(1));
     let used = cpu_time() - before;
-    // A thread that spins would have used most of the second, one that naps 30 ms.
+    // A spinning thread would have used most of the second, a napping thread 30 ms.
     assert!(used < Duration::from_millis(20), "{used:?} in a second of idleness");
 }
 
-/// Of all threads of this process.
+/// Returns the processor time of all threads of this process.
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(now.tv_sec).unwrap(), u32::try_from(now.tv_nsec).unwrap())
@@ -135,18 +135,18 @@ fn what_the_library_does_to_a_process_is_little() {
     if !with_ucx("heaps::what_the_library_does_to_a_process_is_little") {
         return;
     }
-    // UCX is loaded here. What it has taken would differ from a process without it.
+    // This loads UCX. What it takes over would differ from a process without it.
     let [one, other] = pair([true, true]);
     works(&one, &other);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
     let caught = u64::from_str_radix(caught, 16).unwrap();
-    // Rust itself looks for overflows of stacks with SIGSEGV and SIGBUS; UCX would take these two, too.
+    // Rust itself detects stack overflows with SIGSEGV and SIGBUS; UCX would take these two, too.
     for signal in [libc::SIGILL, libc::SIGFPE] {
         assert_eq!(caught & (1 << (signal - 1)), 0, "signal {signal} is taken");
     }
     for name in [c"mmap", c"munmap", c"brk", c"madvise"] {
-        // SAFETY: the name has an end.
+        // SAFETY: the name is null-terminated.
         let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         // SAFETY: a function of the system's library, whose code can be read.
         let code = unsafe { function.cast::<[u8; 16]>().read_unaligned() };
@@ -154,7 +154,7 @@ fn what_the_library_does_to_a_process_is_little() {
     }
 }
 
-/// The same bytes of the file that the code was mapped from.
+/// Returns the same bytes from the file that the code was mapped from.
 fn code_in_file(address: usize) -> [u8; 16] {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let number = |text: &str| usize::from_str_radix(text, 16).unwrap();
@@ -217,7 +217,8 @@ fn a_member_that_does_not_offer_it_gets_the_stream() {
     }
 }
 
-/// A member that shakes hands as it should, and then has this said.
+/// Runs a member that performs the handshake correctly and then calls `say`. Returns the heap's
+/// reason.
 fn hostile(say: impl FnOnce(Stream, &Heap)) -> String {
     let heap = heap(0, true);
     let [ours, theirs] = tcp();
@@ -280,9 +281,9 @@ fn a_member_that_lies_while_they_agree_is_refused() {
         assert!(why.contains("does not speak the protocol of heaps"), "{why}");
     };
     lie(vec![b'G'; 32]);
-    // An address beyond all limits: nothing of the kind is waited for, or allocated.
+    // An address beyond all limits: nothing is awaited or allocated.
     lie(card(u32::MAX, &[]));
-    // Somebody who can not have it after all gets the stream, and it works like any.
+    // A member that cannot use UCX after all gets the stream, which works normally.
     let (frame, text) = Frame::abort(0, true, "I say so");
     let note = [card(0, &[]), frame.encode().to_vec(), text].concat();
     let mut kept = None;

@@ -1,4 +1,5 @@
-//! Tests with UCX itself. It wants its variables before a process begins, so each test runs once more, in a process that has them.
+//! Tests with UCX itself. UCX needs its variables before a process begins, so each test runs again
+//! in a process that has them.
 
 mod carriers;
 mod header;
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use super::ENVIRONMENT;
 
-/// Nothing in these tests takes longer, even on a busy machine.
+/// Longer than anything in these tests takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Set in the second process.
 const AGAIN: &str = "GGAS_TEST_UCX";
 
-/// What UCX may use: each of these in turn.
+/// Transports that UCX may use, one after the other.
 const TRANSPORTS: [&str; 2] = ["tcp", "posix"];
 
-/// Whether this is the process in which the test is to be done. Else it is done now, in one that has these variables and no others of
-/// UCX's.
+/// Returns whether this process has the variables for the test. Otherwise runs the test in a
+/// process that has these variables and no other variables of UCX.
 fn is_prepared(test: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var_os(AGAIN).is_some() {
         return true;
@@ -39,7 +40,7 @@ fn is_prepared(test: &str, variables: &[(&str, &str)]) -> bool {
     false
 }
 
-/// The same, for each of the transports; in the second process `false` where UCX is not installed.
+/// The same for each transport. In the second process returns `false` if UCX is not installed.
 fn with_ucx(test: &str) -> bool {
     if std::env::var_os(AGAIN).is_none() {
         for transport in TRANSPORTS {
