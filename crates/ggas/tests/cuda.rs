@@ -1,11 +1,12 @@
-//! The header as CUDA C++, compiled for all GPUs that NVRTC knows from Turing to Hopper, which needs none of them.
+//! The header as CUDA C++, compiled for all GPUs from Turing to Hopper. NVRTC needs no GPU for
+//! this.
 
 use std::path::Path;
 use std::process::Command;
 
 use penstock_ggas::HEADER;
 
-/// Every verb, in kernels that nobody runs here.
+/// Uses every verb in kernels that are not run.
 const KERNELS: &str = r#"
 extern "C" __global__ void verbs(ggas_heap_t *heap, unsigned long long *out)
 {
@@ -31,7 +32,7 @@ static_assert(sizeof(ggas_heap_t) == HEAD_BYTES, "layout");
 static_assert(sizeof(ggas_entry_t) == 64 && sizeof(ggas_meeting_t) == 64, "layout");
 "#;
 
-/// Prints the PTX, or the compiler's words and a failure.
+/// Python program that prints the PTX, or the compiler's messages and fails.
 const COMPILE: &str = r#"
 import sys
 from cuda.bindings import nvrtc

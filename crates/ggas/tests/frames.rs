@@ -1,4 +1,5 @@
-//! Bytes of peers: what is right arrives however it is cut, what is wrong is refused and harms nothing.
+//! Bytes of peers: valid bytes arrive however they are cut, invalid bytes are refused and do no
+//! harm.
 
 use penstock_ggas::frame::{Frame, Note};
 use penstock_ggas::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, decode_verdict};
@@ -6,7 +7,7 @@ use penstock_ggas::layout::{FLAGS_BYTES, NO_SIGNAL};
 use penstock_ggas::proxy::{Listener, Said};
 use proptest::prelude::*;
 
-/// The user's bytes of a part in these tests.
+/// Number of user bytes of a part in these tests.
 const BYTES: u64 = 20_000;
 const PART: u64 = FLAGS_BYTES as u64 + BYTES;
 
@@ -46,7 +47,7 @@ fn one() -> impl Strategy<Value = One> {
     );
     prop_oneof![
         6 => put.prop_map(|(pe, at, mut bytes, more, signal)| {
-            // Some are longer than what is received at once.
+            // Some payloads exceed what is received at once.
             if more % 7 == 0 {
                 bytes.resize(more, 0xA5);
             }
@@ -59,7 +60,7 @@ fn one() -> impl Strategy<Value = One> {
     ]
 }
 
-/// What the parts hold and what was said, after these frames.
+/// Returns the content of the parts and the messages after these frames.
 fn model(all: &[One]) -> ([Vec<u8>; 2], Vec<Said>) {
     let mut parts = [(); 2].map(|()| vec![0; usize::try_from(PART).unwrap()]);
     let mut said = Vec::new();
@@ -111,7 +112,7 @@ proptest! {
     #[test]
     fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..2_000), whole in any::<bool>()) {
         let mut listener = Listener::new(BYTES).unwrap();
-        // Random bytes behind a good frame get further.
+        // Random bytes behind a valid frame get further.
         let start = if whole { One::Flush(1).encode() } else { Vec::new() };
         _ = listener.hear(&[start, bytes.clone()].concat());
         if let Some(hello) = bytes.first_chunk::<HELLO_BYTES>() {

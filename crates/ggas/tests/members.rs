@@ -1,4 +1,5 @@
-//! Members without kernels: handshakes, paths, hostile peers and hostile kernels. What a kernel would write, these tests write.
+//! Members without kernels: handshakes, paths, hostile peers and hostile kernels. These tests write
+//! what a kernel would write.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +16,7 @@ use penstock_ggas::layout::{FLAGS_BYTES, Head, NO_SIGNAL, RING_ENTRIES, kind};
 use penstock_ggas::{Heap, HeapError, Path, Plan, Refusal, TIMEOUT_DEFAULT, View};
 use penstock_link::{Patience, SharedMemory, Stream, send_fd};
 
-/// Nothing in these tests takes longer, even on a busy machine.
+/// Longer than anything in these tests takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn plan(members: &[u32], me: u32) -> Plan {
@@ -46,14 +47,14 @@ fn stream(fd: OwnedFd) -> Stream {
 
 type Joined = Result<(), HeapError>;
 
-/// Both sides of a handshake.
+/// Performs both sides of a handshake.
 fn shake(one: &Arc<Heap>, other: &Arc<Heap>, (a, b): (OwnedFd, OwnedFd)) -> (Joined, Joined) {
     let (theirs, me) = (other.clone(), one.plan().me);
     let thread = thread::spawn(move || theirs.join(me, stream(b)));
     (one.join(other.plan().me, stream(a)), thread.join().unwrap())
 }
 
-/// Two members with one PE each, started.
+/// Returns two started members with one PE each.
 fn pair(fds: (OwnedFd, OwnedFd), change: impl Fn(&mut Plan)) -> [Arc<Heap>; 2] {
     let heaps = [0, 1].map(|me| {
         let mut plan = plan(&[0, 1], me);
@@ -68,7 +69,7 @@ fn pair(fds: (OwnedFd, OwnedFd), change: impl Fn(&mut Plan)) -> [Arc<Heap>; 2] {
 }
 
 fn head(view: &View) -> &Head {
-    // SAFETY: a view begins with a head, and stays mapped while it lives; all in it is atomic.
+    // SAFETY: a view begins with a head and stays mapped while it lives; all fields are atomic.
     unsafe { view.range().0.cast::<Head>().as_ref() }
 }
 
@@ -110,7 +111,7 @@ fn members_of_one_host_see_each_others_parts() {
     let view = one.view(0).unwrap();
     let stride = usize::try_from(head(&view).stride.load(Relaxed)).unwrap();
     let at = size_of::<Head>() + stride + FLAGS_BYTES + 72;
-    // SAFETY: the user's byte 72 of PE 1's part lies there.
+    // SAFETY: the user byte 72 of PE 1's part lies there.
     unsafe { view.range().0.add(at).cast::<u64>().write_volatile(4711) };
     assert_eq!(word(&other, 1, 72), 4711);
     assert!(matches!(other.view(0), Err(HeapError::ForeignPe { pe: 0, member: 0 })));
@@ -150,7 +151,7 @@ fn members_with_different_plans_are_refused_by_both() {
                 "{result:?}"
             );
         }
-        // The member itself may still come.
+        // The right member may still join.
         let other = Heap::create(plan(&[0, 1], 1)).unwrap();
         let (here, there) = shake(&one, &other, unix());
         assert!(here.is_ok() && there.is_ok());
@@ -175,7 +176,7 @@ fn limits_are_errors_that_name_them() {
     assert!(matches!(heap.view(7), Err(HeapError::NoSuchPe { pe: 7, count: 2 })));
 }
 
-/// A member's hello as a liar might say it: `said` gives the bytes, with memory or without.
+/// Joins a heap with a false hello, with memory or without; `change` falsifies the hello.
 fn lie(memory: Option<SharedMemory>, change: impl Fn(&mut Hello)) -> Joined {
     let heap = Heap::create(plan(&[0, 1], 0)).unwrap();
     let (ours, theirs) = unix();
@@ -183,7 +184,7 @@ fn lie(memory: Option<SharedMemory>, change: impl Fn(&mut Hello)) -> Joined {
         let heap = heap.clone();
         move || heap.join(1, stream(ours))
     });
-    // What the heap says of itself, turned round.
+    // The heap's own hello, with sender and receiver exchanged.
     let theirs = stream(theirs);
     let mut bytes = [0; HELLO_BYTES];
     let (got, _fd) = penstock_link::recv_fd(
@@ -233,13 +234,13 @@ fn strangers_and_mutes_end_the_handshake_only() {
         matches!(joined, Err(HeapError::Refused { refusal: Refusal::NotGgas, .. })),
         "{joined:?}"
     );
-    // It is told, in its own words or none.
+    // The stranger gets a hello and a verdict.
     let mut heard = vec![0; HELLO_BYTES + VERDICT_BYTES];
     stranger.read_exact(&mut heard).unwrap();
     let (ours, theirs) = unix();
     drop(theirs);
     assert!(matches!(heap.join(1, stream(ours)), Err(HeapError::Link(_))));
-    // Somebody who says nothing at all.
+    // A peer that says nothing.
     let (ours, theirs) = unix();
     let began = Instant::now();
     assert!(heap.join(1, stream(ours)).is_err());
@@ -286,13 +287,16 @@ fn entries_that_no_verb_writes_end_the_heap() {
         until("an abort", || one.aborted().is_some());
         assert!(one.aborted().unwrap().contains("PE 0"));
         assert_eq!(head(&view).abort.load(Acquire), 1);
-        // The other one is told why, and after a reset of both all works again.
+        // The other member is told why, and after a reset of both all works again.
         until("the note of it", || other.aborted().is_some_and(|why| why.contains("PE 0")));
         assert!(matches!(one.reset(2), Err(HeapError::Busy)));
         drop(running);
-        // One that only one of them did is made good by the next one of both.
+        // A reset of both makes up for a reset that only one of them did.
         other.reset(1).unwrap();
-        assert!(matches!(other.reset(1), Err(HeapError::Limit { .. })), "a number is used once");
+        assert!(
+            matches!(other.reset(1), Err(HeapError::Limit { .. })),
+            "a generation is used only once"
+        );
         let (team, met) = (&head(&view).teams[3], &head(&view).met[3][1]);
         team.arrived.store(1, Relaxed);
         team.status.store(-1, Relaxed);
@@ -308,7 +312,8 @@ fn entries_that_no_verb_writes_end_the_heap() {
     }
 }
 
-/// A peer that shakes hands as it should, over TCP, and then says this.
+/// Runs a peer that performs the handshake correctly over TCP and then sends `said`. Returns the
+/// heap's reason.
 fn hostile(said: &[u8]) -> String {
     let heap = Heap::create(plan(&[0, 1], 0)).unwrap();
     let (ours, theirs) = tcp();
@@ -358,6 +363,6 @@ fn who_leaves_is_missed_and_nothing_stays() {
     assert_eq!(one.aborted().unwrap(), "member 1 has ended or left");
     let view = one.view(0).unwrap();
     drop(one);
-    // A view outlives its heap, and is the last to go.
+    // A view outlives its heap.
     assert_eq!(head(&view).abort.load(Acquire), 1);
 }

@@ -1,8 +1,10 @@
-//! Every interleaving of the protocols, in the memory model of C11, which allows more than the processors here do: the ring between
-//! kernels and proxy, signals, barriers between PEs and between the work-groups of one.
+//! All interleavings of the protocols in the memory model of C11, which allows more than current
+//! processors: the ring between kernels and proxy, signals, barriers between PEs, and barriers
+//! between the work-groups of a PE.
 //!
-//! What kernels do is written here as `include/ggas.h` has it; the proxy's side of the ring is the real one. Each model also has a
-//! weakened twin that must fail: else it would show nothing.
+//! The kernels' part is written here as in `include/ggas.h`; the proxy's side of the ring is the
+//! real one. Each model has a weakened variant that must fail, which shows that the model finds
+//! such defects.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -13,10 +15,10 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use penstock_ggas::proxy::ring::{Reader, Word};
 
-/// Threads are interrupted so often in one run at most: most faults need one or two, and two keep the tests within seconds. More by
-/// `LOOM_MAX_PREEMPTIONS`.
+/// Maximum number of interruptions in one run. Most faults need one or two, and two keep the tests
+/// within seconds. `LOOM_MAX_PREEMPTIONS` sets another number.
 const INTERRUPTIONS: usize = 2;
-/// Steps of one run: waits look again and again.
+/// Limit on the steps of one run, because waits look again and again.
 const STEPS_MAX: usize = 20_000;
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
@@ -44,7 +46,7 @@ struct Ring {
     tail: AtomicU64,
     sequences: Vec<Sequence>,
     values: Vec<UnsafeCell<u64>>,
-    /// How a kernel makes an entry known.
+    /// Ordering with which a kernel publishes an entry.
     publish: Ordering,
 }
 
@@ -58,7 +60,7 @@ impl Ring {
         }
     }
 
-    /// `ggas_raw_post`.
+    /// Does the same as `ggas_raw_post`.
     fn post(&self, value: u64) {
         loop {
             let at = self.tail.load(Acquire);
@@ -68,7 +70,7 @@ impl Ring {
                 if self.tail.compare_exchange(at, at + 1, AcqRel, Relaxed).is_err() {
                     continue;
                 }
-                // SAFETY: the model checker says if anybody else has it.
+                // SAFETY: the model checker reports a concurrent access.
                 self.values[entry].with_mut(|place| unsafe { *place = value });
                 self.sequences[entry].0.store(at + 1, self.publish);
                 return;
@@ -77,7 +79,7 @@ impl Ring {
         }
     }
 
-    /// The proxy: takes so many, in order.
+    /// Takes `count` entries in order, as the proxy does.
     fn take(&self, count: usize) -> Vec<u64> {
         let mut reader = Reader::new(ENTRIES);
         let mut taken = Vec::new();
@@ -96,7 +98,7 @@ impl Ring {
     }
 }
 
-/// One kernel for each list of values; the proxy takes all.
+/// Runs one kernel for each list of values; the proxy takes all.
 fn ring(look: Ordering, publish: Ordering, kernels: &[&'static [u64]]) {
     let ring = Arc::new(Ring::new(look, publish));
     let threads: Vec<_> = kernels
@@ -110,7 +112,7 @@ fn ring(look: Ordering, publish: Ordering, kernels: &[&'static [u64]]) {
     for values in kernels {
         let of_this: Vec<u64> =
             taken.iter().copied().filter(|value| values.contains(value)).collect();
-        assert_eq!(of_this, *values, "each one's order is kept, and nothing is lost");
+        assert_eq!(of_this, *values, "each kernel's order is kept, and nothing is lost");
     }
     for thread in threads {
         thread.join().unwrap();
@@ -139,7 +141,7 @@ fn a_proxy_without_acquire_would_be_found() {
     explore(|| ring(Relaxed, Release, &[&[10]]));
 }
 
-/// Put, then signal; wait, then read; and the answer that lets the source be used again.
+/// Models put and signal, wait and read, and the answer that allows reuse of the source.
 fn signal(store: Ordering, load: Ordering) {
     let shared = Arc::new((UnsafeCell::new(0_u64), AtomicU64::new(0), AtomicU64::new(0)));
     let theirs = shared.clone();
@@ -148,13 +150,13 @@ fn signal(store: Ordering, load: Ordering) {
             while theirs.1.load(load) < round {
                 thread::yield_now();
             }
-            // SAFETY: the model checker says if anybody writes it.
+            // SAFETY: the model checker reports a concurrent write.
             assert_eq!(theirs.0.with(|place| unsafe { *place }), round * 7);
             theirs.2.store(round, store);
         }
     });
     for round in 1..=2 {
-        // SAFETY: the model checker says if anybody else has it.
+        // SAFETY: the model checker reports a concurrent access.
         shared.0.with_mut(|place| unsafe { *place = round * 7 });
         shared.1.store(round, store);
         while shared.2.load(load) < round {
@@ -176,14 +178,15 @@ fn a_signal_without_release_would_be_found() {
 }
 
 struct Meeting<const PES: usize, const ROUNDS: usize> {
-    /// `flags[to][from]`.
+    /// Flags in the order `flags[to][from]`.
     flags: [[AtomicU64; PES]; PES],
     data: [[UnsafeCell<usize>; PES]; ROUNDS],
     store: Ordering,
 }
 
-/// `ggas_raw_meet` of one PE, with data that each writes before and all read after. `patient`: it waits; else it looks once, and goes
-/// if not all have come, which is all that matters for who passes and leaves far less to explore.
+/// Models `ggas_raw_meet` of one PE. Each PE writes data before it, and all PEs read the data after
+/// it. With `patient` it waits. Otherwise it looks once and leaves if not all have come; this
+/// suffices to check who passes, with far fewer states.
 fn meet<const PES: usize, const ROUNDS: usize>(
     meeting: &Meeting<PES, ROUNDS>,
     me: usize,
@@ -191,7 +194,7 @@ fn meet<const PES: usize, const ROUNDS: usize>(
 ) {
     let mut met = [0; PES];
     for round in 0..ROUNDS {
-        // SAFETY: the model checker says if anybody else has it.
+        // SAFETY: the model checker reports a concurrent access.
         meeting.data[round][me].with_mut(|place| unsafe { *place = 100 * round + me });
         for step in 1..PES {
             let pe = (me + step) % PES;
@@ -257,10 +260,10 @@ struct Groups {
     count: Ordering,
 }
 
-/// `ggas_raw_barrier` of one work-group of two.
+/// Models `ggas_raw_barrier` of one of two work-groups.
 fn arrive(groups: &Groups, me: usize) {
     for round in 0..ROUNDS {
-        // SAFETY: the model checker says if anybody else has it.
+        // SAFETY: the model checker reports a concurrent access.
         groups.data[round][me].with_mut(|place| unsafe { *place = 100 * round + me });
         let epoch = groups.epoch.load(Acquire);
         if groups.arrived.fetch_add(1, groups.count) + 1 == 2 {

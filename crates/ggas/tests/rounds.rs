@@ -1,16 +1,20 @@
-//! Every order of steps in which members meet at barriers, time out, abort, end and are reset, and meet again: all states are looked at,
-//! for two to four members and two barriers in each of two generations.
+//! All orders of steps in which members meet at barriers, time out, abort, end, are reset and meet
+//! again. The search visits all states for two to four members and two barriers in each of two
+//! generations.
 //!
-//! What a member knows of aborts and resets is the real [`Life`]; what kernels do is written here as `ggas_raw_barrier` of
-//! `include/ggas.h` has it, and what the host does to a head as `State::renew` has it. A step is one access to what others see.
-//! `model.rs` explores the order of memory; here each access is seen at once by all, which leaves room for the whole protocol.
+//! What a member knows about aborts and resets is the real [`Life`]. The kernels' part is written
+//! here as `ggas_raw_barrier` of `include/ggas.h`, and the host's access to a head as
+//! `State::renew`. A step is one access that others can see. `model.rs` explores the order of
+//! memory accesses; here all see each access at once, which leaves room for the whole protocol.
 //!
-//! In each state that is reached:
-//! * who passes a barrier was met there by all work-groups of all PEs, in this generation and this round;
-//! * a barrier fails for a reason: somebody timed out in this generation, it was aborted, or a member has ended;
-//! * somebody can go on, or all have come to their end: no abort is lost on a kernel that waits, and no reset on the next round.
+//! In each reachable state:
+//! * A work-group that passes a barrier was met there by all work-groups of all PEs, in this
+//!   generation and round.
+//! * A barrier fails only if a wait timed out in this generation, the generation was aborted, or a
+//!   member has ended.
+//! * Some thread can go on, or all have ended: no abort or reset is lost.
 //!
-//! Each defect of [`Defect`] is one line less in the protocol, and must be found.
+//! Each [`Defect`] removes one line of the protocol, and must be found.
 
 mod explorer;
 

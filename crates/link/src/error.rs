@@ -36,35 +36,23 @@ pub enum LinkError {
     NoHome,
     /// Nobody answers at the address.
     #[error("can not connect to {address}: {source}; is penstockd running there?")]
-    Connect {
-        address: Address,
-        source: io::Error,
-    },
+    Connect { address: Address, source: io::Error },
     /// This process cannot listen on the address.
     #[error("can not listen on {address}: {source}")]
-    Listen {
-        address: Address,
-        source: io::Error,
-    },
+    Listen { address: Address, source: io::Error },
     /// Another process listens on the address.
     #[error("another process serves {address} already")]
-    InUse {
-        address: Address,
-    },
+    InUse { address: Address },
     /// The link uses TCP, and this side has no key.
     #[error(
         "{peer} is reached over TCP, which needs the pool's key; copy the key file of that node here (penstock key)"
     )]
-    NoKey {
-        peer: String,
-    },
+    NoKey { peer: String },
     /// The peer proved a different key or none.
     #[error(
         "{peer} has another key than this side; both sides need the same key file (penstock key)"
     )]
-    WrongKey {
-        peer: String,
-    },
+    WrongKey { peer: String },
     /// The peer refused this side.
     #[error("{peer} refused: {verdict}")]
     Refused {
@@ -92,14 +80,10 @@ pub enum LinkError {
     },
     /// The bytes of the peer are not those of this protocol.
     #[error("{peer} does not speak this protocol; is the address right?")]
-    NotPenstock {
-        peer: String,
-    },
+    NotPenstock { peer: String },
     /// The peer did not finish the hello in time.
     #[error("{peer} did not finish the hello in time")]
-    HelloTimeout {
-        peer: String,
-    },
+    HelloTimeout { peer: String },
     /// The daemon stopped reporting to this client while the client waited in line.
     #[error(
         "{peer} let us wait in line and then said nothing for {silence_ms} ms; it is stopped or overloaded"
@@ -111,9 +95,7 @@ pub enum LinkError {
     },
     /// This side gave up the link before it was established.
     #[error("this side gave up the link to {peer}")]
-    GivenUp {
-        peer: String,
-    },
+    GivenUp { peer: String },
     /// The peer hung up, or this side closed the link.
     #[error("the link is closed")]
     Closed,

@@ -1,4 +1,4 @@
-//! A heap's members as a state and its steps, and the search through all states that the steps lead to.
+//! The members of a heap as a state with steps, and the search through all reachable states.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -6,62 +6,63 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use penstock_ggas::frame::Note;
 use penstock_ggas::life::Life;
 
-/// Members of one exploration at most. Each has one PE.
+/// Maximum number of members of an exploration. Each has one PE.
 const MEMBERS_MAX: usize = 4;
-/// Work-groups of a PE at most.
+/// Maximum number of work-groups of a PE.
 const GROUPS_MAX: usize = 2;
 /// Barriers of one launch.
 const ROUNDS: u8 = 2;
-/// The heap is reset once: generations 0 and 1.
+/// Number of generations: the heap is reset once.
 const GENERATIONS: usize = 2;
 const LAST_GENERATION: u64 = GENERATIONS as u64 - 1;
-/// Between the counts of two generations, as `first_count` has it with 2^48: more than there are barriers in one.
+/// Distance between the counts of two generations, `first_count` has 2^48 for it. There are fewer
+/// barriers in a generation.
 const COUNTS: u64 = 16;
-/// More states than any exploration here has: one that grows beyond it is too slow for a test.
+/// Limit on the number of states; an exploration beyond it is too slow for a test.
 const STATES_MAX: usize = 2_000_000;
 
-/// A line that the protocol lacks.
+/// Line that the protocol lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// Nothing is missing.
+    /// The protocol is complete.
     None,
-    /// A reset does not set `arrived` back.
+    /// A reset does not clear `arrived`.
     KeepsArrived,
-    /// A reset does not set `status` back.
+    /// A reset does not clear `status`.
     KeepsStatus,
-    /// A reset does not begin `met` anew.
+    /// A reset does not restart `met`.
     KeepsMet,
-    /// A reset does not set `abort` back.
+    /// A reset does not clear `abort`.
     KeepsAbort,
-    /// A reset also forgets an abort of the generation that it begins.
+    /// A reset also drops an abort of the generation that it begins.
     ForgetsNext,
-    /// A note's generation is compared, then the lock is taken.
+    /// A note's generation is compared before the lock is taken.
     ComparesEarly,
     /// A note's generation is not compared.
     ObeysAll,
-    /// An abort does not wake who tells the others.
+    /// An abort does not wake the thread that tells the others.
     RingsNotAtAll,
-    /// Who waits takes any flag for that of its round.
+    /// A waiting work-group accepts any flag as that of its round.
     TakesAnyFlag,
 }
 
-/// What is explored.
+/// Parameters of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Work-groups of each PE.
+    /// Number of work-groups of each PE.
     pub groups: &'static [u8],
-    /// Flags of barriers travel in the streams that carry notes, instead of being stored.
+    /// Whether flags of barriers travel in the streams that carry notes, instead of being stored.
     pub proxied: bool,
-    /// Programs abort so often, anywhere, at any time.
+    /// Number of aborts by programs, anywhere at any time.
     pub aborts: u8,
-    /// So many members end, at any time.
+    /// Number of members that end, at any time.
     pub ends: u8,
-    /// Every wait may time out at any time.
+    /// Whether every wait may time out at any time.
     pub timeouts: bool,
     pub defect: Defect,
 }
 
-/// What verbs return.
+/// Result of a verb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Status {
     #[default]
@@ -70,7 +71,7 @@ enum Status {
     Aborted,
 }
 
-/// Where a work-group's first work-item is in `ggas_raw_barrier`.
+/// Position of a work-group's first work-item in `ggas_raw_barrier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum At {
     /// Looks at the slot's status.
@@ -78,20 +79,20 @@ enum At {
     Enter,
     LoadEpoch,
     Count,
-    /// Stores its flag at the member so far behind it.
+    /// Stores its flag at the member at this distance behind it.
     Tell(u8),
-    /// Waits for that one's flag.
+    /// Waits for the flag of that member.
     Await(u8),
-    /// Has seen the abort, and looks at the flag once more.
+    /// Has seen the abort and looks at the flag once more.
     AwaitOnce(u8),
     /// Waits for the other work-groups.
     AwaitEpoch,
     AwaitEpochOnce,
-    /// Says what came of it, to the other work-groups too.
+    /// Stores the result for the other work-groups, too.
     Result(Status),
-    /// Lets the other work-groups go on.
+    /// Lets the other work-groups continue.
     Release,
-    /// Looks at the slot's status once more, which it returns.
+    /// Looks at the slot's status once more and returns it.
     Leave,
     /// The launch is over.
     Landed,
@@ -102,13 +103,13 @@ struct Group {
     at: At,
     round: u8,
     epoch: u8,
-    /// Barriers of all generations that it has come to.
+    /// Number of barriers in all generations that it has entered.
     entered: u64,
     /// Whether it releases the others.
     leads: bool,
 }
 
-/// The head and the flags of a member's PE.
+/// Head and flags of a member's PE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Pe {
     flags: [u64; MEMBERS_MAX],
@@ -120,7 +121,7 @@ struct Pe {
     groups: [Group; GROUPS_MAX],
 }
 
-/// What comes over a stream.
+/// Message on a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Message {
     Note(Note),
@@ -129,12 +130,12 @@ enum Message {
     End,
 }
 
-/// Where the thread is that tells of aborts and hears of them.
+/// Position of the thread that tells of aborts and hears of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 enum Watch {
     #[default]
     Asleep,
-    /// Takes what the member of this number and those after it have sent.
+    /// Takes messages of the member with this number and of those after it.
     Hears(usize),
     /// With [`Defect::ComparesEarly`]: has found that this note counts.
     Obeys(Note, usize),
@@ -143,7 +144,7 @@ enum Watch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Member {
     life: Life,
-    /// It has ended, or its reset has failed because another one has.
+    /// Whether it has ended, or its reset has failed because another member has ended.
     over: bool,
     ended: bool,
     watch: Watch,
@@ -158,12 +159,12 @@ struct State {
     members: Vec<Member>,
     aborts: u8,
     ends: u8,
-    /// Generations in which somebody timed out, and which were aborted, by their numbers.
+    /// By generation: whether a wait timed out, and whether it was aborted.
     timed_out: [bool; GENERATIONS],
     aborted: [bool; GENERATIONS],
 }
 
-/// One thing that may happen next.
+/// Step that may happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Kernel(usize, usize),
@@ -175,10 +176,10 @@ enum Step {
     End(usize),
 }
 
-/// Looks at all states; how many there are.
+/// Visits all states and returns their number.
 ///
 /// # Errors
-/// What is wrong in one of them, and the steps that led to it.
+/// Describes a violation in one of them, and the steps that led to it.
 pub fn explore(config: Config) -> Result<usize, String> {
     let members = config.groups.len();
     let first = State {
@@ -188,7 +189,8 @@ pub fn explore(config: Config) -> Result<usize, String> {
         ..State::default()
     };
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    // Fingerprints: of two million states two share one of 64 bits with a chance of one in ten million.
+    // Fingerprints of 64 bits: the chance that two of two million states share one is one in ten
+    // million.
     let mut seen = HashSet::from([hasher.hash_one(&first)]);
     let mut path: Vec<(State, Vec<Step>)> = vec![(first.clone(), first.steps(&config))];
     let mut way: Vec<Step> = Vec::new();
@@ -217,7 +219,7 @@ pub fn explore(config: Config) -> Result<usize, String> {
 }
 
 impl State {
-    /// What may happen next.
+    /// Returns the possible next steps.
     fn steps(&self, config: &Config) -> Vec<Step> {
         let mut steps = BTreeSet::new();
         for (index, member) in self.members.iter().enumerate() {
@@ -272,7 +274,7 @@ impl State {
         }
     }
 
-    /// Whether what a work-group waits for is there.
+    /// Returns whether the condition that a work-group waits for holds.
     fn holds(&self, index: usize, group: usize, config: &Config) -> bool {
         let pe = &self.members[index].pe;
         match pe.groups[group].at {
@@ -289,7 +291,8 @@ impl State {
         (index + usize::from(step)) % self.members.len()
     }
 
-    /// Members are reset when all kernels of the generation have ended everywhere, in any order.
+    /// Members may be reset, in any order, when all kernels of the generation have ended
+    /// everywhere.
     fn may_reset(&self, index: usize, config: &Config) -> bool {
         let generation = self.members[index].life.generation();
         let is_through = |(index, member): (usize, &Member)| {
@@ -311,7 +314,7 @@ impl State {
         self.members.iter().enumerate().all(is_through)
     }
 
-    /// Takes a step. What it broke, if anything.
+    /// Takes a step. Returns the violation that it causes, if any.
     fn go(&mut self, step: Step, config: &Config) -> Option<String> {
         match step {
             Step::Kernel(index, group) => return self.run(index, group, config),
@@ -355,7 +358,8 @@ impl State {
         &mut self.members[index].pe.groups[group]
     }
 
-    /// A work-group's kernel goes on to its next access to what others see: the only work-group of a PE has its meeting for itself.
+    /// Runs a work-group up to its next access that others can see. The only work-group of a PE
+    /// shares its meeting with no other.
     fn run(&mut self, index: usize, group: usize, config: &Config) -> Option<String> {
         loop {
             let broken = self.run_once(index, group, config);
@@ -367,7 +371,7 @@ impl State {
         }
     }
 
-    /// One access to memory.
+    /// Performs one access to memory.
     fn run_once(&mut self, index: usize, group: usize, config: &Config) -> Option<String> {
         let (holds, groups) = (self.holds(index, group, config), config.groups[index]);
         let others = u8::try_from(self.members.len() - 1).unwrap();
@@ -387,7 +391,7 @@ impl State {
                 pe.arrived += 1;
                 mine.leads = pe.arrived == groups;
                 if mine.leads {
-                    // Nobody else looks at it before this one lets them go on.
+                    // No other work-group looks at it before this one releases them.
                     pe.arrived = 0;
                     At::Tell(1)
                 } else {
@@ -435,7 +439,7 @@ impl State {
         }
     }
 
-    /// The end of a barrier, and what it promises.
+    /// Ends a barrier and checks its guarantees.
     fn leave(&mut self, index: usize, group: usize, config: &Config) -> Option<String> {
         let generation = self.generation(index);
         let status = self.members[index].pe.status;
@@ -444,7 +448,7 @@ impl State {
         mine.round += 1;
         mine.at = if status == Status::Ok && mine.round < ROUNDS { At::Enter } else { At::Landed };
         if mine.at == At::Landed {
-            // Nothing of it is used again: fewer states to look at.
+            // Its other fields are not used again; clearing them saves states.
             *mine = Group { at: At::Landed, entered, ..Group::default() };
         }
         let has_come = |(member, &groups): (&Member, &u8)| {
@@ -463,7 +467,8 @@ impl State {
         (!reason).then(|| format!("PE {index}'s barrier fails without a reason: {status:?}"))
     }
 
-    /// A step of the thread that watches: `Monitor::run`, and what the proxy's thread does of it.
+    /// Takes a step of the watching thread: `Monitor::run`, and the corresponding part of the
+    /// proxy.
     fn watch(&mut self, index: usize, defect: Defect) {
         let member = &mut self.members[index];
         let mut news = None;
@@ -475,7 +480,7 @@ impl State {
             }
             Watch::Hears(from) => member.hear(from, defect),
             Watch::Obeys(note, from) => {
-                // As if it were about now: it was found to count.
+                // Applies to the current generation: the note was found to count.
                 member.life.abort(&note.reason, false);
                 member.stop(defect);
                 Watch::Hears(from)
@@ -498,13 +503,13 @@ impl Member {
         self.watch != Watch::Asleep || self.bell || self.inbox.iter().any(|inbox| !inbox.is_empty())
     }
 
-    /// `State::stop`.
+    /// Does the same as `State::stop`.
     fn stop(&mut self, defect: Defect) {
         self.pe.abort = true;
         self.bell = defect != Defect::RingsNotAtAll;
     }
 
-    /// Takes the next message, and says what the thread does then.
+    /// Takes the next message and returns the thread's next position.
     fn hear(&mut self, from: usize, defect: Defect) -> Watch {
         let waiting = (from..self.inbox.len()).find(|&from| !self.inbox[from].is_empty());
         let Some(from) = waiting else { return Watch::Asleep };
@@ -532,7 +537,7 @@ impl Member {
         }
     }
 
-    /// `State::renew`, and the next launch.
+    /// Corresponds to `State::renew` and the next launch.
     fn reset(&mut self, groups: u8, defect: Defect) {
         let generation = self.life.generation() + 1;
         let Ok(is_aborted) = self.life.renew(generation) else {

@@ -1,10 +1,11 @@
-//! Barriers: nobody passes before all have come, also where PEs outnumber the cores.
+//! Barriers: no PE passes before all have come, even if PEs outnumber the cores.
 
 use crate::mesh::{self, Mesh, Runtime, Task, Told, Way, say};
 use crate::pe::Pe;
 
 pub const SOURCE: &str = r#"
-/* Each tells its neighbour the round, meets all, and looks whether it was told: by then the neighbour is here or in the next round. */
+/* Each PE tells its neighbour the round, meets all PEs, and checks that it was told: by then its
+ * neighbour is in this round or in the next. */
 __kernel void rounds(__global ggas_heap_t *heap, ulong rounds)
 {
     const ggas_t g = ggas_open(heap);
@@ -18,7 +19,7 @@ __kernel void rounds(__global ggas_heap_t *heap, ulong rounds)
     }
 }
 
-/* Barriers after which nothing is put, then such before each of which something is: what the proxy was asked for. */
+/* Counts requests to the proxy: barriers without puts, then barriers with a put before each. */
 __kernel void asked(__global ggas_heap_t *heap, ulong rounds)
 {
     const ggas_t g = ggas_open(heap);
@@ -37,7 +38,7 @@ __kernel void asked(__global ggas_heap_t *heap, ulong rounds)
     posts[1] = g.heap->tail - before - posts[0];
 }
 
-/* Teams of even and odd PEs at the same time in different slots, then of halves in the same slot: all must come out even. */
+/* Teams of even and odd PEs at the same time in different slots, then of halves in the same slot. */
 __kernel void teams(__global ggas_heap_t *heap, ulong rounds)
 {
     const ggas_t g = ggas_open(heap);
@@ -51,7 +52,7 @@ __kernel void teams(__global ggas_heap_t *heap, ulong rounds)
         ggas_p64(g, 64, round, ggas_team_pe(team, (index + 1) % ggas_team_n_pes(team)));
         if (ggas_barrier(g, team) != GGAS_OK) { *failed = round; return; }
         *wrong += *told != round;
-        /* The neighbour of the next round is another one. */
+        /* The next round has another neighbour. */
         if (ggas_sync_all(g) != GGAS_OK) { *failed = round; return; }
     }
     const ggas_team_t others = ggas_team_split(g, 3, me == 0 ? 1 : 0, 1, 1);
@@ -68,8 +69,8 @@ pub fn member(pe: &Pe, told: &Told) {
     pe.meet();
     let kernel = ["rounds", "teams", "asked"][usize::try_from(kernel).unwrap()];
     let taken = pe.start(kernel, &[rounds], groups, items).end();
-    assert_eq!(pe.word(24), 0, "a barrier failed in this round: {:?}", pe.heap.aborted());
-    assert_eq!(pe.word(32), 0, "rounds in which somebody passed too early");
+    assert_eq!(pe.word(24), 0, "the barrier of this round failed: {:?}", pe.heap.aborted());
+    assert_eq!(pe.word(32), 0, "rounds in which a PE passed too early");
     say("posts", &[pe.word(40), pe.word(48)]);
     say("round_ns", &[u64::try_from(taken.as_nanos()).unwrap() / rounds]);
     pe.meet();
@@ -85,18 +86,18 @@ fn check(way: Way, members: Vec<Runtime>, args: &[u64]) {
             assert_eq!(
                 said["posts"][0],
                 rounds * flags,
-                "nobody asks whether flags of a barrier have arrived"
+                "barriers do not ask whether their flags have arrived"
             );
             assert_eq!(
                 said["posts"][1],
                 rounds * (1 + 1 + flags),
-                "a store, the question for it, and the flags"
+                "the store, the question whether it arrived, and the flags"
             );
         }
     }
     let ns = said.iter().map(|said| said["round_ns"][0]).max().unwrap();
     eprintln!("{way:?}, {} PEs, {args:?}: {ns} ns a round", task.members.len());
-    // That it comes to an end is what is asked: how fast depends on what else the machine does.
+    // Only the end is tested: the speed depends on other load of the machine.
 }
 
 #[test]

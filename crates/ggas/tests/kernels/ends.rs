@@ -1,4 +1,4 @@
-//! Every wait ends: by its bound, by an abort of any member, by the death of one.
+//! Every wait ends: by its bound, by an abort of any member, or by the death of a member.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::mesh::{self, Mesh, Task, Told, Way, say};
 use crate::pe::{self, Pe};
 
 pub const SOURCE: &str = r#"
-/* What: 0 a wait, 1 a barrier, 2 puts without end. */
+/* `what`: 0 a wait, 1 a barrier, 2 endless puts. */
 __kernel void endless(__global ggas_heap_t *heap, ulong what)
 {
     const ggas_t g = ggas_open(heap);
@@ -31,18 +31,19 @@ __kernel void endless(__global ggas_heap_t *heap, ulong what)
 const TIMEOUT: u64 = 1;
 const ABORTED: u64 = 2;
 
-/// Arguments: what the kernel does; what this member does: 0 nothing, 1 aborts and all go on, 2 waits for its bound, 3 leaves.
+/// Arguments: `what` of the kernel, and the action of this member: 0 nothing, 1 aborts and all
+/// continue, 2 waits for its bound, 3 leaves.
 pub fn member(pe: &Pe, told: &Told) {
     let [what, how] = told.args[..] else { panic!("two arguments") };
-    // With a short bound a slow start of another one would be too late.
+    // With a short bound another member that starts slowly would be too late.
     if how != 2 {
         pe.meet();
     }
-    // In the barrier the first one never comes.
+    // The first member never comes to the barrier.
     if how == 3 && told.me == 0 {
         return;
     }
-    // In the barrier the one that will be killed never comes either.
+    // The member that will be killed does not come to the barrier either.
     if (what, how, told.me) == (1, 0, 2) {
         say("waiting", &[]);
         std::thread::sleep(mesh::PATIENCE);
@@ -57,7 +58,7 @@ pub fn member(pe: &Pe, told: &Told) {
     say("ended", &[pe.word(24), u64::try_from(taken.as_millis()).unwrap()]);
     if how == 1 {
         assert_eq!(pe.heap.aborted().as_deref(), Some("enough"));
-        // All kernels have ended before one begins anew: the test tells them when by this file's name.
+        // All kernels end before one starts again: the test makes this file then.
         told.wait_for_file("ended");
         pe.heap.reset(1).unwrap();
         say("reset", &[]);
@@ -65,7 +66,7 @@ pub fn member(pe: &Pe, told: &Told) {
         pe.meet();
     }
     if how == 0 {
-        // The dead one, or another survivor that ended before this one had looked.
+        // The reason names the dead member, or another survivor that ended before this one looked.
         say(
             "reason",
             &[u64::from(pe.heap.aborted().is_some_and(|why| why.contains("has ended or left")))],
@@ -74,7 +75,7 @@ pub fn member(pe: &Pe, told: &Told) {
     }
 }
 
-/// Kills the last member, and looks how the others end.
+/// Kills the last member, and returns the time until the others have ended.
 fn kill(way: Way, what: u64) -> Duration {
     let mut task = Task::new("ends", way, 3).args(&[what, 0]);
     task.timeout = Duration::from_secs(100);
@@ -87,7 +88,7 @@ fn kill(way: Way, what: u64) -> Duration {
     }
     std::thread::sleep(Duration::from_millis(20));
     let killed = Instant::now();
-    // SAFETY: a child of ours that nobody has waited for yet, so the number is its own.
+    // SAFETY: an unreaped child of this process, so the process id is still its own.
     let code = unsafe { libc::kill(i32::try_from(mesh.children[2].id()).unwrap(), libc::SIGKILL) };
     assert_eq!(code, 0);
     for member in 0..2 {
@@ -116,7 +117,7 @@ fn the_death_of_a_member_ends_all_waits_at_once() {
         }
     }
     eprintln!(
-        "{} members killed; the others had ended after {slowest:?} at the latest",
+        "{} members killed; the others ended within {slowest:?}",
         kills.len() as u64 * mesh::scale()
     );
 }
@@ -149,7 +150,7 @@ fn a_wait_for_nothing_ends_by_its_bound() {
         let Some(said) = Mesh::start(&task).finish() else { return };
         let ends: Vec<[u64; 2]> =
             said.iter().map(|said| said["ended"][..].try_into().unwrap()).collect();
-        // Who leaves when its time is over aborts the other, if that one was later.
+        // The member that times out first and leaves aborts the other.
         assert!(ends.iter().any(|end| end[0] == TIMEOUT), "{way:?}: {ends:?}");
         for [result, ms] in ends {
             assert!(
@@ -170,7 +171,8 @@ fn who_leaves_ends_the_waits_of_the_others() {
     }
 }
 
-/// Without a clock rounds are counted. On a busy machine each is a nap, which takes far longer than a look.
+/// Without a clock, rounds are counted. On a busy machine each round is a nap, which takes far
+/// longer than a look.
 #[test]
 fn a_wait_that_no_clock_is_moved_for_ends_about_at_its_bound() {
     let Some(device) = pe::device() else { return };

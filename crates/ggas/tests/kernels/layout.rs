@@ -1,4 +1,4 @@
-//! The header and the host agree on where everything lies; the header compiles wherever it says.
+//! The header and the host agree on the layout; the header compiles in all supported modes.
 
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn kernels_and_host_agree_on_the_layout() {
 fn the_header_compiles_for_every_version_and_kind_of_atomics() {
     let Some(device) = pe::device() else { return };
     let heap = alone();
-    // PoCL 3.1 has no C11 atomics of 64 bits for OpenCL C 2.0, and 1.2 has none at all.
+    // PoCL 3.1 has no 64-bit C11 atomics for OpenCL C 2.0, and OpenCL C 1.2 has no C11 atomics.
     for options in [
         "-cl-std=CL1.2",
         "-cl-std=CL2.0",

@@ -1,5 +1,6 @@
-//! Who sees a signal sees what was put before it; stores and loads on both sides of a quiet keep their order. With real kernels, on
-//! every path, by millions where asked for.
+//! Litmus tests with real kernels on every path: a PE that sees a signal sees what was put before
+//! it, and stores and loads on both sides of a quiet keep their order. `GGAS_TEST_SCALE` multiplies
+//! the rounds.
 
 use crate::member::{self, Cast};
 use crate::mesh::{self, Mesh, Runtime, Task, Told, Way, say};
@@ -12,8 +13,9 @@ pub const SOURCE: &str = r#"
 #define IN (OUT + WINDOW * SLOT)
 #define EXPECTED(pe, round, at) ((uint)((round) * 2654435761u + (at) * 40503u + (pe) * 97u))
 
-/* Both send and receive; every word of every message is checked. `flavour` 0: put_signal; 1: put, fence, p64; 2: put of halves, p32
- * of the last word, put_signal of nothing; 3: put, quiet, p64. */
+/* Both PEs send and receive, and check every word of every message. `flavour` 0: put_signal;
+ * 1: put, fence, p64; 2: put of halves, p32 of the last word, put_signal without bytes; 3: put,
+ * quiet, p64. */
 __kernel void messages(__global ggas_heap_t *heap, ulong rounds, ulong words, ulong flavour)
 {
     const ggas_t g = ggas_open(heap);
@@ -31,7 +33,7 @@ __kernel void messages(__global ggas_heap_t *heap, ulong rounds, ulong words, ul
         case 1:
             ggas_put(g, IN + slot, OUT + slot, bytes, peer);
             ggas_fence(g, peer);
-            /* A plain store: the fence alone keeps it behind the put. */
+            /* A plain store; only the fence keeps it behind the put. */
             status = ggas_p64(g, 0, round, peer);
             break;
         case 2:
@@ -52,7 +54,8 @@ __kernel void messages(__global ggas_heap_t *heap, ulong rounds, ulong words, ul
     }
 }
 
-/* Store buffering: each stores into the other's part, is quiet, and loads from its own. Not both may miss the other's store. */
+/* Store buffering: each PE stores into the other's part, calls quiet, and loads from its own part.
+ * At most one may miss the other's store. */
 __kernel void buffering(__global ggas_heap_t *heap, ulong rounds, ulong unused, ulong fenced)
 {
     const ggas_t g = ggas_open(heap);
@@ -63,7 +66,7 @@ __kernel void buffering(__global ggas_heap_t *heap, ulong rounds, ulong unused, 
         ggas_p64(g, 128, round, peer);
         if (fenced) status |= ggas_quiet(g);
         const ulong missed = *(volatile __global ulong *)ggas_ptr(g, 128, me) < round;
-        /* What it saw, with the round, to the other. */
+        /* Sends the other PE the round and whether this PE missed the store. */
         ggas_signal(g, 192, 2 * round + missed, peer);
         status |= ggas_wait_until(g, 192, GGAS_CMP_GE, 2 * round);
         if (status != GGAS_OK) { *failed = round; return; }
@@ -72,7 +75,7 @@ __kernel void buffering(__global ggas_heap_t *heap, ulong rounds, ulong unused, 
 }
 "#;
 
-/// Arguments: for each run its kernel, rounds, words and flavour.
+/// Arguments: kernel, rounds, words and flavour of each run.
 pub fn member(pe: &Pe, told: &Told) {
     for run in told.args.chunks(4) {
         let kernel = ["messages", "buffering"][usize::try_from(run[0]).unwrap()];
@@ -81,23 +84,29 @@ pub fn member(pe: &Pe, told: &Told) {
         pe.heap.write(pe.pe, 128, &[0; 72]).unwrap();
         pe.meet();
         pe.run(kernel, &run[1..]);
-        assert_eq!(pe.word(24), 0, "{run:?}: a wait failed in this round: {:?}", pe.heap.aborted());
+        assert_eq!(
+            pe.word(24),
+            0,
+            "{run:?}: the wait of this round failed: {:?}",
+            pe.heap.aborted()
+        );
         if run[0] == 1 && run[3] == 0 {
-            // Without a fence both may miss the other's store; how often they do shows that the fenced runs show something.
+            // Without a fence both may miss the other's store. How often they do shows that the
+            // fenced runs are meaningful.
             say("unfenced", &[run[1], pe.word(32)]);
         } else {
-            assert_eq!(pe.word(32), 0, "{run:?}: words that were wrong");
+            assert_eq!(pe.word(32), 0, "{run:?}: number of wrong words");
         }
         pe.meet();
     }
     say("checked", &[told.args.chunks(4).map(|run| run[1]).sum()]);
 }
 
-/// All runs: messages of each flavour and several sizes, and store buffering.
+/// Returns all runs: messages of each flavour and several sizes, and store buffering.
 fn runs(rounds: u64) -> Vec<u64> {
     let mut runs = Vec::new();
     for (flavour, words) in [(0, 2), (0, 256), (1, 17), (2, 63), (3, 33), (0, 2048)] {
-        // The large ones copy as much as many small ones.
+        // A large message copies as much as many small ones.
         let rounds = if words > 1000 { rounds / 8 } else { rounds };
         runs.extend([0, rounds.max(1), words, flavour]);
     }

@@ -1,6 +1,7 @@
 //! Kernels of real drivers on heaps: in one process, between processes of one host, and by proxy.
 //!
-//! Each PE of a test of several processes is this test's own binary, started again with its task in its environment.
+//! In tests with several processes each PE is this test binary, started again with its task in the
+//! environment.
 
 mod barriers;
 mod ends;
@@ -14,7 +15,7 @@ mod speed;
 mod ucx;
 mod verbs;
 
-/// A member of somebody else's test; nothing by itself.
+/// Runs a member of another test; does nothing by itself.
 #[test]
 fn member_of_another_test() {
     member::serve();

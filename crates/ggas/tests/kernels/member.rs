@@ -1,4 +1,4 @@
-//! What a member does that another test has started.
+//! A member that another test has started.
 
 use std::time::Duration;
 
@@ -26,21 +26,21 @@ pub fn serve() {
     let pe = Pe::new(&heap, told.me, &device, source, &told.options);
     play(&pe, &told);
     drop((pe, heap));
-    // Whatever happened, nothing of the heap is left in the process.
+    // In any case nothing of the heap remains in the process.
     drop(device);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     say("left_mapped", &[maps.matches("penstock-heap").count() as u64]);
     say("done", &[]);
 }
 
-/// A scenario for two PEs of one process.
+/// Scenario for two PEs of one process.
 pub struct Cast {
     pub scenario: &'static str,
     pub options: &'static str,
     pub args: Vec<u64>,
 }
 
-/// Plays it, each PE on a thread and queue of its own.
+/// Runs the scenario, each PE on its own thread and queue.
 pub fn in_one_process(cast: &Cast, source: &'static str, play: fn(&Pe, &Told)) {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         eprintln!("SKIPPED: two kernels of one driver need two cores");

@@ -17,10 +17,10 @@ use penstock_link::Stream;
 
 use crate::ucx;
 
-/// Nothing in these tests takes longer, even on a busy machine.
+/// Longer than anything in these tests takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How much more than usual is to be done: `GGAS_TEST_SCALE=100` is a run of many minutes.
+/// Returns the factor on the amount of work: `GGAS_TEST_SCALE=100` takes many minutes.
 pub fn scale() -> u64 {
     std::env::var("GGAS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
@@ -33,7 +33,7 @@ pub enum Way {
     ProxyTcp,
     /// The members' stream is TCP, and UCX over TCP carries the bytes.
     UcxTcp,
-    /// The same by UCX's shared memory, which tells of no failure.
+    /// The same with UCX's shared memory, which reports no failures.
     UcxPosix,
 }
 
@@ -41,12 +41,12 @@ impl Way {
     const NAMED: [Self; 5] =
         [Self::Shared, Self::ProxyUnix, Self::ProxyTcp, Self::UcxTcp, Self::UcxPosix];
 
-    /// All that there are in this build and on this host.
+    /// Returns all ways that this build and host have.
     pub fn all() -> Vec<Self> {
         [Self::Shared, Self::ProxyUnix].into_iter().chain(Self::between_nodes()).collect()
     }
 
-    /// Those that nodes have between them.
+    /// Returns the ways between nodes.
     pub fn between_nodes() -> Vec<Self> {
         let mut ways = vec![Self::ProxyTcp];
         if ucx::is_here() {
@@ -55,7 +55,7 @@ impl Way {
         ways
     }
 
-    /// The transports that UCX may use, where it is wanted.
+    /// Returns the transports that UCX may use, if this way uses UCX.
     fn ucx(self) -> Option<&'static str> {
         match self {
             Self::Shared | Self::ProxyUnix | Self::ProxyTcp => None,
@@ -79,7 +79,7 @@ impl Way {
     }
 }
 
-/// What runs the kernels of a member.
+/// Runtime of a member's kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     Pocl,
@@ -87,7 +87,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Where the ICD loader finds Intel's runtime for CPUs, if it is installed.
+    /// Returns where the ICD loader finds Intel's runtime for CPUs, if it is installed.
     pub fn intel_vendors() -> Option<PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-cuda/vendors");
         if folder.join("intel.icd").exists() {
@@ -98,12 +98,12 @@ impl Runtime {
     }
 }
 
-/// A task for members.
+/// Task for the members of a heap.
 #[derive(Clone)]
 pub struct Task {
     pub scenario: &'static str,
     pub way: Way,
-    /// One PE each.
+    /// Runtimes of the members, which have one PE each.
     pub members: Vec<Runtime>,
     pub bytes: u64,
     pub timeout: Duration,
@@ -130,14 +130,14 @@ impl Task {
     }
 }
 
-/// Members at work.
+/// Running members of a heap.
 pub struct Mesh {
     folder: PathBuf,
     pub children: Vec<Child>,
     readers: Vec<Option<BufReader<std::process::ChildStdout>>>,
 }
 
-/// What a member said, by name.
+/// Messages of a member by name.
 pub type Said = HashMap<String, Vec<u64>>;
 
 impl Mesh {
@@ -158,7 +158,7 @@ impl Mesh {
             command.env("GGAS_TEST_BYTES", task.bytes.to_string());
             command.env("GGAS_TEST_TIMEOUT_MS", task.timeout.as_millis().to_string());
             command.env("GGAS_TEST_OPTIONS", task.options);
-            // So that two work-groups of one kernel are resident at the same time wherever this runs.
+            // Lets two work-groups of one kernel be resident at the same time on every machine.
             command.env("POCL_MAX_PTHREAD_COUNT", "2");
             if let Some(transports) = task.way.ucx() {
                 ucx::prepare(&mut command, transports);
@@ -176,7 +176,7 @@ impl Mesh {
         Self { folder, children, readers }
     }
 
-    /// Reads what a member says, until the named thing or its end.
+    /// Reads messages of a member until the named one or the end.
     pub fn hear(&mut self, member: usize, until: &str) -> Said {
         let mut said = Said::new();
         let Some(reader) = self.readers[member].as_mut() else { return said };
@@ -196,12 +196,13 @@ impl Mesh {
         }
     }
 
-    /// Tells the members that they may go on: see [`Told::wait_for_file`].
+    /// Tells the members to continue: see [`Told::wait_for_file`].
     pub fn make_file(&self, name: &str) {
         std::fs::write(self.folder.join(name), []).unwrap();
     }
 
-    /// Waits for all; what each said. `None`: some could not take part.
+    /// Waits for all members and returns their messages. Returns `None` if some could not take
+    /// part.
     pub fn finish(mut self) -> Option<Vec<Said>> {
         let said: Vec<Said> =
             (0..self.children.len()).map(|member| self.hear(member, "")).collect();
@@ -237,17 +238,17 @@ pub fn wait(child: &mut Child) -> std::process::ExitStatus {
     }
 }
 
-/// Says something to the test that started this member.
+/// Sends a message to the test that started this member.
 pub fn say(name: &str, numbers: &[u64]) {
     let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    // In one piece: other threads of the test harness print too.
+    // In one piece, because other threads of the test harness also print.
     let line = format!("\n@@ {name} {}\n", numbers.join(" "));
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// What a member was told.
+/// Task that a member was given.
 pub struct Told {
     pub me: u32,
     pub count: u32,
@@ -261,7 +262,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// `None`: this process is no member.
+    /// Reads the task from the environment. Returns `None` if this process is no member.
     pub fn hear() -> Option<Self> {
         let text = |name: &str| std::env::var(format!("GGAS_TEST_{name}")).ok();
         let number = |name: &str| text(name).unwrap().parse::<u64>().unwrap();
@@ -279,7 +280,7 @@ impl Told {
         })
     }
 
-    /// For a PE of a test within one process.
+    /// Makes the task for a PE of a test within one process.
     pub fn alone(me: u32, scenario: &str, args: &[u64]) -> Self {
         Self {
             me,
@@ -294,7 +295,7 @@ impl Told {
         }
     }
 
-    /// Waits until the test says so.
+    /// Waits until the test makes the file.
     pub fn wait_for_file(&self, name: &str) {
         let (file, deadline) = (self.folder.join(name), Instant::now() + PATIENCE);
         while !file.exists() {
@@ -303,13 +304,14 @@ impl Told {
         }
     }
 
-    /// Waits until all are here. Who leaves after a barrier leaves others in it, who may have to hear from third ones yet.
+    /// Waits until all members are here. A member that leaves right after a barrier may leave
+    /// others in it, which still have to hear from third members.
     pub fn leave_together(&self) {
         std::fs::write(self.folder.join(format!("leaves-{}", self.me)), []).unwrap();
         (0..self.count).for_each(|member| self.wait_for_file(&format!("leaves-{member}")));
     }
 
-    /// The heap, started.
+    /// Returns the started heap.
     pub fn heap(&self) -> Arc<Heap> {
         let heap = Heap::create(Plan {
             id: 7,

@@ -1,4 +1,4 @@
-//! UCX, where it is not built in.
+//! Replaces `ucx.rs` in builds without UCX.
 
 use std::process::Command;
 use std::sync::Arc;

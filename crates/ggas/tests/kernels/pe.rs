@@ -9,13 +9,13 @@ use penstock_device::{
 };
 use penstock_ggas::{HEADER, Heap, Running, View};
 
-/// `CL_MEM_READ_WRITE`.
+/// Flag `CL_MEM_READ_WRITE` of OpenCL.
 const READ_WRITE: u64 = 1;
 
-/// Where [`Pe::meet`] has its result.
+/// Offset of the result of [`Pe::meet`].
 const MEET_STATUS: u64 = 16;
 
-/// In all programs.
+/// Kernel added to all programs.
 const MEET: &str = "
 __kernel void meet(__global ggas_heap_t *heap)
 {
@@ -25,7 +25,7 @@ __kernel void meet(__global ggas_heap_t *heap)
 }
 ";
 
-/// The first device of the process's ICD loader; `None`, with words, where there is none.
+/// Returns the first device of the process's ICD loader, or prints why there is none.
 pub fn device() -> Option<(Context, Device)> {
     let platforms = match Driver::load() {
         Ok(driver) => driver.platforms(),
@@ -55,14 +55,15 @@ pub fn device() -> Option<(Context, Device)> {
 
 struct Lent(View);
 
-// SAFETY: the view stays mapped as long as it lives; parts that only the proxy reaches are never touched by anybody.
+// SAFETY: the view stays mapped as long as it lives; nothing accesses parts that only the proxy
+// reaches.
 unsafe impl HostMemory for Lent {
     fn range(&self) -> (NonNull<u8>, usize) {
         self.0.range()
     }
 }
 
-/// A PE with a program.
+/// PE with a program.
 pub struct Pe {
     pub heap: Arc<Heap>,
     pub pe: u32,
@@ -71,7 +72,7 @@ pub struct Pe {
     view: Mem,
 }
 
-/// A kernel in flight.
+/// Kernel that is running.
 pub struct Flight {
     event: Event,
     _running: Option<Running>,
@@ -100,12 +101,13 @@ impl Pe {
         Self { heap: heap.clone(), pe, queue, program, view }
     }
 
-    /// Starts a kernel with the heap and these arguments; `items` in each of `groups`.
+    /// Starts a kernel with the heap and these arguments, with `items` work-items in each of
+    /// `groups` work-groups.
     pub fn start(&self, name: &str, args: &[u64], groups: u64, items: u64) -> Flight {
         self.launch(name, args, (groups, items), Some(self.heap.running()))
     }
 
-    /// Starts one work-item of which the heap is not told: its clock stands still.
+    /// Starts one work-item without telling the heap, whose clock then stands still.
     pub fn start_untold(&self, name: &str, args: &[u64]) -> Flight {
         self.launch(name, args, (1, 1), None)
     }
@@ -129,12 +131,12 @@ impl Pe {
         Flight { event, _running: running, began }
     }
 
-    /// Runs one work-item.
+    /// Runs a kernel with one work-item.
     pub fn run(&self, name: &str, args: &[u64]) -> Duration {
         self.start(name, args, 1, 1).end()
     }
 
-    /// Meets the other members.
+    /// Meets the other members at a barrier.
     pub fn meet(&self) {
         self.run("meet", &[]);
         assert_eq!(self.word(MEET_STATUS), 0, "{:?}", self.heap.aborted());
@@ -148,7 +150,7 @@ impl Pe {
 }
 
 impl Flight {
-    /// Waits for the end; how long it took.
+    /// Waits for the end and returns the time taken.
     pub fn end(self) -> Duration {
         self.event.wait().unwrap();
         self.began.elapsed()

@@ -1,5 +1,5 @@
-//! Ping-pong and bandwidth. The figures are printed, for who looks; what is tested is that no wait fails and none hangs, because how fast
-//! it is depends on what else the machine does.
+//! Ping-pong and bandwidth. The figures are only printed, because they depend on other load of the
+//! machine. The test checks that no wait fails or hangs.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ __kernel void pingpong_signal(__global ggas_heap_t *heap, ulong rounds, ulong by
         if (me == 1) ggas_signal(g, 0, round, peer);
     }
 }
-/* PE 0 puts; PE 1 says every 8 puts how far it is. */
+/* PE 0 puts; PE 1 reports its progress every 8 puts. */
 __kernel void stream(__global ggas_heap_t *heap, ulong rounds, ulong bytes)
 {
     const ggas_t g = ggas_open(heap);
@@ -52,13 +52,13 @@ __kernel void stream(__global ggas_heap_t *heap, ulong rounds, ulong bytes)
 }
 "#;
 
-/// Repetitions of one measurement, of which the median counts.
+/// Number of repetitions of a measurement; the median counts.
 const REPETITIONS: usize = 3;
 
-/// One measurement.
+/// Parameters of one measurement.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Which kernel.
+    /// Name of the kernel, one of [`KERNELS`].
     kernel: &'static str,
     rounds: u64,
     bytes: u64,
@@ -67,13 +67,13 @@ struct Run {
 
 const KERNELS: [&str; 3] = ["pingpong", "pingpong_signal", "stream"];
 
-/// Arguments: for each measurement its kernel, rounds, bytes and work-items.
+/// Arguments: kernel, rounds, bytes and work-items of each measurement.
 pub fn member(pe: &Pe, told: &Told) {
     for run in told.args.chunks(4) {
         let [kernel, rounds, bytes, items] = run[..] else { panic!("four arguments") };
         let mut times = Vec::new();
         for _ in 0..REPETITIONS {
-            // Signals start at 0; the barriers keep those of one repetition out of the next.
+            // Signals start at 0; the barriers separate the repetitions.
             pe.heap.write(pe.pe, 0, &[0; 16]).unwrap();
             pe.meet();
             let kernel = KERNELS[usize::try_from(kernel).unwrap()];
@@ -87,7 +87,7 @@ pub fn member(pe: &Pe, told: &Told) {
     }
 }
 
-/// The median of the nanoseconds of each run, of the member for which it took longer.
+/// Returns the median nanoseconds of each run, for the slower member.
 fn measure(way: Way, members: Vec<Runtime>, runs: &[Run]) -> Option<Vec<u64>> {
     let number = |run: &Run| KERNELS.iter().position(|name| *name == run.kernel).unwrap() as u64;
     let args: Vec<u64> =
@@ -105,7 +105,7 @@ fn measure(way: Way, members: Vec<Runtime>, runs: &[Run]) -> Option<Vec<u64>> {
 fn messages_are_fast() {
     let mut pairs: Vec<(Way, [Runtime; 2])> =
         Way::all().into_iter().map(|way| (way, [Runtime::Pocl; 2])).collect();
-    // Starting Intel's runtime takes longer than all the rest.
+    // Starting Intel's runtime takes longer than everything else.
     if mesh::scale() > 1 && Runtime::intel_vendors().is_some() {
         pairs.push((Way::Shared, [Runtime::Pocl, Runtime::Intel]));
     }
@@ -129,7 +129,7 @@ fn messages_are_fast() {
     }
 }
 
-/// MB/s of plain copies, as far apart as those of the kernels.
+/// Returns the MB/s of plain copies at the same distance as those of the kernels.
 fn copies(bytes: u64, rounds: u64) -> u64 {
     let bytes = usize::try_from(bytes).unwrap();
     let mut memory = vec![1_u8; 1 << 20];
@@ -141,7 +141,7 @@ fn copies(bytes: u64, rounds: u64) -> u64 {
     bytes as u64 * rounds * 1000 / u64::try_from(began.elapsed().as_nanos()).unwrap()
 }
 
-/// MB/s of a plain connection, with messages of this size.
+/// Returns the MB/s of a plain connection with messages of this size.
 fn connection(tcp: bool, bytes: u64, rounds: u64) -> u64 {
     let (mut one, mut other): (Box<dyn Write + Send>, Box<dyn Read>) = if tcp {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! UCX, where it is built in.
+//! UCX in builds that have it.
 
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use penstock_ggas::ucx::{self, ENVIRONMENT};
 use penstock_ggas::{Heap, Over};
 
-/// Whether members can have it. Asked of a process of its own: UCX wants its variables before a process begins.
+/// Returns whether members can use UCX. A new process checks this, because UCX needs its variables
+/// before a process begins.
 pub fn is_here() -> bool {
     static HERE: OnceLock<bool> = OnceLock::new();
     *HERE.get_or_init(|| {
@@ -21,7 +22,7 @@ pub fn is_here() -> bool {
     })
 }
 
-/// What [`is_here`] asks; nothing by itself.
+/// Runs as the process of [`is_here`]; does nothing by itself.
 #[test]
 fn opens_where_it_is_asked_for() {
     if std::env::var_os("GGAS_TEST_ASKS_UCX").is_some()
@@ -32,7 +33,7 @@ fn opens_where_it_is_asked_for() {
     }
 }
 
-/// For a member.
+/// Prepares the command of a member.
 pub fn prepare(command: &mut Command, transports: &str) {
     command.envs(ENVIRONMENT.iter().copied());
     command
@@ -40,12 +41,12 @@ pub fn prepare(command: &mut Command, transports: &str) {
         .env("UCX_NET_DEVICES", if transports == "tcp" { "lo" } else { "all" });
 }
 
-/// Has a heap use it.
+/// Makes a heap offer UCX.
 pub fn offer(heap: &Arc<Heap>) {
     heap.offer_ucx();
 }
 
-/// That it does, for all other members.
+/// Checks that a heap uses UCX for all other members.
 pub fn check(heap: &Arc<Heap>, transports: &str) {
     let plan = heap.plan();
     for member in plan.members.iter().filter(|member| **member != plan.me) {

@@ -12,7 +12,7 @@ __kernel void verbs(__global ggas_heap_t *heap, ulong mapped)
     const uint me = ggas_my_pe(g), peer = 1 - me, item = get_local_id(0), items = get_local_size(0);
     __global ulong *wrong = ggas_ptr(g, 32, me);
     __global uchar *own = ggas_ptr(g, 0, me);
-    /* Every length and alignment of the copies, by a work-group. */
+    /* All lengths and alignments of the copies of a work-group. */
     for (uint round = 1; round <= 40; round++) {
         const uint bytes = round * 13 % 700 + (round % 8 == 0 ? 3000 : 0), shift = round % 8 == 0 ? 0 : round % 5, to = round % 3;
         for (uint at = item; at < bytes; at += items) own[8192 + shift + at] = (uchar)(round * 7 + at * 3 + me);
@@ -32,7 +32,7 @@ __kernel void verbs(__global ggas_heap_t *heap, ulong mapped)
         differ += ggas_put(g, 0, 0, 8, 2) != GGAS_INVALID || ggas_signal(g, 0, 0, 7) != GGAS_INVALID;
         ggas_p32(g, 256, 17 + me, peer);
         ggas_p64(g, 264, 1ul << 40 | me, peer);
-        /* One by one: no value of the source is lost though it is changed at once. */
+        /* One by one: no value is lost although the source changes at once. */
         for (ulong round = 1; round <= 300; round++) {
             *(__global ulong *)(own + 512) = round;
             ggas_put(g, 1024 + 8 * round, 512, 8, peer);
@@ -45,7 +45,7 @@ __kernel void verbs(__global ggas_heap_t *heap, ulong mapped)
         for (ulong round = 1; round <= 300; round++) differ += *(__global ulong *)(own + 1024 + 8 * round) != round;
         differ += !ggas_test(g, 280, GGAS_CMP_GE, 5) || !ggas_test(g, 280, GGAS_CMP_LE, 5) || !ggas_test(g, 280, GGAS_CMP_NE, 4);
         differ += ggas_test(g, 280, GGAS_CMP_GT, 5) || ggas_test(g, 280, GGAS_CMP_LT, 5) || ggas_test(g, 280, GGAS_CMP_EQ, 4);
-        /* More than the ring holds, without a wait in between. */
+        /* More entries than the ring holds, without a wait in between. */
         for (ulong round = 1; round <= 2000; round++) ggas_signal(g, 288, round, peer);
         differ += ggas_wait_until(g, 288, GGAS_CMP_GE, 2000) != GGAS_OK;
         if (differ) atomic_add((volatile __global uint *)wrong, differ);
@@ -54,7 +54,7 @@ __kernel void verbs(__global ggas_heap_t *heap, ulong mapped)
 }
 "#;
 
-/// Arguments: whether the other PE's part is mapped.
+/// Argument: whether the other PE's part is mapped.
 pub fn member(pe: &Pe, told: &Told) {
     pe.heap.write(pe.pe, 0, &[0; 512]).unwrap();
     pe.meet();

@@ -27,7 +27,7 @@ fn any_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
 /// Returns the memory object of a command in `queue`; refuses heaps.
 pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = any_for(queue, raw)?;
-    // cl_penstock_global_buffer: "CL_INVALID_OPERATION for every other command on a global buffer".
+    // A global buffer (`cl_penstock_global_buffer`) allows no other commands.
     require(!matches!(mem.kind, Kind::Heap(_)), CL_INVALID_OPERATION)?;
     Ok(mem)
 }

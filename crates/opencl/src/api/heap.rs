@@ -1,5 +1,5 @@
 //! `cl_penstock_global_buffer`: buffers with one part per device, which kernels of all the devices
-//! reach. Quotations are from `include/CL/cl_ext_penstock.h`, which describes the functions.
+//! reach. `include/CL/cl_ext_penstock.h` describes the functions.
 
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -44,10 +44,10 @@ cl_entry! {
         let context = Context::borrow(context)?;
         require(devices.is_null() == (count == 0), CL_INVALID_VALUE)?;
         let devices = if devices.is_null() {
-            // "devices NULL: all devices of the context, in its order".
+            // `NULL` stands for all devices of the context, in its order.
             context.devices.clone()
         } else {
-            // SAFETY: "devices leads to num_devices devices".
+            // SAFETY: `devices` points to `count` devices.
             Device::borrow_all(unsafe { array(devices, count as usize, CL_INVALID_VALUE) }?)?
         };
         require(devices.iter().all(|device| context.has(device)), CL_INVALID_DEVICE)?;
@@ -119,7 +119,7 @@ cl_entry! {
         let mem = Mem::borrow(global_buffer)?;
         let heap = heap(&mem)?;
         require(queue_count > 0, CL_INVALID_VALUE)?;
-        // SAFETY: "queues leads to num_queues queues".
+        // SAFETY: `queues` points to `queue_count` queues.
         let queues = unsafe { array(queues, queue_count as usize, CL_INVALID_VALUE) }?;
         let queues = queues.iter().map(|raw| Queue::borrow_host(*raw)).collect::<ClResult<Vec<_>>>()?;
         let mut space = None;
@@ -137,7 +137,7 @@ cl_entry! {
         let launched = heap.launch(&pool, &kernel.pool, space, &waits).map_err(|error| told(&mem.context, error))?;
         if !events.is_null() {
             for (at, (queue, event)) in queues.iter().zip(launched).enumerate() {
-                // SAFETY: "events is NULL or has room for num_queues events".
+                // SAFETY: `events` has room for `queue_count` events.
                 let place = unsafe { events.add(at) };
                 // SAFETY: as above.
                 unsafe { hand_out(Some(event), CL_COMMAND_NDRANGE_KERNEL, queue, place) };
@@ -155,7 +155,7 @@ cl_entry! {
         // SAFETY: the last parameters of a query.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         if name == CL_GLOBAL_BUFFER_KERNEL_HEADER_PENSTOCK {
-            // "which needs no global buffer: it may be NULL".
+            // This query needs no global buffer.
             return answer.text(HEADER);
         }
         let mem = Mem::borrow(global_buffer)?;
@@ -180,7 +180,7 @@ cl_entry! {
         let reason = if reason.is_null() {
             "the program aborted the global buffer".into()
         } else {
-            // SAFETY: "reason is NULL or a string".
+            // SAFETY: `reason` is a string.
             unsafe { text(reason, CL_INVALID_VALUE) }?.to_string_lossy()
         };
         Ok(heap.abort(&reason)?)

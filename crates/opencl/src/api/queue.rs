@@ -181,7 +181,8 @@ fn read_properties(
     Ok((bits, size))
 }
 
-/// "CL_INVALID_QUEUE_PROPERTIES if values specified in properties are valid but are not supported by the device."
+/// "CL_INVALID_QUEUE_PROPERTIES if values specified in properties are valid but are not supported by
+/// the device."
 fn check(device: &Device, bits: cl_command_queue_properties, size: Option<cl_uint>) -> ClResult {
     let asked = bits & ORDER_AND_TIMES;
     if bits & CL_QUEUE_ON_DEVICE == 0 {

@@ -27,9 +27,15 @@ pub(crate) struct Maps {
 /// Region of a memory object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Region {
-    Bytes { offset: usize, size: usize },
+    Bytes {
+        offset: usize,
+        size: usize,
+    },
     /// Region of an image in pixels.
-    Box { origin: [usize; 3], region: [usize; 3] },
+    Box {
+        origin: [usize; 3],
+        region: [usize; 3],
+    },
 }
 
 #[derive(Debug)]
