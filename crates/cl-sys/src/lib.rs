@@ -1,6 +1,5 @@
 //! OpenCL's C types, constants and function pointers, and some that the Khronos headers of OpenCL
-//! 3.0 lack. `tools/gen-cl-sys.sh` makes [`generated`] from those headers. This crate links to no
-//! library.
+//! 3.0 lack. `tools/gen-cl-sys.sh` makes [`generated`] from those headers. It links to no library.
 //!
 //! Each kind of handle is a pointer to its own type, so a `cl_mem` cannot be passed as a
 //! `cl_event`.
@@ -23,7 +22,7 @@ pub use generated::*;
 // -- ICD 2.0 (cl_khr_icd 2.0), which is newer than the headers --
 
 /// Value in the slots of `clGetPlatformIDs` and `clUnloadCompiler` in the dispatch table of an ICD
-/// 2.0 driver. The value is not a function, so such a table cannot be a [`cl_icd_dispatch`]; see
+/// 2.0 driver. The value is not a function, so such a table is no [`cl_icd_dispatch`]; see
 /// [`slot`].
 pub const CL_ICD2_TAG_KHR: usize = 0x4F50_454E_434C_3331;
 /// Name of the function through which an ICD 2.0 driver gives its functions to the loader.
@@ -76,8 +75,7 @@ pub const CL_DEVICE_KERNEL_CLOCK_CAPABILITIES_KHR: cl_device_info = 0x1076;
 pub const CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR: cl_device_info = 0x129A;
 /// Extension `cl_khr_command_buffer_multi_device`: number of devices.
 pub const CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR: cl_device_info = 0x12AB;
-/// Extension `cl_khr_command_buffer_multi_device`: a list of handles, which are valid in one
-/// process.
+/// Extension `cl_khr_command_buffer_multi_device`: handles, valid in one process.
 pub const CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR: cl_device_info = 0x12AC;
 /// Extension `cl_ext_float_atomics`: single precision.
 pub const CL_DEVICE_SINGLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4231;

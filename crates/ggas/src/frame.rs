@@ -1,5 +1,5 @@
-//! Messages of members after the handshake: a fixed header, followed by the bytes of a put or the
-//! text of an abort.
+//! Messages of members after the handshake: a fixed header, then the bytes of a put or an abort's
+//! text.
 
 use crate::error::Refusal;
 use crate::hello::Rest;
@@ -123,8 +123,7 @@ impl Frame {
         (Self::Abort { generation, last, length: text.len() as u64 }, text)
     }
 
-    /// Returns how many bytes are missing until a note is complete, on a stream with only notes of
-    /// abort.
+    /// Returns how many bytes complete the note of abort on a stream of only such notes.
     pub(crate) fn missing(heard: &[u8]) -> Result<usize, Refusal> {
         let Some(header) = heard.first_chunk::<FRAME_BYTES>() else {
             return Ok(FRAME_BYTES - heard.len());

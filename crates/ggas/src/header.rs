@@ -20,8 +20,7 @@ pub fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
         if replaced {
             found = true;
             out.extend_from_slice(HEADER.as_bytes());
-            // The number is that of the next line. A comment that starts behind the include
-            // continues there.
+            // The number is that of the next line. A comment behind the include goes on there.
             let open = if in_comment { "/*" } else { "" };
             out.extend_from_slice(format!("\n#line {}\n{open}", number + 1).as_bytes());
         } else {

@@ -18,12 +18,11 @@ use crate::state::{State, lock};
 use crate::wake::Wake;
 use crate::{monitor, proxy};
 
-/// Time that [`Heap::start`] waits for members to join: as long as a hello may take, doubled for a
-/// loaded node.
+/// Time that [`Heap::start`] waits for members to join: the time of a hello, doubled for loaded
+/// nodes.
 const MEMBERS_MS_MAX: u64 = 30_000;
 
-/// Time that [`Heap::reset`] and dropping a heap wait for the bytes that kernels have sent to
-/// arrive.
+/// Time that [`Heap::reset`] and dropping a heap wait for bytes that kernels have sent.
 const SETTLE_MS_MAX: u64 = 5_000;
 
 /// Number of looks between two yields of a wait if each PE has a core. A peer answers within them,
@@ -274,7 +273,7 @@ impl Heap {
     }
 
     /// Marks a launch as in flight until the guard is dropped. Meanwhile the clock of the heap's
-    /// kernels runs, and the proxy looks for their work without sleeping. To be called before the
+    /// kernels runs, and the proxy looks for their work without sleeping. Call it before the
     /// launch.
     pub fn running(&self) -> Running {
         self.state.launch();
@@ -296,13 +295,12 @@ impl Heap {
         self.state.end(reason, true);
     }
 
-    /// Makes the heap usable again after an abort or a timeout. All members must call it after all
-    /// kernels have ended and before one starts again, with the same `generation`. The generation
-    /// must exceed that of each earlier reset, even of one that only some members did. User bytes
-    /// stay.
+    /// Makes the heap usable again after an abort or a timeout. All members call it with the same
+    /// `generation` after all kernels have ended and before one starts. The generation must exceed
+    /// that of each earlier reset, even if only some members did it. User bytes stay.
     ///
     /// # Errors
-    /// Fails if kernels run, their bytes are under way, a member has gone, or the generation is
+    /// Fails if kernels run, their bytes are under way, a member has gone, or `generation` is
     /// invalid.
     pub fn reset(&self, generation: u64) -> Result<(), HeapError> {
         if self.state.views.get().is_none() {
@@ -368,8 +366,7 @@ impl Drop for Heap {
     }
 }
 
-/// Memory for the kernels of one PE: its head and all parts. It stays mapped as long as a view or
-/// the heap lives.
+/// Memory for the kernels of one PE: its head and all parts. A view or the heap keeps it mapped.
 #[derive(Clone, Debug)]
 pub struct View {
     pe: u32,

@@ -1,5 +1,4 @@
-//! The bytes of a handshake between two members: what each says about itself, and whether it
-//! accepts the other.
+//! The bytes of a handshake between two members: what each says about itself, and its verdict.
 
 use crate::error::Refusal;
 use crate::layout::VERSION;

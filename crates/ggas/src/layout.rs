@@ -11,8 +11,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"GGASHEAP");
 /// Version of this layout.
 pub const VERSION: u32 = 1;
 
-/// Maximum number of PEs of one heap and length of the arrays per PE: eight full nodes have 64
-/// devices.
+/// Maximum number of PEs of a heap and length of arrays by PE: eight full nodes have 64 devices.
 pub const PES_MAX: u32 = 64;
 /// Number of teams that may be in use at a time.
 pub const TEAM_SLOTS: usize = 8;
@@ -21,12 +20,10 @@ pub const LINE_BYTES: usize = 64;
 /// Unit of mappings in bytes.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Number of entries of a PE's ring, a power of two: a work-group of 256 work-items posts without
-/// waiting.
+/// Number of entries of a PE's ring, a power of two: 256 work-items can post without waiting.
 pub const RING_ENTRIES: usize = 256;
 
-/// Bytes of flags before the user bytes: one line for each team slot and PE, so each has one
-/// writer.
+/// Bytes of flags before the user bytes: a line per team slot and PE, so each has one writer.
 pub const FLAGS_BYTES: usize = TEAM_SLOTS * PES_MAX as usize * LINE_BYTES;
 /// Maximum number of user bytes of one PE: 64 parts of 1 TiB are half of a process's addresses.
 pub const BYTES_MAX: u64 = 1 << 40;
@@ -108,8 +105,8 @@ pub struct Head {
     pub tail: Line<AtomicU64>,
     /// All lower positions are known to be complete at their targets; written by the proxy.
     pub done: Line<AtomicU64>,
-    /// All lower positions are complete, or are flags of barriers, for which nothing waits; written
-    /// by kernels.
+    /// All lower positions are complete or flags of barriers, which nothing awaits; written by
+    /// kernels.
     pub settled: Line<AtomicU64>,
     _lines3: [AtomicU8; 64],
 
@@ -142,8 +139,7 @@ pub struct Team {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Entry {
-    /// Position + 1: filled for the proxy. Position + [`RING_ENTRIES`]: its bytes are taken, so it
-    /// is free.
+    /// Position + 1: filled for the proxy. Position + [`RING_ENTRIES`]: taken and free.
     pub sequence: AtomicU64,
     /// Request of the kernel: see [`kind`].
     pub kind: AtomicU32,

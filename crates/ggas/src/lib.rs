@@ -1,6 +1,5 @@
-//! Symmetric heaps for device communication. Each participating device (a *PE*) has a part of equal
-//! size. Kernels store into each other's parts, signal, wait and meet at barriers without returning
-//! to the host.
+//! Symmetric heaps for device communication. Each device (a *PE*) has a part of equal size. Kernels
+//! store into each other's parts, signal, wait and meet at barriers, without the host.
 //!
 //! * [`Heap`] is the side of one process (a *member*), which holds one or several PEs. Connected
 //!   streams join the members.

@@ -1,6 +1,5 @@
-//! What a member knows about the end of its heap's waits and about resets. It is separate from
-//! locks and memory, so that tests can explore every order in which kernels, hosts and notes of
-//! abort meet.
+//! What a member knows about the end of its heap's waits and about resets. It has no locks and
+//! memory, so tests can explore every order in which kernels, hosts and notes of abort meet.
 //!
 //! A heap starts with generation 0, and each reset begins a new generation. Members reset one after
 //! the other while notes of abort are under way, so each note names its generation.
@@ -21,8 +20,7 @@ pub const fn first_count(generation: u64) -> u64 {
 pub struct End {
     /// One or two sentences for users.
     pub reason: String,
-    /// Generation that ends: a member may hear of an abort after the others' reset but before its
-    /// own.
+    /// Generation that ends: a member may hear of an abort between the others' reset and its own.
     pub generation: u64,
     /// Whether a member has gone, so that no reset helps.
     pub last: bool,
@@ -50,8 +48,7 @@ impl Life {
         self.abort_generation(0, reason, last);
     }
 
-    /// Handles another member's note of abort. Returns `false` if a reset has already overcome the
-    /// abort.
+    /// Handles another member's note of abort. Returns `false` for an abort of an older generation.
     pub fn told(&mut self, note: &Note) -> bool {
         let counts = note.last || note.generation >= self.generation;
         if counts {
@@ -84,8 +81,8 @@ impl Life {
         Ok(self.end.is_some())
     }
 
-    /// Returns the note for the other members, unless they know it. `told` is the generation of the
-    /// previous note.
+    /// Returns the note for the other members, unless they know it. `told` is the last note's
+    /// generation.
     pub fn news(&self, told: Option<u64>) -> Option<Note> {
         let end = self.end.as_ref().filter(|_| told != Some(self.generation))?;
         Some(Note { generation: self.generation, last: end.last, reason: end.reason.clone() })

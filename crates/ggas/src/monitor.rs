@@ -25,8 +25,8 @@ const NOTES_PER_TURN: usize = 16;
 /// Stack of the thread in bytes; the thread mostly makes system calls.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Starts the thread over the streams to the members that share their memory. These streams carry
-/// only notes of abort.
+/// Starts the thread. `streams` lead to the members that share memory, and carry only notes of
+/// abort.
 pub(crate) fn start(
     state: Arc<State>,
     streams: Vec<(u32, Stream)>,
@@ -87,8 +87,7 @@ impl Monitor {
         let (frame, text) = Frame::abort(note.generation, note.last, &note.reason);
         let header = frame.encode();
         for member in self.members.iter().filter(|member| !member.gone) {
-            // The stream carries only notes, so a note fits. A member that cannot be told sees the
-            // stream close.
+            // The stream carries only notes, so a note fits. Other members see the stream close.
             _ = member.stream.send_now(&[IoSlice::new(&header), IoSlice::new(&text)]);
         }
     }

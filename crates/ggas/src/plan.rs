@@ -27,8 +27,7 @@ pub struct Plan {
     pub bytes: u64,
     /// Bound of a kernel's waits, with a resolution of 1 ms.
     pub timeout: Duration,
-    /// Makes the proxy reach all other members, even on this host. PEs of one member still share
-    /// memory.
+    /// Makes the proxy reach all other members, even on this host. PEs of one member share memory.
     pub force_proxy: bool,
 }
 

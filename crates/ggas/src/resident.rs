@@ -1,6 +1,5 @@
 //! The check whether kernels that wait for each other can all run at the same time. A work-group
-//! never starts if all cores run work-groups that wait for it; such a launch is refused before it
-//! hangs.
+//! never starts if all cores run work-groups that wait for it; such a launch is refused.
 
 /// Query `CL_DEVICE_MAX_COMPUTE_UNITS` of OpenCL.
 const MAX_COMPUTE_UNITS: u32 = 0x1002;
@@ -58,10 +57,9 @@ pub fn check_resident<P: PartialEq>(seats: &[Seat<P>], groups: u64) -> Result<()
     Ok(())
 }
 
-/// Returns the number of work-groups that a device certainly runs at the same time. `info` returns
-/// answers of `clGetDeviceInfo` by name. PoCL gives each of its threads one work-group. Intel's
-/// runtime was seen to run two work-groups on two units one after the other, so for other drivers
-/// only one is certain.
+/// Returns how many work-groups a device certainly runs at the same time. `info` returns answers of
+/// `clGetDeviceInfo` by name. PoCL gives each of its threads one work-group. Intel's runtime has
+/// run two work-groups on two units in sequence, so for other drivers only one is certain.
 pub fn resident_groups<'a>(info: impl Fn(u32) -> Option<&'a [u8]>) -> u64 {
     let text = |name| String::from_utf8_lossy(info(name).unwrap_or_default()).to_ascii_lowercase();
     // With oneTBB PoCL lets that library decide what runs where.

@@ -184,8 +184,7 @@ impl State {
         offset.checked_add(length).is_some_and(|end| end <= self.plan.bytes)
     }
 
-    /// Returns the number of bytes of a part that kernels and peers may write: flags and user
-    /// bytes.
+    /// Returns the size of the part that kernels and peers may write: flags and user bytes.
     pub(crate) fn part_bytes(&self) -> u64 {
         FLAGS_BYTES as u64 + self.plan.bytes
     }

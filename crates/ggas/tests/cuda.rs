@@ -1,5 +1,4 @@
-//! The header as CUDA C++, compiled for all GPUs from Turing to Hopper. NVRTC needs no GPU for
-//! this.
+//! The header as CUDA C++, compiled without a GPU for all GPUs from Turing to Hopper.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! Bytes of peers: valid bytes arrive however they are cut, invalid bytes are refused and do no
-//! harm.
+//! Bytes of peers: valid bytes arrive however they are cut, invalid bytes are refused.
 
 use penstock_ggas::frame::{Frame, Note};
 use penstock_ggas::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, decode_verdict};

@@ -312,8 +312,7 @@ fn entries_that_no_verb_writes_end_the_heap() {
     }
 }
 
-/// Runs a peer that performs the handshake correctly over TCP and then sends `said`. Returns the
-/// heap's reason.
+/// Runs a TCP peer that sends `said` after a correct handshake. Returns the heap's reason.
 fn hostile(said: &[u8]) -> String {
     let heap = Heap::create(plan(&[0, 1], 0)).unwrap();
     let (ours, theirs) = tcp();

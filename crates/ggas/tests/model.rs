@@ -3,8 +3,7 @@
 //! between the work-groups of a PE.
 //!
 //! The kernels' part is written here as in `include/ggas.h`; the proxy's side of the ring is the
-//! real one. Each model has a weakened variant that must fail, which shows that the model finds
-//! such defects.
+//! real one. Each model has a weakened variant that must fail, to show that defects are found.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

@@ -14,8 +14,7 @@ use rustix::mm::MapFlags;
 use crate::error::LinkError;
 use crate::sealed;
 
-/// Largest arena in bytes that a peer may offer. The 47 address bits of a process hold eight of
-/// them.
+/// Largest arena in bytes that a peer may offer. A process's 47 address bits hold eight.
 const ARENA_BYTES_MAX: usize = 1 << 44;
 
 #[derive(Debug)]
@@ -122,8 +121,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: `map` made this mapping with this length. Pointers into it are valid only as long
-        // as this value lives.
+        // SAFETY: `map` made this mapping with this length; no pointer into it outlives this value.
         _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

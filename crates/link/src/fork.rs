@@ -1,5 +1,4 @@
-//! Detects that this process is a forked child of the process that made a link. The check costs one
-//! load.
+//! Detects, with one load, that this process is a forked child of the process that made a link.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -33,8 +32,8 @@ impl Owner {
     }
 }
 
-/// Returns a number that no ancestor of this process has. Process ids are reused, so the clock is
-/// mixed in.
+/// Returns a number that no ancestor of this process has. Mixes in the clock, because ids are
+/// reused.
 fn number() -> u64 {
     let pid = u64::from(std::process::id());
     let now =
@@ -53,8 +52,7 @@ fn mark() -> &'static AtomicU64 {
 fn wiped_page() -> Option<&'static AtomicU64> {
     const BYTES: usize = 4096;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that
-    // exists.
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
     let page = unsafe {
         rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, protection, MapFlags::PRIVATE)
     };

@@ -20,8 +20,7 @@ use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
 use crate::stream::{Credentials, Stream};
 
-/// Bytes in front of [`Hello`] and [`Welcome`] in every version: magic and version. Only what
-/// follows may change.
+/// Bytes of magic and version, with which [`Hello`] and [`Welcome`] start in every version.
 const PREFIX_BYTES: usize = 10;
 
 /// Link that this side opened.
@@ -39,8 +38,8 @@ pub struct Opened {
 /// Progress of a link that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The daemon has proved what it was asked to prove. Holds its instance if the connection leads
-    /// straight to it.
+    /// The daemon has proved what it was asked to prove. Has its instance if the connection is
+    /// direct.
     Met(Option<InstanceId>),
     /// The daemon has no free worker yet.
     InLine {
@@ -175,8 +174,7 @@ fn say_hello(
     talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
     let mut last: Final = talk.hear()?;
     while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
-        // Links between workers and requests for the status must not be held up by a daemon that
-        // never ends its line.
+        // A daemon with an endless line must not hold up links of workers and status requests.
         if !matches!(role, Role::Client | Role::Survey) {
             return Err(LinkError::NotPenstock { peer: peer.to_owned() });
         }
@@ -297,8 +295,7 @@ impl Accepted {
         self.stream.has_hung_up()
     }
 
-    /// Tells a waiting client that this side is alive and that `ahead` clients come before it. Does
-    /// not block.
+    /// Tells a waiting client that `ahead` clients come before it. Does not block.
     ///
     /// # Errors
     /// Fails if the peer hung up, or left so many of these messages unread that the socket is full.

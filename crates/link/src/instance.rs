@@ -1,5 +1,4 @@
-//! The identity of a running daemon. It lets a client recognise that two addresses lead to one
-//! daemon.
+//! The identity of a running daemon. It reveals that two addresses lead to one daemon.
 //!
 //! A daemon creates a key pair when it starts, and the secret key never leaves its process. The
 //! public key is the daemon's instance. In each hello the daemon signs both nonces and the two ends
@@ -114,8 +113,7 @@ impl Ends {
     }
 }
 
-/// Returns the address as IPv6. A socket for IPv6 shows an IPv4 address in another form than a
-/// socket for IPv4.
+/// Returns the address as IPv6. Sockets for IPv6 show IPv4 addresses in another form.
 fn wide(address: IpAddr) -> Ipv6Addr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

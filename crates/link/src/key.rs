@@ -43,8 +43,7 @@ impl Key {
     /// Reads a key file, which has 64 hexadecimal digits.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is no key, belongs to another user, or is readable by
-    /// others.
+    /// Fails if the file is unreadable, no key, of another user, or readable by others.
     pub fn load(path: &Path) -> Result<Self, LinkError> {
         let wrong = |why: String| LinkError::Key { path: path.to_owned(), why };
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY; // a pipe must not block us

@@ -1,5 +1,4 @@
-//! Byte transports between processes: Unix sockets, TCP, and on one host a pair of shared-memory
-//! rings.
+//! Byte transports between processes: Unix sockets, TCP, and rings in shared memory on one host.
 //!
 //! * [`open`] and [`accept_hello`] are the two sides of the hello, which identifies the peer and
 //!   decides whether it may connect. [`open_patiently`] waits in a daemon's line.
@@ -10,9 +9,8 @@
 //! * [`SharedMemory`] and [`Addresses`] are the memory and the address range of a symmetric heap.
 //!
 //! A link is a stream of bytes in each direction. Frames and payloads are the same on all
-//! transports. The peer is assumed hostile: its messages and its writes to shared memory can harm
-//! only its own session. Every wait ends when the peer hangs up, when a TCP peer vanishes, or at
-//! [`Sender::close`].
+//! transports. The peer is assumed hostile: what it sends or writes can harm only its own session.
+//! Every wait ends when the peer hangs up, when a TCP peer vanishes, or at [`Sender::close`].
 
 mod address;
 mod arena;

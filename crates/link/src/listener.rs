@@ -46,8 +46,7 @@ impl Listener {
     /// Listens at an address. Only the user may access the file of a Unix socket.
     ///
     /// # Errors
-    /// [`LinkError::InUse`] if another process answers there. A socket file that nobody serves is
-    /// replaced.
+    /// [`LinkError::InUse`] if another process answers there. A stale socket file is replaced.
     pub fn bind(address: &Address) -> Result<Self, LinkError> {
         Self::bind_with_mode(address, SOCKET_MODE)
     }

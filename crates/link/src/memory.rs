@@ -45,8 +45,7 @@ impl AsFd for SharedMemory {
     }
 }
 
-/// Address range of this process into which memory is mapped piece by piece. Unmapped addresses
-/// cannot be accessed.
+/// Address range of this process into which memory is mapped. The rest cannot be accessed.
 #[derive(Debug)]
 pub struct Addresses {
     base: NonNull<u8>,
@@ -84,8 +83,7 @@ impl Addresses {
         self.bytes
     }
 
-    /// Maps zeroed memory of this process alone at offset `at`. Both numbers are multiples of a
-    /// page.
+    /// Maps zeroed memory of this process alone at offset `at`. Both are multiples of a page.
     ///
     /// # Errors
     /// Fails if the piece does not lie within the range, or the system lacks memory.
@@ -118,8 +116,7 @@ impl Addresses {
         }
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: as in `map_private`; the seals fix the memory's size, so the mapped pages stay
-        // valid.
+        // SAFETY: as in `map_private`; the seals fix the size, so the pages stay valid.
         let mapped = unsafe {
             rustix::mm::mmap(
                 place.as_ptr().cast(),

@@ -30,8 +30,8 @@ pub enum Body {
     Shared(Box<dyn AsRef<[u8]> + Send>),
 }
 
-/// Sends calls for threads that must not block, in the order in which they were posted. Clones post
-/// to the same outbox.
+/// Sends calls for threads that must not block, in the order of their posts. Clones share the
+/// outbox.
 ///
 /// A call is sent at once if the queue is empty and the link accepts it; otherwise a writer thread
 /// sends it later. The caller limits the length of the queue: see [`Outbox::queued_bytes`].
@@ -103,8 +103,7 @@ impl Outbox {
         self.post_with(call, waits, body, false);
     }
 
-    /// Like [`Outbox::post`], for a call directly before another one: on a socket both may be sent
-    /// together.
+    /// Like [`Outbox::post`], for a call before another one: a socket may send both together.
     pub fn post_before<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {
         self.post_with(call, waits, body, true);
     }
@@ -119,8 +118,7 @@ impl Outbox {
             return;
         }
         let head = [header.as_bytes(), call.as_bytes(), waits.as_bytes()];
-        // On every return the lock ends before `body` is dropped, because the owner of `body` may
-        // post again then.
+        // On every return the lock ends before `body` is dropped, because its owner may then post.
         let mut state = shared.lock();
         if state.closed {
             return;

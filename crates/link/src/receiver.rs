@@ -140,7 +140,7 @@ impl fmt::Debug for Receiver {
 }
 
 impl In {
-    /// Waits for `into.len()` bytes and copies them without consuming them. Returns `false` if the
+    /// Waits for `into.len()` bytes and copies them, but keeps them. Returns `false` if the
     /// patience ended.
     fn peek(
         &mut self,

@@ -94,7 +94,7 @@ impl Map {
         debug_assert!(at < DATA_AT && at.is_multiple_of(8));
         // SAFETY: `at` is one of the constants above, within the first page of the mapping.
         let word = unsafe { self.base.add(at) };
-        // SAFETY: aligned, mapped as long as `self` lives, and used only as an atomic. All bits are
+        // SAFETY: aligned, mapped as long as `self` lives, and used only as an atomic. Any bits are
         // valid.
         unsafe { word.cast().as_ref() }
     }
@@ -112,8 +112,7 @@ impl Map {
     fn place(&self, number: u64) -> (NonNull<u8>, usize) {
         #[expect(clippy::cast_possible_truncation, reason = "masked to below data_bytes, a usize")]
         let offset = (number & (self.data_bytes as u64 - 1)) as usize;
-        // SAFETY: the offset is below `data_bytes`, and the mapping has `DATA_AT + data_bytes`
-        // bytes.
+        // SAFETY: the offset is below `data_bytes`, and the mapping has `DATA_AT` bytes more.
         (unsafe { self.base.add(DATA_AT + offset) }, self.data_bytes - offset)
     }
 
@@ -194,8 +193,8 @@ impl Writer {
         usize::try_from(self.tail - self.told).unwrap_or(usize::MAX)
     }
 
-    /// Tells the reader of all bytes put. Returns `true` if the reader sleeps; the caller must then
-    /// ring the doorbell.
+    /// Tells the reader of all bytes put. Returns `true` if the reader sleeps; then the doorbell
+    /// must be rung.
     #[must_use]
     pub(crate) fn tell(&mut self) -> bool {
         if self.told == self.tail {
@@ -207,8 +206,7 @@ impl Writer {
         wakes(self.map.flag(READER_SLEEPS_AT))
     }
 
-    /// Announces that this side will sleep until there is room. The caller must look once more
-    /// before it sleeps.
+    /// Announces a sleep until there is room. The caller must look once more before it sleeps.
     pub(crate) fn announce_sleep(&self) {
         self.map.flag(WRITER_SLEEPS_AT).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -246,8 +244,7 @@ impl Reader {
     pub(crate) fn there(&mut self, enough: usize) -> Result<usize, LinkError> {
         if self.tail - self.head < enough as u64 {
             let tail = self.map.count(TAIL_AT).load(Ordering::Acquire);
-            // The writer's count never decreases, and the writer knows only the progress it was
-            // told.
+            // The writer's count never decreases, and it knows only the progress it was told.
             if tail < self.tail || tail - self.told > self.map.data_bytes as u64 {
                 return Err(LinkError::Ring("the writer's count is impossible"));
             }
@@ -286,8 +283,7 @@ impl Reader {
         wakes(self.map.flag(WRITER_SLEEPS_AT))
     }
 
-    /// Announces that this side will sleep until there are bytes. The caller must look once more
-    /// before it sleeps.
+    /// Announces a sleep until there are bytes. The caller must look once more before it sleeps.
     pub(crate) fn announce_sleep(&self) {
         self.map.flag(READER_SLEEPS_AT).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -8,8 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::LinkError;
 
-/// Seals that stop both sides from changing the size: access beyond a shrunk size would raise
-/// SIGBUS.
+/// Seals that fix the size for both sides: access beyond a shrunk size would raise SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// `f_type` of memory that consists of ordinary pages.
@@ -29,8 +28,7 @@ pub(crate) fn create(name: &str, bytes: usize) -> Result<OwnedFd, LinkError> {
 pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
     let doing = "looking at shared memory";
     // Only a memfd has seals. A file on a server's disk, whose pages may never arrive, has none.
-    // Huge pages are refused too: if the system has none left at the first touch, it kills the
-    // process.
+    // Huge pages are refused too: if none is left at the first touch, the process dies.
     let seals = rustix::fs::fcntl_get_seals(memory)
         .map_err(|_| LinkError::Ring("it is no shared memory"))?;
     if !seals.contains(SEALS) {

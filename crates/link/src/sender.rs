@@ -112,8 +112,7 @@ impl Sender {
         self.send_head(&head(&header, call, waits), payload)
     }
 
-    /// Like [`Sender::send`], with a payload in pieces (rows of a rectangle) of `bytes` bytes in
-    /// total.
+    /// Like [`Sender::send`], with a payload of `bytes` bytes in pieces (rows of a rectangle).
     ///
     /// # Errors
     /// See [`Sender::send`]. If the pieces have more or fewer bytes, the link is closed, because
@@ -175,9 +174,9 @@ impl Sender {
         self.flush_now()
     }
 
-    /// Sets a callback for a sender that has waited for room for some time: the peer may be waiting
-    /// until this side takes what the peer sends. `tell` must not send over this link, nor wait for
-    /// a thread that does.
+    /// Sets a callback for a sender that has long waited for room: the peer may be waiting until
+    /// this side takes what the peer sends. `tell` must not send over this link, nor wait for a
+    /// thread that does.
     pub fn on_stall(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.handle.0.joint.on_stall(Box::new(tell));
     }
@@ -211,8 +210,7 @@ impl Sender {
     /// Checks whether this process may still use the link and its memory.
     ///
     /// # Errors
-    /// [`LinkError::Closed`], or [`LinkError::Forked`] in a child of the process that opened the
-    /// link.
+    /// [`LinkError::Closed`], or [`LinkError::Forked`] in a child of the opening process.
     pub fn check(&self) -> Result<(), LinkError> {
         self.handle.0.joint.check()
     }
@@ -260,8 +258,7 @@ impl Sender {
                     true => socket.flush_now(&shared.joint).map(|_| true),
                     false => Ok(sent),
                 }))?;
-                // Waking the helper costs as much as sending, so it is called only for what is
-                // left.
+                // Waking the helper costs as much as sending, so only for what is left.
                 if !more {
                     shared.call_helper(&mut state);
                 }

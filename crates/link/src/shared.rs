@@ -9,8 +9,7 @@ use crate::ring::{Reader, STEP_BYTES, Writer};
 use crate::stream::{Readiness, Stream};
 use crate::wait::{Await, Patience, Policy, Waiter};
 
-/// Number of doorbell bytes taken from a socket at once. More than a few are there only if the peer
-/// rings needlessly.
+/// Doorbell bytes taken from a socket at once. More than a few come only from needless rings.
 const DOORBELLS_MAX: usize = 64;
 
 /// Sending half of a link over rings.

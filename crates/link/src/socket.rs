@@ -12,16 +12,15 @@ use crate::wait::{Await, Patience, Policy, Waiter};
 /// of 64 B at 20 ns each, while a single message costs 2.5-3 µs. Above 32 KiB nothing is gained.
 pub(crate) const BATCH_BYTES_MAX: usize = 32 << 10;
 
-/// Largest payload in bytes that is copied into the batch. A larger one is sent without a copy,
-/// which is cheaper.
+/// Largest payload in bytes that is copied into the batch. Sending a larger one without a copy is
+/// cheaper.
 const SMALL_PAYLOAD_BYTES_MAX: usize = 4 << 10;
 
 /// Largest payload in bytes that is attempted without blocking. What does not fit the socket is
 /// copied into the batch.
 const TRY_BYTES_MAX: usize = 256 << 10;
 
-/// Number of pieces of a payload in one send. The system takes 1,024; beyond a few dozen nothing is
-/// gained.
+/// Number of pieces of a payload in one send. The system takes 1,024; a few dozen suffice.
 const PIECES_MAX: usize = 64;
 
 /// Size in bytes of the receive buffer for heads and small payloads: two batches.
@@ -115,8 +114,7 @@ impl SocketOut {
         }
         let head_left = self.pending().len();
         self.take(sent.min(head_left));
-        // The frame has begun, so its end must follow: the helper sends later what the socket does
-        // not take now.
+        // The frame has begun and must end: the helper sends what the socket does not take now.
         self.put(payload.get(sent.saturating_sub(head_left)..).unwrap_or_default());
         Ok(true)
     }
@@ -211,8 +209,7 @@ impl SocketIn {
         self.waiter = Waiter::new(policy);
     }
 
-    /// Waits for the next `bytes` bytes and returns them without taking them, or `None` if the
-    /// patience ended.
+    /// Waits for the next `bytes` bytes and returns, but keeps them. `None`: the patience ended.
     pub(crate) fn peek(
         &mut self,
         joint: &Joint,

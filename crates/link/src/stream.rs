@@ -24,8 +24,8 @@ const KEEPALIVE_INTERVAL_S: u64 = 1;
 /// Number of probes: an idle peer that vanished is noticed after 2 + 3 x 1 = 5 s.
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// A TCP peer that acknowledged nothing for this time in milliseconds, despite repeated requests,
-/// has vanished.
+/// Milliseconds without an acknowledgement, despite repeated requests, after which a TCP peer has
+/// vanished.
 const SILENT_MS_MAX: u32 = 2_000;
 /// Number of unanswered retransmissions that count as repeated requests. The system retransmits
 /// after 0.2, 0.6 and 1.4 s on a fast network, and later on a slow one. After an hour of idleness a
@@ -175,8 +175,7 @@ impl Stream {
         deadline: Instant,
     ) -> Result<(), LinkError> {
         while !into.is_empty() {
-            // Checked on every turn: a peer that sends a byte per second gets no more time than a
-            // silent one.
+            // Checked on every turn: slow peers get no more time than silent ones.
             if Instant::now() >= deadline {
                 return Err(LinkError::HelloTimeout { peer: self.peer() });
             }
@@ -206,16 +205,14 @@ impl Stream {
     }
 
     fn prepare(&self) -> rustix::io::Result<()> {
-        // Every call uses MSG_DONTWAIT, so the blocking mode that another process set does not
-        // matter.
+        // Every call uses MSG_DONTWAIT, so a blocking mode set by another process is harmless.
         if self.family == Family::Tcp {
             sockopt::set_tcp_nodelay(&self.fd, true)?;
             sockopt::set_socket_keepalive(&self.fd, true)?;
             sockopt::set_tcp_keepidle(&self.fd, Duration::from_secs(KEEPALIVE_IDLE_S))?;
             sockopt::set_tcp_keepintvl(&self.fd, Duration::from_secs(KEEPALIVE_INTERVAL_S))?;
             sockopt::set_tcp_keepcnt(&self.fd, KEEPALIVE_COUNT)?;
-            // TCP's own buffers grow as needed; a fixed size would be limited to less by the
-            // system's defaults.
+            // TCP's own buffers grow as needed; the system's defaults would limit a fixed size.
             if self.is_within_host() {
                 // If the system forbids it, its own choice remains, which only costs speed.
                 let _ = sockopt::set_tcp_congestion(&self.fd, CONGESTION_WITHIN_HOST);
@@ -420,8 +417,7 @@ fn broken(error: Errno, doing: &'static str) -> LinkError {
 fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or_default();
-    // SAFETY: both pointers refer to locals that outlive the call; the kernel writes at most `size`
-    // bytes.
+    // SAFETY: both pointers refer to locals; the kernel writes at most `size` bytes.
     let code = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -441,8 +437,7 @@ fn tcp_info(fd: BorrowedFd<'_>) -> Option<libc::tcp_info> {
     // SAFETY: `tcp_info` consists of plain numbers, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut size = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
-    // SAFETY: both pointers refer to locals that outlive the call; the kernel writes at most `size`
-    // bytes.
+    // SAFETY: both pointers refer to locals; the kernel writes at most `size` bytes.
     let code = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -490,8 +485,7 @@ fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     if address.ip().to_canonical().is_loopback() {
-        // As in `prepare`, which also recognises other connections within a host, but only after
-        // they have been made.
+        // As in `prepare`, which finds other connections within a host, but too late.
         let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_HOST);
     }
     match rustix::net::connect(&fd, &address) {
@@ -511,9 +505,8 @@ fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Makes a listener accept connections that begin unpaced, as those within a host do. Returns the
-/// system's own choice, which holds for other connections, or `None` if the system forbids the
-/// change.
+/// Makes a listener accept connections that begin unpaced. Returns the system's own choice, which
+/// holds for connections to other hosts, or `None` if the system forbids the change.
 pub(crate) fn begin_unpaced(listener: BorrowedFd<'_>) -> Option<String> {
     let chosen = sockopt::tcp_congestion(listener).ok()?;
     sockopt::set_tcp_congestion(listener, CONGESTION_WITHIN_HOST).ok().map(|()| chosen)

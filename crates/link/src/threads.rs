@@ -6,8 +6,7 @@ use std::thread::{Builder, JoinHandle};
 /// Stack of a helper thread in bytes; the thread mostly makes system calls.
 pub(crate) const HELPER_STACK_BYTES: usize = 128 << 10;
 
-/// Starts a thread that takes no signals, so that a program's handlers run only on the program's
-/// own threads.
+/// Starts a thread that takes no signals, so that a program's handlers run on its own threads.
 ///
 /// # Errors
 /// Fails if the system cannot start another thread.
@@ -30,8 +29,7 @@ fn block_signals() -> libc::sigset_t {
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer refers to a local.
     unsafe { libc::sigfillset(&raw mut all) };
-    // Faults of the thread itself are never blocked: the default action or the program's handler
-    // must see them.
+    // Faults of the thread are never blocked: default action or handler must see them.
     for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
         // SAFETY: the pointer refers to a local, and the signal number is valid.
         unsafe { libc::sigdelset(&raw mut all, fault) };

@@ -33,8 +33,8 @@ pub struct Policy {
     /// waking a sleeping core, which costs 35-45 µs, is avoided.
     pub yield_for: Duration,
     /// If a yield takes longer than this, a computing thread used the core. A scheduler lets such a
-    /// thread run for 3 ms, but prefers a thread that wakes from sleep. So waits sleep at once for
-    /// some time.
+    /// thread run for 3 ms, but prefers a thread that wakes from sleep. So waits then sleep at
+    /// once.
     pub crowded_after: Duration,
 }
 
@@ -62,8 +62,8 @@ const CROWDED_FACTOR: u32 = 256;
 
 /// Factor on `yield_for` while more bytes of a payload are awaited, because the peer is then at
 /// work on them. It gives 500 µs, in which a peer on the same core fills a socket (4 MiB at 8
-/// GB/s). A thread that sleeps instead is woken by the first 64 KiB, and the scheduler keeps both
-/// on one core.
+/// GB/s). A thread that sleeps instead is woken by the first 64 KiB, and stays on one core with the
+/// peer.
 const FLOW_FACTOR: u32 = 10;
 
 /// A yield in which no other thread ran takes about 0.3 µs, and 1 µs or more if one did.

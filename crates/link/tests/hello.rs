@@ -96,8 +96,7 @@ fn another_user_is_refused() {
 fn another_key_is_refused_by_both() {
     let (opened, accepted) =
         meet(Transport::Tcp, Some(&key(1)), Some(&key(2)), true, Verdict::Welcome);
-    // The connecting side sees the wrong key first, in the accepting side's proof, and sends
-    // nothing more.
+    // The connecting side sees the wrong key in the accepting side's proof and falls silent.
     assert!(matches!(opened, Err(LinkError::WrongKey { .. })), "{opened:?}");
     assert!(matches!(accepted, Err(LinkError::Closed)), "{accepted:?}");
 
@@ -199,8 +198,7 @@ fn both_sides_name_both_versions() {
             && text.contains(&format!("version {PROTOCOL_VERSION}"))
     );
 
-    // A later version may answer with a longer or shorter message: only its first ten bytes are
-    // fixed.
+    // A later version may answer with another length: only the first ten bytes are fixed.
     let (one, two) = sockets(Transport::Unix);
     let mut two = raw(two);
     two.write_all(&[&MAGIC[..], &other.to_le_bytes()].concat()).unwrap();
@@ -408,8 +406,8 @@ fn a_thousand_silent_connections_time_out() {
     });
 }
 
-/// Returns how many descriptors this process may have: `wanted` if the system allows it. The usual
-/// limit is 1,024.
+/// Returns how many descriptors this process may have: `wanted` if the system allows it. Usually
+/// 1,024.
 fn descriptors(wanted: u64) -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -124,8 +124,7 @@ fn a_peer_that_scribbles_everywhere_does_no_harm() {
                         payload.read(&mut vec![0; bytes])
                     };
                 let sent = sender.try_send(&Ping { request: Id::new(1) }, &[], &[]);
-                // An invalid frame may announce bytes that never come; only a hang-up ends that
-                // wait.
+                // An invalid frame may announce bytes that never come; a hang-up ends the wait.
                 let ends = scope.spawn(|| {
                     thread::sleep(Duration::from_millis(5));
                     let _ = peer.shutdown(std::net::Shutdown::Both);

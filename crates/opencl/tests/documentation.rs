@@ -1,5 +1,5 @@
-//! Checks that docs/opencl.md is up to date: it is generated from the table of functions and from
-//! the tests. To regenerate it, run `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test
+//! Checks that docs/opencl.md is up to date, which is made from the table of functions and the
+//! tests. To regenerate it, run `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test
 //! documentation`.
 
 use std::fmt::Write;

@@ -16,8 +16,8 @@ pub(crate) trait Carrier: Send {
     /// Takes what fits now; returns `None` if nothing fits. Taken bytes may change afterwards.
     fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, Broken>;
 
-    /// Receives what is there; returns `None` if nothing is. Fails after the last byte of a member
-    /// that has ended.
+    /// Receives what is there; returns `None` if nothing is. Fails at the end of the member's
+    /// bytes.
     fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken>;
 
     /// Adds descriptors that become ready when there is something to receive or, with `sends`, room
@@ -31,8 +31,7 @@ pub(crate) trait Carrier: Send {
     /// Breaks the connection on both sides.
     fn end(&mut self);
 
-    /// Waits until the taken bytes have arrived, at most until `until`. Nothing is sent or received
-    /// after that.
+    /// Waits at most until `until` for the taken bytes to arrive. Ends sending and receiving.
     fn finish(&mut self, until: Instant);
 }
 

@@ -20,8 +20,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// millisecond of copying.
 const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Largest payload that is a value. A value is written in one piece, so a reader never sees half of
-/// it.
+/// Largest payload that is a value. Values are written in one piece, so readers never see half.
 const VALUE_BYTES_MAX: u64 = 8;
 
 /// Message of a member other than a put. Puts are done at once.
@@ -226,8 +225,7 @@ fn write(parts: &Parts, to: &Target, done: u64, bytes: &[u8]) -> Result<(), Brok
     if let Ok(value) = <[u8; 8]>::try_from(bytes)
         && at.is_multiple_of(8)
     {
-        // SAFETY: eight aligned bytes lie there, mapped while `parts` lives; all writers store
-        // whole values.
+        // SAFETY: eight aligned bytes, mapped while `parts` lives; writers store whole values.
         let word = unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) };
         word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
     } else if let Ok(value) = <[u8; 4]>::try_from(bytes)
@@ -275,8 +273,7 @@ mod tests {
         unsafe { place.cast::<u64>().read_volatile() }
     }
 
-    /// Returns the content of a value of `length` bytes after each piece of its frame, which is cut
-    /// at `cut`.
+    /// Returns the content of a value of `length` bytes after each part of its frame, cut at `cut`.
     fn seen(length: usize, cut: usize, by_stream: bool) -> [u64; 2] {
         let plan = Plan {
             id: 0,

@@ -55,8 +55,7 @@ const FINISH_FOR: Duration = Duration::from_millis(200);
 /// Number of entries taken from one ring in one turn, before the sockets' turn.
 const TURN_ENTRIES_MAX: usize = 64;
 
-/// Number of pending requests of kernels to be told what has arrived, over all rings. At the limit
-/// the rings wait.
+/// Maximum number of pending questions of kernels for arrival, over all rings. Then the rings wait.
 const QUIETS_MAX: usize = RING_ENTRIES;
 
 /// Starts the thread over the carriers to the members that share no memory with this one.
@@ -388,8 +387,7 @@ impl Proxy {
                 break;
             }
             match self.quiets.remove(0).who {
-                // After the loss of a member nothing is known to be complete; the abort ends the
-                // kernel.
+                // After the loss of a member the abort ends the kernel.
                 Who::Kernel(..) if self.peers.iter().any(|peer| peer.gone) => {}
                 Who::Kernel(ring, position) => {
                     if let Some(ring) = self.rings.get(ring) {

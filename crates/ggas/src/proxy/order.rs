@@ -1,5 +1,4 @@
-//! What a kernel wrote into an entry of its ring, read once and checked: kernels may write anything
-//! at any time.
+//! A kernel's entry in its ring, read once and checked: kernels may write anything at any time.
 
 use std::sync::atomic::Ordering::Relaxed;
 

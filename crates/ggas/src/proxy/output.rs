@@ -42,8 +42,8 @@ pub(super) struct Bytes {
     length: usize,
 }
 
-// SAFETY: the proxy holds the state with the parts as long as these bytes; they are only read as
-// plain bytes.
+// SAFETY: the proxy holds the state with the parts as long as these plain bytes, and only reads
+// them.
 unsafe impl Send for Bytes {}
 
 impl Bytes {

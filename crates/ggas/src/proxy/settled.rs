@@ -47,8 +47,7 @@ impl Settled {
         self.changed.notify_all();
     }
 
-    /// Waits until all that was in the rings has arrived. Returns `false` if the deadline passed or
-    /// the proxy ended.
+    /// Waits until all in the rings has arrived. `false`: the deadline passed or the proxy ended.
     pub(crate) fn wait(&self, wake: &Wake, deadline: Instant) -> bool {
         let mut work = lock(&self.work);
         if !work.serves {

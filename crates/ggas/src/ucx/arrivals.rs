@@ -183,8 +183,7 @@ impl Arrivals {
             if length == 0 {
                 break;
             }
-            // SAFETY: `length` bytes of the message are left; its memory and the caller's do not
-            // overlap.
+            // SAFETY: `length` bytes of the message are left, apart from the caller's memory.
             unsafe {
                 let from = message.place().add(message.read);
                 std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length);
@@ -230,8 +229,7 @@ impl Arrivals {
             .for_each(|message| release(&message));
     }
 
-    /// Handles a message. Without `data` it has no readable bytes. Returns whether UCX has to hold
-    /// its bytes.
+    /// Handles a message; without `data` it has no readable bytes. Tells UCX whether to hold them.
     ///
     /// # Safety
     /// `length` bytes lie at `data`, even after the call if UCX `holds` them.

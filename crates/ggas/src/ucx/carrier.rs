@@ -17,8 +17,8 @@ use crate::proxy::{Broken, Carrier};
 /// peer need to keep each other busy.
 const SLOTS_MAX: usize = 16;
 
-/// Interval of looks at the stream while nothing sleeps on it: waits for a dead member must end
-/// within a second.
+/// Interval of looks at the stream while nothing sleeps on it: waits for the dead must end in a
+/// second.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Time to wait for the last messages of a member that has said goodbye. It has completed sending

@@ -1,5 +1,4 @@
-//! A heap's end of UCX: one worker in the sense of UCX, and what has arrived at it from each
-//! member.
+//! A heap's end of UCX: one worker, as UCX calls it, and what has arrived from each member.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -14,8 +13,7 @@ use super::{Context, UcxError};
 use crate::state::lock;
 
 /// Bytes of all members that have arrived and are unread. Beyond this limit UCX gets no turn, and
-/// the senders are held back as by a full socket buffer. One turn adds at most 16 messages per
-/// interface of UCX.
+/// the senders feel back-pressure. One turn adds at most 16 messages per interface of UCX.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
 /// Number of the only message handler.
@@ -31,8 +29,7 @@ pub(super) struct EndPoint {
     is_watched: bool,
 }
 
-// SAFETY: it is used only under the engine's lock, whose worker may be used by one thread after the
-// other.
+// SAFETY: used only under the lock of the engine, whose worker serves one thread after the other.
 unsafe impl Send for EndPoint {}
 
 impl EndPoint {
@@ -209,8 +206,7 @@ impl Engine {
             return;
         }
         let _kept = lock(&self.calls);
-        // SAFETY: the worker is ours, and only this thread uses it now. Handlers lock only the
-        // inboxes.
+        // SAFETY: only this thread uses our worker now. Handlers lock only the inboxes.
         unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
     }
 
@@ -232,8 +228,7 @@ impl Engine {
         }
         // SAFETY: only this call uses `into` until `taken` below.
         unsafe { self.arrivals.aim(inbox, into) };
-        // SAFETY: the worker is ours, and only this thread uses it now. Handlers lock only the
-        // inboxes.
+        // SAFETY: only this thread uses our worker now. Handlers lock only the inboxes.
         unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
         self.arrivals.taken(inbox)
     }
@@ -317,8 +312,7 @@ impl Engine {
     pub(super) fn keep(&self, slots: impl Iterator<Item = Slot>) {
         let mut kept = lock(&self.calls);
         for mut slot in slots.filter(|slot| !slot.request.is_null()) {
-            // SAFETY: the request has not been freed, and is not used again; UCX drops it when it
-            // is done.
+            // SAFETY: the request is not yet freed nor used again; UCX drops it when it is done.
             unsafe { (self.context.functions.request_free)(slot.request) };
             slot.request = null_mut();
             kept.slots.push(slot);
@@ -330,8 +324,7 @@ impl Engine {
     pub(super) fn let_go(&self, closing: &mut Closing) {
         if !closing.0.is_null() {
             let _kept = lock(&self.calls);
-            // SAFETY: the request has not been freed, and is not used again; UCX drops it when
-            // done.
+            // SAFETY: the request is not yet freed nor used again; UCX drops it when it is done.
             unsafe { (self.context.functions.request_free)(closing.0) };
             closing.0 = null_mut();
         }
@@ -405,8 +398,7 @@ impl AsFd for Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.arrivals.forget(&mut |message| self.release(message));
-        // SAFETY: the worker is ours and has no other user. Memory that it may access is dropped
-        // after it.
+        // SAFETY: the worker has no other user. Memory that it may access is dropped later.
         unsafe { (self.context.functions.worker_destroy)(self.worker.as_ptr()) };
     }
 }

@@ -20,8 +20,7 @@ const MAGIC: [u8; 8] = *b"GGASUCX1";
 /// Bytes of a card before the address.
 const CARD_BYTES: usize = 32;
 
-/// Longest address of a worker in bytes. One of 8 interfaces with 3 transports each has about 2
-/// KiB.
+/// Longest address of a worker in bytes. 8 interfaces with 3 transports each take about 2 KiB.
 const ADDRESS_BYTES_MAX: usize = 64 << 10;
 
 /// Time for the first message, out of the 5 s of a handshake. UCX connects in its own thread, which
@@ -45,8 +44,7 @@ pub(crate) enum Met {
     Stream(Stream, String),
 }
 
-/// Agrees with the member at the other end of `stream`, which does the same. Fails only if the
-/// stream fails.
+/// Agrees with the member at the other end of `stream`. Fails only if the stream fails.
 pub(crate) fn meet(
     engine: Result<Arc<Engine>, UcxError>,
     member: u32,

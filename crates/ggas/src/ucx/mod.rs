@@ -41,8 +41,7 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("UCX_WARN_UNUSED_ENV_VARS", "n"),
 ];
 
-/// Our settings of UCX: the messages of one peer take one lane, otherwise they could overtake each
-/// other.
+/// Our settings of UCX: a peer's messages take one lane, so that none overtakes another.
 const SETTINGS: &[(&CStr, &CStr)] = &[(c"MAX_EAGER_RAILS", c"1")];
 
 /// Reason why UCX is not used.
@@ -82,18 +81,15 @@ pub(crate) struct Context {
     handle: NonNull<c_void>,
 }
 
-// SAFETY: made with `mt_workers_shared`: different threads may make and use its workers at the same
-// time.
+// SAFETY: `mt_workers_shared` lets several threads make and use its workers at the same time.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Opens and initialises the library, once per process. Heaps do this when they first need it.
-/// Takes about 10 ms.
+/// Opens the library, once per process, in about 10 ms. Heaps do this when they first need it.
 ///
 /// # Errors
-/// Fails if the environment is not [`ENVIRONMENT`], or the library is absent, too old or finds no
-/// network.
+/// Fails if the environment is not [`ENVIRONMENT`], or the library is absent, too old or unusable.
 pub fn open() -> Result<(), UcxError> {
     Context::get().map(|_| ())
 }
@@ -174,8 +170,7 @@ fn init(functions: &Functions) -> Result<NonNull<c_void>, UcxError> {
         .ok_or_else(|| UcxError::Call { doing: "starting", why: "nothing came of it".to_owned() })
 }
 
-/// A heap's use of UCX: none unless it is wanted. Then the first member that needs the engine makes
-/// it.
+/// A heap's use of UCX, if it is wanted. The first member that needs the engine makes it.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
     is_made: bool,

@@ -1,5 +1,4 @@
-//! The part of UCX's C interface that is used, declared by hand, and the library, opened at run
-//! time.
+//! The used part of UCX's C interface, declared by hand. The library is opened at run time.
 //!
 //! UCX reads only those fields of a structure that its field mask names. So structures may end
 //! behind the last field used here, and may grow in later releases. A test compares all of this
@@ -19,8 +18,7 @@ const LIBRARY: &str = "libucp.so.0";
 /// Environment variable that names another library.
 const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBUCP";
 
-/// Status: 0 is success, a negative number is an error. The header's enumeration is packed into a
-/// byte.
+/// Status: 0 is success, a negative number is an error. The header packs it into a byte.
 pub(super) type Status = i8;
 /// Request, error as a small negative number, or null if already done.
 pub(super) type StatusPtr = *mut c_void;
@@ -133,8 +131,7 @@ pub(super) type AmHandler = extern "C" fn(
     param: *const AmRecvParam,
 ) -> Status;
 
-/// Lists the functions for their table, for finding them, and for the test that compares them with
-/// the header.
+/// Lists the functions for their table, their lookup, and the test that compares the header.
 macro_rules! functions {
     ($($field:ident = $name:literal: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of the library. It stays loaded, because it has a thread of its own.
@@ -190,8 +187,7 @@ impl Functions {
     pub(super) fn open() -> Result<Self, UcxError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
         let path = named.as_deref().unwrap_or(LIBRARY);
-        // SAFETY: UCX is responsible for what its loading does; the caller has checked that it
-        // hooks nothing.
+        // SAFETY: the caller has checked the variables that keep UCX from hooking functions..
         let library =
             unsafe { libloading::Library::new(path) }.map_err(|error| absent(path, &error))?;
         let found = Self::find(&library, path);

@@ -189,8 +189,7 @@ pub fn explore(config: Config) -> Result<usize, String> {
         ..State::default()
     };
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    // Fingerprints of 64 bits: the chance that two of two million states share one is one in ten
-    // million.
+    // 64-bit fingerprints: two of two million states share one with probability 1e-7.
     let mut seen = HashSet::from([hasher.hash_one(&first)]);
     let mut path: Vec<(State, Vec<Step>)> = vec![(first.clone(), first.steps(&config))];
     let mut way: Vec<Step> = Vec::new();
@@ -291,8 +290,7 @@ impl State {
         (index + usize::from(step)) % self.members.len()
     }
 
-    /// Members may be reset, in any order, when all kernels of the generation have ended
-    /// everywhere.
+    /// Members may be reset in any order when all kernels of the generation have ended.
     fn may_reset(&self, index: usize, config: &Config) -> bool {
         let generation = self.members[index].life.generation();
         let is_through = |(index, member): (usize, &Member)| {
@@ -467,8 +465,7 @@ impl State {
         (!reason).then(|| format!("PE {index}'s barrier fails without a reason: {status:?}"))
     }
 
-    /// Takes a step of the watching thread: `Monitor::run`, and the corresponding part of the
-    /// proxy.
+    /// Takes a step of the watching thread: `Monitor::run`, and that part of the proxy.
     fn watch(&mut self, index: usize, defect: Defect) {
         let member = &mut self.members[index];
         let mut news = None;

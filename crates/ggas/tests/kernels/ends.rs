@@ -171,8 +171,7 @@ fn who_leaves_ends_the_waits_of_the_others() {
     }
 }
 
-/// Without a clock, rounds are counted. On a busy machine each round is a nap, which takes far
-/// longer than a look.
+/// Without a clock, rounds are counted. On a busy machine each round is a long nap.
 #[test]
 fn a_wait_that_no_clock_is_moved_for_ends_about_at_its_bound() {
     let Some(device) = pe::device() else { return };

@@ -1,6 +1,6 @@
 //! Litmus tests with real kernels on every path: a PE that sees a signal sees what was put before
-//! it, and stores and loads on both sides of a quiet keep their order. `GGAS_TEST_SCALE` multiplies
-//! the rounds.
+//! it, and stores and loads on both sides of a quiet keep their order. `GGAS_TEST_SCALE` raises the
+//! number of rounds.
 
 use crate::member::{self, Cast};
 use crate::mesh::{self, Mesh, Runtime, Task, Told, Way, say};

@@ -1,7 +1,6 @@
 //! Kernels of real drivers on heaps: in one process, between processes of one host, and by proxy.
 //!
-//! In tests with several processes each PE is this test binary, started again with its task in the
-//! environment.
+//! In tests with processes each PE is this binary, started again with its task in the environment.
 
 mod barriers;
 mod ends;

@@ -201,8 +201,7 @@ impl Mesh {
         std::fs::write(self.folder.join(name), []).unwrap();
     }
 
-    /// Waits for all members and returns their messages. Returns `None` if some could not take
-    /// part.
+    /// Waits for all members and returns their messages, or `None` if some had no device.
     pub fn finish(mut self) -> Option<Vec<Said>> {
         let said: Vec<Said> =
             (0..self.children.len()).map(|member| self.hear(member, "")).collect();

@@ -55,8 +55,7 @@ pub fn device() -> Option<(Context, Device)> {
 
 struct Lent(View);
 
-// SAFETY: the view stays mapped as long as it lives; nothing accesses parts that only the proxy
-// reaches.
+// SAFETY: the view keeps itself mapped; nothing accesses parts that only the proxy reaches.
 unsafe impl HostMemory for Lent {
     fn range(&self) -> (NonNull<u8>, usize) {
         self.0.range()

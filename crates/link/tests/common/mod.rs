@@ -33,8 +33,7 @@ pub fn soon() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// Time that a busy machine may add to any measured time. A defect adds far more: it waits for ever
-/// or for [`PATIENCE`].
+/// Time that a busy machine may add to any time. A defect waits for ever or for [`PATIENCE`].
 pub const ALLOWANCE: Duration = Duration::from_secs(15);
 
 /// Asserts that `took` returns less than `limit` in one of three runs. A busy machine can be late

@@ -32,8 +32,8 @@ pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     Ok(mem)
 }
 
-/// Returns the buffer of a read or write in `queue`, or the heap. A transfer of a heap concerns the
-/// device's own part.
+/// Returns the buffer or heap of a read or write in `queue`, which means the device's part of a
+/// heap.
 fn transfer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = any_for(queue, raw)?;
     if matches!(mem.kind, Kind::Heap(_)) { Ok(mem) } else { buffer_for(queue, raw) }
@@ -128,7 +128,7 @@ cl_entry! {
         // "CL_INVALID_VALUE ... if ptr is a NULL value."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         mem.host_reads()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want_turn(blocking, event))?
@@ -143,7 +143,7 @@ cl_entry! {
             }
         };
         check_read(&queue, blocking, enqueued.as_ref())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER, &queue, event) };
         Ok(())
     }
@@ -164,7 +164,7 @@ cl_entry! {
         // "CL_INVALID_VALUE ... if ptr is a NULL value."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         mem.host_writes()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want_written(blocking, event))?
@@ -179,7 +179,7 @@ cl_entry! {
             }
         };
         check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER, &queue, event) };
         Ok(())
     }
@@ -259,19 +259,19 @@ cl_entry! {
         let mem = buffer_for(&queue, buffer)?;
         let origins = (buffer_origin, host_origin, region);
         let (buffer_pitches, host_pitches) = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
-        // SAFETY: three arrays of three numbers.
+        // SAFETY: the program passes three arrays of three numbers.
         let transfer = unsafe { RectTransfer::read(&mem, origins, buffer_pitches, host_pitches) }?;
         // "CL_INVALID_VALUE if ptr is NULL."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         mem.host_reads()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (pieces, bytes) = (transfer.host.pieces(transfer.region), transfer.region.iter().product());
         // SAFETY: the program wants the box to be written until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), pieces, bytes, None) };
         let enqueued = queue.pool.read_rect(&mem.pool, transfer.rect, transfer.wide_region(), target, &waits)?;
         check_read(&queue, blocking, enqueued.as_ref())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER_RECT, &queue, event) };
         Ok(())
     }
@@ -295,12 +295,12 @@ cl_entry! {
         let mem = buffer_for(&queue, buffer)?;
         let origins = (buffer_origin, host_origin, region);
         let (buffer_pitches, host_pitches) = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
-        // SAFETY: three arrays of three numbers.
+        // SAFETY: the program passes three arrays of three numbers.
         let transfer = unsafe { RectTransfer::read(&mem, origins, buffer_pitches, host_pitches) }?;
         // "CL_INVALID_VALUE if ptr is NULL."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         mem.host_writes()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (pieces, bytes) = (transfer.host.pieces(transfer.region), transfer.region.iter().product());
         // SAFETY: the program wants the box to be read until the command ends.
@@ -309,7 +309,7 @@ cl_entry! {
         let wanted = want_written(blocking, event);
         let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &source, &waits, wanted)?;
         check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };
         Ok(())
     }
@@ -335,7 +335,7 @@ cl_entry! {
             let distance = (source.origin + source_offset).abs_diff(target.origin + target_offset);
             require(distance >= size, CL_MEM_COPY_OVERLAP)?;
         }
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want(event))?
@@ -343,7 +343,7 @@ cl_entry! {
             let (from, to) = ((&source.pool, from.offset), (&target.pool, to.offset));
             queue.pool.copy(from, to, size as u64, &waits, want(event))?
         };
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER, &queue, event) };
         Ok(())
     }
@@ -364,7 +364,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let (source, target) = (buffer_for(&queue, source)?, buffer_for(&queue, target)?);
-        // SAFETY: three arrays of three numbers.
+        // SAFETY: the program passes three arrays of three numbers.
         let (source_origin, target_origin) = unsafe { (triple(source_origin)?, triple(target_origin)?) };
         // SAFETY: as above.
         let region = unsafe { triple(region) }?;
@@ -385,13 +385,13 @@ cl_entry! {
             let overlap = rect::overlap(&inside(&from, &source), &inside(&to, &target), region);
             require(!overlap, CL_MEM_COPY_OVERLAP)?;
         }
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (source, from) = in_whole(&queue, &source, source_origin, &from);
         let (target, to) = in_whole(&queue, &target, target_origin, &to);
         let region = region.map(|n| n as u64);
         let enqueued = queue.pool.copy_rect((source, from), (target, to), region, &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER_RECT, &queue, event) };
         Ok(())
     }
@@ -412,14 +412,14 @@ cl_entry! {
         check_pattern(pattern_size, offset, size)?;
         // SAFETY: "pattern is a pointer to the data pattern of size pattern_size in bytes."
         let pattern = unsafe { array(pattern.cast::<u8>(), pattern_size, CL_INVALID_VALUE) }?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want(event))?
         } else {
             queue.pool.fill(&mem.pool, pattern, range, &waits, want(event))?
         };
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_FILL_BUFFER, &queue, event) };
         Ok(())
     }
@@ -442,10 +442,10 @@ cl_entry! {
         let objects = unsafe { array(objects, count as usize, CL_INVALID_VALUE) }?;
         let objects = objects.iter().map(|raw| object_for(&queue, *raw).map(|mem| mem.pool.clone()));
         let objects = objects.collect::<ClResult<Vec<_>>>()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = queue.pool.migrate(&objects, flags, &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_MIGRATE_MEM_OBJECTS, &queue, event) };
         Ok(())
     }

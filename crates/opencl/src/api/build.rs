@@ -20,7 +20,7 @@ fn notify(program: cl_program, callback: NotifyFn, user_data: *mut c_void) -> Op
     let callback = callback?;
     let (program, user_data) = (UserData::new(program.cast()), UserData::new(user_data));
     Some(Box::new(move || {
-        // SAFETY: the program's own function with its own data.
+        // SAFETY: calls the program's own function with its own data.
         unsafe { callback(program.get().cast(), user_data.get()) };
     }))
 }
@@ -80,7 +80,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let handle = program;
         let program = Program::borrow(program)?;
-        // SAFETY: `count` devices and a string.
+        // SAFETY: the program passes `count` devices and a string.
         let order = unsafe { order(&program.devices, (count, devices), options, (callback, user_data)) }?;
         // "CL_INVALID_OPERATION if program was not created with clCreateProgramWithSource,
         // clCreateProgramWithIL or clCreateProgramWithBinary."
@@ -103,7 +103,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let handle = program;
         let program = Program::borrow(program)?;
-        // SAFETY: `count` devices and a string.
+        // SAFETY: the program passes `count` devices and a string.
         let order = unsafe { order(&program.devices, (count, devices), options, (callback, user_data)) }?;
         // "CL_INVALID_OPERATION if program has no source or IL available".
         require(matches!(program.origin, Origin::Source(_) | Origin::Il(_)), CL_INVALID_OPERATION)?;
@@ -121,7 +121,7 @@ cl_entry! {
         let names = unsafe { array(header_names, header_count as usize, CL_INVALID_VALUE) }?;
         let mut inputs = Vec::with_capacity(headers.len());
         for (header, name) in headers.iter().zip(names) {
-            // SAFETY: a string that ends with 0.
+            // SAFETY: the program passes `NULL` or a string that ends with 0.
             let name = unsafe { text(*name, CL_INVALID_VALUE) }?.to_string_lossy().into_owned();
             inputs.push((name, Program::borrow(*header)?));
         }
@@ -140,12 +140,12 @@ cl_entry! {
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
     ) -> cl_program, or null_mut(); {
-        // SAFETY: `count` devices, `input_count` programs, and a string.
+        // SAFETY: the program passes `count` devices, `input_count` programs, and a string.
         let linked = unsafe { link(context, (count, devices), options, (input_count, inputs), (callback, user_data)) };
         // "clLinkProgram returns a valid non-zero program object" also if the link failed, so that
         // its log can be read.
         let (program, code) = linked.unwrap_or_else(|error| (null_mut(), error.0));
-        // SAFETY: a place for a code, or `NULL`.
+        // SAFETY: the program passes `NULL` or a place for a code.
         unsafe { store(errcode_ret, code) };
         program
     }

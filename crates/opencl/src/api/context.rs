@@ -90,7 +90,7 @@ cl_entry! {
         let notify = pfn_notify.ok_or(ClError(CL_INVALID_VALUE))?;
         let (context, user_data) = (UserData::new(context.cast()), UserData::new(user_data));
         handle.on_destruction(Box::new(move || {
-            // SAFETY: the program's function with the arguments that it expects.
+            // SAFETY: calls the program's function with the arguments that it expects.
             unsafe { notify(context.get().cast(), user_data.get()) }
         }));
         Ok(())
@@ -118,8 +118,7 @@ unsafe fn read_properties(
                 let raw = std::ptr::with_exposed_provenance_mut(value.cast_unsigned());
                 platform = Some(Platform::borrow(raw)?);
             }
-            // No graphics API reaches a device of another process, so there is nothing to
-            // synchronise.
+            // No graphics API reaches a device of another process, so nothing needs this.
             Ok(CL_CONTEXT_INTEROP_USER_SYNC) => {
                 require(matches!(value, 0 | 1), CL_INVALID_PROPERTY)?
             }
@@ -139,8 +138,7 @@ fn notify(function: NotifyFn, user_data: *mut c_void) -> ClResult<Option<Arc<Not
     let user_data = UserData::new(user_data);
     Ok(Some(Arc::new(move |message: &str| {
         let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-        // SAFETY: the program's function. The message outlives the call; there is no other
-        // information.
+        // SAFETY: calls the program's function. The message outlives the call.
         unsafe { function(message.as_ptr(), null(), 0, user_data.get()) }
     })))
 }

@@ -171,8 +171,7 @@ pub(super) fn of_type(platform: &Platform, device_type: cl_device_type) -> Vec<R
     all.filter(|(at, device)| asked(*at, device)).map(|(_, device)| device.clone()).collect()
 }
 
-/// Reads the properties of a partition without the last 0. Unlike other lists this one has only one
-/// name.
+/// Reads the properties of a partition without the last 0. Unlike other lists it has only one name.
 ///
 /// # Safety
 /// `list` is `NULL` or such a list.

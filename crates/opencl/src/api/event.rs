@@ -39,8 +39,7 @@ cl_entry! {
         // SAFETY: guaranteed by the caller.
         let events = unsafe { read_events(num_events, list) }?;
         if events.len() > 1 {
-            // The nodes of the other events must know of their commands while the first event is
-            // awaited.
+            // The other events' nodes must know of their commands during the first wait.
             let mut flushed = None;
             for session in events.iter().filter_map(|event| Some(event.queue.as_ref()?.device.pool.session())) {
                 // Most lists contain events of one queue.
@@ -102,7 +101,7 @@ cl_entry! {
         require(matches!(status, CL_SUBMITTED | CL_RUNNING | CL_COMPLETE), CL_INVALID_VALUE)?;
         let user_data = UserData::new(user_data);
         event.on_status(status, move |event, reached| {
-            // SAFETY: the program's function with the arguments that it expects.
+            // SAFETY: calls the program's function with the arguments that it expects.
             unsafe { notify(event.raw(), reached, user_data.get()) }
         });
         Ok(())

@@ -51,7 +51,7 @@ cl_entry! {
             Device::borrow_all(unsafe { array(devices, count as usize, CL_INVALID_VALUE) }?)?
         };
         require(devices.iter().all(|device| context.has(device)), CL_INVALID_DEVICE)?;
-        // SAFETY: a list that ends with 0.
+        // SAFETY: the program passes `NULL` or a list that ends with 0.
         let options = unsafe { options(list) }?;
         let pool: Vec<_> = devices.iter().map(|device| device.pool.clone()).collect();
         let heap = Heap::create(&context.pool, &pool, bytes as u64, options);
@@ -126,12 +126,12 @@ cl_entry! {
         for queue in &queues {
             require(Arc::ptr_eq(&queue.context, &mem.context), CL_INVALID_CONTEXT)?;
             let kernel = kernel_for(queue, kernel)?;
-            // SAFETY: arrays of `dims` elements, or `NULL`.
+            // SAFETY: the program passes `NULL` or arrays of `dims` elements.
             let range = unsafe { range(queue, &kernel, dims, [offset, global, local]) }?;
             space = Some((kernel, (range.dims, range.offset, range.global, range.local)));
         }
         let (kernel, space) = space.ok_or(ClError(CL_INVALID_VALUE))?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&mem.context, wait_count, waits) }?;
         let pool: Vec<_> = queues.iter().map(|queue| &queue.pool).collect();
         let launched = heap.launch(&pool, &kernel.pool, space, &waits).map_err(|error| told(&mem.context, error))?;
@@ -152,7 +152,7 @@ cl_entry! {
         value: *mut c_void,
         size_ret: *mut usize,
     ) -> ClResult<()> {
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         if name == CL_GLOBAL_BUFFER_KERNEL_HEADER_PENSTOCK {
             // This query needs no global buffer.

@@ -35,7 +35,7 @@ cl_entry! {
         host_ptr: *mut c_void,
     ) -> ClResult<cl_mem> {
         let context = Context::borrow(context)?;
-        // SAFETY: a format, a description, and memory as both require.
+        // SAFETY: the program passes a format, a description, and memory as both require.
         unsafe { create(&context, Vec::new(), flags, format, description, host_ptr) }
     }
 }
@@ -49,7 +49,7 @@ cl_entry! {
         host_ptr: *mut c_void,
     ) -> ClResult<cl_mem> {
         let context = Context::borrow(context)?;
-        // SAFETY: a list that ends with 0.
+        // SAFETY: the program passes `NULL` or a list that ends with 0.
         let properties = unsafe { no_properties(properties) }?;
         // SAFETY: as for `clCreateImage`.
         unsafe { create(&context, properties, flags, format, description, host_ptr) }
@@ -75,7 +75,7 @@ cl_entry! {
             row_pitch,
             slice_pitch: 0,
         };
-        // SAFETY: a format, and memory for the image.
+        // SAFETY: the program passes a format, and memory for the image.
         unsafe { create_plain(&context, flags, format, it, host_ptr) }
     }
 }
@@ -96,7 +96,7 @@ cl_entry! {
         require(depth > 1, CL_INVALID_IMAGE_SIZE)?;
         let image_type = CL_MEM_OBJECT_IMAGE3D;
         let it = Description { image_type, width, height, depth, array_size: 0, row_pitch, slice_pitch };
-        // SAFETY: a format, and memory for the image.
+        // SAFETY: the program passes a format, and memory for the image.
         unsafe { create_plain(&context, flags, format, it, host_ptr) }
     }
 }
@@ -398,7 +398,7 @@ cl_entry! {
                 unsafe { formats.add(index).write_unaligned(*format) };
             }
         }
-        // SAFETY: a place for a number.
+        // SAFETY: the program passes `NULL` or a place for a number.
         unsafe { store(count, cl_uint::try_from(known.len()).unwrap_or(cl_uint::MAX)) };
         Ok(())
     }
@@ -411,7 +411,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let mem = Mem::borrow(image)?;
         let image = mem.image()?;
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_IMAGE_FORMAT => answer.value(image.format),

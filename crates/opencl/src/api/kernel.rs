@@ -16,7 +16,7 @@ cl_entry! {
         let program = Program::borrow(program)?;
         let kernels = program.kernel_descriptions()?;
         // "CL_INVALID_VALUE if kernel_name is NULL."
-        // SAFETY: a string that ends with 0.
+        // SAFETY: the program passes `NULL` or a string that ends with 0.
         let name = unsafe { text(name, CL_INVALID_VALUE) }?;
         // "CL_INVALID_KERNEL_NAME if kernel_name is not found in program."
         let found = kernels.iter().find(|kernel| kernel.name.as_bytes() == name.to_bytes());
@@ -49,7 +49,7 @@ cl_entry! {
                 unsafe { store(kernels.add(index), kernel.raw()) };
             }
         }
-        // SAFETY: a place for a number, or `NULL`.
+        // SAFETY: the program passes `NULL` or a place for a number.
         unsafe { store(count, cl_uint::try_from(known.len()).unwrap_or(cl_uint::MAX)) };
         Ok(())
     }
@@ -87,7 +87,7 @@ cl_entry! {
         check_svm(&kernel)?;
         // "CL_INVALID_VALUE if param_name is not valid, if param_value is NULL or if the size
         // specified by param_value_size is not valid."
-        // SAFETY: `size` bytes.
+        // SAFETY: the program passes `size` bytes.
         let bytes = unsafe { array(value.cast::<u8>(), size, CL_INVALID_VALUE) }?;
         match name {
             CL_KERNEL_EXEC_INFO_SVM_PTRS => {
@@ -117,7 +117,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let kernel = Kernel::borrow(kernel)?;
         let description = kernel.pool.description();
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_KERNEL_FUNCTION_NAME => answer.text(&description.name),
@@ -146,7 +146,7 @@ cl_entry! {
         // kernel." The pool always has it; the driver decides whether the program may see it.
         let shows = description.arg_info && kernel.program.shows_arg_info()?;
         require(shows, CL_KERNEL_ARG_INFO_NOT_AVAILABLE)?;
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_KERNEL_ARG_ADDRESS_QUALIFIER => answer.value(arg.address),
@@ -168,7 +168,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let kernel = Kernel::borrow(kernel)?;
         let device = kernel.device(device)?;
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         if name == CL_KERNEL_GLOBAL_WORK_SIZE {
             // "CL_INVALID_VALUE if param_name is CL_KERNEL_GLOBAL_WORK_SIZE and device is not a
@@ -200,10 +200,10 @@ cl_entry! {
         // "CL_INVALID_OPERATION if device does not support subgroups."
         require(device.number(CL_DEVICE_MAX_NUM_SUB_GROUPS) > 0, CL_INVALID_OPERATION)?;
         // "CL_INVALID_VALUE ... if the size in bytes specified by input_value_size is not valid".
-        // SAFETY: `input_size` bytes, or `NULL`.
+        // SAFETY: the program passes `NULL` or `input_size` bytes.
         let input = unsafe { array(input.cast::<u8>(), input_size, CL_INVALID_VALUE) }?;
         let known = kernel.sub_group_info(&device, name, input, size)?;
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         unsafe { Answer::new(size, value, size_ret) }.bytes(&known)
     }
     fn clGetKernelSubGroupInfoKHR(

@@ -22,9 +22,9 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
-        // SAFETY: arrays of `dims` elements, or `NULL`.
+        // SAFETY: the program passes `NULL` or arrays of `dims` elements.
         let range = unsafe { range(&queue, &kernel, dims, [offset, global, local]) }?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if range.is_empty() {
             queue.pool.pass(&waits, want(event))?
@@ -33,7 +33,7 @@ cl_entry! {
             let space = (range.dims, range.offset, range.global, range.local);
             queue.pool.launch(&kernel.pool, space, &waits, want(event))?
         };
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_NDRANGE_KERNEL, &queue, event) };
         Ok(())
     }
@@ -51,11 +51,11 @@ cl_entry! {
         // to 1."
         let range = NdRange::checked(kernel.limits(&queue.device)?, 1, None, Some(&[1]), Some(&[1]))?;
         kernel.check_local_memory(&queue.device)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let space = (range.dims, range.offset, range.global, range.local);
         let enqueued = queue.pool.launch(&kernel.pool, space, &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_TASK, &queue, event) };
         Ok(())
     }
@@ -69,7 +69,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
-        // SAFETY: arrays of `dims` elements, or `NULL`.
+        // SAFETY: the program passes `NULL` or arrays of `dims` elements.
         let range = unsafe { range(&queue, &kernel, dims, [offset, global, std::ptr::null()]) }?;
         // "CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL or if any of the values
         // specified in global_work_size are 0."

@@ -58,12 +58,12 @@ cl_entry! {
         require(size > 0, CL_INVALID_VALUE)?;
         check_map_flags(flags)?;
         check_access(&mem, flags)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let wanted = want_turn(blocking, event);
         let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, wanted)?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_MAP_BUFFER, &queue, event) };
         Ok(address.cast())
     }
@@ -85,7 +85,7 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
-        // SAFETY: two arrays of three numbers.
+        // SAFETY: the program passes two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
         // "CL_INVALID_VALUE if image_row_pitch is NULL."
@@ -95,17 +95,17 @@ cl_entry! {
         require(!slice_pitch_ret.is_null() || image.slice_pitch() == 0, CL_INVALID_VALUE)?;
         check_map_flags(flags)?;
         check_access(&mem, flags)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let wanted = want_turn(blocking, event);
         let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, wanted)?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
-        // SAFETY: two places for numbers, or `NULL`.
+        // SAFETY: the program passes `NULL` or places for two numbers.
         unsafe {
             store(row_pitch_ret, image.row_pitch());
             store(slice_pitch_ret, image.slice_pitch());
         }
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_MAP_IMAGE, &queue, event) };
         Ok(address.cast())
     }
@@ -124,10 +124,10 @@ cl_entry! {
         // "CL_INVALID_MEM_OBJECT if memobj is not a valid memory object or is a pipe object."
         require(!matches!(mem.kind, Kind::Pipe { .. }), CL_INVALID_MEM_OBJECT)?;
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = map::unmap(&queue, &mem, pointer.addr(), &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_UNMAP_MEM_OBJECT, &queue, event) };
         Ok(())
     }

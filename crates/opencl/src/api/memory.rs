@@ -28,7 +28,7 @@ cl_entry! {
         host_ptr: *mut c_void,
     ) -> ClResult<cl_mem> {
         let context = Context::borrow(context)?;
-        // SAFETY: a list that ends with 0.
+        // SAFETY: the program passes `NULL` or a list that ends with 0.
         let properties = unsafe { no_properties(properties) }?;
         // SAFETY: as for `clCreateBuffer`.
         unsafe { create_buffer(&context, properties, flags, size, host_ptr) }
@@ -129,8 +129,7 @@ cl_entry! {
         require(fits, CL_MISALIGNED_SUB_BUFFER_OFFSET)?;
         let size = region.size as u64;
         let pool = match &buffer.svm {
-            // In the pool this buffer is itself a sub-buffer of the allocation, and sub-buffers
-            // cannot be nested.
+            // For the pool this buffer is a sub-buffer of the allocation; these cannot nest.
             Some(area) => {
                 let origin = (buffer.host_ptr - area.address() + region.origin) as u64;
                 Memory::sub_buffer(&area.pool, memory::pool_flags(flags), origin, size)?
@@ -198,7 +197,7 @@ cl_entry! {
         size_ret: *mut usize,
     ) -> ClResult<()> {
         let mem = Mem::borrow(memory)?;
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_MEM_TYPE => answer.value(mem.object_type()),
@@ -228,7 +227,7 @@ cl_entry! {
         let pipe = Mem::borrow(pipe)?;
         // "CL_INVALID_MEM_OBJECT if pipe is a not a valid pipe object."
         let Kind::Pipe { packet_size, packets_max } = &pipe.kind else { return Err(ClError(CL_INVALID_MEM_OBJECT)) };
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_PIPE_PACKET_SIZE => answer.value(*packet_size),
@@ -249,7 +248,7 @@ cl_entry! {
         let (raw, user_data) = (memory.expose_provenance(), user_data.expose_provenance());
         mem.on_destruction(Box::new(move || {
             let raw = std::ptr::with_exposed_provenance_mut(raw);
-            // SAFETY: the program's own function with its own data; as with every driver, the
+            // SAFETY: calls the program's own function with its own data; as with every driver, the
             // handle is no longer valid.
             unsafe { callback(raw, std::ptr::with_exposed_provenance_mut(user_data)) };
         }));

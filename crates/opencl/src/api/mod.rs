@@ -1,5 +1,4 @@
-//! OpenCL's functions by sections of the specification. Raw pointers of programs do not leave this
-//! module.
+//! OpenCL's functions by sections of the specification. Programs' raw pointers stay in this module.
 
 pub mod buffer;
 pub mod build;

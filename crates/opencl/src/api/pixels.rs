@@ -34,21 +34,21 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
-        // SAFETY: two arrays of three numbers.
+        // SAFETY: the program passes two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
         let host = host_layout(image.image_type, region, image.pixel, row_pitch, slice_pitch)?;
         // "CL_INVALID_VALUE ... if ptr is a NULL value."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         mem.host_reads()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let rows = image.host_region(region);
         // SAFETY: the program wants the region to be written until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), host.pieces(rows), rows.iter().product(), None) };
         let enqueued = queue.pool.read_image(&mem.pool, (wide(origin), wide(region)), target, &waits)?;
         check_read(&queue, blocking, enqueued.as_ref())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_IMAGE, &queue, event) };
         Ok(())
     }
@@ -68,14 +68,14 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
-        // SAFETY: two arrays of three numbers.
+        // SAFETY: the program passes two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
         let host = host_layout(image.image_type, region, image.pixel, row_pitch, slice_pitch)?;
         // "CL_INVALID_VALUE ... if ptr is a NULL value."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         mem.host_writes()?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let rows = image.host_region(region);
         // SAFETY: the program wants the region to be read until the command ends.
@@ -83,7 +83,7 @@ cl_entry! {
         let area = (wide(origin), wide(region));
         let enqueued = queue.pool.write_image(&mem.pool, area, &source, &waits, want_written(blocking, event))?;
         check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_IMAGE, &queue, event) };
         Ok(())
     }
@@ -103,17 +103,17 @@ cl_entry! {
         // "The fill color is a single floating-point value if the channel order is CL_DEPTH.
         // Otherwise, the fill color is a four component RGBA ... color value" of 4 bytes each.
         let given = if image.format.image_channel_order == CL_DEPTH { 4 } else { 16 };
-        // SAFETY: `given` bytes. "CL_INVALID_VALUE if fill_color is NULL."
+        // SAFETY: the program passes `given` bytes. "CL_INVALID_VALUE if fill_color is NULL."
         let given = unsafe { array(colour.cast::<u8>(), given, CL_INVALID_VALUE) }?;
         let mut colour = [0; 16];
         colour.iter_mut().zip(given).for_each(|(to, from)| *to = *from);
-        // SAFETY: two arrays of three numbers.
+        // SAFETY: the program passes two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = queue.pool.fill_image(&mem.pool, &colour, (wide(origin), wide(region)), &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_FILL_IMAGE, &queue, event) };
         Ok(())
     }
@@ -135,7 +135,7 @@ cl_entry! {
         let same = from.format.image_channel_order == to.format.image_channel_order
             && from.format.image_channel_data_type == to.format.image_channel_data_type;
         require(same, CL_IMAGE_FORMAT_MISMATCH)?;
-        // SAFETY: three arrays of three numbers.
+        // SAFETY: the program passes three arrays of three numbers.
         let (source_origin, target_origin) = unsafe { (triple(source_origin)?, triple(target_origin)?) };
         // SAFETY: as above.
         let region = unsafe { triple(region) }?;
@@ -147,11 +147,11 @@ cl_entry! {
             let apart = (0..3).any(|axis| source_origin[axis].abs_diff(target_origin[axis]) >= region[axis]);
             require(apart, CL_MEM_COPY_OVERLAP)?;
         }
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (from, to) = ((&source.pool, wide(source_origin)), (&target.pool, wide(target_origin)));
         let enqueued = queue.pool.copy_image(from, to, wide(region), &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_IMAGE, &queue, event) };
         Ok(())
     }
@@ -169,18 +169,18 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let (source, target) = (image_for(&queue, source)?, buffer_for(&queue, target)?);
         let image = source.image()?;
-        // SAFETY: two arrays of three numbers.
+        // SAFETY: the program passes two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
         // "CL_INVALID_VALUE ... if the region specified by dst_offset and dst_offset + dst_cb refer
         // to a region outside dst_buffer."
         let bytes = image.host_region(region).iter().product();
         target.range(offset, bytes)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (from, to) = ((&source.pool, wide(origin)), (&target.pool, offset as u64));
         let enqueued = queue.pool.copy_image_to_buffer(from, wide(region), to, &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_IMAGE_TO_BUFFER, &queue, event) };
         Ok(())
     }
@@ -198,18 +198,18 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let (source, target) = (buffer_for(&queue, source)?, image_for(&queue, target)?);
         let image = target.image()?;
-        // SAFETY: two arrays of three numbers.
+        // SAFETY: the program passes two arrays of three numbers.
         let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
         image.check_region(origin, region)?;
         // "CL_INVALID_VALUE ... if the region specified by src_offset and src_offset + src_cb refer
         // to a region outside src_buffer."
         let bytes = image.host_region(region).iter().product();
         source.range(offset, bytes)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (from, to) = ((&source.pool, offset as u64), (&target.pool, wide(origin)));
         let enqueued = queue.pool.copy_buffer_to_image(from, to, wide(region), &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER_TO_IMAGE, &queue, event) };
         Ok(())
     }

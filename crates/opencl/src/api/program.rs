@@ -33,9 +33,9 @@ cl_entry! {
             // "If an element in lengths is zero, its accompanying string is null-terminated. If
             // lengths is NULL, all strings in the strings argument are considered null-terminated."
             match lengths.get(index).copied().filter(|length| *length > 0) {
-                // SAFETY: `length` characters.
+                // SAFETY: the program passes `length` characters.
                 Some(length) => source.extend(unsafe { array(string.cast::<u8>(), length, CL_INVALID_VALUE) }?),
-                // SAFETY: a string that ends with 0.
+                // SAFETY: the program passes `NULL` or a string that ends with 0.
                 None => source.extend(unsafe { text(*string, CL_INVALID_VALUE) }?.to_bytes()),
             }
         }
@@ -130,7 +130,7 @@ cl_entry! {
         let context = Context::borrow(context)?;
         // "CL_INVALID_VALUE if device_list is NULL or num_devices is zero."
         require(count > 0, CL_INVALID_VALUE)?;
-        // SAFETY: `count` devices.
+        // SAFETY: the program passes `count` devices.
         let devices = unsafe { devices_of(&context, count, devices) }?;
         // SAFETY: "lengths is an array of the size in bytes of the program binaries", one for each
         // device.
@@ -148,7 +148,7 @@ cl_entry! {
         for (index, device) in devices.iter().enumerate() {
             // "CL_INVALID_VALUE if lengths or binaries is NULL or if any entry in lengths[i] is
             // zero or binaries[i] is NULL."
-            // SAFETY: `lengths[index]` bytes.
+            // SAFETY: the program passes `lengths[index]` bytes.
             let bytes = unsafe { array(binaries[index], lengths[index], CL_INVALID_VALUE) };
             let bytes = bytes.and_then(|bytes| require(!bytes.is_empty(), CL_INVALID_VALUE).map(|()| bytes));
             given.push((&device.pool, bytes.inspect_err(|error| tell(index, error.0))?));
@@ -171,11 +171,11 @@ cl_entry! {
         let context = Context::borrow(context)?;
         // "CL_INVALID_VALUE if device_list is NULL or num_devices is zero."
         require(count > 0, CL_INVALID_VALUE)?;
-        // SAFETY: `count` devices.
+        // SAFETY: the program passes `count` devices.
         let devices = unsafe { devices_of(&context, count, devices) }?;
         // "CL_INVALID_VALUE if kernel_names is NULL or kernel_names contains a kernel name that is
         // not supported by any of the devices in device_list."
-        // SAFETY: a string that ends with 0.
+        // SAFETY: the program passes `NULL` or a string that ends with 0.
         let names = unsafe { text(names, CL_INVALID_VALUE) }?.to_string_lossy();
         let known = |name: &str| devices.iter().any(|device| has_built_in(device, name));
         require(names.split(';').all(known), CL_INVALID_VALUE)?;
@@ -224,7 +224,7 @@ cl_entry! {
         // "CL_INVALID_VALUE if spec_size does not match the size of the specialization constant in
         // the SPIR-V module, or if spec_value is NULL." No constant has more than 8 bytes.
         require(size > 0 && size <= 8, CL_INVALID_VALUE)?;
-        // SAFETY: `size` bytes.
+        // SAFETY: the program passes `size` bytes.
         let value = unsafe { array(value.cast::<u8>(), size, CL_INVALID_VALUE) }?;
         Ok(program.pool()?.set_spec_constant(spec_id, value)?)
     }
@@ -237,10 +237,10 @@ cl_entry! {
     ) -> ClResult<()> {
         let program = Program::borrow(program)?;
         if name == CL_PROGRAM_BINARIES {
-            // SAFETY: the last parameters of a query.
+            // SAFETY: the program passes `NULL` or places of sufficient size.
             return unsafe { copy_binaries(&program, size, value, size_ret) };
         }
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             // A kernel "retains" its program.
@@ -289,7 +289,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let program = Program::borrow(program)?;
         let device = Device::borrow(device)?;
-        // SAFETY: the last parameters of a query.
+        // SAFETY: the program passes `NULL` or places of sufficient size.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_PROGRAM_BUILD_STATUS => answer.value(program.build_status(&device)?),
@@ -340,7 +340,7 @@ unsafe fn copy_binaries(
             }
         }
     }
-    // SAFETY: a place for a number.
+    // SAFETY: the program passes `NULL` or a place for a number.
     unsafe { store(size_ret, needed) };
     Ok(())
 }

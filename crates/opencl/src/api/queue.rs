@@ -114,8 +114,7 @@ cl_entry! {
         Err(ClError(CL_INVALID_OPERATION))
     }
 
-    /// Always fails: the protocol has no such call, because no driver that we know has such a
-    /// device.
+    /// Always fails: the protocol has no such call, because no known driver has such a device.
     fn clSetDefaultDeviceCommandQueue(
         context: cl_context,
         device: cl_device_id,
@@ -181,8 +180,8 @@ fn read_properties(
     Ok((bits, size))
 }
 
-/// "CL_INVALID_QUEUE_PROPERTIES if values specified in properties are valid but are not supported by
-/// the device."
+/// "CL_INVALID_QUEUE_PROPERTIES if values specified in properties are valid but are not supported
+/// by the device."
 fn check(device: &Device, bits: cl_command_queue_properties, size: Option<cl_uint>) -> ClResult {
     let asked = bits & ORDER_AND_TIMES;
     if bits & CL_QUEUE_ON_DEVICE == 0 {

@@ -96,8 +96,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// "CL_INVALID_VALUE if addressing_mode, filter_mode, normalized_coords or a combination of these
-    /// arguments are not valid."
+    /// "CL_INVALID_VALUE if addressing_mode, filter_mode, normalized_coords or a combination of
+    /// these arguments are not valid."
     fn check(&self) -> ClResult {
         let normalized = matches!(self.normalized, CL_TRUE | CL_FALSE);
         let addressing = matches!(

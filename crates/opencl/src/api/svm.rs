@@ -83,7 +83,7 @@ cl_entry! {
         // SAFETY: "svm_pointers is a list of pointers" with `count` elements.
         let pointers = unsafe { array(pointers, count as usize, CL_INVALID_VALUE) }?;
         let pointers: Vec<usize> = pointers.iter().map(|pointer| pointer.expose_provenance()).collect();
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (context, user_data) = (queue.context.clone(), user_data.expose_provenance());
         let enqueued = svm::after(&queue, (None, None), &waits, move || match callback {
@@ -93,11 +93,11 @@ cl_entry! {
                 let mut pointers: Vec<*mut c_void> =
                     pointers.iter().map(|pointer| with_exposed_provenance_mut(*pointer)).collect();
                 let (queue, user_data) = (with_exposed_provenance_mut(raw), with_exposed_provenance_mut(user_data));
-                // SAFETY: the program's own function with its own data, and a list that we own.
+                // SAFETY: calls the program's own function with its own data, and our own list.
                 unsafe { callback(queue, count, pointers.as_mut_ptr(), user_data) };
             }
         })?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_FREE, &queue, event) };
         Ok(())
     }
@@ -119,7 +119,7 @@ cl_entry! {
         // "CL_MEM_COPY_OVERLAP if the values specified for dst_ptr, src_ptr and size result in an
         // overlapping copy."
         require(target.addr().abs_diff(source.addr()) >= size, CL_MEM_COPY_OVERLAP)?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
             queue.pool.pass(&waits, want_turn(blocking, event))?
@@ -132,7 +132,7 @@ cl_entry! {
         // "the copy ... is blocking: clEnqueueSVMMemcpy does not return until the buffer data has
         // been copied into memory pointed to by dst_ptr."
         check_read(&queue, blocking, enqueued.as_ref())?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_MEMCPY, &queue, event) };
         Ok(())
     }
@@ -154,10 +154,10 @@ cl_entry! {
         check_pattern(pattern_size, pointer.addr(), size)?;
         // SAFETY: "pattern is a pointer to the data pattern of size pattern_size in bytes."
         let pattern = unsafe { array(pattern.cast::<u8>(), pattern_size, CL_INVALID_VALUE) }?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = svm::fill(&queue, (pointer.addr(), size), pattern, &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_MEMFILL, &queue, event) };
         Ok(())
     }
@@ -178,12 +178,12 @@ cl_entry! {
         require(!pointer.is_null() && size > 0, CL_INVALID_VALUE)?;
         check_map_flags(flags)?;
         let area = queue.context.svm.at(pointer.addr()).ok_or(ClError(CL_INVALID_VALUE))?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let mapped = svm::map(&queue, &area, (pointer.addr(), size), flags, &waits)?;
         let checked = check_read(&queue, blocking, Some(&mapped));
         checked.inspect_err(|_| svm::forget(&area, pointer.addr()))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_SVM_MAP, &queue, event) };
         Ok(())
     }
@@ -199,10 +199,10 @@ cl_entry! {
         // "CL_INVALID_VALUE if svm_ptr is NULL."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
         let area = queue.context.svm.at(pointer.addr()).ok_or(ClError(CL_INVALID_VALUE))?;
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = svm::unmap(&queue, &area, pointer.addr(), &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_UNMAP, &queue, event) };
         Ok(())
     }
@@ -226,7 +226,7 @@ cl_entry! {
         // "If sizes is NULL then every allocation containing the pointers need to be migrated.
         // Also, if sizes[i] is zero, then the entire allocation containing svm_pointer[i] is
         // migrated."
-        // SAFETY: `NULL`, or `count` sizes.
+        // SAFETY: the program passes `NULL` or `count` sizes.
         let sizes = if sizes.is_null() { &[][..] } else { unsafe { array(sizes, count as usize, CL_INVALID_VALUE) }? };
         let mut objects = Vec::with_capacity(pointers.len());
         for (index, pointer) in pointers.iter().enumerate() {
@@ -238,10 +238,10 @@ cl_entry! {
                 objects.push(area.pool.clone());
             }
         }
-        // SAFETY: a list of events.
+        // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = queue.pool.migrate(&objects, flags, &waits, want(event))?;
-        // SAFETY: a place for an event.
+        // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_MIGRATE_MEM, &queue, event) };
         Ok(())
     }

@@ -103,8 +103,7 @@ functions! {
     tag { platform::clGetPlatformIDs, platform::clUnloadCompiler }
 
     none {
-        // Extensions of graphics APIs, and cl_ext_device_fission, which OpenCL 1.2 made part of the
-        // core.
+        // Extensions of graphics APIs, and cl_ext_device_fission, which is core in OpenCL 1.2.
         clCreateFromGLBuffer, clCreateFromGLTexture, clCreateFromGLTexture2D, clCreateFromGLTexture3D,
         clCreateFromGLRenderbuffer, clGetGLObjectInfo, clGetGLTextureInfo, clEnqueueAcquireGLObjects,
         clEnqueueReleaseGLObjects, clGetGLContextInfoKHR, clCreateEventFromGLsyncKHR, clGetDeviceIDsFromD3D10KHR,

@@ -1,5 +1,4 @@
-//! Wait lists, and the events that commands return: the last three parameters of every enqueue
-//! function.
+//! Wait lists and events of commands: the last three parameters of every enqueue function.
 
 use std::sync::Arc;
 
@@ -49,8 +48,7 @@ pub(crate) fn want(event: *mut cl_event) -> Want {
 }
 
 /// Like [`want`], for a command that moves no bytes. A blocking call returns when the command's
-/// turn has come: after its wait list, after earlier barriers, and in an in-order queue after
-/// earlier commands.
+/// turn has come: after its wait list, earlier barriers, and earlier commands of an in-order queue.
 pub(crate) fn want_turn(blocking: cl_bool, event: *mut cl_event) -> Want {
     if blocking != CL_FALSE { Want::Event } else { want(event) }
 }

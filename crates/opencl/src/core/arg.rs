@@ -8,8 +8,7 @@ use penstock_wire::describe::ArgDescription;
 pub(crate) enum ArgKind {
     /// A size of local memory.
     Local,
-    /// A buffer, for a pointer to global or constant memory, or an address in shared virtual
-    /// memory.
+    /// A buffer or an address in shared virtual memory: a pointer to global or constant memory.
     Buffer,
     Image {
         /// `cl_mem_object_type`, derived from the type name.

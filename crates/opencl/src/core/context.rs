@@ -120,8 +120,8 @@ impl Drop for Context {
     }
 }
 
-/// Returns the `pfn_notify` callbacks by the wire ids of their contexts, which are never reused
-/// within a process.
+/// Returns the `pfn_notify` callbacks by the wire ids of their contexts, which a process never
+/// reuses.
 fn notified() -> std::sync::MutexGuard<'static, Vec<(u64, Weak<Notify>)>> {
     static NOTIFIED: Mutex<Vec<(u64, Weak<Notify>)>> = Mutex::new(Vec::new());
     NOTIFIED.lock().unwrap_or_else(PoisonError::into_inner)

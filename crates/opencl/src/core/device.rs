@@ -40,8 +40,7 @@ impl Device {
         self.answers.get(&name).map(|bytes| &**bytes)
     }
 
-    /// Returns the answer to a query for a number of at most 8 bytes; 0 if the driver did not
-    /// answer.
+    /// Returns the answer to a query for a number of at most 8 bytes, or 0 without an answer.
     pub(crate) fn number(&self, name: cl_device_info) -> u64 {
         number(self.answer(name).unwrap_or_default())
     }
@@ -100,8 +99,7 @@ fn changed(
 ) -> Option<Box<[u8]>> {
     let kept = |mask: u64| Some(number(bytes) & mask).map(|value| value.to_le_bytes().into());
     match name {
-        // With `CL_TRUE` a program maps a buffer once and then accesses it around kernels without a
-        // call.
+        // With `CL_TRUE` programs map a buffer once and then access it without further calls.
         CL_DEVICE_HOST_UNIFIED_MEMORY => Some(CL_FALSE.to_ne_bytes().into()),
         // Fine-grained memory would have to be coherent without any call.
         CL_DEVICE_SVM_CAPABILITIES if device.shares_host_memory() => {

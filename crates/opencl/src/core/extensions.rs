@@ -11,8 +11,7 @@ use std::ffi::c_char;
 /// Extensions of the platform itself, and their versions.
 const OWN: [(&str, cl_version); 1] = [("cl_khr_icd", version(2, 0, 0))];
 
-/// Symmetric heaps, on devices that compute on host memory, where other devices' kernels reach
-/// them.
+/// Symmetric heaps, on devices that compute on host memory, where other kernels reach them.
 const HEAPS: (&str, cl_version) = ("cl_penstock_global_buffer", version(0, 1, 0));
 
 /// Extensions of the API that are not served. A `*` stands for any rest of the name.

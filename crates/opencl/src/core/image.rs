@@ -68,8 +68,7 @@ impl Image {
         let row = extent[0].checked_mul(pixel).ok_or(ClError(CL_INVALID_IMAGE_SIZE))?;
         // "If image_row_pitch is not 0, it must be a multiple of the image element size in bytes."
         require(description.row_pitch.is_multiple_of(pixel), CL_INVALID_IMAGE_DESCRIPTOR)?;
-        // An image without slices ignores the slice pitch, and programs leave arbitrary numbers
-        // there.
+        // An image without slices ignores the slice pitch; programs leave any number there.
         let slice_pitch =
             if has_slices(description.image_type) { description.slice_pitch } else { 0 };
         let host =

@@ -52,7 +52,7 @@ pub(super) struct Outcome {
     event: Event,
     /// Whether the map reads, or waits for an event that can fail. Otherwise only its node or its
     /// driver can make it fail. The unmap then respects a known failure, but does not wait for the
-    /// map's end.
+    /// map.
     may_fail: bool,
 }
 
@@ -68,8 +68,7 @@ impl Outcome {
         Self { event, may_fail }
     }
 
-    /// Returns the events that the write of the unmap waits for, if `waits` is the program's wait
-    /// list.
+    /// Returns the events that the unmap's write waits for. `waits` is the program's wait list.
     ///
     /// If the map fails, the program has neither seen the content nor been given the region to
     /// fill, and nothing is written back: the write fails with the map's event. A map that has
@@ -103,8 +102,7 @@ pub(crate) fn map(
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
     let ended = || Event::ended(Status::OK);
     let outcome = if mem.is_shared() {
-        // The program sees the device's memory, so earlier commands must have ended, whatever the
-        // flags are.
+        // The program sees the device's memory, so earlier commands must always have ended.
         let place = host_source(mem, region)?.place();
         Outcome::of_read(queue.pool.reached(&mem.pool, place, waits, want)?.unwrap_or_else(ended))
     } else if reads {
@@ -189,8 +187,7 @@ pub(crate) fn unmap(
         maps.open.remove(found.ok_or(ClError(CL_INVALID_VALUE))?)
     };
     if mem.is_shared() {
-        // Nothing needs to be written, but later commands must see what commands before the unmap
-        // still write there.
+        // Nothing is written, but later commands must see what earlier ones still write.
         let written = host_source(mem, mapped.region)?.place();
         return Ok(queue.pool.released(written, waits, want)?);
     }

@@ -37,8 +37,7 @@ pub(crate) struct LocalMemory {
 impl LocalMemory {
     /// Checks that a work-group can have its local memory. `args`: bytes of the local arguments.
     ///
-    /// Drivers may need more than the sum, to align the arguments. A refusal for that reason is
-    /// reported later.
+    /// Drivers may need more than the sum, to align the arguments. Such a refusal comes later.
     pub(crate) fn check(self, args: u64) -> ClResult {
         // "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel on
         // the command-queue because of insufficient resources needed to execute the kernel. For
@@ -97,8 +96,7 @@ impl NdRange {
         }
         range.local = match local {
             Some(local) => Some(checked_local(limits, global, local)?),
-            // A kernel compiled for a size runs with that size; not all drivers apply it
-            // themselves.
+            // A kernel compiled for a size runs with that size; not all drivers do this.
             None if limits.required.contains(&0) => None,
             None => Some(checked_local(limits, global, &limits.required[..dims as usize])?),
         };

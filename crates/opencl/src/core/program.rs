@@ -181,14 +181,12 @@ impl Program {
     pub(crate) fn build_status(&self, device: &Ref<Device>) -> ClResult<cl_build_status> {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
-            // The driver reports a status for unbuilt binaries: Intel's runtime regards an
-            // executable as built.
+            // For unbuilt binaries the driver decides; Intel's runtime says that they are built.
             State::None => self
                 .driver_number(device, CL_PROGRAM_BUILD_STATUS)
                 .map_or(CL_BUILD_NONE, u32::cast_signed),
             State::Running => CL_BUILD_IN_PROGRESS,
-            // The driver has a status per device. A build that never reached the driver has failed
-            // for all.
+            // The driver has a status per device. A build that never reached it has failed.
             State::Ended { status } => match self.driver_number(device, CL_PROGRAM_BUILD_STATUS) {
                 Some(known) => known.cast_signed(),
                 None if status.is_error() => CL_BUILD_ERROR,

@@ -56,8 +56,7 @@ impl Layout {
     pub(crate) fn pieces(self, region: [usize; 3]) -> Pieces {
         let mut shape = region;
         if self.row_pitch == shape[0] || shape[1] == 1 || planted(Defect::HostPitch) {
-            // Rows are adjacent, so a slice is one piece; if slices are adjacent, too, all is one
-            // piece.
+            // Rows are adjacent, so a slice is one piece; adjacent slices are one piece, too.
             let slice = shape[0] * shape[1];
             if self.slice_pitch == slice || shape[2] == 1 {
                 shape = [slice * shape[2], 1, 1];

@@ -1,6 +1,5 @@
 //! Host memory of a memory object, to which mapped pointers point. Its address is constant until
-//! the object is gone, because programs keep using mapped pointers after unmapping as staging
-//! memory.
+//! the object is gone, because programs keep using mapped pointers as staging memory.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -86,8 +85,7 @@ impl Drop for Pages {
 /// Returns the bytes of the program that a command writes to the device.
 ///
 /// # Safety
-/// The `length` bytes at `address` must be readable, and nobody may write to them, as long as the
-/// slice lives.
+/// The `length` bytes at `address` must be readable, and unchanged as long as the slice lives.
 pub(crate) unsafe fn host_bytes<'a>(address: *const c_void, length: usize) -> ClResult<&'a [u8]> {
     require(!address.is_null() && isize::try_from(length).is_ok(), CL_INVALID_VALUE)?;
     // SAFETY: Guaranteed by the caller; not null, and no longer than a slice may be.

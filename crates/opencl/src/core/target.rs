@@ -161,8 +161,7 @@ impl Target for HostTarget {
             let start = self.pieces.nth_offset(piece).ok_or(FrameError::PayloadTooShort)?;
             let now = left.min(length - within);
             // SAFETY: `start` is the offset of a piece of `length` bytes, and `within + now` is at
-            // most `length`. So the address lies in memory that the caller of `new` guaranteed to
-            // be writable.
+            // most `length`. So the caller of `new` guarantees that the address is writable.
             let to = unsafe { self.address.add(start + within) };
             if self.only_changes {
                 // SAFETY: As above, for `now` bytes.
@@ -284,8 +283,7 @@ mod tests {
     #[test]
     fn what_is_there_already_is_not_written() {
         static TABLE: [u8; 5000] = [3; 5000];
-        // SAFETY: The length is that of the table. It is never written, because the arriving bytes
-        // are the same.
+        // SAFETY: The length is that of the table. The same bytes arrive, so nothing is written.
         let target = unsafe { HostTarget::linear(TABLE.as_ptr().cast_mut(), TABLE.len(), None) };
         target.only_changes().take(0, &mut &[3; 5000][..]).unwrap();
     }

@@ -55,8 +55,7 @@ pub trait Object: Any + Send + Sync + Sized {
     }
 
     /// Implements `clRelease...`. The last release drops the object, unless another object keeps
-    /// it, as a queue keeps its context. Its handle then stays valid, because queries still return
-    /// it.
+    /// it, as a queue keeps its context. Its handle then stays valid, as queries still return it.
     ///
     /// # Errors
     /// [`Object::INVALID`] if `raw` is no such handle or has no reference left.
@@ -93,8 +92,8 @@ pub struct Handle<T: Object> {
 pub type Ref<T> = Arc<Handle<T>>;
 
 impl<T: Object> Handle<T> {
-    /// Creates an object with one reference, which belongs to the program. `like` is any object of
-    /// the same platform.
+    /// Creates an object with one reference, which belongs to the program. `like` has the same
+    /// platform.
     pub fn create<P: Object>(like: &Handle<P>, value: T) -> Arc<Self> {
         Self::create_in(Slot::take(like.slot.dispatch_data()), value)
     }

@@ -62,8 +62,7 @@ impl Answer {
         // type and param_value is not a NULL value."
         require(self.value.is_null() || self.size >= bytes.len(), CL_INVALID_VALUE)?;
         if !self.value.is_null() {
-            // SAFETY: there is room for `size` bytes, which suffice; our answer is not memory of
-            // the program.
+            // SAFETY: there is room for `size` bytes, which suffice; `bytes` is not the program's.
             unsafe {
                 self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
             };

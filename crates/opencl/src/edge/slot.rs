@@ -22,8 +22,7 @@ pub(super) struct Slot(&'static Words);
 /// Number of slots allocated at a time: 4 KiB.
 const SLOTS_PER_CHUNK: usize = 256;
 
-/// Number of free slots that rest before reuse, so that a released handle differs from new ones for
-/// a while.
+/// Number of free slots that rest before reuse, so that a released handle differs from new ones.
 const SLOTS_RESTING_MAX: usize = 1024;
 
 static FREE: Mutex<VecDeque<&'static Words>> = Mutex::new(VecDeque::new());

@@ -1,5 +1,4 @@
-//! Stubs for slots of the dispatch table that we do not implement: an empty slot would crash the
-//! program.
+//! Stubs for slots of the dispatch table without a function: an empty slot would crash programs.
 
 use std::ffi::c_void;
 

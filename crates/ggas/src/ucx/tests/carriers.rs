@@ -98,8 +98,8 @@ fn who_is_not_read_can_not_send_for_ever() {
     let [mut one, mut other] = pair();
     let message = vec![7; 1 << 20];
     let (mut sent, mut last) = (0, Instant::now());
-    // Bytes that the system's sockets, UCX and this side hold together at most. A second would
-    // bring far more.
+    // Bytes that the system's sockets, UCX and this side hold together at most. A second brings far
+    // more.
     const HELD_MAX: usize = 64 << 20;
     while last.elapsed() < Duration::from_millis(300) {
         if let Some(got) = one.send(&[IoSlice::new(&message)]).unwrap() {

@@ -217,8 +217,7 @@ fn a_member_that_does_not_offer_it_gets_the_stream() {
     }
 }
 
-/// Runs a member that performs the handshake correctly and then calls `say`. Returns the heap's
-/// reason.
+/// Runs a member that calls `say` after a correct handshake. Returns the heap's reason.
 fn hostile(say: impl FnOnce(Stream, &Heap)) -> String {
     let heap = heap(0, true);
     let [ours, theirs] = tcp();
