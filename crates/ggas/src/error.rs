@@ -9,7 +9,7 @@ use penstock_link::LinkError;
 #[non_exhaustive]
 pub enum HeapError {
     /// The plan exceeds a limit.
-    #[error("a heap has {what} from {min} to {max}, {given} is not among them")]
+    #[error("a heap has {what} from {min} to {max}, not {given}")]
     Limit {
         /// Quantity that is limited.
         what: &'static str,
@@ -106,7 +106,7 @@ pub enum Refusal {
     #[error("another member than expected is at the other end")]
     Member,
     /// The memory that was sent differs from the plan.
-    #[error("the memory that was offered is not what the plan says")]
+    #[error("the offered memory differs from the plan")]
     Memory,
     /// This version does not know the reason.
     #[error("for a reason that this version does not know")]

@@ -351,7 +351,7 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         if self.state.is_running() {
-            self.state.end("the heap was released while kernels of it ran", true);
+            self.state.end("the heap was released while its kernels ran", true);
         } else if self.state.ended().is_none() {
             // Bytes that the others do not take in time are lost with the heap.
             self.settle();

@@ -117,7 +117,7 @@ fn carried(
         return Ok(Joined::Apart(Box::new(stream), Over::Stream));
     }
     if !theirs_can {
-        let why = "the other member's node does not offer it".to_owned();
+        let why = "the other member's node does not offer UCX".to_owned();
         return Ok(Joined::Apart(Box::new(stream), Over::StreamInstead(why)));
     }
     Ok(match crate::ucx::meet(state.ucx_engine(), ours.to, stream, deadline)? {

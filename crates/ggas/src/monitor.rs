@@ -73,7 +73,7 @@ impl Monitor {
                 self.hear(index);
             }
             if self.sleep().is_err() {
-                self.state.end("the system does not let its member watch the others", true);
+                self.state.end("the system does not let this member watch the others", true);
                 return;
             }
         }

@@ -22,7 +22,7 @@ pub struct Seat<P> {
 /// Reason why the work-groups of a collective launch cannot all run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "PE {pe} has more work-groups than run there at a time, which is {groups_max}; devices that share its threads: {sharing}"
+    "PE {pe} has more work-groups than run at a time ({groups_max}); devices of the launch that share its threads: {sharing}"
 )]
 pub struct NotResident {
     /// Index of a seat whose work-groups do not fit.

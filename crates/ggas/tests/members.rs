@@ -348,7 +348,7 @@ fn a_peer_that_sends_nonsense_ends_the_heap() {
         put(0, 0, 1 << 40).to_vec(),
         put(0, FLAGS_BYTES as u64 + 10_000, 1).to_vec(),
     ] {
-        assert_eq!(hostile(&said), "member 1 sent what does not belong to the heap");
+        assert_eq!(hostile(&said), "member 1 sent bytes that do not belong to the heap");
     }
     let (frame, text) = Frame::abort(0, true, "I say so");
     assert_eq!(hostile(&[frame.encode().as_slice(), &text].concat()), "I say so");

@@ -35,7 +35,7 @@ impl FromStr for Address {
             .strip_prefix("tcp:")
             .ok_or_else(|| wrong("it starts with neither unix: nor tcp:"))?;
         let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
-        let port = port.parse().map_err(|_| wrong("the port is no number from 0 to 65535"))?;
+        let port = port.parse().map_err(|_| wrong("the port is not a number from 0 to 65535"))?;
         let host = match host.strip_prefix('[') {
             Some(v6) => v6.strip_suffix(']').ok_or_else(|| wrong("a bracket is not closed"))?,
             None if host.contains(':') => return Err(wrong("an IPv6 host needs brackets")),
@@ -90,7 +90,7 @@ mod tests {
             "unix:a\0b",
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
-            assert!(error.contains("is no address"), "{error}");
+            assert!(error.contains("is not an address"), "{error}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub enum LinkError {
     #[error("the peer ended the session: {0}")]
     Fault(String),
     /// The text is not an address.
-    #[error("`{text}` is no address: {why}; write unix:PATH or tcp:HOST:PORT")]
+    #[error("`{text}` is not an address: {why}; write unix:PATH or tcp:HOST:PORT")]
     Address {
         text: String,
         /// What is wrong with the text.
@@ -35,10 +35,10 @@ pub enum LinkError {
     )]
     NoHome,
     /// Nobody answers at the address.
-    #[error("can not connect to {address}: {source}; is penstockd running there?")]
+    #[error("cannot connect to {address}: {source}; is penstockd running there?")]
     Connect { address: Address, source: io::Error },
     /// This process cannot listen on the address.
-    #[error("can not listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Listen { address: Address, source: io::Error },
     /// Another process listens on the address.
     #[error("another process serves {address} already")]
@@ -86,7 +86,7 @@ pub enum LinkError {
     HelloTimeout { peer: String },
     /// The daemon stopped reporting to this client while the client waited in line.
     #[error(
-        "{peer} let us wait in line and then said nothing for {silence_ms} ms; it is stopped or overloaded"
+        "{peer} kept this client waiting in line and was then silent for {silence_ms} ms; it is stopped or overloaded"
     )]
     SilentLine {
         peer: String,
@@ -112,7 +112,7 @@ pub enum LinkError {
     #[error("the shared memory of the link: {0}")]
     Ring(&'static str),
     /// The length of the payload's pieces differs from the announced length.
-    #[error("a payload of {announced} bytes was announced, its pieces have {given}")]
+    #[error("a payload of {announced} bytes was announced, but its pieces have {given}")]
     Pieces {
         /// Announced length in bytes.
         announced: u64,

@@ -126,7 +126,7 @@ fn take(stream: &Stream) -> Result<Option<Rings>, LinkError> {
         return Ok(None);
     }
     if bytes != note.len() || note != NOTE_RINGS {
-        return Err(LinkError::Ring("the peer offered none"));
+        return Err(LinkError::Ring("the peer offered no rings"));
     }
     let mut fds = fds.into_iter();
     let (Some(to_worker), Some(to_client), Some(space)) = (fds.next(), fds.next(), fds.next())
@@ -135,7 +135,7 @@ fn take(stream: &Stream) -> Result<Option<Rings>, LinkError> {
     };
     let space = Stream::from_fd(space)?;
     if !space.is_unix() {
-        return Err(LinkError::Ring("the peer offered a doorbell that is none"));
+        return Err(LinkError::Ring("the peer offered a doorbell that is no Unix socket"));
     }
     let arena = fds.next().map(Arena::map).transpose()?.map(Arc::new);
     Ok(Some(Rings { out: Map::new(&to_client)?, back: Map::new(&to_worker)?, space, arena }))

@@ -51,7 +51,7 @@ impl Key {
         let file = file.map_err(|error| wrong(error.to_string()))?;
         let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
         if !about.is_file() {
-            return Err(wrong("is no regular file".to_owned()));
+            return Err(wrong("is not a regular file".to_owned()));
         }
         if about.mode() & 0o077 != 0 {
             return Err(wrong(format!(

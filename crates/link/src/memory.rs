@@ -70,7 +70,8 @@ impl Addresses {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags)
         };
         let base = base.map_err(LinkError::system("reserving addresses"))?;
-        let base = NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped nowhere"))?;
+        let base =
+            NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped at address 0"))?;
         Ok(Self { base, bytes })
     }
 

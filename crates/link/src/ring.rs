@@ -81,7 +81,7 @@ impl Map {
     pub(crate) fn new(memory: &OwnedFd) -> Result<Arc<Self>, LinkError> {
         let bytes = sealed::size(memory)?;
         let data_bytes =
-            bytes.checked_sub(DATA_AT).ok_or(LinkError::Ring("its size is nonsense"))?;
+            bytes.checked_sub(DATA_AT).ok_or(LinkError::Ring("its size is invalid"))?;
         if !data_bytes.is_power_of_two() || !(RING_BYTES_MIN..=RING_BYTES_MAX).contains(&data_bytes)
         {
             return Err(LinkError::Ring("its size is not within the limits"));

@@ -30,7 +30,7 @@ pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
     // Only a memfd has seals. A file on a server's disk, whose pages may never arrive, has none.
     // Huge pages are refused too: if none is left at the first touch, the process dies.
     let seals = rustix::fs::fcntl_get_seals(memory)
-        .map_err(|_| LinkError::Ring("it is no shared memory"))?;
+        .map_err(|_| LinkError::Ring("it is not shared memory"))?;
     if !seals.contains(SEALS) {
         return Err(LinkError::Ring("its size is not sealed"));
     }
@@ -40,7 +40,7 @@ pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
         return Err(LinkError::Ring("it is not made of ordinary pages"));
     }
     let about = rustix::fs::fstat(memory).map_err(LinkError::system(doing))?;
-    usize::try_from(about.st_size).map_err(|_| LinkError::Ring("its size is nonsense"))
+    usize::try_from(about.st_size).map_err(|_| LinkError::Ring("its size is invalid"))
 }
 
 /// Maps memory of the size that [`size`] returned. The caller unmaps it.
@@ -57,5 +57,5 @@ pub(crate) fn map(
         rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_fd(), 0)
     };
     let base = base.map_err(LinkError::system("mapping shared memory"))?;
-    NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped nowhere"))
+    NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped at address 0"))
 }

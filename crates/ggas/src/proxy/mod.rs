@@ -190,7 +190,7 @@ impl Proxy {
             if running && now.duration_since(last) < LOOK_FOR {
                 std::thread::yield_now();
             } else if self.sleep(running).is_err() {
-                self.state.end("the system does not let its member watch the others", true);
+                self.state.end("the system does not let this member watch the others", true);
                 return;
             }
         }
@@ -355,7 +355,7 @@ impl Proxy {
                 self.lose(index);
                 let what = match broken {
                     Broken::Link => "has ended or left",
-                    Broken::Nonsense => "sent what does not belong to the heap",
+                    Broken::Nonsense => "sent bytes that do not belong to the heap",
                 };
                 self.state.end(&format!("member {member} {what}"), true);
                 true
@@ -429,7 +429,7 @@ impl Proxy {
             else {
                 continue;
             };
-            let reason = format!("member {} answers no more", peer.member);
+            let reason = format!("member {} does not answer any more", peer.member);
             self.lose(index);
             self.state.end(&reason, true);
         }

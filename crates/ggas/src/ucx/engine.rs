@@ -108,7 +108,7 @@ impl Engine {
         };
         functions.check("making a worker", made)?;
         let nothing =
-            UcxError::Call { doing: "making a worker", why: "nothing came of it".to_owned() };
+            UcxError::Call { doing: "making a worker", why: "UCX returned no handle".to_owned() };
         let mut engine = Self {
             context: context.clone(),
             worker: NonNull::new(worker).ok_or(nothing)?,
@@ -195,7 +195,7 @@ impl Engine {
         let handle = NonNull::new(handle);
         let nothing = UcxError::Call {
             doing: "making a way to another member",
-            why: "nothing came of it".to_owned(),
+            why: "UCX returned no handle".to_owned(),
         };
         Ok(EndPoint { handle: handle.ok_or(nothing)?, failed, is_watched })
     }

@@ -62,7 +62,7 @@ pub(crate) fn meet(
     let engine = match engine {
         Ok(engine) if !theirs.address.is_empty() => engine,
         Ok(_) => {
-            return Ok(Met::Stream(stream, "the other member's node can not start it".to_owned()));
+            return Ok(Met::Stream(stream, "the other member's node cannot start UCX".to_owned()));
         }
         Err(why) => return Ok(Met::Stream(stream, why.to_string())),
     };
@@ -84,7 +84,7 @@ pub(crate) fn meet(
             let which = if came {
                 "no message of UCX reached the other member"
             } else {
-                "no message of UCX came"
+                "no message of UCX arrived"
             };
             Met::Stream(stream, format!("{which} within {FIRST_MS_MAX} ms"))
         }

@@ -58,7 +58,7 @@ pub enum UcxError {
     },
     /// UCX would take signals or replace functions.
     #[error(
-        "{variable} has to be `{value}` before the process begins, else UCX changes more of it than it may"
+        "{variable} must be `{value}` before the process starts, otherwise UCX takes signals or replaces functions"
     )]
     Environment { variable: &'static str, value: &'static str },
     /// The release of UCX is too old.
@@ -166,8 +166,10 @@ fn init(functions: &Functions) -> Result<NonNull<c_void>, UcxError> {
     // SAFETY: read above, and not used again.
     unsafe { (functions.config_release)(config) };
     functions.check("starting", made)?;
-    NonNull::new(handle)
-        .ok_or_else(|| UcxError::Call { doing: "starting", why: "nothing came of it".to_owned() })
+    NonNull::new(handle).ok_or_else(|| UcxError::Call {
+        doing: "starting",
+        why: "UCX returned no handle".to_owned(),
+    })
 }
 
 /// A heap's use of UCX, if it is wanted. The first member that needs the engine makes it.

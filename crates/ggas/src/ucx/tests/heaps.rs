@@ -210,7 +210,7 @@ fn a_member_that_does_not_offer_it_gets_the_stream() {
     }
     for offers in [[true, false], [false, true]] {
         let [one, other] = pair(offers);
-        let why = "the other member's node does not offer it".to_owned();
+        let why = "the other member's node does not offer UCX".to_owned();
         let says = |offers| if offers { Over::StreamInstead(why.clone()) } else { Over::Stream };
         assert_eq!([one.over(1), other.over(0)], offers.map(|offers| Some(says(offers))));
         works(&one, &other);
@@ -258,7 +258,7 @@ fn a_member_that_sends_nonsense_by_ucx_ends_the_heap() {
             assert_eq!(carrier.send(&[IoSlice::new(&said)]).unwrap(), Some(said.len()));
             kept = Some(carrier);
         });
-        assert_eq!(why, "member 1 sent what does not belong to the heap");
+        assert_eq!(why, "member 1 sent bytes that do not belong to the heap");
     }
 }
 
