@@ -1,4 +1,4 @@
-//! `penstock check`: random programs against a driver, or against the state machine that decides for the client.
+//! `penstock check`: random programs on a driver, or on the client's memory model alone.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -6,30 +6,31 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use penstock_coherence::explore;
 
-/// Programs that are run where neither a number nor a time is given.
+/// Number of programs that run if the command line gives neither a number nor a time.
 const PROGRAMS_DEFAULT: u64 = 100_000;
-/// With one turn all programs of three operations take about a minute.
+/// With one turn, all programs of three operations take about a minute.
 const TURNS_DEFAULT: usize = 1;
-/// The time from one line of progress to the next.
+/// Time between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// What can be asked for.
 #[derive(Args, Clone, Debug)]
 pub struct CheckCommand {
-    /// Run small programs on the client's memory model alone, without a driver; takes --seed, --programs and --seconds
+    /// Run small programs on the client's memory model alone, without a driver; uses --seed,
+    /// --programs and --seconds
     #[arg(long)]
     machine: bool,
     /// With --machine: run all programs of up to this many operations instead of random ones
     #[arg(long, requires = "machine", value_name = "OPERATIONS")]
     exhaustive: Option<usize>,
-    /// With --exhaustive: at this many points of a run another step comes than the first possible one
+    /// With --exhaustive: number of points in a run at which a step other than the first possible
+    /// one is taken
     #[arg(long, requires = "exhaustive", value_name = "NUMBER", default_value_t = TURNS_DEFAULT)]
     turns: usize,
     #[command(flatten)]
     driver: penstock_check::args::CheckArgs,
 }
 
-/// Runs the command. Its exit status is 0 without a finding, and 1 with one.
+/// Runs the command. The exit status is 0 without a finding, and 1 with one.
 pub fn run(command: &CheckCommand) -> ExitCode {
     if command.machine {
         machine(command)

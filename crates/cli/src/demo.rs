@@ -1,4 +1,5 @@
-//! `penstock demo`: a matrix product on a pool of two nodes on this host, beside the same program on the local platform.
+//! `penstock demo`: a matrix product on the local platform, then on a pool of two nodes on this
+//! host.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,18 +14,18 @@ use crate::programs;
 use crate::run::{PrivateDirectory, guard, library, show_pool};
 use crate::table;
 
-/// The program: plain OpenCL, linked with nothing but `libOpenCL.so`.
+/// The program: plain OpenCL, linked only with `libOpenCL.so`.
 const PROGRAM: &str = "matmul";
 
-/// PoCL's: how many cores a device uses.
+/// PoCL's variable for the number of cores that a device uses.
 const POCL_CORES_VARIABLE: &str = "POCL_MAX_PTHREAD_COUNT";
 
-/// Runs the program twice.
+/// Runs the program on the local platform and then on the pool.
 pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let program = programs::find(PROGRAM)?;
     let library = library::find()?;
     let directory = PrivateDirectory::create(&Surroundings::of_process())?;
-    // Removes the directory, also when this process is interrupted.
+    // The guard removes the directory, also if this process is interrupted.
     guard::start(&directory, false)?;
     let key = directory.path().join("key");
     Key::create(&key)?;
@@ -37,7 +38,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     ))?;
     let local = timeline(args, "local")?;
     let mut command = program_command(&program, args, &local);
-    // The local platform is to be local even if Penstock is installed on this host.
+    // The local run must not use the pool, even if Penstock is installed on this host.
     programs::finish(command.env(NODES_VARIABLE, "none"), "the program on the local platform")?;
 
     table::print(&format!("\n2. On a pool of two nodes, each with half of the cores: {list}\n\n"))?;
@@ -50,7 +51,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Two daemons: one behind a Unix socket, one behind TCP.
+/// Starts two daemons: one behind a Unix socket, one behind TCP.
 fn start_nodes(directory: &PrivateDirectory, key: &Path) -> Result<[Embedded; 2], Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let half = PathBuf::from((cores / 2).max(1).to_string());

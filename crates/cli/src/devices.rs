@@ -29,7 +29,7 @@ const CL_DEVICE_TYPES: [(u64, &str); 4] =
 struct Device {
     node: String,
     address: String,
-    /// Its index in the node, over all platforms.
+    /// Index in the node, counted over all platforms.
     index: u32,
     platform: String,
     name: String,
@@ -39,13 +39,14 @@ struct Device {
     version: String,
 }
 
-/// Shows every device of the pool, or those that a query selects.
+/// Lists all devices of the pool, or those that a query selects.
 pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
-    // A query that is wrong needs no node to be known as such.
+    // The query is parsed first: a wrong query is reported without asking a node.
     let query = args.query.as_deref().map(Query::parse).transpose().map_err(Failure::Query)?;
     let config = configured(args.nodes.as_deref())?;
     let query = query.as_ref().or(config.devices.as_ref());
-    // The directory is held until the end: the daemon for the local devices is in it.
+    // The directory is held until the end, because it contains the socket of the daemon for the
+    // local devices.
     let Found { nodes, silent, directory: _directory } = find_nodes(&config, args.no_local)?;
     let nodes: Vec<NodeAddress> = nodes.into_iter().map(|(node, _)| node).collect();
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
@@ -125,7 +126,7 @@ fn as_table(devices: &[Device], nodes: &[NodeAddress]) -> Table {
     table
 }
 
-/// A driver's text, which ends with a zero.
+/// Decodes a text of the driver, which ends with a zero byte.
 fn text(bytes: Option<&[u8]>) -> String {
     let bytes = bytes.unwrap_or_default();
     String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
@@ -133,7 +134,7 @@ fn text(bytes: Option<&[u8]>) -> String {
         .to_owned()
 }
 
-/// A driver's number: 4 or 8 bytes, in this host's order.
+/// Decodes a number of the driver: up to 8 bytes, little-endian.
 fn number(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     for (to, from) in word.iter_mut().zip(bytes) {

@@ -1,4 +1,4 @@
-//! Daemons that this command runs for somebody: `penstock serve` as a child process.
+//! Daemons that this command starts for its own use: `penstock serve` as a child process.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -13,16 +13,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use crate::failure::Failure;
 use crate::serve::LISTENING;
 
-/// Makes the daemon's log visible; whoever runs a program does not want to see it otherwise.
+/// Makes the daemon's log visible. By default it is hidden from a person who runs a program.
 pub const LOG_VARIABLE: &str = "PENSTOCK_LOG";
 
-/// A daemon that has been told to end has its workers to end; then it is made to end.
+/// Time that a daemon has to end its workers before it is killed.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// A daemon's start is a new process, a bind and the start of a first worker: some seconds on a full machine.
+/// Longest start of a daemon. It starts a process, binds a socket and starts a first worker: some
+/// seconds on a busy machine.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// A running daemon. It is ended when this is dropped, and ends by itself when this process ends.
+/// A running daemon. It ends when this value is dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Embedded {
     child: Child,
@@ -30,8 +31,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts a daemon that listens on `listen`, with `variables` added to its environment, and waits until it does.
-    /// Its log goes to `log`, unless it was asked for.
+    /// Starts a daemon that listens on `listen`, with `variables` added to its environment, and
+    /// waits until it listens. Its log goes to the file `log`, unless [`LOG_VARIABLE`] is set.
     pub fn start(listen: &str, variables: &[(&str, &Path)], log: PathBuf) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe().map_err(failure)?);
         command
@@ -56,7 +57,7 @@ impl Embedded {
                 Ok(daemon)
             }
             Err(reason) => {
-                // Ended first, so that its log is complete.
+                // The daemon ends first, so that its log is complete.
                 drop(daemon);
                 let text = log.and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
                 let said = text
@@ -68,16 +69,16 @@ impl Embedded {
         }
     }
 
-    /// Where it listens.
+    /// Address on which the daemon listens.
     pub fn address(&self) -> &str {
         &self.address
     }
 }
 
 impl Drop for Embedded {
-    /// Asks the daemon to end, waits, insists.
+    /// Asks the daemon to end, waits, and kills it if it does not.
     fn drop(&mut self) {
-        // A child that has not been waited for: the number is still its own.
+        // The child has not been waited for, so its process id cannot belong to another process.
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let ended = pid.is_some_and(|pid| {
             _ = kill_process(pid, Signal::TERM);
@@ -91,7 +92,7 @@ impl Drop for Embedded {
     }
 }
 
-/// Reads what the daemon prints until it says where it listens, and no longer than [`START_MAX`].
+/// Reads the daemon's output until it says where it listens, for at most [`START_MAX`].
 fn await_listening(mut stdout: ChildStdout) -> Result<String, String> {
     let deadline = Instant::now() + START_MAX;
     let mut said = Vec::new();
@@ -114,7 +115,8 @@ fn await_listening(mut stdout: ChildStdout) -> Result<String, String> {
     }
 }
 
-/// Waits until there is something to read, or, for a process's file, until it has ended. Whether there was in time.
+/// Waits until `file` is readable or, if it is a pidfd, until the process has ended. Returns
+/// `false` if `patience` ran out first.
 pub fn wait_until_ready(file: impl AsFd, patience: Option<Duration>) -> Result<bool, Failure> {
     let deadline = patience.map(|patience| Instant::now() + patience);
     loop {

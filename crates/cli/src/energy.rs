@@ -1,4 +1,5 @@
-//! `penstock energy`: joules and core-seconds of a command, or which energy sources this host has.
+//! `penstock energy`: measures joules and core-seconds of a program, or lists the energy sources of
+//! this host.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,10 +14,10 @@ use crate::args::EnergyArgs;
 use crate::failure::Failure;
 use crate::table::{self, Table};
 
-/// What a cell says that has no number.
+/// Text of a cell without a number.
 const NONE: &str = "-";
 
-/// Measures, or lists.
+/// Measures a program, or lists the sources if no program is given.
 pub fn energy(args: &EnergyArgs) -> Result<ExitCode, Failure> {
     let idle = Duration::try_from_secs_f64(args.idle).map_err(|_| Failure::Argument {
         argument: format!("--idle {}", args.idle),
@@ -38,7 +39,8 @@ pub fn energy(args: &EnergyArgs) -> Result<ExitCode, Failure> {
         return require(args, is_measurable).map(|()| ExitCode::SUCCESS);
     }
     require(args, is_measurable)?;
-    // Before the command runs: what cannot be written would be lost after it.
+    // The file is opened before the program runs. If it could not be written later, the figures
+    // would be lost.
     let file =
         args.output.as_deref().map(|path| File::create(path).map_err(Failure::file(path, "write")));
     let mut out: Box<dyn Write> = match file.transpose()? {
@@ -71,7 +73,6 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// The sources.
 fn list(channels: &[Channel], args: &EnergyArgs) -> Result<(), Failure> {
     if args.json {
         return table::print(&format!("{:#}\n", json!({ "sources": channels })));
@@ -88,13 +89,13 @@ fn list(channels: &[Channel], args: &EnergyArgs) -> Result<(), Failure> {
     table::print(&table.render(None))
 }
 
-/// What was measured, to where it is wanted. The command's own output is not mixed with it.
+/// Writes the figures to `out`, which is separate from the program's own output.
 fn tell(args: &EnergyArgs, outcome: &Outcome, out: &mut dyn Write) -> Result<(), Failure> {
     let text =
         if args.json { format!("{:#}\n", document(args, outcome)) } else { words(&outcome.report) };
     match (out.write_all(text.as_bytes()).and_then(|()| out.flush()), &args.output) {
         (Err(error), Some(path)) => Err(Failure::file(path, "write")(error)),
-        // Whoever closed standard error does not want it.
+        // If standard error is closed, nobody wants the figures.
         _ => Ok(()),
     }
 }
@@ -156,7 +157,7 @@ fn lacks(report: &Report) -> String {
     if names.is_empty() { String::new() } else { format!("; lacks {}", names.join(", ")) }
 }
 
-/// What stands below the table.
+/// Lines below the table.
 fn lines(report: &Report) -> Vec<String> {
     let cores = &report.core_seconds;
     let number =

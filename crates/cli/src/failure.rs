@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use penstock_client::config::{ConfigError, DEVICES_VARIABLE};
 use penstock_link::LinkError;
 
-/// Exit status: it failed.
+/// Exit status: the command failed.
 const FAILED: u8 = 1;
-/// Exit status: the command line or the configuration is wrong. Clap's own.
+/// Exit status: the command line or the configuration is wrong. Clap uses the same number.
 const USAGE: u8 = 2;
 /// Exit status: no node answers.
 const NO_NODE: u8 = 3;
-/// Exit status of `penstock run`: the pool could not be set up. This and the next two are those of `env`, `nice`, `timeout`.
+/// Exit status of `penstock run`: the pool could not be set up. This and the next two follow `env`,
+/// `nice` and `timeout`.
 const RUN_FAILED: u8 = 125;
 /// Exit status of `penstock run`: the program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -22,24 +23,21 @@ const NOT_FOUND: u8 = 127;
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The query of devices is wrong.
+    /// The device query is wrong.
     #[error("{0}")]
     Query(penstock_dql::Error),
-    /// An argument is wrong.
     #[error("{argument}: {reason}")]
     Argument {
-        /// Which.
         argument: String,
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// A link, or its key.
+    /// A link failed, or the key file is unusable.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The daemon.
+    /// The daemon of `penstock serve` failed.
     #[error("the daemon: {0}")]
     Daemon(String),
     /// The pool names no nodes.
@@ -48,47 +46,44 @@ pub enum Failure {
         path.display()
     )]
     NoNodes {
-        /// Where they could be named.
+        /// File in which nodes could be named.
         path: PathBuf,
     },
-    /// No node of the pool answers; each was named before.
+    /// No node of the pool answers. Each has been named on standard error before.
     #[error("no node of the pool answers")]
     NoneAnswers,
-    /// The nodes of the pool answer, and none has a device; each was named before.
+    /// The nodes of the pool answer, but none has a device. Each has been named on standard error
+    /// before.
     #[error("the pool has no devices")]
     NoDevices,
-    /// The query of devices selects nothing.
+    /// The device query selects nothing.
     #[error(
         "{DEVICES_VARIABLE} selects none of the pool's {all} devices (penstock devices shows what a query selects)"
     )]
     NoneSelected {
-        /// Devices of the pool.
+        /// Number of devices in the pool.
         all: usize,
     },
-    /// Something with a file.
+    /// An operation on a file failed.
     #[error("{}: cannot {doing} it: {source}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
-        /// What was tried.
+        /// Verb for the operation, such as "write".
         doing: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
-    /// A part of Penstock, or something built with it, is not installed.
+    /// A part of Penstock, or a program built with it, is not installed.
     #[error("{what} is not there; looked for it at {}; {remedy}", list(looked))]
     Missing {
-        /// What.
         what: &'static str,
-        /// Where it was looked for.
+        /// Paths at which it was expected.
         looked: Vec<PathBuf>,
-        /// What to do.
+        /// What the reader can do.
         remedy: &'static str,
     },
-    /// A program of ours failed.
+    /// A program that this command started failed.
     #[error("{what} failed ({how})")]
     Program {
-        /// Which.
         what: String,
         /// Its exit status or signal.
         how: String,
@@ -109,21 +104,15 @@ pub enum Failure {
     Run(Box<Failure>),
     /// `penstock run` could not execute the program.
     #[error("{}: cannot run it: {source}", program.display())]
-    Execute {
-        /// The program.
-        program: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Execute { program: PathBuf, source: io::Error },
 }
 
 impl Failure {
-    /// For `map_err`: what was tried with a file.
+    /// For `map_err`: makes the failure of the operation `doing` on the file `path`.
     pub fn file(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { path: path.to_path_buf(), doing, source }
     }
 
-    /// The exit status of the command.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Query(_) | Self::Argument { .. } => USAGE,

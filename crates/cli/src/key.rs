@@ -1,4 +1,4 @@
-//! `penstock key`: the key that nodes and clients prove to each other over TCP.
+//! `penstock key`: the key with which nodes and clients authenticate each other over TCP.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,16 +10,17 @@ use crate::args::KeyArgs;
 use crate::failure::Failure;
 use crate::table;
 
-/// Shows where the key is and whether it is usable; makes one if asked to.
+/// Shows where the key is and checks that it is usable. Creates one if the arguments ask for it.
 pub fn key(args: &KeyArgs) -> Result<ExitCode, Failure> {
     let path = key_path()?;
     if args.create && !path.exists() {
         Key::create(&path)?;
         if !args.path {
             table::print(&format!(
-                "Made a new key: {0}\nCopy it to the same place on every node and client of the pool, for example:\n  \
-                 ssh NODE 'umask 077; mkdir -p ~/.config/penstock; cat > ~/.config/penstock/key' < {0}\n\
-                 Whoever can read it can use all devices of the pool and see what runs there.\n",
+                "Created a new key: {0}\nCopy it to the same place on every node and client of the \
+                 pool, for example:\n  ssh NODE 'umask 077; mkdir -p ~/.config/penstock; \
+                 cat > ~/.config/penstock/key' < {0}\nEveryone who can read the key can use all \
+                 devices of the pool and see what runs there.\n",
                 path.display()
             ))?;
             return Ok(ExitCode::SUCCESS);
@@ -41,7 +42,8 @@ pub fn key(args: &KeyArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key's file: the configured one, else the default one, there or not.
+/// Returns the path of the key file: the configured one, otherwise the default one. The file may
+/// not exist.
 pub fn key_path() -> Result<PathBuf, Failure> {
     Ok(match Config::load()?.key {
         Some(path) => path,

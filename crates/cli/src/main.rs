@@ -1,4 +1,5 @@
-//! The command `penstock`: the daemon of a node, and what a person does with a pool.
+//! The command `penstock`: runs the daemon of a node, and everything that a person does with a
+//! pool.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -26,7 +27,8 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    // The daemon starts this program again for each of its workers. Those take their orders from it and not from a person.
+    // The daemon starts this program once more for each of its workers. A worker gets its orders
+    // from the daemon, not from the command line.
     if std::env::args_os().nth(1).is_some_and(|word| word == "worker") {
         return penstock_daemon::worker_main();
     }

@@ -1,4 +1,4 @@
-//! Man pages and completions, made from the definition of the command line, for packages.
+//! Man pages and completions for packages, generated from the definition of the command line.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command line without what is not for people.
+/// Returns the command line without its hidden commands.
 fn visible() -> Command {
     let whole = Cli::command();
     let shown: Vec<Command> =
@@ -45,7 +45,7 @@ fn visible() -> Command {
     command.subcommands(shown)
 }
 
-/// Names and texts of the pages.
+/// Returns the names and texts of the pages.
 fn pages() -> Vec<(String, Vec<u8>)> {
     let mut root = visible();
     root.build();
@@ -82,7 +82,8 @@ fn page(mut command: Command) -> Vec<u8> {
     text
 }
 
-/// The sections that stand behind the options in the help: a line `Title:`, then paragraphs, or lines that are indented.
+/// Converts the text behind the options in the help into sections. A section is a line `Title:`,
+/// then paragraphs or indented lines.
 fn extra(text: &str) -> Roff {
     let mut page = Roff::new();
     let mut example = false;
@@ -143,7 +144,8 @@ mod tests {
         assert!(pages().iter().any(|(name, _)| name == "penstock-run.1"));
     }
 
-    /// Commands in the documents: what follows `penstock ` in code, up to the end of the line or a second command.
+    /// In code, a command is the text behind `penstock `, up to the end of the line or to a second
+    /// command.
     #[test]
     fn the_documents_name_only_commands_and_options_that_exist() {
         let command = Cli::command();
@@ -164,7 +166,7 @@ mod tests {
         assert!(seen > 10, "only {seen} commands found: the search is broken");
     }
 
-    /// The text between back quotes, in lines and in blocks, and indented lines.
+    /// Returns the text between back quotes, in lines and in blocks, and the indented lines.
     fn code_of(text: &str) -> String {
         let mut code = String::new();
         for (index, block) in text.split("```").enumerate() {

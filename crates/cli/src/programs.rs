@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus};
 
 use crate::failure::Failure;
 
-/// Names the directory of the programs, for those who keep them elsewhere.
+/// Names the directory of the programs if they are elsewhere.
 const DIRECTORY_VARIABLE: &str = "PENSTOCK_PROGRAMS";
 
 /// Finds the program `name`.
@@ -26,7 +26,8 @@ pub fn find(name: &'static str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Beside the executable, where packages put it, and where the repository's `make` does.
+/// Beside the executable, where packages install programs, and where `make` in the repository puts
+/// them.
 fn candidates(bin: Option<&Path>, name: &str) -> Vec<PathBuf> {
     let Some(bin) = bin else { return Vec::new() };
     let mut looked = vec![bin.join(name)];
@@ -37,7 +38,7 @@ fn candidates(bin: Option<&Path>, name: &str) -> Vec<PathBuf> {
     looked
 }
 
-/// Runs `command` to its end; `what` is what a failure calls it.
+/// Runs `command` and waits for its end. The failure calls the program `what`.
 pub fn finish(command: &mut Command, what: &str) -> Result<(), Failure> {
     let program = PathBuf::from(command.get_program());
     let status = command.status().map_err(|source| Failure::Execute { program, source })?;

@@ -12,7 +12,8 @@ use crate::args::{LogForm, ServeArgs};
 use crate::failure::Failure;
 use crate::table;
 
-/// Start of the line that tells where the daemon listens, on standard output. The guard of `penstock run` waits for it.
+/// Start of the line on standard output that says where the daemon listens. The guard of `penstock
+/// run` waits for it.
 pub const LISTENING: &str = "listening on ";
 
 /// Runs the daemon until it is told to end.
@@ -39,11 +40,12 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
 
 fn announce(addresses: &[Address]) {
     let lines: String = addresses.iter().map(|address| format!("{LISTENING}{address}\n")).collect();
-    // A daemon whose output nobody reads is as good as another.
+    // A daemon works just as well if nobody reads its output.
     _ = table::print(&lines);
 }
 
-/// Where to listen; the directory of the user's own socket is made if it is not there.
+/// Returns the addresses to listen on. Creates the directory of the user's own socket if it does
+/// not exist.
 fn addresses(listen: &[String]) -> Result<Vec<Address>, Failure> {
     let surroundings = Surroundings::of_process();
     let list = if listen.is_empty() { "local".to_owned() } else { listen.join(",") };
@@ -64,7 +66,8 @@ fn addresses(listen: &[String]) -> Result<Vec<Address>, Failure> {
     Ok(nodes.into_iter().map(|node| node.address).collect())
 }
 
-/// The number of a user. `id` also knows the users of a directory service, which no file of this host lists.
+/// Returns the number of a user. `id` also knows the users of a directory service, which no file of
+/// this host lists.
 fn user_number(user: &str) -> Result<u32, Failure> {
     if let Ok(number) = user.parse() {
         return Ok(number);

@@ -1,4 +1,4 @@
-//! `penstock sim`: a libWater program on a cluster that is only simulated, under SMPI of SimGrid.
+//! `penstock sim`: runs a libWater program on a simulated cluster, under SimGrid's SMPI.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -9,9 +9,9 @@ use crate::args::SimArgs;
 use crate::failure::Failure;
 use crate::run::{PrivateDirectory, guard};
 
-/// Runs programs under SMPI.
+/// SimGrid's command that runs programs under SMPI.
 const SMPIRUN: &str = "smpirun";
-/// What a program that runs under SMPI must export; `smpicc` sees to it.
+/// What to do if SMPI is missing. `smpicc` of the same package builds the programs.
 const REMEDY: &str = "install the Debian package libsimgrid-dev (SimGrid 3.32 or later, with SMPI)";
 
 /// Clusters of 1024 nodes, by name.
@@ -21,15 +21,15 @@ const PLATFORMS: [(&str, &str); 2] = [
 ];
 /// Models of the nodes' devices, by name.
 const MODELS: [(&str, &str); 1] = [("vsc2", include_str!("../../../tools/sim/models/vsc2.json"))];
-/// Options of SMPI for every run; the file has their reasons.
+/// Options of SMPI for every run. The file gives the reasons for each.
 const OPTIONS: &str = include_str!("../../../tools/sim/smpi.options");
 
-/// Runs the program.
+/// Runs the program in the simulated cluster.
 pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     let smpirun = find(SMPIRUN, std::env::var_os("PATH").as_deref())?;
     let program = program(&args.program)?;
     let directory = PrivateDirectory::create(&Surroundings::of_process())?;
-    // Removes the directory, also when this process is interrupted.
+    // The guard removes the directory, also if this process is interrupted.
     guard::start(&directory, false)?;
     let platform = file(&directory, &args.platform, "platform", "xml", &PLATFORMS)?;
     let model = file(&directory, &args.model, "model", "json", &MODELS)?;
@@ -50,14 +50,14 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     }
     let status =
         command.status().map_err(|source| Failure::Execute { program: smpirun, source })?;
-    // A signal has no code.
+    // A program that a signal ended has no code.
     Ok(status
         .code()
         .and_then(|code| u8::try_from(code).ok())
         .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// The program with its path: SMPI opens it as a library, and does not look for it in PATH.
+/// Returns the path of the program. SMPI opens it as a library and does not search PATH.
 fn program(words: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
     let name = PathBuf::from(words.first().cloned().unwrap_or_default());
     let path = if name.components().count() > 1 {
@@ -73,7 +73,8 @@ fn program(words: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
     std::fs::canonicalize(&path).map_err(|source| Failure::Execute { program: path, source })
 }
 
-/// The file of a known name, written to the directory; anything else is a path.
+/// Returns the path of a file: a known name is written to the directory, and any other name is a
+/// path.
 fn file(
     directory: &PrivateDirectory,
     name: &str,
@@ -91,13 +92,13 @@ fn file(
         Failure::Argument {
             argument: format!("--{what} {name}"),
             reason: format!(
-                "it is none of those that come with Penstock ({names}), and no file: {source}"
+                "it is neither one that comes with Penstock ({names}) nor a file: {source}"
             ),
         }
     })
 }
 
-/// The options of the file as arguments.
+/// Returns the options in the file as arguments.
 fn options(text: &str) -> impl Iterator<Item = String> {
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! `penstock status`: what the daemons of the pool do.
+//! `penstock status`: the state of the pool's daemons.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::run::{Probed, configured, no_nodes, probe_all};
 use crate::table::{self, Table};
 
-/// Longest status of a daemon, in bytes: 256 sessions of 1 KiB, four times.
+/// Longest status of a daemon in bytes: four times that of 256 sessions of 1 KiB.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 
-/// Asks a daemon for its status, and which running daemon it is.
+/// Asks a daemon for its status. Also returns which running daemon it is.
 pub fn ask(
     address: &Address,
     role: Role,
@@ -75,7 +75,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     if answers == 0 { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
 }
 
-/// What each client costs, and on which device; nothing where no daemon has one.
+/// Returns the table of what each client costs on each device. It is empty if no daemon has a
+/// client.
 fn clients(probed: &[Probed]) -> String {
     let mut table = Table::new(&[
         "NODE",
@@ -114,9 +115,11 @@ fn clients(probed: &[Probed]) -> String {
         return String::new();
     }
     // Not cut to the terminal's width: the end of a reason is what matters.
-    let notes = "CORE-S: core-seconds of the client's worker with its CPU devices. NODE J: joules of the whole node while the client was \
-                 served, whoever used it. IN USE S: seconds from the first command that a device was given until all were known to have ended. J: joules \
-                 of the device alone, while the client was served.";
+    let notes = "CORE-S: core-seconds of the client's worker, including its CPU devices. NODE J: \
+                 joules of the whole node, for all its users, while the client was served. \
+                 IN USE S: seconds from the client's first command on a device until all its \
+                 commands were known to have ended. J: joules of the device alone, while the \
+                 client was served.";
     format!("\n{}{notes}\n", table.render(None))
 }
 
@@ -135,13 +138,13 @@ fn client_cells(host: &str, session: &Value) -> Vec<String> {
     ]
 }
 
-/// A number, or why there is none.
+/// Returns a number as text, or why there is none.
 fn figure(of: &Value, name: &str) -> String {
     let reason = of.get("unavailable").and_then(Value::as_str);
     match (of.get(name).and_then(Value::as_f64), reason) {
         (Some(number), _) => format!("{number:.2}"),
         (None, Some(reason)) => format!("unavailable ({reason})"),
-        // A daemon of an older version does not tell.
+        // A daemon of an older version does not send it.
         (None, None) => "-".to_owned(),
     }
 }
@@ -166,7 +169,7 @@ fn row(address: &str, status: &Value) -> Vec<String> {
     ]
 }
 
-/// Seconds as a person reads them.
+/// Formats seconds for people.
 fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -203,7 +206,7 @@ mod tests {
             ),
             "{text}"
         );
-        // Of an older daemon.
+        // From an older daemon.
         assert!(
             clients(&[status(json!([{ "client": "b" }]))]).contains("b           -"),
             "it tells nothing"

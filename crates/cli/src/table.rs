@@ -6,13 +6,13 @@ use penstock_client::config::NodeAddress;
 
 use crate::failure::Failure;
 
-/// No column is made narrower than this to fit the terminal.
+/// Narrowest column. Fitting the terminal makes no column narrower.
 const WIDTH_MIN: usize = 6;
 
-/// Between two columns.
+/// Text between two columns.
 const GAP: &str = "  ";
 
-/// A table: a head and rows of as many cells.
+/// A table: a head, and rows with as many cells as the head.
 #[derive(Debug)]
 pub struct Table {
     head: Vec<&'static str>,
@@ -21,7 +21,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table. Columns whose name starts with `>` are flushed right.
+    /// Creates an empty table. A column whose name starts with `>` is right-aligned.
     pub fn new(columns: &[&'static str]) -> Self {
         let right = columns.iter().map(|name| name.starts_with('>')).collect();
         Self {
@@ -31,12 +31,11 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
-    /// The text; lines are at most `width` characters, if that is possible.
+    /// Returns the text. Its lines have at most `width` characters if that is possible.
     pub fn render(&self, width: Option<usize>) -> String {
         let widths = self.widths(width);
         let mut text = String::new();
@@ -67,7 +66,7 @@ impl Table {
             .collect();
         let Some(fit) = fit else { return widths };
         let gaps = GAP.len() * widths.len().saturating_sub(1);
-        // The widest column gives way first.
+        // The widest column shrinks first.
         while widths.iter().sum::<usize>() + gaps > fit {
             match widths.iter_mut().max().filter(|width| **width > WIDTH_MIN) {
                 Some(width) => *width -= 1,
@@ -78,7 +77,7 @@ impl Table {
     }
 }
 
-/// Names come from other hosts: what would steer the terminal must not reach it.
+/// Replaces control characters. Names come from other hosts and must not control the terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
@@ -90,13 +89,13 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Width of the terminal that standard output goes to; none where it goes elsewhere.
+/// Returns the width of the terminal, or `None` if standard output is no terminal.
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|&width| width > 0)
 }
 
-/// Prints `text`. A reader that has gone (`| head`) is no failure.
+/// Prints `text`. It is no failure if the reader has gone (as with `| head`).
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -105,12 +104,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The address of a node, as short as it is clear.
+/// Returns the shortest clear name of a node's address.
 pub fn address(node: &NodeAddress) -> String {
     if node.name == "local" { node.name.clone() } else { node.to_string() }
 }
 
-/// Bytes as a person reads them.
+/// Formats a number of bytes for people.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut unit = "B";
@@ -154,7 +153,7 @@ mod tests {
         let text = table().render(Some(30));
         assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
         assert!(text.contains("a very long nam…"), "{text}");
-        // Too narrow for any table: no line is lost, none is made empty.
+        // Too narrow for any table: no line is lost, and none is empty.
         assert_eq!(table().render(Some(1)).lines().count(), 3);
     }
 

@@ -1,4 +1,5 @@
-//! `penstock bench comm`: real kernels of real workers, and real processes of the host paths. What this host lacks is named.
+//! `penstock bench comm` with real kernels of real workers, and real processes of the host paths.
+//! What this host lacks is named.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A home of its own for each test.
+/// A home directory for one test.
 struct Home {
     path: PathBuf,
 }
@@ -57,7 +58,8 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The figures; none where no device of this host can be used, which is said.
+/// Returns the figures. Says that the test is skipped and returns `None` if no device of this host
+/// can be used.
 fn points(document: &Value) -> Option<&Vec<Value>> {
     let points = document["points"].as_array().unwrap();
     if points.is_empty() {
@@ -107,7 +109,7 @@ fn every_path_has_its_figures_and_the_picture_its_lines() {
 #[test]
 fn a_path_without_its_library_is_skipped_with_the_reason() {
     let home = Home::new("skipped");
-    // Beside the program that is tested there are no shims, unless somebody has put them there.
+    // The directory of the tested program contains no shims, unless somebody has put them there.
     let beside = Path::new(env!("CARGO_BIN_EXE_penstock")).parent().unwrap();
     if fs::read_dir(beside)
         .unwrap()
@@ -154,7 +156,8 @@ fn without_counters_joules_are_null_with_a_reason_and_can_be_required() {
     assert!(text(&output.stderr).contains("no energy can be measured"), "{}", text(&output.stderr));
 }
 
-/// A counter that a thread turns at 100 W: joules by word are what that gives for the time of a message.
+/// A thread advances a counter at 100 W. The joules per word must be that power times the time of a
+/// message.
 #[test]
 fn joules_by_word_are_the_counters() {
     let home = Home::new("energy");
@@ -188,7 +191,8 @@ fn joules_by_word_are_the_counters() {
     for point in points(&document).expect("there is energy") {
         let joules = point["energy"]["joules"].as_f64().unwrap_or_else(|| panic!("{point}"));
         let parts = if point["kind"] == "barrier" { 1.0 } else { 8.0 };
-        // Half a round trip has half of the energy. The run has a little more in it than its messages.
+        // Half a round trip takes half of the energy. The measured span is a little longer than the
+        // sum of its messages.
         let expected = 100.0 * point["us_mean"].as_f64().unwrap() * 1e-6 / parts;
         assert!(
             (0.9..1.6).contains(&(joules / expected)),

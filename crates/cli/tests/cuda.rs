@@ -1,4 +1,5 @@
-//! What `penstock run` shows CUDA programs. The node is a small fake that only answers the probe, and CUDA's libraries are empty files.
+//! What `penstock run` shows CUDA programs. The node is a fake that only answers the probe, and the
+//! CUDA libraries are empty files.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::process::{Command, Output};
 
 use common::{Home, stderr, stdout};
 
-/// A program with the names of a runtime inside, and with nothing that would run them.
+/// A program with the function names of a CUDA runtime inside. Nothing calls these functions.
 const INSIDE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ int main(void) {
 }
 "#;
 
-/// A home with a node, and with our libraries where CUDA's are beside them.
+/// Returns a home with a node, and a directory for our CUDA libraries beside the OpenCL library.
 fn new_home(name: &str) -> Home {
     let home = Home::new(name);
     fs::create_dir_all(cuda(&home)).unwrap();
@@ -33,7 +34,7 @@ fn new_home(name: &str) -> Home {
     home
 }
 
-/// As an installation has CUDA's libraries.
+/// As [`new_home`], with the CUDA libraries of an installation.
 fn with_cuda(name: &str) -> Home {
     let home = new_home(name);
     for name in ["libcuda.so.1", "libpenstock_cudapatch.so"] {
@@ -97,7 +98,7 @@ fn without_cudas_libraries_nothing_is_changed() {
 fn a_runtime_inside_a_program_is_replaced_and_a_stripped_one_is_named() {
     let home = with_cuda("inside");
     let program = compile(&home.path);
-    // An empty file cannot be loaded, which the loader says, and goes on.
+    // The loader cannot load the empty file. It says so and goes on.
     let output = run(&home, &[program.to_str().unwrap()], &[]);
     assert_eq!(
         stdout(&output),

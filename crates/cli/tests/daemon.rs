@@ -1,4 +1,5 @@
-//! The command with a real daemon. Devices are whatever OpenCL platforms this host has; a test that needs one says so where there is none.
+//! The command with a real daemon. The devices are those of the OpenCL platforms of this host. A
+//! test that needs a device says so if there is none.
 
 mod common;
 
@@ -29,7 +30,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts a daemon and waits until it listens; the addresses it tells.
+/// Starts a daemon and waits until it listens. The result has the addresses that it prints.
 fn serve(home: &Home, listen: &[&str]) -> Daemon {
     let mut args = vec!["serve"];
     args.extend(listen.iter().flat_map(|address| ["--listen", address]));
@@ -55,7 +56,7 @@ fn wait(child: &mut Child) -> std::process::ExitStatus {
     }
 }
 
-/// Processes with `path` in their environment or command line, but this one's.
+/// Counts the processes that have `path` in their environment or command line.
 fn processes_of(path: &Path) -> usize {
     let has = |file: PathBuf| {
         fs::read(file)
@@ -104,7 +105,7 @@ fn the_status_says_what_each_client_costs() {
     let status = &json["nodes"][0]["status"];
     let session = &status["sessions"][0];
     assert_eq!(session["worker"], pool.nodes()[0].description().worker);
-    // It has loaded its drivers.
+    // The worker has loaded its drivers, which takes time.
     assert!(session["core_seconds"]["busy"].as_f64().is_some_and(|it| it > 0.0), "{session}");
     let joules = &session["joules"];
     assert_ne!(
@@ -167,11 +168,11 @@ fn a_daemon_with_two_addresses_is_one_node() {
         eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to count");
         return;
     }
-    // By the Unix socket, wherever it stands in the list; else by the first.
+    // The client uses the Unix socket wherever it stands in the list, otherwise the first address.
     assert_eq!(count(&[&tcp[0], &local, &tcp[1]]), (alone, vec![local.clone()]));
     assert_eq!(count(&[&tcp[1], &tcp[0]]), (alone, vec![tcp[1].clone()]));
-    // A program that names it twice gets one worker, and all of its addresses count as one in the
-    // status, too.
+    // A program that names the daemon twice gets one worker. The status, too, counts all of its
+    // addresses as one node.
     let nodes: Vec<_> = [&tcp[0], &local].iter().map(|it| it.parse().unwrap()).collect();
     let key = penstock_link::Key::load(&home.path.join(".config/penstock/key")).unwrap();
     let pool = penstock_client::Pool::open(&nodes, Some(&key), Duration::from_secs(30), |text| {
@@ -191,7 +192,7 @@ fn a_daemon_with_two_addresses_is_one_node() {
         assert!(Instant::now() < deadline, "a worker is left: {json}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Two daemons of one host stay two nodes.
+    // Two daemons on one host remain two nodes.
     let other = serve(&home, &["tcp:127.0.0.1:0"]);
     let (both, used) = count(&[&tcp[0], &other.addresses[0]]);
     assert_eq!((both, used.len()), (2 * alone, 2));
@@ -280,7 +281,7 @@ fn an_allocation_without_daemons_still_has_the_devices_of_this_host() {
     let home = Home::new("slurm");
     let config = home.path.join(".config/penstock");
     fs::create_dir_all(&config).unwrap();
-    // Port 1 is nobody's.
+    // No process listens on port 1.
     fs::write(config.join("pool.toml"), "port = 1\n").unwrap();
     assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());
     let run = || {
@@ -292,7 +293,7 @@ fn an_allocation_without_daemons_still_has_the_devices_of_this_host() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("/run-"), "{}", stdout(&output));
     assert_eq!(stderr(&output).lines().count(), 2, "{}", stderr(&output));
-    // A list of one's own is taken at its word.
+    // A list that the user gives is used as it is.
     let output = run().env("PENSTOCK_NODES", "tcp:127.0.0.1:1").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("no node of the pool answers"), "{}", stderr(&output));
@@ -324,7 +325,7 @@ fn the_embedded_daemon_ends_if_its_guard_is_killed() {
     let guard = guard_of(&home).expect("there is no guard");
     Command::new("kill").args(["-s", "KILL", &guard]).status().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
-    // The program itself is not touched.
+    // The program itself is not affected.
     while processes_of(&home.path) > 1 {
         assert!(Instant::now() < deadline, "the daemon stays");
         std::thread::sleep(Duration::from_millis(10));

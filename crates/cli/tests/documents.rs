@@ -1,4 +1,5 @@
-//! The documents name only files that exist, and all dependencies are accounted for.
+//! The documents name only files that exist, and `docs/dependencies.md` and `docs/configuration.md`
+//! are complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All Markdown files of the root and of `docs/`.
+/// Returns all Markdown files of the root and of `docs/`.
 fn documents() -> Vec<(PathBuf, String)> {
     let folders = [root(), root().join("docs")];
     let files = folders
@@ -40,7 +41,7 @@ fn files_that_the_architecture_names_exist() {
     let mut count = 0;
     for name in names {
         let there = [root(), root().join("crates")].iter().any(|base| base.join(name).exists());
-        // `session/` and the like: folders of the crate that the line is about.
+        // `session/` and the like are folders of the crate that the line describes.
         let inside = fs::read_dir(root().join("crates")).unwrap().flatten();
         let there =
             there || inside.map(|it| it.path().join("src").join(name)).any(|path| path.exists());

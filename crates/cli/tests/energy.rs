@@ -1,4 +1,4 @@
-//! `penstock energy` on a node made of files, and on this one.
+//! `penstock energy` on a node made of files, and on this host.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A directory that stands for `/`, with one package whose counter a thread turns at 100 W.
+/// A directory that stands for `/`, with one package whose counter a thread advances at 100 W.
 struct Node {
     root: PathBuf,
     is_over: Arc<AtomicBool>,
@@ -110,7 +110,7 @@ fn json_has_all_figures_and_null_with_a_reason_for_what_is_missing() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let joules = report["total"]["joules"].as_f64().unwrap();
-    // 100 W for the time that was measured; the thread that turns the counter may be late.
+    // 100 W times the measured time. The thread that advances the counter may be late.
     let expected = report["seconds"].as_f64().unwrap() * 100.0;
     assert!((joules - expected).abs() < 0.1 * expected, "{joules} J, not {expected} J");
     assert_eq!(report["total"]["net_joules"], Value::Null);
@@ -141,7 +141,7 @@ fn without_a_command_every_source_says_what_it_is_or_why_not() {
     assert_eq!((state("gpu"), state("dram-0")), ("no_library".into(), "no_domain".into()));
 }
 
-/// This host, whatever it has: each source either is read or has a reason.
+/// On any host, each source is either read or has a reason.
 #[test]
 fn on_this_host_every_source_is_told_of() {
     let output = done(&mut penstock(&[]));
@@ -184,7 +184,7 @@ fn what_cannot_be_run_or_measured_has_the_status_of_such_programs() {
 #[test]
 fn a_signal_is_handed_on_and_the_figures_are_still_told() {
     let node = Node::start("signal");
-    // The shell waits for a signal, and says so.
+    // The shell waits for a signal, and reports it.
     let script = "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
     let mut child = node
         .energy(&["--idle", "0", "--", "sh", "-c", script])

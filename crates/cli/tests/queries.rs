@@ -1,4 +1,4 @@
-//! Devices chosen by queries, with the command and the devices of this host.
+//! Queries that choose devices, with the command and the devices of this host.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::process::Output;
 
 use common::{Home, stderr};
 
-/// The command on two devices of PoCL; `variable`: what chooses among them.
+/// Runs the command on two devices of PoCL. `variable` is the query in PENSTOCK_DEVICES.
 fn penstock(home: &Home, variable: Option<&str>, args: &[&str]) -> Output {
     let mut command = home.penstock(args);
     command
@@ -15,7 +15,7 @@ fn penstock(home: &Home, variable: Option<&str>, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Indices of the devices that are listed.
+/// Returns the indices of the devices that are listed.
 fn indices(home: &Home, variable: Option<&str>, query: Option<&str>) -> Vec<u64> {
     let mut args = vec!["devices", "--json"];
     args.extend(query);
@@ -45,7 +45,7 @@ fn devices_are_listed_as_the_query_says() {
     let query = "SELECT ORDER BY device_index DESC";
     assert_eq!(indices(&home, None, Some(query)), backwards);
     assert_eq!(indices(&home, Some(query), None), backwards);
-    // Who asks for other devices gets them.
+    // A query on the command line overrides the variable.
     assert_eq!(
         indices(&home, Some(query), Some("select all where local and node_devices > 0;")),
         all

@@ -1,5 +1,5 @@
-//! `penstock run` from outside: what a program that it runs sees, and what is left when it ends. The node is a small fake that only
-//! answers the probe, so that no OpenCL is needed.
+//! `penstock run` from outside: what the program sees, and what is left when it ends. The node is a
+//! fake that only answers the probe, so that no OpenCL is needed.
 
 mod common;
 
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use common::{Home, stderr, stdout};
 
-/// Runs a shell script on the fake node.
+/// Returns the command that runs a shell script on the fake node.
 fn shell(home: &Home, script: &str) -> Command {
     home.run_on_fake_node(&["sh", "-c", script])
 }
 
-/// Waits until nothing is left of any run.
+/// Waits until no file and no process of any run is left.
 fn assert_tidy(home: &Home) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let runs = home.path.join("run/penstock");
@@ -34,7 +34,7 @@ fn assert_tidy(home: &Home) {
     }
 }
 
-/// Processes with `path` in their command line.
+/// Returns the command lines that contain `path`.
 fn processes_with(path: &Path) -> Vec<String> {
     let all = fs::read_dir("/proc")
         .unwrap()
@@ -69,7 +69,8 @@ fn the_program_sees_the_pool_and_nothing_else() {
 fn the_program_takes_the_place_of_the_command() {
     let home = Home::new("exec");
     home.start_fake_node();
-    // Its own children are none: a program that waits for all of its children must not wait for one of ours.
+    // The program must have no children: one that waits for all of its children must not wait for a
+    // process of ours.
     let script = "read children < /proc/$$/task/$$/children; echo $$ [$children]; exit 7";
     let child = shell(&home, script).stdout(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
@@ -86,7 +87,8 @@ fn signals_go_to_the_program() {
     for (signal, script) in [
         ("TERM", "echo up; sleep 60"),
         ("KILL", "echo up; sleep 60"),
-        // Not ignored, as it is below a shell's background job: a shell can not trap what was ignored when it began.
+        // `env` undoes an ignored SIGINT, as in a background job of a shell. A shell cannot trap a
+        // signal that was ignored when it started.
         (
             "INT",
             r#"exec env --default-signal=INT sh -c 'trap "kill \$!; exit 5" INT; sleep 60 & echo up; wait'"#,
@@ -98,7 +100,7 @@ fn signals_go_to_the_program() {
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
         assert_eq!(line, "up\n");
-        // To all of its group, as a terminal does.
+        // To the whole process group, as a terminal does.
         let group = format!("-{}", child.id());
         assert!(
             Command::new("kill").args(["-s", signal, "--", &group]).status().unwrap().success()
@@ -119,7 +121,7 @@ fn signals_go_to_the_program() {
 fn who_reads_the_output_does_not_wait_for_the_guard() {
     let home = Home::new("pipe");
     home.start_fake_node();
-    // The shell closes its output, and runs on.
+    // The shell closes its output and goes on.
     let mut child = shell(&home, "echo end; exec >&- 2>&-; exec sleep 60")
         .stdout(Stdio::piped())
         .spawn()

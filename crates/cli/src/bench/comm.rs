@@ -1,4 +1,4 @@
-//! `penstock bench comm`: what communication between devices costs.
+//! `penstock bench comm`: the cost of communication between devices.
 
 use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
@@ -22,13 +22,13 @@ use crate::failure::Failure;
 use crate::run::{PrivateDirectory, guard};
 use crate::table;
 
-/// PoCL's: how many cores a device uses.
+/// PoCL's variable for the number of cores that a device uses.
 const POCL_CORES_VARIABLE: &str = "POCL_MAX_PTHREAD_COUNT";
 
-/// Names the directory of what is built beside this program, for those who keep it elsewhere.
+/// Names the directory of libraries and programs that are usually beside this program.
 const PROGRAMS_VARIABLE: &str = "PENSTOCK_PROGRAMS";
 
-/// Measures, or takes part in a measurement.
+/// Measures, or acts as one process of a measurement.
 pub fn comm(args: &CommArgs) -> Result<ExitCode, Failure> {
     if let Some((file, number)) = args.as_rank.split_first() {
         let number = number.first().and_then(|text| text.to_str()?.parse().ok());
@@ -47,11 +47,11 @@ pub fn comm(args: &CommArgs) -> Result<ExitCode, Failure> {
         }
     }
     if let Some(path) = &args.svg {
-        // Before it takes minutes.
+        // A file that cannot be written is reported now, not after minutes of measurement.
         std::fs::write(path, "").map_err(Failure::file(path, "write"))?;
     }
     let directory = PrivateDirectory::create(&Surroundings::of_process())?;
-    // Removes the directory, also when this process is interrupted.
+    // The guard removes the directory, also if this process is interrupted.
     guard::start(&directory, false)?;
     let results = measure(&plan, &directory)?;
     directory.remove();
@@ -66,7 +66,7 @@ pub fn comm(args: &CommArgs) -> Result<ExitCode, Failure> {
         show::tables(&plan, &results, args.bars)
     };
     table::print(&text)?;
-    // Counters can end while they are read.
+    // A counter can become unreadable during the measurement.
     if args.require_energy && !has_energy {
         let told = results.points.iter().find_map(|point| point.energy.unavailable.clone());
         let reason = told.unwrap_or_else(|| "nothing was measured".to_owned());
@@ -103,7 +103,7 @@ fn plan(args: &CommArgs) -> Result<Plan, Failure> {
     if !is_time {
         return Err(wrong(
             "--seconds",
-            format!("{} s: from 0.01 to 600 can be measured", plan.seconds),
+            format!("{} s is out of range: give 0.01 to 600 seconds", plan.seconds),
         ));
     }
     plan.check().map_err(|error| wrong("bench comm", error.to_string()))?;
@@ -138,7 +138,7 @@ fn measure(plan: &Plan, directory: &PrivateDirectory) -> Result<Results, Failure
     Ok(results)
 }
 
-/// Daemons with one device each, which share the cores.
+/// Starts daemons with one device each, which share the cores.
 fn start_nodes(
     directory: &PrivateDirectory,
     key: &Path,
@@ -171,7 +171,8 @@ fn start_nodes(
     Ok(nodes)
 }
 
-/// Where libWater's shims for MPI may be: beside this program, where packages put them, and where the user says.
+/// Returns where libWater's MPI shims may be: in the user's directory, beside this program, and
+/// where packages install them.
 fn shims(program: &Path) -> Vec<PathBuf> {
     let named =
         std::env::var_os(PROGRAMS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -196,7 +197,7 @@ fn document(plan: &Plan, results: &Results) -> Value {
     })
 }
 
-/// The line that says what goes on; none where nobody looks.
+/// The progress line. It is shown only if standard error is a terminal.
 struct Line {
     is_shown: bool,
 }

@@ -1,4 +1,5 @@
-//! `penstock bench`: the pool beside the local OpenCL platform, and communication between devices.
+//! `penstock bench`: measures the pool and the local OpenCL platform, or communication between
+//! devices.
 
 mod comm;
 mod show;
@@ -9,10 +10,10 @@ use crate::args::{BenchArgs, BenchCommand};
 use crate::failure::Failure;
 use crate::programs;
 
-/// The program that measures.
+/// Program that measures the pool.
 const PROGRAM: &str = "penstock-bench";
 
-/// Runs the program that measures, or measures communication.
+/// Runs the program that measures the pool, or measures communication.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if let Some(BenchCommand::Comm(args)) = &args.command {
         return comm::comm(args);

@@ -7,10 +7,10 @@ use penstock_bench::summary::{self, Bar, PAIRS, Ratio, Saving};
 
 use crate::table::{self, Table};
 
-/// What a cell says that has no number.
+/// Text of a cell without a number.
 const NONE: &str = "-";
 
-/// All tables, one below the other.
+/// Returns all tables, one below the other.
 pub fn tables(plan: &Plan, results: &Results, with_bars: bool) -> String {
     let ratios = summary::ratios(results);
     let mut text = String::new();
@@ -47,7 +47,7 @@ fn printable(text: &str) -> String {
     table::printable(text)
 }
 
-/// Rows of a table: sizes, or numbers of devices.
+/// Returns the rows of a table: message sizes, or numbers of devices.
 fn rows(kind: Kind, results: &Results) -> Vec<u64> {
     let of = results.points.iter().filter(|point| point.kind == kind).map(|point| at(kind, point));
     let mut rows: Vec<u64> = of.collect();
@@ -77,7 +77,7 @@ fn head(kind: Kind) -> &'static str {
     if kind == Kind::Barrier { ">DEVICES" } else { ">SIZE" }
 }
 
-/// How pairs are named at the head of a column.
+/// Returns the name of the column for a pair of paths.
 fn pair_column((host, device): (Path, Path)) -> &'static str {
     match (host, device) {
         (Path::HostMpi, Path::Device) => ">MPI/DEV",
@@ -87,7 +87,7 @@ fn pair_column((host, device): (Path, Path)) -> &'static str {
     }
 }
 
-/// A few digits, as many as mean something.
+/// Formats a number with three or four significant digits.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         it if !it.is_finite() => return NONE.to_owned(),

@@ -1,5 +1,6 @@
-//! How a CUDA program finds the pool: the folder of CUDA's libraries comes first where the loader looks, and a program with the runtime
-//! inside has it replaced when it is loaded. One that asks NVRTC for machine code gets PTX in its place.
+//! How a CUDA program finds the pool. The folder with Penstock's CUDA libraries becomes the first
+//! that the loader searches. If the CUDA runtime is linked into the program, a preloaded library
+//! replaces it. If a program asks NVRTC for machine code, the same library makes NVRTC return PTX.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,23 +9,24 @@ use std::process::Command;
 
 use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 
-/// The folder, beside the library of OpenCL.
+/// Name of the folder, beside the OpenCL library.
 const FOLDER: &str = "cuda";
 
-/// What of it must be there.
+/// The library that the folder must contain.
 const DRIVER: &str = "libcuda.so.1";
 
-/// What replaces a runtime inside a program.
+/// Library that replaces a runtime inside a program.
 const PATCH: &str = "libpenstock_cudapatch.so";
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Where programs are looked for that are named without a folder, if nothing else is said: as the C library does.
+/// Search path for programs if `PATH` is not set, as in the C library.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Makes `command` find the libraries beside `opencl` (the library of OpenCL), if they are there. Says in one line if it has a runtime inside that
-/// cannot be replaced: its OpenCL part, if it has one, works none the less.
+/// Makes `command` find the CUDA libraries beside `opencl` (the path of the OpenCL library), if
+/// they are installed. If the program contains a runtime that cannot be replaced, writes one line
+/// that says so; OpenCL in that program works all the same.
 pub fn show(command: &mut Command, opencl: &Path) {
     let Some(folder) = opencl.parent().map(|folder| folder.join(FOLDER)) else { return };
     if !folder.join(DRIVER).is_file() {
@@ -40,9 +42,9 @@ pub fn show(command: &mut Command, opencl: &Path) {
         Runtime::Inside { .. } => {
             preload(command, &folder, &program, "to replace the CUDA runtime inside")
         }
-        Runtime::Stripped => refuse(&program, "no names of its functions (it was stripped)"),
-        Runtime::Unknown => refuse(&program, "of a version that cannot be told"),
-        Runtime::OtherMachine => refuse(&program, "for a processor on which it cannot be replaced"),
+        Runtime::Stripped => refuse(&program, "has no function names (it was stripped)"),
+        Runtime::Unknown => refuse(&program, "has an unknown version"),
+        Runtime::OtherMachine => refuse(&program, "is for another kind of processor"),
     }
 }
 
@@ -57,13 +59,13 @@ fn preload(command: &mut Command, folder: &Path, program: &Path, why: &str) {
 
 fn refuse(program: &Path, why: &str) {
     eprintln!(
-        "penstock: {}: the CUDA runtime inside has {why}, so CUDA will not find the pool; \
+        "penstock: {}: the CUDA runtime inside {why}, so CUDA will not find the pool; \
          link the program with `nvcc -cudart shared`, or do not strip it",
         program.display()
     );
 }
 
-/// A list of paths with one before all others.
+/// Returns the path list `rest` with `first` in front.
 fn before(first: &Path, rest: Option<&OsStr>) -> OsString {
     let mut list = first.as_os_str().to_owned();
     if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
@@ -73,7 +75,7 @@ fn before(first: &Path, rest: Option<&OsStr>) -> OsString {
     list
 }
 
-/// The file that the system will run for a name.
+/// Returns the file that the system runs for a program name.
 fn find(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let named = Path::new(program);
     if named.components().count() > 1 || named.is_absolute() {

@@ -1,8 +1,9 @@
-//! The guard of a program that `penstock run` became: it runs the daemon for the local devices, waits for the program to
-//! end, ends the daemon and removes the private directory.
+//! The guard of a program that `penstock run` became. It runs the daemon for the local devices,
+//! waits for the program to end, ends the daemon and removes the private directory.
 //!
-//! It is no child of the program (which may wait for all of its children and must not meet one that it does not know),
-//! has its own session (what is typed at the terminal is for the program alone) and holds none of its files.
+//! The guard is not a child of the program, because a program may wait for all its children and
+//! must not meet an unknown one. It has its own session, so that terminal input and signals reach
+//! only the program, and it holds none of the program's files.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,13 +16,14 @@ use crate::args::GuardArgs;
 use crate::embedded::{Embedded, LOG_VARIABLE, wait_until_ready};
 use crate::failure::Failure;
 
-/// What the guard says when all is ready.
+/// Line that the guard prints when everything is ready.
 const READY: &str = "ready";
 
-/// The socket of the daemon in the private directory.
+/// Name of the daemon's socket in the private directory.
 const SOCKET_NAME: &str = "node.sock";
 
-/// Starts the guard of this process, and gives the socket of the daemon that it runs if `serve`.
+/// Starts the guard of this process. Returns the socket of the daemon that the guard runs if
+/// `serve`.
 pub fn start(directory: &PrivateDirectory, serve: bool) -> Result<Option<PathBuf>, Failure> {
     let mut command =
         guard_command(&std::process::id().to_string(), directory.path(), serve).map_err(failure)?;
@@ -30,7 +32,7 @@ pub fn start(directory: &PrivateDirectory, serve: bool) -> Result<Option<PathBuf
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut answer).map_err(failure)?;
     }
-    // The first process only starts the one that stays.
+    // This child only starts the process that stays, and ends.
     child.wait().map_err(failure)?;
     match answer.trim_end() {
         READY => Ok(serve.then(|| directory.path().join(SOCKET_NAME))),
@@ -48,7 +50,6 @@ fn guard_command(pid: &str, directory: &Path, serve: bool) -> std::io::Result<Co
     Ok(command)
 }
 
-/// `penstock guard`.
 pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
     if !args.here {
         let mut command =
@@ -56,13 +57,14 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
         command.arg("--here").spawn().map_err(failure)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Fails only for the leader of a group, which this is not: another process has just started it.
+    // `setsid` fails only in the leader of a process group. Another process has just started this
+    // one, so it is none.
     _ = rustix::process::setsid();
     let directory = PrivateDirectory::hold(args.directory.clone())?;
     let watched = watch(&directory, args);
     directory.remove();
     if let Err(failure) = watched {
-        // Read by `start`, if it happened before all was ready.
+        // `start` reads this line if the failure occurred before all was ready.
         println!("{}", plain(failure));
     }
     Ok(ExitCode::SUCCESS)
@@ -70,7 +72,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
 
 fn watch(directory: &PrivateDirectory, args: &GuardArgs) -> Result<(), Failure> {
     let pid = Pid::from_raw(args.pid)
-        .ok_or_else(|| Failure::Embedded("there is no program to stay with".into()))?;
+        .ok_or_else(|| Failure::Embedded("there is no program to watch".into()))?;
     let program = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failure(error.into()))?;
     let _daemon = args.serve.then(|| start_daemon(directory)).transpose()?;
     println!("{READY}");
@@ -83,7 +85,8 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     Embedded::start(&listen, &[], directory.path().join("daemon.log"))
 }
 
-/// Whoever reads the program's output must not wait for the guard. Standard error stays only where a log goes to it.
+/// Closes the program's files: a reader of the program's output must not wait for the guard.
+/// Standard error stays open only if a log goes to it.
 fn let_go_of_the_program() -> Result<(), Failure> {
     let null =
         std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failure)?;
@@ -92,11 +95,11 @@ fn let_go_of_the_program() -> Result<(), Failure> {
     if std::env::var_os(LOG_VARIABLE).is_none() {
         rustix::stdio::dup2_stderr(&null).map_err(|error| failure(error.into()))?;
     }
-    // A file system that the program was started from can be unmounted.
+    // So that the file system with the current directory can be unmounted.
     std::env::set_current_dir("/").map_err(failure)
 }
 
-/// Without what [`Failure::Embedded`] says around the reason: `start` says it again.
+/// Returns the reason without the text that [`Failure::Embedded`] adds: `start` adds it again.
 fn plain(failure: Failure) -> String {
     match failure {
         Failure::Embedded(reason) => reason,

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Names the library, for those who keep it elsewhere.
+/// Names the library if it is elsewhere.
 const LIBRARY_VARIABLE: &str = "PENSTOCK_LIB";
 
 const LIBRARY_NAME: &str = "libpenstock_opencl.so";
 
-/// The prefix that a package was built for.
+/// Prefix that a package was built for.
 const PREFIX: Option<&str> = option_env!("PENSTOCK_PREFIX");
 
-/// Finds the library and gives its absolute path, as the entry for the ICD loader needs it.
+/// Finds the library. Returns its absolute path, which the entry for the ICD loader needs.
 pub fn find() -> Result<PathBuf, Failure> {
     if let Some(path) =
         std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
@@ -36,7 +36,7 @@ pub fn find() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Beside the executable (as cargo builds it), then where packages put it.
+/// Beside the executable (where cargo builds it), then where packages install it.
 fn candidates(bin: Option<&Path>) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if let Some(bin) = bin {

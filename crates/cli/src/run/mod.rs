@@ -1,9 +1,10 @@
 //! `penstock run`: an OpenCL or CUDA program on the pool.
 //!
-//! Everything is prepared in a private directory (the entry for the ICD loader, perhaps a daemon's socket), then this
-//! process *becomes* the program. So signals, job control, the exit status and the process id are the program's own, and
-//! standard input and output are not touched. A [`guard`], which is no child of the program, removes the directory and
-//! ends the daemon when the program has ended, in whatever way.
+//! Everything is prepared in a private directory (the entry for the ICD loader, perhaps a daemon's
+//! socket). Then this process *becomes* the program. So signals, job control, the exit status and
+//! the process id are the program's own, and standard input and output are untouched. However the
+//! program ends, a [`guard`], which is not its child, then removes the directory and ends the
+//! daemon.
 
 mod cuda;
 pub mod guard;
@@ -36,7 +37,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     };
     let mut command = Command::new(program);
     command.args(program_args);
-    // Kept until this process is the program: then the kernel closes it, and the guard has its own hold on the directory.
+    // Held until this process becomes the program. Then the kernel closes it, but the guard has its
+    // own hold on the directory.
     let directory =
         set_up(args, &mut command).map_err(|failure| Failure::Run(Box::new(failure)))?;
     let source = command.exec();
@@ -65,24 +67,25 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Fai
     Ok(directory)
 }
 
-/// The nodes of the pool.
 #[derive(Debug)]
 pub struct Found {
-    /// Those that answer, at least one, and what they are like.
+    /// Nodes that answer, at least one, and what their daemons know of them.
     pub nodes: Vec<(NodeAddress, Survey)>,
-    /// Those that do not, and why.
+    /// Nodes that do not answer, and why.
     pub silent: Vec<(NodeAddress, LinkError)>,
-    /// If one of the nodes is for the local devices alone: its directory, guarded. It ends with this process.
+    /// Guarded directory of the daemon that serves only the local devices, if there is one. The
+    /// daemon ends with this process.
     pub directory: Option<PrivateDirectory>,
 }
 
-/// Asks all nodes, names those that do not answer, one line each, and adds one for the devices of this host if no daemon of
-/// the configuration has them.
+/// Asks all nodes what they have and names each node that does not answer in one line. Adds a
+/// daemon for the devices of this host if no daemon of the configuration has them.
 pub fn find_nodes(config: &Config, no_local: bool) -> Result<Found, Failure> {
     let mut found = Found { nodes: Vec::new(), silent: Vec::new(), directory: None };
     found.sort(survey_all(config, &config.nodes), config);
-    // Who names a node on this host has its devices by it or not at all. But nobody has asked for the nodes of an
-    // allocation or for the own daemon: if this host's does not run, its devices are wanted none the less.
+    // If the user names a node on this host, its devices come from that node or not at all. But no
+    // user names the nodes of an allocation or the own daemon: if the daemon of this host does not
+    // run, its devices are still wanted.
     let is_here = match config.source {
         Source::Slurm | Source::OwnDaemon => found.nodes.iter().any(|(node, _)| is_this_host(node)),
         _ => config.nodes.iter().any(is_this_host),
@@ -125,7 +128,7 @@ fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
     };
     let all = found.nodes.iter().map(|(_, survey)| count(&survey.node)).sum();
     if all == 0 {
-        // Where others have devices, the library in the program names those that have none.
+        // If other nodes have devices, the library in the program names the nodes that have none.
         for (node, survey) in &found.nodes {
             let why = survey
                 .problem
@@ -145,7 +148,7 @@ fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
     }
 }
 
-/// The failure of a command that needs nodes where none are named.
+/// The failure of a command that needs nodes when none are named.
 pub fn no_nodes() -> Failure {
     Failure::NoNodes {
         path: Surroundings::of_process()
@@ -154,7 +157,7 @@ pub fn no_nodes() -> Failure {
     }
 }
 
-/// The configuration, with the nodes of the command line if it names any.
+/// Loads the configuration. The list `nodes` of the command line, if given, replaces its nodes.
 pub fn configured(nodes: Option<&str>) -> Result<Config, Failure> {
     let mut config = Config::load()?;
     if let Some(list) = nodes {
@@ -165,19 +168,22 @@ pub fn configured(nodes: Option<&str>) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Makes the ICD loader of `program` find Penstock (by the entry in `directory`) and nothing else, and Penstock find `nodes`.
+/// Makes the ICD loader of `program` find only Penstock (by the entry in `directory`), and Penstock
+/// find `nodes`.
 pub fn show_pool(program: &mut Command, directory: &Path, nodes: &str) {
     program.env(config::NODES_VARIABLE, nodes);
-    // "OCL_ICD_VENDORS" is understood by ocl-icd and by the Khronos loader, the other one by their older versions.
+    // ocl-icd and the Khronos loader read OCL_ICD_VENDORS; their older versions read
+    // OPENCL_VENDOR_PATH.
     program
         .env("OCL_ICD_VENDORS", vendors(directory))
         .env("OPENCL_VENDOR_PATH", vendors(directory));
-    // This one would add drivers to the directory's: local devices would be seen twice.
+    // This variable would add drivers to those of the directory, so that local devices appeared
+    // twice.
     program.env_remove("OCL_ICD_FILENAMES");
 }
 
-/// ocl-icd takes a path for a directory only if it is one; the Khronos loader puts a file's name straight behind some
-/// versions of it, so that the last slash is needed.
+/// ocl-icd takes the path for a directory only if it is one. Some versions of the Khronos loader
+/// append a file name directly to the path, so it needs the final slash.
 fn vendors(directory: &Path) -> impl AsRef<OsStr> {
     let mut path = directory.as_os_str().to_owned();
     path.push("/");

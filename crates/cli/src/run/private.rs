@@ -1,4 +1,4 @@
-//! A directory that only this user can look into, for one run of one program.
+//! A directory that only this user can read, for one run of one program.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write as _;
@@ -10,31 +10,32 @@ use penstock_client::config::Surroundings;
 
 use crate::failure::Failure;
 
-/// Start of the names of these directories.
+/// Prefix of the directories' names.
 const NAME: &str = "run-";
 
-/// A Unix socket's path has at most 107 bytes; below the base come `/run-1234567-89abcdef/node.sock`, 31 bytes, and more
-/// for process ids of 64 bits.
+/// Longest base path. The path of a Unix socket has at most 107 bytes. Below the base follow
+/// `/run-1234567-89abcdef/node.sock`, 31 bytes, and more for 64-bit process ids.
 const BASE_BYTES_MAX: usize = 64;
 
-/// A directory as young as this may be one that somebody is just making.
+/// Directories younger than this may be in the middle of their creation.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// The directory, held: as long as it lives (or its file is open), nobody else removes it.
+/// A held directory: no other process removes it while this value lives or its file is open.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     path: PathBuf,
-    // Locked, shared with the guard.
+    // Shared lock. The guard has it, too.
     _hold: File,
 }
 
 impl PrivateDirectory {
-    /// Makes a new one, and removes those that were left behind by processes that were ended with their guards.
+    /// Creates a new directory. Removes those that earlier processes left behind, if they were
+    /// killed together with their guards.
     pub fn create(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
         let base = base(surroundings)?;
         sweep(&base);
         let mut random = [0; 4];
-        // Not a secret: only to not meet what an earlier process of the same number left behind.
+        // Not a secret. It only avoids the directory of an earlier process with the same number.
         _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let random = u32::from_ne_bytes(random);
         let path = base.join(format!("{NAME}{}-{random:08x}", std::process::id()));
@@ -42,19 +43,18 @@ impl PrivateDirectory {
         Self::hold(path)
     }
 
-    /// Holds the directory that another process of the same run has made.
+    /// Holds the directory that another process of the same run created.
     pub fn hold(path: PathBuf) -> Result<Self, Failure> {
         let hold = File::open(&path).map_err(Failure::file(&path, "open"))?;
         hold.lock_shared().map_err(Failure::file(&path, "lock"))?;
         Ok(Self { path, _hold: hold })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a new file in it.
+    /// Creates the file `name` in the directory and writes `text` to it.
     pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.path.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -62,14 +62,14 @@ impl PrivateDirectory {
             .map_err(Failure::file(&path, "write"))
     }
 
-    /// Removes it with all that is in it.
+    /// Removes the directory with all its contents.
     pub fn remove(self) {
-        // Nobody to tell, and the next run tries again.
+        // There is nobody to tell, and the next run tries again.
         _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The directory to make it in.
+/// Returns the directory in which to create private directories.
 fn base(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
     let usual = surroundings.runtime_directory();
     if usual.as_os_str().len() <= BASE_BYTES_MAX && make_private(&usual, surroundings).is_ok() {
@@ -97,7 +97,7 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
     })
 }
 
-/// Removes directories that nobody holds.
+/// Removes directories that no process holds.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     for entry in entries
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn only_what_nobody_holds_is_swept() {
         let base = std::env::temp_dir().join(format!("penstock-sweep-{}", std::process::id()));
-        // Of a failed run with the same process number.
+        // Left by a failed run with the same process id.
         _ = fs::remove_dir_all(&base);
         fs::create_dir_all(&base).unwrap();
         let make = |name: &str| {
@@ -140,7 +140,8 @@ mod tests {
         sweep(&base);
         assert!(held.exists() && young.exists() && other.exists() && !left.exists());
         drop(hold);
-        // A process that another test is just starting holds every open file until it runs its program.
+        // While another test starts a process, the new process holds every open file until its
+        // `exec`.
         let end = std::time::Instant::now() + Duration::from_secs(30);
         while held.exists() && std::time::Instant::now() < end {
             sweep(&base);

@@ -1,4 +1,4 @@
-//! A quick look at which nodes answer, before a program starts.
+//! Asks which nodes answer, before a program starts.
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::path::Path;
@@ -13,26 +13,23 @@ use penstock_wire::hello::Role;
 
 use crate::status;
 
-/// A node, and what its daemon says of itself or why it does not answer.
+/// A node, and the status of its daemon or why it does not answer.
 #[derive(Debug)]
 pub struct Probed {
-    /// The node.
     pub node: NodeAddress,
     /// The daemon's status, as JSON.
     pub answer: Result<serde_json::Value, LinkError>,
 }
 
-/// A node, and what it is like or why its daemon does not tell.
+/// A node, and its survey or why its daemon gives none.
 #[derive(Debug)]
 pub struct Described {
-    /// The node.
     pub node: NodeAddress,
-    /// What the daemon tells.
     pub answer: Result<Survey, LinkError>,
 }
 
-/// Asks all nodes of `list` at once what they are like. A daemon that is named twice is one node,
-/// at its best address.
+/// Surveys all nodes of `list` at once. A daemon that is named twice counts as one node, at its
+/// best address.
 pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
     let key = config.key.as_deref();
     let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {
@@ -47,7 +44,7 @@ pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
     distinct(list, surveyed).map(|(node, answer)| Described { node, answer }).collect()
 }
 
-/// Each daemon once, at its best address.
+/// Keeps each daemon once, at its best address.
 fn distinct<T>(
     list: &[NodeAddress],
     answers: Vec<Result<(T, Option<InstanceId>), LinkError>>,
@@ -64,7 +61,7 @@ fn distinct<T>(
         .map(|(_, ((node, answer), _))| (node.clone(), answer.map(|it| it.0)))
 }
 
-/// The pool's key, if this node wants it.
+/// Loads the pool's key if the node needs it.
 fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkError> {
     match (&node.address, key) {
         (Address::Tcp { .. }, Some(path)) => Key::load(path).map(Some),
@@ -72,7 +69,7 @@ fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkEr
     }
 }
 
-/// Asks all daemons at once for their status, each for as long as the configuration allows.
+/// Asks all daemons at once for their status. Each may take as long as the configuration allows.
 pub fn probe_all(config: &Config) -> Vec<Probed> {
     let deadline = Instant::now() + config.timeout;
     let key = config.key.as_deref();
@@ -103,7 +100,7 @@ pub fn is_this_host(node: &NodeAddress) -> bool {
     }
 }
 
-/// Only an address of this host can be bound to.
+/// A socket can be bound only to an address of this host.
 fn is_own_address(address: IpAddr) -> bool {
     !address.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
 }
@@ -120,7 +117,7 @@ mod tests {
             is_this_host(&NodeAddress::tcp("::1", 1))
                 || !is_own_address(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]))
         );
-        // Set aside for documentation: nobody's.
+        // Reserved for documentation, so no host has it.
         assert!(!is_this_host(&NodeAddress::tcp("192.0.2.1", 1)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Code that the tests of the command share.
 #![allow(dead_code, reason = "no file of tests uses all of it")]
 
 use std::fs;
@@ -14,16 +14,16 @@ use penstock_wire::describe::{
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
 
-/// How long a probe may take on a busy machine.
+/// Longest time that a probe may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A home of its own for each test, removed at the end.
+/// A home directory for one test, removed at the end.
 pub struct Home {
     pub path: PathBuf,
 }
 
 impl Home {
-    /// Names are unique within a file of tests, which is a process.
+    /// `name` must be unique within a file of tests, which is one process.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("penstock-cli-{}-{name}", std::process::id()));
         _ = fs::remove_dir_all(&path);
@@ -32,7 +32,7 @@ impl Home {
         Self { path }
     }
 
-    /// The command, with nothing of the environment's configuration.
+    /// Returns the command, without any configuration from the environment.
     pub fn penstock(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
         for name in [
@@ -52,13 +52,13 @@ impl Home {
         command
     }
 
-    /// Starts a node that only answers the probes, so that no OpenCL is needed.
+    /// Starts a node that only answers probes, so that no OpenCL is needed.
     pub fn start_fake_node(&self) {
         self.start_fake_node_with(1, Duration::ZERO);
     }
 
-    /// The same with so many devices. It takes its time for each answer, and says nothing
-    /// meanwhile.
+    /// As [`Self::start_fake_node`], with a number of devices and a delay before each answer. The
+    /// node sends nothing during the delay.
     pub fn start_fake_node_with(&self, devices: u32, delay: Duration) {
         let listener = Listener::bind(&Address::Unix(self.path.join("node.sock"))).unwrap();
         thread::spawn(move || {
@@ -82,7 +82,7 @@ impl Home {
         });
     }
 
-    /// `penstock run` on that node.
+    /// Returns `penstock run` with that node.
     pub fn run_on_fake_node(&self, program: &[&str]) -> Command {
         let node = format!("unix:{}", self.path.join("node.sock").display());
         let mut command = self.penstock(&["run", "--nodes", &node, "--no-local", "--"]);
@@ -91,7 +91,7 @@ impl Home {
     }
 }
 
-/// What the fake node tells of itself.
+/// The fake node's survey.
 fn fake_survey(devices: u32) -> Survey {
     let device = |index| DeviceDescription { index, info: Vec::new(), shares_host_memory: false };
     let platform =
