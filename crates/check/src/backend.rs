@@ -1,4 +1,5 @@
-//! What a program needs from an OpenCL implementation. The real one is in `cl`, and `fake` is one for tests.
+//! The interface that a program needs from an OpenCL implementation. `cl` implements it with a real
+//! driver, `fake` in memory for tests.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::plan::{Kernel, MapMode, Rect};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub usize);
 
-/// A place in an area of host memory.
+/// A position in an area of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct At {
@@ -16,7 +17,7 @@ pub struct At {
     pub offset: usize,
 }
 
-/// What an image is.
+/// Kind and size of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Shape {
@@ -24,7 +25,7 @@ pub enum Shape {
     View { pixels: usize, buffer: Handle },
 }
 
-/// How a buffer is made.
+/// How a buffer is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Origin {
@@ -34,7 +35,7 @@ pub enum Origin {
     Use(At),
 }
 
-/// One end of a copy in shared virtual memory.
+/// One side of a copy in shared virtual memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum End {
@@ -42,13 +43,13 @@ pub enum End {
     Host(At),
 }
 
-/// A buffer, or shared virtual memory, as the argument of a kernel.
+/// A kernel argument: a buffer, or shared virtual memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Argument {
     pub mem: Handle,
     pub svm: bool,
-    /// In words.
+    /// Offset in words of four bytes.
     pub offset: usize,
 }
 
@@ -98,7 +99,8 @@ pub enum Call {
         word: u32,
     },
     Launch {
-        /// Kernel objects belong to one thread each, as their arguments may not be set by two at a time.
+        /// Each kernel object belongs to one thread, because two threads must not set its arguments
+        /// at the same time.
         thread: usize,
         kernel: Kernel,
         a: Argument,
@@ -178,22 +180,22 @@ pub enum Call {
     },
 }
 
-/// What comes back from a command.
+/// Result of enqueueing a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Enqueued {
     pub event: Option<Handle>,
-    /// The area that was mapped.
+    /// The area that a map command returned.
     pub area: Option<Handle>,
 }
 
-/// What runs when an event ends; it gets the event's status.
+/// Callback for the end of an event. It receives the event's status.
 pub type Ended = Arc<dyn Fn(i32) + Send + Sync>;
 
 /// Sets a user event to a status.
 pub type Setter = Arc<dyn Fn(Handle, i32) + Send + Sync>;
 
-/// An implementation. All functions may be called by several threads. Errors are OpenCL's codes.
+/// An OpenCL implementation. Several threads may call all functions. Errors are OpenCL's codes.
 #[allow(missing_docs, reason = "each function is the call of OpenCL whose name it has")]
 pub trait Backend: Sync {
     fn new_context(&self, devices: &[usize]) -> Result<Handle, i32>;
@@ -225,16 +227,17 @@ pub trait Backend: Sync {
     fn finish(&self, queue: Handle) -> i32;
     fn wait(&self, events: &[Handle]) -> i32;
     fn status(&self, event: Handle) -> Result<i32, i32>;
-    /// Queued, submitted, started, ended.
+    /// Times at which the command was queued, submitted, started and ended.
     fn times(&self, event: Handle) -> Result<[u64; 4], i32>;
     fn on_end(&self, event: Handle, ended: Ended) -> i32;
-    /// What a callback sets a user event with.
+    /// Returns the function with which a callback sets a user event.
     fn setter(&self) -> Setter;
-    /// A program has failed: nobody waits for anything any more. The process of a real implementation ends then.
+    /// Called when a program has failed and nothing waits any more. The process of a real
+    /// implementation ends then.
     fn abandon(&self) {}
-    /// Makes an array of zeros.
+    /// Creates an array of zeros.
     fn new_area(&self, len: usize) -> Handle;
-    /// Gives an array back after the program has ended.
+    /// Frees an array after the program has ended.
     fn drop_area(&self, area: Handle);
     fn load(&self, at: At, len: usize) -> Vec<u8>;
     fn store(&self, at: At, bytes: &[u8]);

@@ -7,7 +7,6 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Adds `number`.
     pub fn insert(&mut self, number: usize) {
         let word = number / 64;
         if word >= self.words.len() {
@@ -31,7 +30,7 @@ impl Bits {
         }
     }
 
-    /// How many numbers are in the set.
+    /// Returns the size of the set.
     pub fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -1,4 +1,4 @@
-//! Prints a program as a C file that needs nothing but OpenCL.
+//! Prints a program as a C file that needs only OpenCL.
 
 mod acts;
 
@@ -11,10 +11,11 @@ use crate::model::Bytes;
 use crate::plan::{Act, Platform};
 use crate::run::Prepared;
 
-/// How many words of a look are compared if there are more. Those around the first wrong one are among them.
+/// Largest number of words of one look that are compared. The words around the first wrong one are
+/// among them.
 const WORDS_MAX: usize = 40;
 
-/// The text of the file.
+/// Returns the text of the C file.
 pub fn print(prepared: &Prepared<'_>, platform: &Platform, finding: &Finding) -> String {
     let program = prepared.program;
     let mut text = String::new();
@@ -51,7 +52,7 @@ pub(crate) fn comment(text: &str) -> String {
     text.replace("*/", "* /").trim_end_matches('.').to_owned()
 }
 
-/// One line that says where the expected and the seen value come from.
+/// Returns one line that says which operations wrote the expected and the seen value.
 fn explain(prepared: &Prepared<'_>, finding: &Finding) -> String {
     let (Some(op), Some(at)) = (finding.op, finding.at) else {
         return "see the comments below.".to_owned();
@@ -123,7 +124,7 @@ fn declare(text: &mut String, prepared: &Prepared<'_>) {
     }
 }
 
-/// The words that one look must see, as a table.
+/// Writes the words that one look must see, as a table.
 fn looks(text: &mut String, index: usize, expected: &Bytes, finding: &Finding) {
     look_table(
         text,
@@ -133,7 +134,7 @@ fn looks(text: &mut String, index: usize, expected: &Bytes, finding: &Finding) {
     );
 }
 
-/// A table of the words that a look must see. `wrong` is the first wrong byte.
+/// Writes a table of the words that a look must see. `wrong` is the first wrong byte.
 pub(crate) fn look_table(text: &mut String, name: &str, expected: &Bytes, wrong: Option<usize>) {
     let words: Vec<usize> = (0..expected.data.len() / 4)
         .filter(|word| expected.known[word * 4..word * 4 + 4].iter().all(|&known| known))
@@ -211,7 +212,7 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
             threads.len()
         );
     }
-    // A user event may be released only when it is set, and all are.
+    // A user event may be released only when it is set. At this point all are set.
     for event in ledger.events.iter().filter(|(_, it)| it.alive).map(|(id, _)| id) {
         _ = writeln!(text, "    if (event{event} != NULL) clReleaseEvent(event{event});");
     }

@@ -1,4 +1,4 @@
-//! A campaign: many programs, in child processes.
+//! A campaign runs many programs in child processes.
 
 mod worker;
 
@@ -18,27 +18,25 @@ use crate::message::Request;
 use crate::plan::Platform;
 pub use worker::{Outcome, Starter, Worker};
 
-/// Nothing was found.
+/// Exit status: nothing was found.
 pub const CLEAN: u8 = 0;
-/// Something was found.
+/// Exit status: something was found.
 pub const FOUND: u8 = 1;
-/// Nothing could be run.
+/// Exit status: no program could be run.
 pub const UNABLE: u8 = 2;
-/// How many programs a child runs before the next child starts. What a child leaves behind then ends with it.
+/// Number of programs that a child runs before the next child starts. Whatever a child leaks ends
+/// with it.
 const BATCH: u64 = 250;
-/// For how long programs are run, if nothing else is said.
+/// Default duration of a campaign, in seconds.
 const SECONDS_DEFAULT: u64 = 60;
 
-/// One finding with its program.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The seed.
     pub seed: u64,
-    /// What was seen.
     pub finding: Finding,
-    /// When it was seen, since the start.
+    /// Time since the start of the campaign.
     pub after: Duration,
-    /// How many programs had run.
+    /// Number of programs that had run.
     pub programs: u64,
 }
 
@@ -65,7 +63,8 @@ struct Line {
     operations: Option<usize>,
 }
 
-/// Runs a campaign. `prefix` stands before the arguments of a child: the name of the subcommand, if this is one.
+/// Runs a campaign. `prefix` precedes the arguments of a child: the name of the subcommand, if this
+/// program is one.
 pub fn campaign<I: Interface>(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
     let features = match args.features::<I::Feature>() {
         Ok(features) => features,

@@ -1,4 +1,5 @@
-//! A child process: runs programs, and says what it finds. A driver that hangs or crashes takes only this process with it.
+//! A child process, which runs programs and reports findings. A driver that hangs or crashes
+//! affects only this process.
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ pub fn serve<I: Interface>() -> ExitCode {
                 break;
             }
         }
-        // The campaign has ended, and a program that hangs must not outlive it.
+        // The campaign has ended. A hanging program must not outlive it.
         std::process::abort();
     });
     let mut child: Option<Child<I>> = None;
@@ -33,7 +34,7 @@ pub fn serve<I: Interface>() -> ExitCode {
                     tell(&Answer::<I>::Opened(platform.clone()));
                     let watch = Arc::new(Watch::<I>::default());
                     watch.start(hang_seconds);
-                    // A little less than what counts as hanging, so that the finding names the callback.
+                    // Shorter than the time-out for a hang, so that the finding names the callback.
                     let patience = Duration::from_secs(hang_seconds) * 3 / 4;
                     child = Some(Child { driver, platform, watch, patience });
                 }
@@ -69,7 +70,7 @@ struct Child<I: Interface> {
 }
 
 impl<I: Interface> Child<I> {
-    /// Runs a program. Does not return if something was found.
+    /// Runs a program. Does not return if there is a finding.
     fn run(&self, program: &I::Program) -> bool {
         let progress = Arc::new(Progress::new(self.patience));
         self.watch.begin(program, &progress);
@@ -86,7 +87,8 @@ impl<I: Interface> Child<I> {
     }
 }
 
-/// Tells what was found and waits to be ended: the program's other threads may be anywhere in the driver.
+/// Reports a finding and waits to be killed: the program's other threads may be anywhere in the
+/// driver.
 fn found<I: Interface>(seed: u64, finding: Finding) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::SeqCst) {
@@ -100,15 +102,15 @@ fn found<I: Interface>(seed: u64, finding: Finding) {
 fn tell<I: Interface>(answer: &Answer<I>) {
     let line = serde_json::to_string(answer).unwrap_or_default();
     let mut out = std::io::stdout().lock();
-    // Nobody is there to be told if this fails; standard input has ended too then.
+    // If this fails, standard input has ended, too, and nobody reads.
     _ = writeln!(out, "{line}");
     _ = out.flush();
 }
 
-/// The program that runs, where its threads are, and since when.
+/// The running program, the positions of its threads, and its start.
 type Current<I> = (<I as Interface>::Program, Arc<Progress>, Instant);
 
-/// Looks whether a program takes too long.
+/// Watches whether a program takes too long.
 struct Watch<I: Interface> {
     current: Mutex<Option<Current<I>>>,
     beats: AtomicU64,

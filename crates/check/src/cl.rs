@@ -1,7 +1,8 @@
-//! OpenCL's functions, from whatever `libOpenCL.so.1` is found at run time. All unsafe code of this crate is here.
+//! OpenCL's functions, from the `libOpenCL.so.1` that is found at run time. All unsafe code for
+//! OpenCL is here.
 //!
-//! A handle that reaches these functions is alive and of the right kind, because the runner refuses every program that the
-//! ledger does not find in order. The comments on safety below rest on that.
+//! Each handle that reaches these functions is alive and of the right kind, because the runner
+//! refuses every program that the ledger rejects. The safety comments below rely on that.
 #![allow(unsafe_code)]
 
 mod commands;
@@ -19,28 +20,23 @@ use thiserror::Error;
 use crate::backend::Handle;
 use crate::plan::{Device, Kernel, Platform};
 
-/// Why there is nothing to run on.
+/// Why there is no platform to run on.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The loader is not installed.
     #[error("libOpenCL.so.1 cannot be loaded: {0}")]
     Loader(#[from] libloading::Error),
-    /// The loader lacks a function.
     #[error("libOpenCL.so.1 has no function {0}")]
     Function(&'static str),
-    /// The platforms cannot be listed.
     #[error("clGetPlatformIDs gives {0}")]
     Platforms(i32),
-    /// No platform fits.
     #[error("no platform's name contains `{wanted}`; there are: {there}")]
     None {
-        /// What was asked for.
+        /// The text that the name must contain.
         wanted: String,
-        /// What there is.
+        /// Names of all platforms.
         there: String,
     },
-    /// The platform has no device.
     #[error("platform {0} has no device")]
     Devices(String),
 }
@@ -120,11 +116,12 @@ functions! {
     clEnqueueSVMUnmap: cl_api_clEnqueueSVMUnmap,
 }
 
-/// Calls a function of OpenCL. The loader has all functions: [`Functions::load`] found each symbol.
+/// Calls a function of OpenCL. It always exists: [`Functions::load`] found each symbol.
 macro_rules! call {
     ($self:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $self.functions.$name {
-            // SAFETY: see the head of this module: handles are alive, and pointers lead to memory of the named size.
+            // SAFETY: handles are alive, and pointers lead to memory of the stated size (see the
+            // head of this module).
             Some(function) => unsafe { function($($argument),*) },
             None => return crate::cl::Missing::missing(),
         }
@@ -132,7 +129,7 @@ macro_rules! call {
 }
 use call;
 
-/// What a function gives that the loader does not have.
+/// Result of a function that the loader does not have.
 trait Missing {
     fn missing() -> Self;
 }
@@ -149,16 +146,15 @@ impl<T> Missing for Result<T, i32> {
     }
 }
 
-/// No code of OpenCL.
+/// An error code that OpenCL does not use.
 const MISSING: i32 = -999_999;
 
-/// The source of all kernels.
+/// Source of all kernels.
 pub const SOURCE: &str = include_str!("kernels.cl");
 
 /// Kernel objects, by context, thread and kernel.
 type Kernels = HashMap<(usize, usize, Option<Kernel>), usize>;
 
-/// A platform of OpenCL.
 pub struct Cl {
     functions: Functions,
     platform: cl_platform_id,
@@ -170,9 +166,10 @@ pub struct Cl {
     areas: RwLock<memory::Areas>,
 }
 
-// SAFETY: OpenCL's functions may be called by all threads; kernels belong to one thread each.
+// SAFETY: all threads may call OpenCL's functions, except for those that set kernel arguments. Each
+// kernel object belongs to one thread.
 unsafe impl Sync for Cl {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Cl {}
 
 impl std::fmt::Debug for Cl {
@@ -182,16 +179,18 @@ impl std::fmt::Debug for Cl {
 }
 
 impl Cl {
-    /// Opens the first platform with devices whose name contains `wanted`.
+    /// Opens the first platform that has devices and whose name contains `wanted`.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is no such platform, or the loader cannot be used.
     pub fn open(wanted: &str) -> Result<Self, OpenError> {
-        // SAFETY: the loader's and the drivers' constructors run here, which is what this program is for.
+        // SAFETY: loading runs the constructors of the loader and the drivers, which is the purpose
+        // of this program.
         let library = unsafe { libloading::Library::new("libOpenCL.so.1") }?;
         let functions = Functions::load(&library)?;
-        // Drivers keep threads running: their code must stay for the life of the process.
+        // Threads of drivers keep running, so their code must stay loaded for the life of the
+        // process.
         std::mem::forget(library);
         let mut cl = Self {
             functions,
@@ -216,7 +215,7 @@ impl Cl {
         Err(OpenError::None { wanted: wanted.to_owned(), there: there.join(", ") })
     }
 
-    /// What the platform and its devices can do.
+    /// Describes the platform and the abilities of its devices.
     pub fn describe(&self) -> Platform {
         Platform {
             name: self.platform_text(self.platform, sys::CL_PLATFORM_NAME),
@@ -297,7 +296,7 @@ impl Cl {
         number
     }
 
-    /// The context of these devices. It stays for the next programs of this process.
+    /// Returns the context for these devices. Later programs of this process use it again.
     fn context(&self, devices: &[usize]) -> Result<Handle, i32> {
         let mut contexts = self.contexts.lock().map_err(|_| MISSING)?;
         if let Some(&context) = contexts.get(devices) {
@@ -340,7 +339,7 @@ impl Cl {
         Ok(Handle(context as usize))
     }
 
-    /// A kernel object that only one thread uses. `None` is the launch that cannot run.
+    /// Returns a kernel object that only this thread uses. `None` means the launch that cannot run.
     fn kernel(
         &self,
         queue: Handle,

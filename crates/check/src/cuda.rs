@@ -1,4 +1,4 @@
-//! CUDA: random programs of its driver interface, over streams, events and host memory.
+//! Random programs of CUDA's driver interface, with streams, events and host memory.
 
 pub mod backend;
 pub mod driver;
@@ -19,7 +19,6 @@ use feature::Feature;
 use plan::{Act, Device, Platform, Program};
 use run::Prepared;
 
-/// CUDA's driver interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Cuda;
 

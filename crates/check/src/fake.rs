@@ -1,5 +1,5 @@
-//! An implementation in memory, for tests: it executes commands on threads of its own, in any order that OpenCL allows, and
-//! can be given defects.
+//! An OpenCL implementation in memory, for tests. Its own threads execute commands in any order
+//! that OpenCL allows. It can have defects.
 
 mod commands;
 
@@ -12,14 +12,15 @@ use crate::backend::{At, Backend, Call, Ended, Enqueued, Handle, Origin, Setter,
 use crate::plan::{Device, Platform};
 use crate::random::Random;
 
-/// Defects that can be planted.
+/// Defects that a test can plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defect {
-    /// A write takes the bytes of host memory when it is enqueued.
+    /// A write reads host memory when it is enqueued.
     EarlyCapture,
-    /// A kernel on another device than the last writer's sees what the object held when the kernel was enqueued.
+    /// A kernel on another device than that of the last writer sees the object as it was when the
+    /// kernel was enqueued.
     StaleRead,
-    /// A command does not wait for its wait list.
+    /// A command ignores its wait list.
     EarlyStart,
     /// A launch that cannot run reports success.
     LostError,
@@ -27,17 +28,17 @@ pub enum Defect {
     TornFill,
     /// `clFinish` does not wait for the last command.
     LateFinish,
-    /// A failed wait list is ignored.
+    /// A command whose wait list has failed runs all the same.
     IgnoredFailure,
-    /// Times are missing after a blocking write.
+    /// Events of blocking writes have no times.
     MissingTimes,
-    /// Unmapping drops what the host has written in the last bytes.
+    /// Unmapping drops what the host wrote to the last bytes.
     ShortUnmap,
     /// A rectangle uses the wrong pitch for host memory.
     WrongPitch,
-    /// A barrier of an out-of-order queue does not hold later commands back.
+    /// A barrier of an out-of-order queue does not delay later commands.
     LooseBarrier,
-    /// Writing an image over a buffer forgets the rest of the buffer.
+    /// A write to an image over a buffer overwrites the rest of the buffer.
     ViewOverwrite,
     /// A callback never runs.
     LostCallback,
@@ -46,7 +47,6 @@ pub enum Defect {
 }
 
 impl Defect {
-    /// All of them.
     pub const ALL: &[Self] = &[
         Self::EarlyCapture,
         Self::StaleRead,
@@ -65,7 +65,7 @@ impl Defect {
     ];
 }
 
-/// The platform that the fake shows.
+/// Returns the platform that the fake shows.
 pub fn platform(devices: usize) -> Platform {
     let device = Device {
         name: "fake".to_owned(),
@@ -107,7 +107,7 @@ struct Queue {
     device: usize,
     out_of_order: bool,
     profiling: bool,
-    /// The events of its commands.
+    /// Events of the queue's commands.
     cmds: Vec<usize>,
     barrier: Option<usize>,
 }
@@ -115,23 +115,22 @@ struct Queue {
 #[derive(Clone)]
 struct Area {
     piece: Piece,
-    /// Where a mapping writes back to.
+    /// The part of an object that unmapping writes to.
     target: Option<Piece>,
 }
 
-/// What a command does.
 type Work = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Event {
-    /// 1 as long as it has not ended.
+    /// 1 until the event has ended.
     status: i32,
     callbacks: Vec<Ended>,
     has_times: bool,
     work: Option<Work>,
-    /// Events that must end before, and fail it if they fail.
+    /// Events that must end before this one. If one of them fails, this event fails.
     waits: Vec<usize>,
-    /// Events that must end before.
+    /// Events that must end before this one, whether they fail or not.
     order: Vec<usize>,
 }
 
@@ -140,7 +139,7 @@ struct State {
     random: Random,
     queues: HashMap<usize, Queue>,
     mems: HashMap<usize, Piece>,
-    /// The device of the last command that wrote to some bytes.
+    /// By identity of the bytes: the device of the last command that wrote them.
     writers: HashMap<usize, usize>,
     areas: HashMap<usize, Area>,
     events: HashMap<usize, Event>,
@@ -156,7 +155,7 @@ impl State {
         self.events.get(&event).is_none_or(|event| event.status <= 0)
     }
 
-    /// A command that may run now, any of them.
+    /// Returns a random command that may run now.
     fn pick(&mut self) -> Option<usize> {
         let ready = |event: &Event| {
             event.work.is_some()
@@ -176,7 +175,6 @@ struct Inner {
     over: AtomicBool,
 }
 
-/// The implementation.
 pub struct Fake {
     inner: Arc<Inner>,
 }
@@ -197,17 +195,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many threads execute commands.
 const EXECUTORS: usize = 3;
-/// The longest wait. Nothing in a test takes so long, unless a defect lets it hang.
+/// Longest wait. Nothing in a test takes this long unless a defect makes it hang.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
+/// The value of `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
 const WAIT_LIST_FAILED: i32 = -14;
-/// What a wait gives that has lasted too long.
+/// Code of a wait that has taken too long.
 const HANGS: i32 = -9999;
 
 impl Fake {
-    /// An implementation that chooses the order of commands by `seed`.
+    /// Creates an implementation that chooses the order of commands by `seed`.
     pub fn new(seed: u64, defect: Option<Defect>) -> Self {
         let state = State {
             next: 0,

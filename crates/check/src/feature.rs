@@ -1,4 +1,5 @@
-//! What programs may contain besides buffers, in-order queues, transfers, copies, fills and launches.
+//! Features of programs. Without any, they use buffers, in-order queues, transfers, copies, fills
+//! and launches.
 
 use std::fmt::Debug;
 
@@ -6,21 +7,20 @@ use serde::{Deserialize, Serialize};
 
 /// A feature of the programs of one interface.
 pub trait Named: Copy + Eq + Debug + Send + Sync + 'static {
-    /// All of them.
     const ALL: &'static [Self];
 
     /// The word that selects the feature on the command line.
     fn name(self) -> &'static str;
 
-    /// What it is.
+    /// Description of the feature for the list.
     fn about(self) -> &'static str;
 }
 
-/// The features that have these names.
+/// Returns the features with these names.
 ///
 /// # Errors
 ///
-/// A name that no feature has, and those that there are.
+/// A name is not that of a feature. The text lists all names.
 pub fn named<F: Named>(names: &[String]) -> Result<Vec<F>, String> {
     let known = |name: &String| {
         F::ALL.iter().copied().find(|feature| feature.name() == name).ok_or_else(|| {

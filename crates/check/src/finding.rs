@@ -1,8 +1,7 @@
-//! What a program has shown.
+//! What went wrong in a program.
 
 use serde::{Deserialize, Serialize};
 
-/// Kinds of findings.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -10,19 +9,18 @@ pub enum Kind {
     WrongBytes,
     /// A read saw bytes of several commands of an in-order queue.
     TornRead,
-    /// A call returned another code than the specification says.
+    /// A call returned a code other than the specification demands.
     WrongCode,
-    /// An event has another status.
+    /// An event has a wrong status.
     WrongStatus,
-    /// An event that has ended has no times, or times that contradict each other.
+    /// An ended event has no times, or contradictory times.
     WrongTimes,
-    /// A callback ran with another status.
+    /// A callback received a wrong status.
     WrongCallback,
-    /// A launch that did not run was never reported.
+    /// The failure of a launch that did not run was never reported.
     LostError,
     /// The program does not end.
     Hang,
-    /// The process ended.
     Crash,
 }
 
@@ -46,11 +44,10 @@ impl Kind {
 /// One difference between a program and the model.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Finding {
-    /// Its kind.
     pub kind: Kind,
     /// The operation that saw it.
     pub op: Option<usize>,
-    /// The first wrong byte, for wrong bytes.
+    /// For wrong bytes: the offset of the first one.
     pub at: Option<usize>,
     /// What was expected and what was seen.
     pub what: String,

@@ -1,4 +1,5 @@
-//! What a campaign knows of the interface whose programs it runs: OpenCL, or CUDA's driver interface.
+//! What a campaign knows of the interface that its programs use: OpenCL, or CUDA's driver
+//! interface.
 
 use std::fmt::Debug;
 
@@ -12,52 +13,47 @@ use crate::planner::{self, Limits};
 use crate::run::{self, Prepared, Progress};
 use crate::shrink;
 
-/// What can travel between a campaign and its children.
+/// Data that a campaign and its children can exchange.
 pub trait Message: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static> Message for T {}
 
-/// A program, as far as a campaign looks into it.
+/// A program, as far as a campaign examines it.
 pub trait Plan: Message + PartialEq {
     /// What an operation does.
     type Act: Message + PartialEq;
 
-    /// The seed that it was made from.
     fn seed(&self) -> u64;
 
-    /// How many host threads it has.
+    /// Number of host threads.
     fn threads(&self) -> usize;
 
-    /// What is done.
     fn ops(&self) -> &[Op<Self::Act>];
 
-    /// The same program with other operations.
+    /// Returns the same program with other operations.
     #[must_use]
     fn with(&self, ops: Vec<Op<Self::Act>>) -> Self;
 }
 
-/// An interface.
 pub trait Interface: Clone + Debug + Send + Sync + 'static {
-    /// What programs may contain.
     type Feature: Named + Message;
-    /// What is known of a device.
+    /// Description of a device.
     type Device: Message + AsRef<str>;
-    /// A program.
     type Program: Plan;
-    /// What runs programs.
+    /// The object that runs programs.
     type Driver;
 
-    /// What tells a child that it serves this interface.
+    /// Options that tell a child to serve this interface.
     const CHILD_OPTIONS: &'static [&'static str];
 
-    /// Loads the driver. `wanted` is part of the platform's name.
+    /// Loads the driver. `wanted` is a part of the platform's name.
     ///
     /// # Errors
     ///
-    /// Why there is nothing to run on.
+    /// Why programs cannot run.
     fn open(wanted: &str) -> Result<(Self::Driver, Platform<Self::Device>), String>;
 
-    /// The program of a seed.
+    /// Returns the program of a seed.
     fn plan(
         seed: u64,
         platform: &Platform<Self::Device>,
@@ -65,11 +61,11 @@ pub trait Interface: Clone + Debug + Send + Sync + 'static {
         features: &[Self::Feature],
     ) -> Self::Program;
 
-    /// Runs a program. `report` gets the first finding, at once.
+    /// Runs a program. Calls `report` at once with the first finding.
     ///
     /// # Errors
     ///
-    /// Why the program is not in order.
+    /// Why the ledger rejects the program.
     fn run(
         program: &Self::Program,
         platform: &Platform<Self::Device>,
@@ -78,36 +74,35 @@ pub trait Interface: Clone + Debug + Send + Sync + 'static {
         report: &(dyn Fn(Finding) + Sync),
     ) -> Result<(), String>;
 
-    /// The C file of a program, if it is in order.
+    /// Returns the C file of a program, or `None` if the ledger rejects the program.
     fn print(
         program: &Self::Program,
         platform: &Platform<Self::Device>,
         finding: &Finding,
     ) -> Option<String>;
 
-    /// Drops what is not in order. Nothing comes back if the rest is no program.
+    /// Drops the operations that the ledger rejects. Returns `None` if the rest is not a program.
     fn repair(program: &Self::Program, platform: &Platform<Self::Device>) -> Option<Self::Program>;
 
     /// Whether an operation only keeps two threads in order.
     fn is_between_threads(act: &ActOf<Self>) -> bool;
 
-    /// Simpler forms of an operation.
+    /// Returns simpler forms of an operation.
     fn simpler(act: &ActOf<Self>) -> Vec<ActOf<Self>>;
 
-    /// What an operation does, beginning with the name of the call.
+    /// Describes an operation, beginning with the name of the call.
     fn describe(act: &ActOf<Self>) -> String;
 }
 
-/// What an operation of an interface's programs does.
+/// An operation's action in the programs of an interface.
 pub type ActOf<I> = <<I as Interface>::Program as Plan>::Act;
 
-/// The name of what an operation does.
+/// Returns the name of an operation's call.
 pub fn act_name<I: Interface>(program: &I::Program, op: Option<usize>) -> String {
     let Some(op) = op.and_then(|op| program.ops().get(op)) else { return "start".to_owned() };
     I::describe(&op.act).split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }
 
-/// OpenCL.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenCl;
 

@@ -1,7 +1,9 @@
-//! The order of a program: which operation and which command happens before which, and who uses what.
+//! The order of a program: which operations and commands happen before which others, and what each
+//! of them uses.
 //!
-//! The planner asks the ledger before it adds an operation, and adds what is missing for order. The runner and the shrinker
-//! give the ledger a whole program and refuse the program if one operation is not in order.
+//! The planner asks the ledger before it adds an operation, and adds the order that is missing. The
+//! runner and the shrinker check a whole program with the ledger, and refuse the program if the
+//! ledger rejects one operation.
 
 mod access;
 mod order;
@@ -21,73 +23,57 @@ pub use order::queue_of;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reject {
-    /// It names something that is not there, or asks for something that no program may do.
+    /// The operation names an object that does not exist, or does what no program may do.
     #[error("{0}")]
     Invalid(&'static str),
-    /// It must come after what the thread has done so far.
+    /// The operation must come after what the thread has done so far.
     #[error("it is not ordered after thread {thread}")]
-    Thread {
-        /// The other thread.
-        thread: usize,
-    },
-    /// It must come after a command.
+    Thread { thread: usize },
+    /// The operation must come after a command.
     #[error("it is not ordered after the command of operation {op}")]
     Command {
-        /// The command, as a number of the ledger.
+        /// The command's index in the ledger.
         cmd: usize,
-        /// The operation that enqueued it.
+        /// The operation that enqueued the command.
         op: usize,
     },
-    /// It touches what is mapped.
+    /// The operation touches bytes that are mapped.
     #[error("it touches what is mapped as area {area}")]
-    Mapped {
-        /// The area.
-        area: usize,
-    },
-    /// It would wait for user events that are not set yet.
+    Mapped { area: usize },
+    /// The operation would wait for user events that are not set yet.
     #[error("it would wait for user events that are not set yet: {gates:?}")]
-    Gated {
-        /// The events.
-        gates: Vec<usize>,
-    },
-    /// In the complete program, it is not ordered with another operation.
+    Gated { gates: Vec<usize> },
+    /// In the complete program, the operation is not ordered with another one that touches the
+    /// same.
     #[error("it is not ordered with operation {first}, and both touch the same")]
-    Race {
-        /// The other one.
-        first: usize,
-    },
-    /// A queue must be flushed first.
+    Race { first: usize },
     #[error("queue {queue} must be flushed first")]
-    Unflushed {
-        /// The queue.
-        queue: usize,
-    },
+    Unflushed { queue: usize },
 }
 
 /// Whether a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It runs.
     Runs,
-    /// It ends with an error and does nothing, because something in its wait list has failed.
+    /// The command ends with an error and does nothing, because an event in its wait list has
+    /// failed.
     Fails,
 }
 
 /// One moment of a program: the start or the end of an operation, or a command.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// All moments that happen before it.
+    /// All moments that happen before this one.
     pub before: Bits,
-    /// The user events that must be set before it and are not set yet.
+    /// User events that must be set before this moment and are not set yet.
     pub gates: Vec<usize>,
-    /// What it is.
     pub work: Work,
 }
 
-/// What a moment is.
+/// Kind of a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// The start of everything.
+    /// The start of the program.
     Root,
     /// The host's own part of an operation.
     Start(usize),
@@ -97,7 +83,6 @@ pub enum Work {
     End(usize),
 }
 
-/// A queue.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Queue {
@@ -106,17 +91,17 @@ pub struct Queue {
     pub out_of_order: bool,
     pub profiling: bool,
     pub alive: bool,
-    /// Its commands, as numbers of the ledger.
+    /// The queue's commands, by their index in the ledger.
     pub cmds: Vec<usize>,
-    /// A launch that cannot run was enqueued, so only some operations are left to it.
+    /// Whether a launch that cannot run was enqueued. Then only some operations may use the queue.
     pub broken: bool,
     /// The last use by each thread.
     users: Vec<Option<usize>>,
-    /// The moments at which it was flushed.
+    /// The moments of its flushes.
     flushes: Vec<usize>,
 }
 
-/// What a memory object is.
+/// Kind of a memory object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum MemKind {
@@ -127,15 +112,14 @@ pub enum MemKind {
     Svm,
 }
 
-/// A memory object.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Mem {
     pub context: usize,
     pub kind: MemKind,
-    /// The object that its bytes belong to.
+    /// The object that owns its bytes.
     pub root: usize,
-    /// Where it starts in there.
+    /// Offset in the root object.
     pub offset: usize,
     pub size: usize,
     pub alive: bool,
@@ -147,11 +131,10 @@ pub struct Mem {
 pub struct Area {
     pub len: usize,
     pub alive: bool,
-    /// The mapping that it is, if it is no array.
+    /// The mapping that created the area. Arrays have none.
     pub map: Option<Mapping>,
 }
 
-/// A mapping.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Mapping {
@@ -161,14 +144,13 @@ pub struct Mapping {
     pub cmd: usize,
 }
 
-/// An event.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Event {
     pub context: usize,
     pub alive: bool,
     pub source: Source,
-    /// The ends of calls that have waited for it.
+    /// The ends of calls that have waited for the event.
     pub waits: Vec<usize>,
 }
 
@@ -177,7 +159,8 @@ pub struct Event {
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Source {
     Cmd(usize),
-    /// `set` is the moment at which the user event was set. What stands in `owed` must happen before.
+    /// A user event. `set` is the moment at which the program sets it. Everything in `owed` must
+    /// happen before that.
     Gate {
         fails: bool,
         set: Option<usize>,
@@ -186,7 +169,6 @@ pub enum Source {
     },
 }
 
-/// A command.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Command {
@@ -197,7 +179,7 @@ pub struct Command {
     pub queue: usize,
     pub event: Option<usize>,
     pub fate: Fate,
-    /// All later commands of its queue wait for it.
+    /// Whether all later commands of its queue wait for the command.
     pub barrier: bool,
 }
 
@@ -210,12 +192,12 @@ pub struct Places {
     pub end: usize,
 }
 
-/// What an operation would add, if it is in order.
+/// What an operation adds if the ledger accepts it.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     start: Bits,
     cmd: Option<NewCommand>,
-    /// What the operation waits for before it returns.
+    /// The moments that the operation waits for before it returns.
     awaited: Vec<usize>,
     awaits: bool,
     accesses: Vec<Access>,
@@ -229,7 +211,7 @@ impl Prepared {
         !self.owed_to.is_empty()
     }
 
-    /// The user events that hold back the command of the operation.
+    /// Returns the user events that hold back the operation's command.
     pub fn gates(&self) -> &[usize] {
         self.cmd.as_ref().map_or(&[], |cmd| &cmd.gates)
     }
@@ -244,7 +226,7 @@ struct NewCommand {
     queue: usize,
 }
 
-/// The order of a program, as far as it was added.
+/// The order of a program, up to the operations added so far.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Ledger {
@@ -265,7 +247,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a program whose operations are added later.
+    /// Creates the ledger of a program without its operations.
     pub fn new(platform: &Platform, program: &Program) -> Self {
         let Program { threads, contexts, arrays, .. } = program;
         let root = Node { before: Bits::default(), gates: Vec::new(), work: Work::Root };
@@ -289,11 +271,11 @@ impl Ledger {
         }
     }
 
-    /// The ledger of a whole program.
+    /// Creates the ledger of a whole program.
     ///
     /// # Errors
     ///
-    /// The first operation that is not in order, and why.
+    /// The first operation that the ledger rejects, and why.
     pub fn of(program: &Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
         let mut ledger = Self::new(platform, program);
         for (index, op) in program.ops.iter().enumerate() {
@@ -312,25 +294,25 @@ impl Ledger {
         }
     }
 
-    /// Whether an operation takes the bytes of host memory when it is called, and may return before it is performed: "If
-    /// blocking_write is CL_TRUE, the OpenCL implementation copies the data referred to by ptr and enqueues the write
-    /// operation in the command-queue."
+    /// Whether an operation reads host memory during the call, and may return before it is
+    /// performed: "If blocking_write is CL_TRUE, the OpenCL implementation copies the data referred
+    /// to by ptr and enqueues the write operation in the command-queue."
     pub fn takes_early(&self, act: &Act) -> bool {
         !self.writes_end && is_write(act)
     }
 
-    /// Whether no user event holds anything back in the end.
+    /// Whether no user event holds back a command at the end.
     pub fn is_complete(&self) -> bool {
         self.nodes.iter().all(|node| node.gates.is_empty())
     }
 
-    /// Whether the host knows in the end that all commands have ended.
+    /// Whether the host knows at the end that all commands have ended.
     pub fn is_settled(&self) -> bool {
         let known = |node: usize| self.threads.iter().any(|&last| self.is_before(node, last));
         self.cmds.iter().all(|cmd| cmd.fate == Fate::Runs && known(cmd.node))
     }
 
-    /// The moments in one order that respects what happens before what.
+    /// Returns the moments in one order that respects what happens before what.
     pub fn sequence(&self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.nodes.len()).collect();
         all.sort_by_key(|&node| (self.nodes[node].before.count(), node));
@@ -342,30 +324,29 @@ impl Ledger {
         first == second || self.nodes[second].before.has(first)
     }
 
-    /// The latest moment of a thread.
+    /// Returns the latest moment of a thread.
     pub fn now(&self, thread: usize) -> usize {
         self.threads[thread]
     }
 
-    /// All that has happened for a thread whose next operation begins.
+    /// Returns all moments that have happened when the next operation of a thread begins.
     fn started(&self, thread: usize) -> Bits {
         let mut before = self.nodes[self.threads[thread]].before.clone();
         before.insert(self.threads[thread]);
         before
     }
 
-    /// The user events that still hold back a command.
+    /// Returns the user events that still hold back a command.
     pub fn gates_of(&self, cmd: usize) -> &[usize] {
         &self.nodes[self.cmds[cmd].node].gates
     }
 
-    /// The user events that are not set yet.
     pub fn unset_gates(&self) -> Vec<usize> {
         let unset = |event: &Event| matches!(event.source, Source::Gate { set: None, .. });
         self.events.iter().filter(|(_, event)| unset(event)).map(|(&id, _)| id).collect()
     }
 
-    /// The user events whose callback will set them.
+    /// Whether a callback sets the user event.
     pub fn is_set_by_callback(&self, event: usize) -> bool {
         matches!(
             self.events.get(&event).map(|it| &it.source),
@@ -373,7 +354,7 @@ impl Ledger {
         )
     }
 
-    /// Whether a user event will be set to an error.
+    /// Whether a user event will be set to an error, or the command of an event fails.
     pub fn fails(&self, event: usize) -> bool {
         match self.events.get(&event).map(|it| &it.source) {
             Some(Source::Gate { fails, .. }) => *fails,
@@ -382,12 +363,12 @@ impl Ledger {
         }
     }
 
-    /// Checks an operation. With `owing`, an operation may also be ordered before a command that an unset user event holds
-    /// back: the event is then set later.
+    /// Checks an operation. With `owing`, an operation may also be ordered before a command that an
+    /// unset user event holds back. That event must then be set after the operation.
     ///
     /// # Errors
     ///
-    /// Why it cannot be added.
+    /// Why the operation cannot be added.
     pub fn prepare(&self, op: &Op, owing: bool) -> Result<Prepared, Reject> {
         self.valid(op)?;
         let mut prepared = self.ordered(op)?;

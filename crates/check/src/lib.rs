@@ -1,9 +1,11 @@
-//! Random OpenCL and CUDA host programs against a sequential model: finds wrong bytes, hangs, lost errors and wrong statuses
-//! of any driver.
+//! Runs random OpenCL and CUDA host programs and compares them with a sequential model. Finds wrong
+//! bytes, hangs, lost errors and wrong statuses of any driver.
 //!
-//! A program is planned from a seed ([`planner`]), put in order ([`ledger`]), predicted ([`model`]) and run ([`run`]) on an
-//! implementation ([`backend`]). A campaign ([`campaign`]) runs many of them in child processes. Programs of CUDA have the same
-//! parts of their own in [`cuda`]; what a campaign knows of both is an [`interface`].
+//! The [`planner`] makes a program from a seed, and the [`ledger`] orders it. A program is valid if
+//! the ledger accepts all its operations. The [`model`] predicts what the program sees, and [`run`]
+//! runs it on an implementation ([`backend`]). A [`campaign`] runs many programs in child
+//! processes. [`cuda`] has the same parts for CUDA programs; the [`interface`] is what a campaign
+//! knows of both.
 #![deny(unsafe_code)]
 
 pub mod args;
@@ -33,7 +35,8 @@ use std::process::ExitCode;
 use feature::Named as _;
 use interface::Interface;
 
-/// Does what the command line asks for. `prefix` is what stands before the options, as the name of a subcommand.
+/// Executes the command line. `prefix` is what stands before the options, such as the name of a
+/// subcommand.
 pub fn main(args: &args::CheckArgs, prefix: &[&str]) -> ExitCode {
     if args.cuda {
         serve::<cuda::Cuda>(args, prefix)

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Random OpenCL or CUDA host programs against a sequential model
+/// Compares random OpenCL or CUDA host programs with a sequential model
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Line {

@@ -1,4 +1,4 @@
-//! What a campaign and its child processes tell each other: one line of JSON each.
+//! Messages between a campaign and its child processes: one line of JSON each.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,50 +6,41 @@ use crate::finding::Finding;
 use crate::interface::Interface;
 use crate::plan::Platform;
 
-/// What a child is asked for.
+/// A request to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Request<I: Interface> {
-    /// Opens a platform.
     Open {
-        /// Part of its name.
+        /// Part of the platform's name.
         platform: String,
-        /// After how many seconds a program counts as hanging.
+        /// Seconds after which a program counts as hanging.
         hang_seconds: u64,
     },
     /// Runs the programs of some seeds.
     Seeds {
-        /// The first one.
         first: u64,
-        /// How many.
         count: u64,
-        /// Roughly how many operations a program has.
+        /// Approximate number of operations in a program.
         ops: usize,
-        /// What programs may contain.
+        /// The features that programs may contain.
         features: Vec<I::Feature>,
     },
     /// Runs one program several times.
-    Program {
-        /// The program.
-        program: Box<I::Program>,
-        /// How many times at most.
-        times: usize,
-    },
+    Program { program: Box<I::Program>, times: usize },
 }
 
-/// What a child answers.
+/// A child's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Answer<I: Interface> {
-    /// It has opened a platform.
     Opened(Platform<I::Device>),
-    /// It cannot run anything.
+    /// The child cannot run any program.
     Unable(String),
-    /// A program starts.
+    /// The program of this seed starts.
     Started(u64),
-    /// It has found something and runs nothing any more.
+    /// The child has a finding and runs no more programs.
     Found(u64, Finding),
-    /// The program is not in order; this is a mistake of the planner.
+    /// The ledger rejects the program, which is a defect of the planner.
     Invalid(u64, String),
     /// All programs of the request have ended.
     Done,

@@ -1,4 +1,5 @@
-//! The reference: performs a program one moment after the other on plain bytes, and says what each look at memory sees.
+//! The reference model: performs the moments of a program one after the other on plain bytes, and
+//! returns what each look at memory must see.
 
 use std::collections::HashMap;
 
@@ -9,9 +10,8 @@ use crate::random::pattern;
 /// Bytes, and which of them the specification determines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// The values.
     pub data: Vec<u8>,
-    /// Whether the value is determined.
+    /// Whether the specification determines each byte.
     pub known: Vec<bool>,
 }
 
@@ -43,7 +43,8 @@ impl Bytes {
         known.then(|| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// The first byte in which `seen` differs from what is determined, and how many do.
+    /// Returns the offset of the first determined byte that differs from `seen`, and the number of
+    /// such bytes.
     pub fn difference(&self, seen: &[u8]) -> Option<(usize, usize)> {
         if self.data == seen {
             return None;
@@ -57,7 +58,6 @@ impl Bytes {
 /// What the operations of a program see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// What each `Check` sees.
     pub checks: HashMap<usize, Bytes>,
     /// The words that each `HotRead` may see.
     pub hot: HashMap<usize, Vec<u32>>,
@@ -65,12 +65,12 @@ pub struct Expected {
 
 /// Performs a program in the given order of its moments.
 ///
-/// The program must be the one that the ledger was made from.
+/// `ledger` must be that of `program`.
 pub fn predict(program: &Program, ledger: &Ledger, order: &[usize]) -> Expected {
     Model::new(program, ledger).perform(order)
 }
 
-/// Which operation wrote a word with this value, for every value that is ever written.
+/// Returns, for every value that is ever written, the operation that wrote a word with this value.
 pub fn origins(program: &Program, ledger: &Ledger) -> HashMap<u32, usize> {
     let mut model = Model::new(program, ledger);
     model.origins = Some(HashMap::new());
@@ -94,7 +94,7 @@ struct Model<'a> {
     expected: Expected,
     origins: Option<HashMap<u32, usize>>,
     op: usize,
-    /// The host memory that blocking writes have taken before they were performed.
+    /// By operation: the host memory that blocking writes have read before they were performed.
     taken: HashMap<usize, (usize, Bytes)>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A blocking write may take the bytes of host memory when it is called.
+    /// Reads the host memory of a blocking write, which may happen during the call.
     fn take(&mut self, op: usize) {
         let Act::Enqueue { cmd, .. } = &self.program.ops[op].act else { return };
         let (Cmd::Write { from, .. } | Cmd::WriteRect { from, .. } | Cmd::WriteImage { from, .. }) =
@@ -320,8 +320,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The words that a read of a hot buffer may see: those of all fills that neither come after it nor are surely
-    /// overwritten before it.
+    /// Returns the words that a read of a hot buffer may see: those of all fills that neither come
+    /// after the read nor are certainly overwritten before it.
     fn hot(&self, read: usize, mem: usize) -> Vec<u32> {
         let mut fills = Vec::new();
         for known in &self.ledger.cmds {
@@ -341,7 +341,8 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Which of the words of one write are remembered. It limits the time that an explanation takes.
+/// Largest number of words per write whose origin is remembered. It limits the time that an
+/// explanation takes.
 const ORIGIN_WORDS_MAX: usize = 1 << 16;
 
 fn launch(kernel: Kernel, old: &Bytes, source: Option<&Bytes>, count: usize, seed: u32) -> Bytes {
@@ -362,7 +363,7 @@ fn launch(kernel: Kernel, old: &Bytes, source: Option<&Bytes>, count: usize, see
     new
 }
 
-/// What the kernel `Mix` computes.
+/// The function that the kernel `Mix` computes.
 pub fn mix(a: u32, b: u32, seed: u32) -> u32 {
     a.wrapping_mul(1_664_525).wrapping_add(b ^ seed).wrapping_add(1_013_904_223)
 }

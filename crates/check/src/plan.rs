@@ -1,63 +1,62 @@
-//! What a program is: a list of operations that is complete before the first of them runs.
+//! The definition of a program: a list of operations that is complete before the first of them
+//! runs.
 //!
-//! The order of the list is one valid order of execution: a host that performs the operations one after the other, and lets
-//! each command end as soon as it can, never waits for something that stands later in the list. The threads of a program
-//! perform their own operations in this order and run freely against each other otherwise.
+//! The order of the list is one valid order of execution. A host that performs the operations one
+//! after the other, and lets each command end as soon as it can, never waits for an operation later
+//! in the list. The threads of a program perform their own operations in this order, and otherwise
+//! run freely against each other.
 
 use serde::{Deserialize, Serialize};
 
-/// A place in host memory: an array of the program, or a mapped region.
+/// A position in host memory: in an array of the program, or in a mapped region.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Ptr {
-    /// Which area. The first ones are the program's arrays.
+    /// Number of the area. The first areas are the program's arrays.
     pub area: usize,
-    /// Bytes from its start.
+    /// Bytes from the start of the area.
     pub offset: usize,
 }
 
 /// A program and its configuration.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Program {
-    /// The seed that it was made from.
     pub seed: u64,
-    /// How many host threads it has.
+    /// Number of host threads.
     pub threads: usize,
-    /// The devices of each context, as numbers of the platform's devices.
+    /// The devices of each context, as indices into the platform's devices.
     pub contexts: Vec<Vec<usize>>,
-    /// The bytes of each array of host memory.
+    /// Length in bytes of each array of host memory.
     pub arrays: Vec<usize>,
-    /// The program relies on the end of a write when the blocking call returns. The specification only promises that the
-    /// host's memory can be used again.
+    /// Whether the program relies on the write having ended when a blocking call returns. The
+    /// specification only promises that the host memory can be used again.
     pub writes_end: bool,
-    /// What is done.
     pub ops: Vec<Op>,
 }
 
 /// One operation of one host thread.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Op<A = Act> {
-    /// Who does it.
+    /// The thread that performs it.
     pub thread: usize,
-    /// How long that thread rests before it, in microseconds.
+    /// Microseconds that the thread rests before the operation.
     pub delay_us: u32,
-    /// What is done.
     pub act: A,
 }
 
-/// What a buffer has to do with host memory.
+/// How a buffer uses host memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub enum Style {
-    /// No flag.
     Plain,
-    /// `CL_MEM_ALLOC_HOST_PTR`.
+    /// With the flag `CL_MEM_ALLOC_HOST_PTR`.
     Alloc,
-    /// `CL_MEM_COPY_HOST_PTR`.
+    /// With the flag `CL_MEM_COPY_HOST_PTR`.
     Copy,
-    /// `CL_MEM_USE_HOST_PTR`.
+    /// With the flag `CL_MEM_USE_HOST_PTR`.
     Use,
 }
 
-/// What an operation does. The fields `queue`, `mem`, `event` and so on are numbers that the program gives its objects.
+/// What an operation does. The fields `queue`, `mem`, `event` and so on are numbers that the
+/// program gives its objects.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Act {
@@ -101,7 +100,8 @@ pub enum Act {
         height: usize,
         init: Option<Ptr>,
     },
-    /// A one-dimensional image with four bytes per pixel over the first bytes of the buffer `parent`.
+    /// A one-dimensional image over the first bytes of the buffer `parent`, with four bytes per
+    /// pixel.
     NewView {
         mem: usize,
         parent: usize,
@@ -135,7 +135,7 @@ pub enum Act {
         len: usize,
         seed: u32,
     },
-    /// The host looks at memory and compares it with the model.
+    /// The host compares memory with the model.
     Check {
         at: Ptr,
         len: usize,
@@ -149,7 +149,8 @@ pub enum Act {
     Wait {
         events: Vec<usize>,
     },
-    /// Registers a callback for the end of `event`. It sets the user event `sets`, if that is given.
+    /// Registers a callback for the end of `event`. The callback sets the user event `sets`, if
+    /// there is one.
     Callback {
         event: usize,
         callback: usize,
@@ -159,11 +160,11 @@ pub enum Act {
     AwaitCallback {
         callback: usize,
     },
-    /// Asks for the four times of an event that has ended.
+    /// Reads the four times of an event that has ended.
     Times {
         event: usize,
     },
-    /// Asks for the status of an event that has ended.
+    /// Reads the status of an event that has ended.
     Status {
         event: usize,
     },
@@ -174,8 +175,8 @@ pub enum Act {
         event: Option<usize>,
         blocking: bool,
     },
-    /// A launch that asks for more local memory than the device has. It reads the first word of `source` and would write the
-    /// word `seed` to `scratch`.
+    /// A launch that asks for more local memory than the device has. It reads the first word of
+    /// `source` and would write the word `seed` to `scratch`.
     TooBig {
         queue: usize,
         source: usize,
@@ -191,12 +192,12 @@ pub enum Act {
     },
 }
 
-/// Which kernel is launched. All work on words.
+/// Kernels. All of them work on words of four bytes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, Hash)]
 pub enum Kernel {
     /// `a[i] = pattern(seed, i)`.
     Put,
-    /// As `Put`, but the first work-item computes for some time before.
+    /// As `Put`, but the first work-item computes for some time first.
     Slow,
     /// As `Put`, through a cast of a pointer to const.
     Cast,
@@ -213,43 +214,40 @@ impl Kernel {
     }
 }
 
-/// Two-dimensional pieces of a buffer and of host memory or of another buffer, in bytes.
+/// Two-dimensional regions of a buffer and of host memory or another buffer, in bytes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Rect {
-    /// Bytes of a row.
     pub width: usize,
-    /// Number of rows.
     pub height: usize,
     /// Offset of the first row in the buffer.
     pub mem_offset: usize,
-    /// Bytes from row to row in the buffer.
+    /// Bytes from one row to the next in the buffer.
     pub mem_pitch: usize,
-    /// Bytes from row to row on the other side.
+    /// Bytes from one row to the next on the other side.
     pub other_pitch: usize,
 }
 
 impl Rect {
-    /// How many bytes lie between the first and the last byte on the buffer's side.
+    /// Number of bytes from the first to the last byte on the buffer's side.
     pub fn mem_span(&self) -> usize {
         self.mem_pitch * (self.height - 1) + self.width
     }
 
-    /// The same on the other side.
+    /// Number of bytes from the first to the last byte on the other side.
     pub fn other_span(&self) -> usize {
         self.other_pitch * (self.height - 1) + self.width
     }
 }
 
-/// How a region is mapped.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub enum MapMode {
-    /// `CL_MAP_READ`.
+    /// With the flag `CL_MAP_READ`.
     Read,
-    /// `CL_MAP_WRITE`.
+    /// With the flag `CL_MAP_WRITE`.
     Write,
-    /// `CL_MAP_READ | CL_MAP_WRITE`.
+    /// With the flags `CL_MAP_READ | CL_MAP_WRITE`.
     Both,
-    /// `CL_MAP_WRITE_INVALIDATE_REGION`.
+    /// With the flag `CL_MAP_WRITE_INVALIDATE_REGION`.
     Invalidate,
 }
 
@@ -260,17 +258,14 @@ impl MapMode {
     }
 }
 
-/// One end of a copy in shared virtual memory.
+/// One side of a copy in shared virtual memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum SvmEnd {
-    /// Shared virtual memory.
     Svm { mem: usize, offset: usize },
-    /// Host memory.
     Host(Ptr),
 }
 
-/// A command of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Cmd {
@@ -326,7 +321,7 @@ pub enum Cmd {
         seed: u32,
         spin: u32,
     },
-    /// Waits for the wait list, or without one for all commands before.
+    /// Waits for the wait list, or for all earlier commands if there is none.
     Marker,
     /// As `Marker`, and all later commands wait for it.
     Barrier,
@@ -345,28 +340,28 @@ pub enum Cmd {
     Unmap {
         area: usize,
     },
-    /// All of an image.
+    /// Reads a whole image.
     ReadImage {
         mem: usize,
         to: Ptr,
     },
-    /// All of an image.
+    /// Writes a whole image.
     WriteImage {
         mem: usize,
         from: Ptr,
     },
-    /// All of an image.
+    /// Fills a whole image.
     FillImage {
         mem: usize,
         word: u32,
     },
-    /// All of an image.
+    /// Copies a whole image.
     ImageToBuffer {
         image: usize,
         mem: usize,
         offset: usize,
     },
-    /// All of an image.
+    /// Copies to a whole image.
     BufferToImage {
         mem: usize,
         offset: usize,
@@ -383,19 +378,21 @@ pub enum Cmd {
         len: usize,
         word: u32,
     },
-    /// Fills all of a buffer that several threads fill and read through one in-order queue without further order.
+    /// Fills a whole buffer that several threads fill and read through one in-order queue without
+    /// further order.
     HotFill {
         mem: usize,
         word: u32,
     },
-    /// Reads all of such a buffer. All its words must be equal, and one of those that can be there.
+    /// Reads the whole buffer of a `HotFill`. All its words must be equal, and the word must be one
+    /// that can be there.
     HotRead {
         mem: usize,
         to: Ptr,
     },
 }
 
-/// What a platform's device can do.
+/// A device of a platform, and its abilities.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Device {
     /// The name that the driver gives the device.
@@ -406,21 +403,19 @@ pub struct Device {
     pub svm: bool,
     /// Whether its queues may be out of order.
     pub out_of_order: bool,
-    /// Bytes of local memory.
+    /// Size of the local memory in bytes.
     pub local_bytes: u64,
-    /// Offsets of sub-buffers are multiples of this many bytes.
+    /// Alignment of the offsets of sub-buffers in bytes.
     pub align_bytes: usize,
-    /// The widest one-dimensional image over a buffer, in pixels; 0 without images.
+    /// Largest width of a one-dimensional image over a buffer, in pixels; 0 without images.
     pub view_pixels_max: usize,
 }
 
-/// What the programs run on.
+/// The platform that the programs run on.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Platform<D = Device> {
     /// The name that the driver gives the platform.
     pub name: String,
-    /// Its version.
     pub version: String,
-    /// Its devices.
     pub devices: Vec<D>,
 }

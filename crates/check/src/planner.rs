@@ -1,8 +1,9 @@
 //! Makes a program from a seed.
 //!
-//! The planner picks an operation and asks the ledger. What the ledger misses, the planner adds before: a wait, an event in
-//! the wait list, a flush, a signal from another thread, the setting of a user event. So every program is in order when it
-//! is complete, and nothing of it depends on how it runs.
+//! The planner picks an operation and asks the ledger. If the ledger misses some order, the planner
+//! adds it before the operation: a wait, an event in the wait list, a flush, a signal from another
+//! thread, or the setting of a user event. So every complete program is valid, and no part of it
+//! depends on how it runs.
 
 mod motifs;
 mod pieces;
@@ -14,12 +15,12 @@ use crate::plan::{Act, Cmd, Op, Platform, Program, Ptr};
 use crate::random::Random;
 use crate::run::THREADS_MAX;
 
-/// What bounds the programs.
+/// The bounds of programs.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Roughly how many operations a program has.
+    /// Approximate number of operations in a program.
     pub ops: usize,
-    /// What programs may contain.
+    /// The features that programs may contain.
     pub features: Vec<Feature>,
 }
 
@@ -29,19 +30,21 @@ impl Default for Limits {
     }
 }
 
-/// Enough for a chain of a dozen commands with what they need, and so few that a program takes some milliseconds.
+/// Enough for a chain of a dozen commands with what they need, but so few that a program takes some
+/// milliseconds.
 pub const OPS_DEFAULT: usize = 60;
 
-/// The program of a seed.
+/// Returns the program of a seed.
 ///
-/// Now and then the planner ends with a user event that it cannot set any more: what must happen before cannot be waited for
-/// without what the event holds back. Then it starts again with other numbers that the same seed gives.
+/// Sometimes the planner ends with a user event that it can no longer set: what must happen before
+/// cannot be waited for without the commands that the event holds back. Then the planner starts
+/// again with other random numbers from the same seed.
 pub fn plan(seed: u64, platform: &Platform, limits: &Limits) -> Program {
     for attempt in 0..ATTEMPTS_MAX {
         let mut planner = Planner::new(seed, attempt, platform, limits);
         planner.prologue();
         let ops = planner.random.between(limits.ops / 3 + 4, limits.ops + 4);
-        // A step that leads nowhere adds nothing.
+        // A step that fails adds no operation.
         for _ in 0..ops * 3 {
             if planner.program.ops.len() >= ops {
                 break;
@@ -53,15 +56,16 @@ pub fn plan(seed: u64, platform: &Platform, limits: &Limits) -> Program {
             return planner.program;
         }
     }
-    // Without operations, every program is in order.
+    // A program without operations is always valid.
     Planner::new(seed, 0, platform, limits).program
 }
 
-/// One program in a thousand needs a second attempt.
+/// Number of attempts. One program in a thousand needs a second one.
 const ATTEMPTS_MAX: u64 = 20;
-/// How deep the planner goes to make something possible: a wait that needs a user event that needs a wait, and so on.
+/// Deepest recursion to make an operation possible, as when a wait needs a user event that needs a
+/// wait.
 const DEPTH_MAX: usize = 6;
-/// How many obstacles of one operation the planner removes before it gives up.
+/// Number of obstacles that the planner removes from one operation before it gives up.
 const OBSTACLES_MAX: usize = 24;
 
 struct Planner {
@@ -70,19 +74,19 @@ struct Planner {
     ledger: Ledger,
     on: Vec<Feature>,
     thread: usize,
-    /// The typical size of a buffer.
+    /// Typical size of a buffer.
     size: usize,
     next: usize,
     /// Objects that belong to a motif.
     private_mems: Vec<usize>,
     private_queues: Vec<usize>,
     private_areas: Vec<usize>,
-    /// Where the last transfers from and to host memory were.
+    /// Host memory of the latest transfers.
     recent: Vec<(Ptr, usize)>,
     callbacks: Vec<usize>,
-    /// Where the reads of a shared queue go.
+    /// Area that the reads of a shared queue write to.
     hot_area: Option<usize>,
-    /// Where the results of launches that cannot run go.
+    /// Area for the results of launches that cannot run.
     failed_area: Option<usize>,
 }
 
@@ -147,13 +151,14 @@ impl Planner {
         self.on.contains(&feature)
     }
 
-    /// A number for a new object. Numbers of all kinds are different, so that a program is easy to read.
+    /// Returns a number for a new object. Objects of different kinds have different numbers, so
+    /// that a program is easy to read.
     fn fresh(&mut self) -> usize {
         self.next += 1;
         self.program.arrays.len() + self.next
     }
 
-    /// Adds an operation of the current thread, with all that it needs before.
+    /// Adds an operation of the current thread, with everything that it needs before it.
     fn emit(&mut self, act: Act) -> Option<usize> {
         self.emit_by(self.thread, act, 0)
     }
@@ -180,8 +185,9 @@ impl Planner {
                     self.wait_for(op.thread, cmd, depth + 1)?;
                 }
                 Ok(prepared) => {
-                    // What must happen before a user event is set has to be waited for, and waiting for its queue may be
-                    // waiting for the user event.
+                    // A thread has to wait for this command before it sets a user event. A wait for
+                    // the whole queue could wait for the user event itself, so the command gets its
+                    // own event.
                     if let Act::Enqueue { event: event @ None, .. } = &mut op.act
                         && prepared.is_owed()
                     {
@@ -199,12 +205,14 @@ impl Planner {
         None
     }
 
-    /// Without chains, the host waits for what uses its memory before it gives the memory to the next command.
+    /// Without the feature of chains, the host waits for commands that use its memory before
+    /// another command uses it. Returns such a command.
     fn is_chained(&self, prepared: &Prepared) -> Option<usize> {
         if self.has(Feature::HostChains) { None } else { self.ledger.chained(prepared) }
     }
 
-    /// Whether user events would hold back a command of an out-of-order queue although that is left out.
+    /// Whether user events would hold back a command of an out-of-order queue although that feature
+    /// is off.
     fn is_held_wrongly(&self, op: &Op, gates: &[usize]) -> bool {
         let out_of_order = crate::ledger::queue_of(&op.act)
             .is_some_and(|queue| self.ledger.queues[&queue].out_of_order);
@@ -226,14 +234,14 @@ impl Planner {
         }
     }
 
-    /// Puts all that one thread has done before all that another one does next.
+    /// Orders everything that one thread has done before everything that another thread does next.
     fn sync(&mut self, from: usize, to: usize, depth: usize) -> Option<()> {
         let id = self.fresh();
         self.emit_by(from, Act::Signal { id }, depth)?;
         self.emit_by(to, Act::Await { id }, depth).map(drop)
     }
 
-    /// Puts a command before an operation.
+    /// Orders a command before an operation.
     fn order_after(&mut self, op: &mut Op, cmd: usize, depth: usize) -> Option<()> {
         let known = self.ledger.cmds[cmd].clone();
         let queue = self.ledger.queues[&known.queue].clone();
@@ -266,10 +274,10 @@ impl Planner {
         self.wait_for(op.thread, cmd, depth)
     }
 
-    /// Lets a thread wait for a command.
+    /// Makes a thread wait for a command.
     fn wait_for(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<()> {
         let known = self.ledger.cmds[cmd].clone();
-        // A thread that does not know of the command waits for nothing with `clFinish`.
+        // If the thread does not know of the command, `clFinish` does not wait for it.
         if known.thread != thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
             self.sync(known.thread, thread, depth)?;
         }
@@ -302,7 +310,8 @@ impl Planner {
 
     fn set_gate(&mut self, event: usize, depth: usize) -> Option<()> {
         let fails = self.ledger.fails(event);
-        // Who set up a failing event also sets it: no call may see it too early.
+        // The thread that created a failing event also sets it, so that no call sees the failure
+        // too early.
         let thread = if fails || self.random.chance(40) {
             self.thread
         } else {
@@ -313,7 +322,7 @@ impl Planner {
         self.emit_by(thread, Act::SetGate { event, status }, depth).map(drop)
     }
 
-    /// A queue that may be used, of a context or of any.
+    /// Returns a usable queue of a context, or of any context.
     fn a_queue(&mut self, context: Option<usize>) -> Option<usize> {
         let fit = |(id, queue): (&usize, &crate::ledger::Queue)| {
             let usable = queue.alive && !queue.broken && !self.private_queues.contains(id);
@@ -323,7 +332,7 @@ impl Planner {
         self.random.pick(&all)
     }
 
-    /// A memory object of one of some kinds.
+    /// Returns a memory object whose kind fits.
     fn a_mem(&mut self, context: usize, fits: impl Fn(MemKind) -> bool) -> Option<usize> {
         let mems = self.ledger.mems.iter().filter(|(id, mem)| {
             mem.alive && mem.context == context && fits(mem.kind) && !self.private_mems.contains(id)
@@ -332,13 +341,13 @@ impl Planner {
         self.random.pick(&all)
     }
 
-    /// Wants an event of most commands, and of each command of a queue with profiling.
+    /// Returns a new event for most commands, and for each command of a queue with profiling.
     fn maybe_event(&mut self, queue: usize) -> Option<usize> {
         let wanted = self.ledger.queues[&queue].profiling || self.random.chance(60);
         if wanted { Some(self.fresh()) } else { None }
     }
 
-    /// A user event that is not set, of a context.
+    /// Returns an unset user event of a context.
     fn an_unset_gate(&mut self, context: usize) -> Option<usize> {
         let unset = self.ledger.unset_gates();
         let fit = unset.into_iter().filter(|gate| {
@@ -349,7 +358,7 @@ impl Planner {
         self.random.pick(&all)
     }
 
-    /// An event of a command of a context.
+    /// Returns an event of a command of a context.
     fn an_event(&mut self, context: usize) -> Option<usize> {
         let fit = self.ledger.events.iter().filter(|(id, event)| {
             let of_cmd = matches!(event.source, Source::Cmd(_));

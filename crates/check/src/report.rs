@@ -1,4 +1,4 @@
-//! Makes a failing program smaller and writes it down.
+//! Shrinks a failing program and writes it to a file.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use crate::message::Request;
 use crate::plan::Platform;
 use crate::shrink::{self, Judge};
 
-/// How often a program runs to see how often it fails.
+/// Number of runs that measure how often a program fails.
 const TRIALS: usize = 30;
-/// The most runs of one candidate. A program that fails more rarely is hardly made smaller.
+/// Largest number of runs of one candidate. A program that fails less often can hardly be shrunk.
 const RUNS_MAX: usize = 120;
-/// Candidates that hang are not waited for as long as the first one.
+/// Time-out for hanging candidates in seconds, shorter than that of the first run.
 const HANG_SECONDS: u64 = 4;
 
-/// Shrinks a program and writes it into the folder of the command line. `written` hears of the file and of its size.
+/// Shrinks a program and writes it into the folder of the command line. Calls `written` with the
+/// file and its size.
 pub fn write<I: Interface>(
     args: &CheckArgs,
     starter: &Starter,
@@ -60,7 +61,7 @@ fn smaller<I: Interface>(
         last: None,
     };
     let mut failures = 0;
-    // These show themselves by time alone.
+    // Each run of these kinds takes as long as the time-out.
     let slow = matches!(finding.kind, Kind::Hang | Kind::WrongCallback);
     let trials = if slow { 3 } else { TRIALS };
     judge.runs = 1;
@@ -74,7 +75,8 @@ fn smaller<I: Interface>(
         );
         return (program.clone(), finding.clone());
     }
-    // So often that a program that still fails as often as this one passes all runs once in twenty times.
+    // With this number, a program that fails as often as the original passes all runs once in
+    // twenty times.
     judge.runs = (trials * 3 / failures).clamp(3, RUNS_MAX);
     let time = Duration::from_secs(args.shrink_seconds);
     let (small, tried) = shrink::shrink::<I>(program, platform, finding.op, &mut judge, time);
@@ -97,7 +99,7 @@ struct Runs<I: Interface> {
     kind: Kind,
     worker: Option<Worker<I>>,
     runs: usize,
-    /// The last program that failed, and how.
+    /// The last program that failed, and its finding.
     last: Option<(I::Program, Finding)>,
 }
 

@@ -1,4 +1,4 @@
-//! Performs a program on an implementation and compares what it sees with the model.
+//! Runs a program on an implementation and compares what it sees with the model.
 
 mod perform;
 
@@ -13,14 +13,13 @@ use crate::ledger::{Ledger, MemKind, Reject};
 use crate::model::{self, Expected};
 use crate::plan::{Platform, Program};
 
-/// A program that is in order, with what it must see.
+/// A valid program, with what it must see.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    /// The program.
     pub program: &'a Program,
-    /// The ledger says which operations of the program come before which others.
+    /// The order of the program's operations.
     pub ledger: Ledger,
-    /// What it must see.
+    /// What the program must see.
     pub expected: Expected,
 }
 
@@ -29,7 +28,7 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     ///
-    /// The first operation that is not in order.
+    /// The first operation that the ledger rejects.
     pub fn new(program: &'a Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
         let ledger = Ledger::of(program, platform)?;
         let expected = model::predict(program, &ledger, &ledger.sequence());
@@ -37,29 +36,31 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Where each thread is. The watchdog looks at it.
+/// The operation that each thread performs, for the watchdog.
 #[derive(Debug)]
 pub struct Progress {
     threads: [AtomicUsize; THREADS_MAX],
-    /// How long a callback may take after the end of its event.
+    /// Longest time of a callback after the end of its event.
     patience: Duration,
 }
 
-/// The most threads that a program has.
+/// Largest number of threads in a program.
 pub const THREADS_MAX: usize = 4;
 
 impl Progress {
-    /// Before the start. A callback that has not run `patience` after it was waited for is a finding.
+    /// Creates the progress of a program that has not started. It is a finding if a callback has
+    /// not run `patience` after a thread began to wait for it.
     pub fn new(patience: Duration) -> Self {
         Self { threads: Default::default(), patience }
     }
 
-    /// Where a thread says which operation it performs.
+    /// The slot in which a thread stores the operation that it performs.
     pub(crate) fn place(&self, thread: usize) -> &AtomicUsize {
         &self.threads[thread]
     }
 
-    /// The operation that each thread performs; the number of operations means that the thread has ended.
+    /// Returns the operation that each thread performs. The number of operations means that the
+    /// thread has ended.
     pub fn positions(&self, threads: usize) -> Vec<usize> {
         self.threads[..threads.min(THREADS_MAX)]
             .iter()
@@ -68,7 +69,8 @@ impl Progress {
     }
 }
 
-/// Runs a program. `report` gets the first finding, at once: the program's other threads may never end then.
+/// Runs a program. Calls `report` at once with the first finding, because the program's other
+/// threads may never end then.
 pub fn run(
     prepared: &Prepared<'_>,
     backend: &dyn Backend,
@@ -104,7 +106,7 @@ pub fn run(
 #[derive(Default)]
 struct Table {
     contexts: Vec<Handle>,
-    // In the order of their numbers, because they are released in this order in the end.
+    // Ordered by number, because the objects are released in this order at the end.
     queues: BTreeMap<usize, Handle>,
     mems: BTreeMap<usize, Handle>,
     events: BTreeMap<usize, Handle>,
@@ -114,11 +116,11 @@ struct Table {
 #[derive(Default)]
 struct Shared {
     signals: HashSet<usize>,
-    /// Launches that the device refused at once, by queue.
+    /// Queues with a launch that the device refused at once.
     refused: HashSet<usize>,
 }
 
-/// The statuses with which callbacks ran.
+/// The statuses that each callback received.
 type Callbacks = std::sync::Arc<(Mutex<HashMap<usize, Vec<i32>>>, Condvar)>;
 
 struct State<'a> {
@@ -184,10 +186,11 @@ impl State<'_> {
         place.store(self.prepared.program.ops.len(), Ordering::Relaxed);
     }
 
-    /// Releases what the program has left.
+    /// Releases the objects that the program leaves.
     fn close(&self) {
         let table = std::mem::take(&mut *lock(&self.table));
-        // A smaller program may have lost its last waits. Then commands may still use the memory, and it stays.
+        // A shrunk program may have lost its last waits. Then commands may still use the memory, so
+        // it is not freed.
         let settled = self.prepared.ledger.is_settled();
         for event in table.events.values() {
             self.backend.drop_event(*event);
@@ -212,7 +215,7 @@ impl State<'_> {
     }
 }
 
-/// Rests for some time; for short times without giving the processor away.
+/// Rests for some time. Short rests spin and keep the processor.
 pub(crate) fn rest(us: u32) {
     let time = Duration::from_micros(u64::from(us));
     if us >= 60 {

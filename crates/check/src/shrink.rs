@@ -1,7 +1,8 @@
 //! Makes a failing program smaller.
 //!
-//! Operations are dropped in groups, first large ones and then single ones. What depended on a dropped operation is dropped
-//! too, so every candidate is in order. Candidates run several times, because many findings depend on timing.
+//! The shrinker drops operations in groups, first large ones and then single operations. It also
+//! drops what depended on a dropped operation, so every candidate is valid. Candidates run several
+//! times, because many findings depend on timing.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,13 @@ use crate::interface::{ActOf, Interface, Plan as _};
 use crate::ledger::Ledger;
 use crate::plan::{Act, Cmd, Kernel, Op, Platform, Program};
 
-/// Says whether a program fails as the original does. It may run the program several times.
+/// Decides whether a program fails as the original does. It may run the program several times.
 pub trait Judge<I: Interface> {
-    /// Whether `program` fails.
     fn fails(&mut self, program: &I::Program) -> bool;
 }
 
-/// The smallest failing program that was found within `time`, and how many candidates were tried.
+/// Returns the smallest failing program that was found within `time`, and the number of candidates
+/// that were tried.
 pub fn shrink<I: Interface>(
     program: &I::Program,
     platform: &Platform<I::Device>,
@@ -59,7 +60,7 @@ impl<I: Interface> Shrinker<'_, I> {
         Instant::now() > self.end
     }
 
-    /// Takes a candidate if it is another program that fails too.
+    /// Takes a candidate if it differs and fails, too.
     fn consider(&mut self, ops: Ops<I>) -> bool {
         if self.is_over() {
             return false;
@@ -82,7 +83,7 @@ impl<I: Interface> Shrinker<'_, I> {
         self.consider(ops);
     }
 
-    /// The order of the list is a valid order for one thread that does everything.
+    /// Moves all operations to one thread. The order of the list is valid for a single thread.
     fn use_one_thread(&mut self) {
         let ops = self.best.ops().iter().filter(|op| !I::is_between_threads(&op.act));
         let ops = ops.map(|op| Op { thread: 0, ..op.clone() }).collect();
@@ -92,7 +93,7 @@ impl<I: Interface> Shrinker<'_, I> {
     fn drop_groups(&mut self) {
         let mut size = self.best.ops().len().div_ceil(2);
         loop {
-            // From the end, as what comes late often does not matter.
+            // From the end, because late operations often do not matter.
             let mut end = self.best.ops().len();
             while end > 0 && !self.is_over() {
                 let start = end.saturating_sub(size);
@@ -108,7 +109,7 @@ impl<I: Interface> Shrinker<'_, I> {
         }
     }
 
-    /// Makes single operations simpler.
+    /// Replaces single operations by simpler forms.
     fn simplify(&mut self) {
         let ops = self.best.ops().iter().map(|op| Op { delay_us: 0, ..op.clone() }).collect();
         self.consider(ops);
@@ -131,7 +132,7 @@ fn simpler_ops<I: Interface>(op: &Op<ActOf<I>>) -> Ops<I> {
     acts.map(|act| Op { act, delay_us: 0, thread: op.thread }).collect()
 }
 
-/// Simpler forms of an operation of OpenCL.
+/// Returns simpler forms of an OpenCL operation.
 pub(crate) fn simpler(act: &Act) -> Vec<Act> {
     let mut all = Vec::new();
     let mut add = |act: Act| all.push(act);
@@ -195,8 +196,8 @@ pub(crate) fn simpler(act: &Act) -> Vec<Act> {
     all
 }
 
-/// Drops what is not in order, and wait-list entries of events that are gone. Nothing comes back if a user event that holds
-/// something back is never set.
+/// Drops the operations that the ledger rejects, and wait-list entries whose events are gone.
+/// Returns `None` if a user event that holds back a command is never set.
 pub fn repair(program: &Program, platform: &Platform) -> Option<Program> {
     let mut ledger = Ledger::new(platform, program);
     let mut ops = Vec::new();

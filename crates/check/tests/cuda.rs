@@ -1,5 +1,5 @@
-//! The whole pipeline of CUDA programs on the implementation in memory: right programs find nothing, planted defects are
-//! found, and failing programs become small.
+//! All parts together for CUDA programs, on the implementation in memory: correct programs find
+//! nothing, planted defects are found, and failing programs become small.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use penstock_check::shrink::{Judge, shrink};
 
 const DEVICES: usize = 2;
 const OPS: usize = 50;
-/// What a program relies on that a weak implementation does not do.
+/// Behaviours that programs rely on and that a weak implementation does not have.
 const RELIED: [Feature; 3] = [Feature::WritesEnd, Feature::PageableChains, Feature::EarlyFrees];
 
 fn features() -> Vec<Feature> {
@@ -69,7 +69,7 @@ fn all_programs_are_in_order() {
     }
 }
 
-/// Every feature is used, or the search is broken.
+/// Every feature must be used.
 #[test]
 fn programs_contain_what_they_may_contain() {
     let all: String = (0..300).map(|seed| format!("{:?}", program(seed).ops)).collect();
@@ -104,7 +104,7 @@ fn programs_contain_what_they_may_contain() {
     }
 }
 
-/// The planner's order and the model do not depend on which of the allowed orders is taken.
+/// What the model predicts does not depend on which of the allowed orders it takes.
 #[test]
 fn every_order_that_respects_the_ledger_gives_the_same_bytes() {
     for seed in 0..150 {
@@ -133,8 +133,8 @@ fn any_order(ledger: &Ledger, random: &mut Random) -> Vec<usize> {
     order
 }
 
-/// The fake executes commands in any order that streams and events allow, and knows nothing of the ledger. A program with a
-/// race, or one that never ends, would differ from the model here.
+/// The fake executes commands in any order that streams and events allow, and does not use the
+/// ledger. A program with a race, or one that never ends, would differ from the model here.
 #[test]
 fn right_programs_find_nothing() {
     for seed in 0..400 {
@@ -143,7 +143,8 @@ fn right_programs_find_nothing() {
     }
 }
 
-/// Programs that rely on nothing but the documentation find nothing in an implementation that does no more than that.
+/// Programs that rely only on the documentation find nothing in an implementation that does only
+/// what the documentation promises.
 #[test]
 fn strict_programs_find_nothing_in_a_weak_implementation() {
     let features: Vec<Feature> = features().into_iter().filter(|it| !RELIED.contains(it)).collect();

@@ -1,5 +1,5 @@
-//! The whole pipeline on the implementation in memory: right programs find nothing, planted defects are found, and failing
-//! programs become small.
+//! All parts together on the implementation in memory: correct programs find nothing, planted
+//! defects are found, and failing programs become small.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn a_seed_always_gives_the_same_program() {
     }
 }
 
-/// The planner's order and the model do not depend on which of the allowed orders is taken.
+/// What the model predicts does not depend on which of the allowed orders it takes.
 #[test]
 fn every_order_that_respects_the_ledger_gives_the_same_bytes() {
     for seed in 0..150 {
@@ -110,8 +110,9 @@ fn any_order(ledger: &Ledger, random: &mut Random) -> Vec<usize> {
     order
 }
 
-/// The fake executes commands in any order that the rules of queues, wait lists and barriers allow, and knows nothing of the
-/// ledger. A program with a race, or one that never ends, would differ from the model here.
+/// The fake executes commands in any order that the rules of queues, wait lists and barriers allow,
+/// and does not use the ledger. A program with a race, or one that never ends, would differ from
+/// the model here.
 #[test]
 fn right_programs_find_nothing() {
     for seed in 0..400 {

@@ -1,10 +1,10 @@
-//! The statements of one operation.
+//! The C statements of one operation.
 
 use crate::ledger::{Fate, Ledger, MemKind};
 use crate::plan::{Act, Cmd, Kernel, MapMode, Op, Ptr, Rect, Style, SvmEnd};
 use crate::run::Prepared;
 
-/// The statements of an operation.
+/// Returns the C statements of operation `index`.
 pub fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
     let ledger = &prepared.ledger;
     let one = |line: String| vec![line];

@@ -1,4 +1,4 @@
-//! A child process, seen from the campaign.
+//! A child process, as the campaign sees it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -12,16 +12,17 @@ use crate::interface::Interface;
 use crate::message::{Answer, Request};
 use crate::plan::Platform;
 
-/// The variable from which links and workers of Penstock take the seed of their delays, in builds made for that.
+/// Variable with the seed for delays in Penstock's links and workers. Only test builds read it.
 const DELAYS: &str = "PENSTOCK_TEST_DELAYS";
-/// How long a driver may take to be loaded and to list its devices. Pools of several nodes take some seconds under load.
+/// Longest time in seconds for loading a driver and listing its devices. Pools of several nodes
+/// take some seconds under load.
 const OPEN_SECONDS_MAX: u64 = 90;
-/// A child that notices a hang says so itself; one that says nothing gets this much longer.
+/// Extra seconds for a child that sends nothing. A child that notices a hang reports it itself.
 const GRACE_SECONDS: u64 = 10;
-/// How much of a child's last words is kept.
+/// Number of bytes kept from the end of a child's standard error.
 const LAST_WORDS_MAX: usize = 2000;
 
-/// How children are started.
+/// The settings with which children start.
 #[derive(Clone, Debug)]
 pub struct Starter {
     prefix: Vec<String>,
@@ -30,7 +31,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// From the command line.
+    /// Takes the settings from the command line.
     pub fn new(args: &CheckArgs, prefix: &[&str]) -> Self {
         Self {
             prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
@@ -39,7 +40,7 @@ impl Starter {
         }
     }
 
-    /// The same, with another time after which a program counts as hanging.
+    /// Returns a copy with another time-out for hanging programs, in seconds.
     pub fn patient(&self, hang_seconds: u64) -> Self {
         Self { hang_seconds, ..self.clone() }
     }
@@ -48,17 +49,15 @@ impl Starter {
 /// How a request ended.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Nothing was found.
     Clean,
-    /// A program found something, and the child has ended.
+    /// A program of this seed has a finding, and the child has ended.
     Found(u64, Finding),
-    /// A program is not in order.
+    /// The ledger rejects a program of this seed.
     Invalid(u64, String),
-    /// The child cannot work.
+    /// The child cannot run programs.
     Broken(String),
 }
 
-/// A child.
 #[derive(Debug)]
 pub struct Worker<I: Interface> {
     child: Child,
@@ -70,7 +69,7 @@ pub struct Worker<I: Interface> {
 
 impl<I: Interface> Drop for Worker<I> {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The child may have ended by itself.
         _ = self.child.kill();
         _ = self.child.wait();
     }
@@ -81,7 +80,7 @@ impl<I: Interface> Worker<I> {
     ///
     /// # Errors
     ///
-    /// Why there is nothing to run on.
+    /// Says why programs cannot run.
     pub fn start(starter: &Starter, seed: u64) -> Result<(Self, Platform<I::Device>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
@@ -97,7 +96,7 @@ impl<I: Interface> Worker<I> {
         let output = child.stdout.take().ok_or("a child has no standard output")?;
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // A driver may write to standard output too.
+                // A driver may write to standard output, too.
                 if let Ok(answer) = serde_json::from_str(&line)
                     && sender.send(answer).is_err()
                 {
@@ -138,7 +137,8 @@ impl<I: Interface> Worker<I> {
         writeln!(input, "{line}").and_then(|()| input.flush()).map_err(|error| error.to_string())
     }
 
-    /// Lets the child do something. `started` hears of each program and says whether to go on.
+    /// Sends a request to the child and waits for its end. `started` gets the seed of each program
+    /// and returns whether to continue.
     pub fn ask(&mut self, request: &Request<I>, started: &dyn Fn(u64) -> bool) -> Outcome {
         if let Err(reason) = self.send(request) {
             return Outcome::Broken(reason);
@@ -181,7 +181,7 @@ impl<I: Interface> Worker<I> {
     }
 
     fn last_words(&self) -> String {
-        // The thread that reads them may be a little behind.
+        // The thread that reads standard error may lag a little.
         std::thread::sleep(Duration::from_millis(50));
         let words = self
             .words

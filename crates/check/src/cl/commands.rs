@@ -7,10 +7,11 @@ use crate::backend::{Argument, At, Call, End, Enqueued, Handle};
 use crate::plan::{Kernel, MapMode};
 use sys::{cl_command_queue, cl_event, cl_kernel, cl_mem};
 
-/// Work-items of a work-group. It is the same for all launches, because some drivers compile a kernel again for each size.
+/// Work-items per work-group. All launches use the same number, because some drivers compile a
+/// kernel again for each size.
 const GROUP: usize = 16;
 
-/// The arguments that all calls of one command share.
+/// The arguments that all calls for one command share.
 struct Tail {
     queue: cl_command_queue,
     blocking: u32,
@@ -345,8 +346,8 @@ impl Cl {
         })
     }
 
-    /// Sets the arguments in the order that all kernels have: `a`, `b` if there is one, their offsets, the count, the seed,
-    /// and for the slow one how long it takes.
+    /// Sets the arguments in the order of all kernels: `a`, `b` if there is one, their offsets, the
+    /// count, the seed, and for the slow kernel its duration.
     fn arguments(
         &self,
         kernel: cl_kernel,

@@ -1,11 +1,11 @@
-//! Host memory that the driver writes to while the program runs.
+//! Host memory that the driver writes while the program runs.
 
 use std::alloc::Layout;
 use std::collections::HashMap;
 
 use crate::backend::{At, Handle};
 
-/// Arrays begin at the start of a page, as `CL_MEM_USE_HOST_PTR` likes it.
+/// Arrays start at the start of a page, which suits `CL_MEM_USE_HOST_PTR`.
 const ALIGN_BYTES: usize = 4096;
 
 #[derive(Clone, Copy)]
@@ -45,29 +45,30 @@ impl Areas {
         Handle(self.next)
     }
 
-    /// Where an area starts, and its length.
+    /// Returns the address and the length of an area.
     pub(crate) fn whole(&self, area: Handle) -> Option<(usize, usize)> {
         self.all.get(&area.0).map(|known| (known.start, known.len))
     }
 
-    /// The area is not used any more.
+    /// Removes an area that is no longer used. Returns its address.
     pub(crate) fn remove(&mut self, area: Handle) -> Option<usize> {
         self.take(area).map(|(start, _)| start)
     }
 
-    /// The same, and whether the memory was made here. Then it is given back.
+    /// As [`Self::remove`]. Also returns whether the memory was allocated here; if so, it is freed.
     pub(crate) fn take(&mut self, area: Handle) -> Option<(usize, bool)> {
         let known = self.all.remove(&area.0)?;
         if known.own
             && let Some(layout) = layout(known.len)
         {
-            // SAFETY: `array` made it with this layout, and the program that used it has ended.
+            // SAFETY: `array` allocated the memory with this layout, and the program that used it
+            // has ended.
             unsafe { std::alloc::dealloc(known.start as *mut u8, layout) };
         }
         Some((known.start, known.own))
     }
 
-    /// The address of a place with `len` bytes behind it.
+    /// Returns the address of `at` if `len` bytes of the area follow it.
     pub(crate) fn address(&self, at: At, len: usize) -> Option<usize> {
         let known = self.all.get(&at.area.0)?;
         (at.offset.checked_add(len)? <= known.len).then_some(known.start + at.offset)
@@ -76,7 +77,8 @@ impl Areas {
     pub(crate) fn load(&self, at: At, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         if let Some(address) = self.address(at, len) {
-            // SAFETY: the area holds these bytes. The ledger has put all commands that write to them before this look.
+            // SAFETY: the area holds these bytes. The ledger has ordered all commands that write
+            // them before this look.
             unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), len) };
         }
         bytes
@@ -84,7 +86,8 @@ impl Areas {
 
     pub(crate) fn store(&self, at: At, bytes: &[u8]) {
         if let Some(address) = self.address(at, bytes.len()) {
-            // SAFETY: the area holds these bytes. The ledger has put all commands that use them before or after this.
+            // SAFETY: the area holds these bytes. The ledger has ordered all commands that use them
+            // before or after this store.
             unsafe {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len())
             };

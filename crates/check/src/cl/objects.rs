@@ -7,7 +7,7 @@ use super::{Cl, MISSING, call, code, sys};
 use crate::backend::{At, Backend, Call, Ended, Enqueued, Handle, Origin, Setter, Shape};
 use sys::{cl_command_queue, cl_context, cl_event, cl_mem};
 
-/// The pixels of all images: four bytes each.
+/// Pixel format of all images: four bytes per pixel.
 pub(super) static FORMAT: sys::cl_image_format = sys::cl_image_format {
     image_channel_order: sys::CL_RGBA,
     image_channel_data_type: sys::CL_UNSIGNED_INT8,
@@ -125,7 +125,7 @@ impl Backend for Cl {
     fn new_svm(&self, context: Handle, size: usize) -> Result<Handle, i32> {
         let memory =
             call!(self, clSVMAlloc(context.0 as cl_context, sys::CL_MEM_READ_WRITE, size, 0));
-        // clSVMAlloc tells no reason.
+        // clSVMAlloc returns no error code.
         if memory.is_null() { Err(sys::CL_OUT_OF_RESOURCES) } else { Ok(Handle(memory as usize)) }
     }
 
@@ -212,7 +212,7 @@ impl Backend for Cl {
     }
 
     fn on_end(&self, event: Handle, ended: Ended) -> i32 {
-        // The callback runs once and takes this back.
+        // The callback runs once and takes ownership of this box.
         let data = Box::into_raw(Box::new(ended)).cast::<c_void>();
         let event = event.0 as cl_event;
         call!(self, clSetEventCallback(event, sys::CL_COMPLETE, Some(event_ended), data))
@@ -221,7 +221,7 @@ impl Backend for Cl {
     fn setter(&self) -> Setter {
         let Some(set) = self.functions.clSetUserEventStatus else { return Arc::new(|_, _| {}) };
         Arc::new(move |event, status| {
-            // SAFETY: the event is a user event, and the program releases it only after it was set.
+            // SAFETY: the event is a user event, and the program releases it only after it is set.
             unsafe { set(event.0 as cl_event, status) };
         })
     }
@@ -248,7 +248,7 @@ impl Backend for Cl {
 }
 
 unsafe extern "C" fn event_ended(_: cl_event, status: i32, data: *mut c_void) {
-    // SAFETY: `on_end` made it with `Box::into_raw`, and a callback runs once.
+    // SAFETY: `on_end` made the pointer with `Box::into_raw`, and the callback runs once.
     let ended = unsafe { Box::from_raw(data.cast::<Ended>()) };
     ended(status);
 }

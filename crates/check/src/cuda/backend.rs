@@ -1,11 +1,11 @@
-//! What a CUDA program needs from an implementation. The real one is in `driver`, and `fake` is one for tests.
+//! The interface that a CUDA program needs from an implementation. `driver` implements it with a
+//! real driver, `fake` in memory for tests.
 
 use std::sync::Arc;
 
 pub use crate::backend::{At, Handle};
 use crate::cuda::plan::{Context, Kernel, Rows};
 
-/// One side of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Place {
@@ -22,7 +22,7 @@ pub enum Stream {
     Made(Handle),
 }
 
-/// A function of the program.
+/// A host function of the program.
 pub type Function = Arc<dyn Fn() + Send + Sync>;
 
 /// A command with its handles.
@@ -39,7 +39,7 @@ pub enum Command {
         from: Place,
         rows: Rows,
     },
-    /// Contexts, memory and offsets of the target and of the source.
+    /// Context, memory and offset of the target, then of the source.
     Peer {
         to: (Handle, Handle, usize),
         from: (Handle, Handle, usize),
@@ -84,20 +84,18 @@ pub struct Caller {
     pub thread: usize,
 }
 
-/// Host memory, as functions of the program see it.
+/// Host memory, as functions of the program access it.
 pub trait Memory: Send + Sync {
-    /// Bytes from there on.
     fn load(&self, at: At, len: usize) -> Vec<u8>;
-    /// Puts bytes there.
     fn store(&self, at: At, bytes: &[u8]);
 }
 
-/// An implementation. All functions may be called by several threads. Errors are CUDA's codes.
+/// A CUDA implementation. Several threads may call all functions. Errors are CUDA's codes.
 #[allow(missing_docs, reason = "each function is the call of CUDA whose name it has")]
 pub trait Backend: Sync {
-    /// Opens a context, or gives the same one again.
+    /// Opens a context, or returns it if it is open.
     fn context(&self, context: Context) -> Result<Handle, i32>;
-    /// Makes an array of zeros.
+    /// Creates an array of zeros.
     fn new_area(&self, context: Handle, len: usize, pinned: bool) -> Result<Handle, i32>;
     fn drop_area(&self, context: Handle, area: Handle) -> i32;
     fn register(&self, by: Caller, area: Handle) -> i32;
@@ -118,12 +116,14 @@ pub trait Backend: Sync {
     fn stream_sync(&self, by: Caller, stream: Stream) -> i32;
     fn stream_query(&self, by: Caller, stream: Stream) -> i32;
     fn context_sync(&self, by: Caller) -> i32;
-    /// Without a stream, by the synchronous form of the call.
+    /// Enqueues a command. Without a stream, uses the synchronous form of the call.
     fn enqueue(&self, by: Caller, stream: Option<Stream>, command: &Command) -> i32;
-    /// Captures commands of two branches. The second begins before the first command that belongs to it.
+    /// Captures commands of two branches. The second branch begins before the first command that
+    /// belongs to it.
     fn new_graph(&self, by: Caller, parts: &[(bool, Command)]) -> Result<Handle, i32>;
     fn drop_graph(&self, by: Caller, graph: Handle) -> i32;
     fn launch(&self, by: Caller, graph: Handle, stream: Stream) -> i32;
-    /// A program has failed: nobody waits for anything any more. The process of a real implementation ends then.
+    /// Called when a program has failed and nothing waits any more. The process of a real
+    /// implementation ends then.
     fn abandon(&self) {}
 }

@@ -1,7 +1,8 @@
-//! CUDA's driver interface, from whatever `libcuda.so.1` is found at run time. All unsafe code of `cuda` is here.
+//! CUDA's driver interface, from the `libcuda.so.1` that is found at run time. All unsafe code of
+//! `cuda` is here.
 //!
-//! A handle that reaches these functions is alive, and memory is large enough, because the runner refuses every program that
-//! the ledger does not find in order. The comments on safety below rest on that.
+//! Each handle that reaches these functions is alive, and memory is large enough, because the
+//! runner refuses every program that the ledger rejects. The safety comments below rely on that.
 #![allow(unsafe_code)]
 
 mod commands;
@@ -18,58 +19,49 @@ use super::plan::{Context, Device, Kernel, Platform};
 use crate::cl::memory::Areas;
 use functions::Functions;
 
-/// The kernels.
+/// The PTX module with the kernels.
 pub const KERNELS: &str = include_str!("kernels.ptx");
 
-/// `CUDA_ERROR_UNKNOWN`: what stands for a failure of our own.
+/// `CUDA_ERROR_UNKNOWN`. It also stands for failures of this program.
 const UNKNOWN: i32 = 999;
-/// `CU_STREAM_NON_BLOCKING`.
+/// The value of `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_DISABLE_TIMING`.
+/// The value of `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: c_uint = 2;
-/// `CU_MEMHOSTALLOC_PORTABLE` and `CU_MEMHOSTREGISTER_PORTABLE`: the memory is pinned for all contexts.
+/// The value of `CU_MEMHOSTALLOC_PORTABLE` and `CU_MEMHOSTREGISTER_PORTABLE`: the memory is pinned
+/// for all contexts.
 const PORTABLE: c_uint = 1;
-/// `CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`.
+/// The value of `CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`.
 const MEMORY_POOLS: c_uint = 115;
 
-/// Why there is nothing to run on.
+/// Why there is no device to run on.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The library is not there.
     #[error("libcuda.so.1 cannot be loaded: {0}")]
     Library(#[from] libloading::Error),
-    /// The library lacks a function.
     #[error("libcuda.so.1 has no function {0}")]
     Function(&'static str),
-    /// The driver cannot be used.
+    /// A call of the driver failed.
     #[error("{call} gives {code}")]
-    Driver {
-        /// The function.
-        call: &'static str,
-        /// What it returned.
-        code: i32,
-    },
-    /// There is no device.
+    Driver { call: &'static str, code: i32 },
     #[error("CUDA's driver has no device")]
     Devices,
 }
 
-/// A context that is open.
 #[derive(Clone, Copy)]
 struct Opened {
     context: usize,
     kernels: [usize; Kernel::ALL.len()],
 }
 
-/// The driver.
 pub struct Driver {
     functions: Functions,
     platform: Platform,
     devices: Vec<c_int>,
     contexts: Mutex<HashMap<Context, Opened>>,
     areas: Arc<RwLock<Areas>>,
-    /// What the functions of each graph are called with.
+    /// By graph: the data pointers of its host functions.
     graphs: Mutex<HashMap<usize, Vec<usize>>>,
 }
 
@@ -79,10 +71,11 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Calls a function of CUDA and gives its code.
+/// Calls a function of CUDA and returns its code.
 macro_rules! call {
     ($self:expr, $name:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: see the head of this module: handles are alive, and addresses lead to memory of the named size.
+        // SAFETY: handles are alive, and addresses lead to memory of the stated size (see the head
+        // of this module).
         unsafe { ($self.functions.$name)($($argument),*) }
     };
 }
@@ -93,16 +86,17 @@ fn code(code: c_int) -> Result<(), i32> {
 }
 
 impl Driver {
-    /// Loads the library and looks at the devices.
+    /// Loads the library and examines the devices.
     ///
     /// # Errors
     ///
-    /// When there is no driver, or no device.
+    /// There is no driver, or no device.
     pub fn open() -> Result<Self, OpenError> {
-        // SAFETY: the library's constructors run here, which is what this program is for.
+        // SAFETY: loading runs the library's constructors, which is the purpose of this program.
         let library = unsafe { libloading::Library::new("libcuda.so.1") }?;
         let functions = Functions::load(&library)?;
-        // Drivers keep threads running: their code must stay for the life of the process.
+        // Threads of the driver keep running, so its code must stay loaded for the life of the
+        // process.
         std::mem::forget(library);
         let platform =
             Platform { name: "CUDA".to_owned(), version: String::new(), devices: Vec::new() };
@@ -144,7 +138,6 @@ impl Driver {
         if self.devices.is_empty() { Err(OpenError::Devices) } else { Ok(()) }
     }
 
-    /// What the driver is.
     pub fn describe(&self) -> Platform {
         self.platform.clone()
     }
@@ -153,7 +146,7 @@ impl Driver {
         code(call!(self, cuCtxSetCurrent(by.context.0)))
     }
 
-    /// Makes something in the current context.
+    /// Creates an object in the current context.
     fn make(&self, by: Caller, make: impl FnOnce(&mut usize) -> c_int) -> Result<Handle, i32> {
         self.enter(by)?;
         let mut new = 0;
@@ -161,7 +154,7 @@ impl Driver {
         Ok(Handle(new))
     }
 
-    /// Does something in the current context.
+    /// Calls `act` with the caller's context current.
     fn act(&self, by: Caller, act: impl FnOnce() -> c_int) -> i32 {
         match self.enter(by) {
             Ok(()) => act(),
@@ -180,7 +173,7 @@ impl Driver {
     }
 }
 
-/// The handle of a stream: those of the default streams are numbers with a meaning of their own.
+/// Returns the handle of a stream. The default streams have reserved numbers as handles.
 fn stream(stream: Stream) -> usize {
     match stream {
         Stream::Legacy => penstock_cuda_sys::driver::CU_STREAM_LEGACY,
@@ -350,7 +343,7 @@ impl Backend for Driver {
         let code = self.act(by, || call!(self, cuGraphExecDestroy(graph.0)));
         let functions = self.graphs.lock().unwrap_or_else(PoisonError::into_inner).remove(&graph.0);
         for data in functions.unwrap_or_default() {
-            // SAFETY: `keep` made it, and nothing of the graph runs any more.
+            // SAFETY: `keep` made the pointer, and no work of the graph runs any more.
             drop(unsafe { Box::from_raw(data as *mut super::backend::Function) });
         }
         code
@@ -361,16 +354,16 @@ impl Backend for Driver {
     }
 }
 
-/// Runs a function of the program that is called once.
+/// Runs a host function that is called once.
 unsafe extern "C" fn run_once(data: *mut c_void) {
-    // SAFETY: `command` made it for this one call.
+    // SAFETY: `command` made the pointer for this one call.
     let function = unsafe { Box::from_raw(data.cast::<super::backend::Function>()) };
     function();
 }
 
-/// Runs a function of the program that a graph calls.
+/// Runs a host function that a graph calls.
 unsafe extern "C" fn run_again(data: *mut c_void) {
-    // SAFETY: `command` made it, and it lives as long as the graph.
+    // SAFETY: `command` made the pointer, and the function lives as long as the graph.
     let function = unsafe { &*data.cast::<super::backend::Function>() };
     function();
 }

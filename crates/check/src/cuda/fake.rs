@@ -1,5 +1,5 @@
-//! An implementation of CUDA in memory, for tests: it executes commands on threads of its own, in any order that streams and
-//! events allow, and can be given defects. It knows nothing of the ledger.
+//! A CUDA implementation in memory, for tests. Its own threads execute commands in any order that
+//! streams and events allow. It can have defects. It does not use the ledger.
 
 mod commands;
 
@@ -12,53 +12,52 @@ use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
 use super::plan::{Context, Device, Platform};
 use crate::random::Random;
 
-/// Defects that can be planted.
+/// Defects that a test can plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defect {
-    /// An asynchronous copy to the device takes the bytes of host memory when it is enqueued.
+    /// An asynchronous copy to the device reads host memory when it is enqueued.
     EarlyCapture,
-    /// The same, but only where a copy of another context is going to write these bytes.
+    /// As `EarlyCapture`, but only if a copy of another context is going to write these bytes.
     EarlyCaptureAcross,
     /// The legacy default stream does not wait for blocking streams.
     LegacyWaitsForNone,
     /// Blocking streams do not wait for the legacy default stream.
     BlockingWaitsForNone,
-    /// The default streams of threads count as non-blocking ones.
+    /// The default streams of threads count as non-blocking streams.
     LoosePerThread,
-    /// `cuStreamWaitEvent` does nothing.
+    /// `cuStreamWaitEvent` does not wait for the event.
     IgnoredEvent,
-    /// An event that is recorded again stays what it was.
+    /// An event that is recorded again keeps its old record.
     OldRecord,
-    /// `cuStreamSynchronize` leaves out the last command.
+    /// `cuStreamSynchronize` does not wait for the last command.
     EarlyStreamSync,
-    /// `cuEventQuery` says that the event has ended when it has not.
+    /// `cuEventQuery` reports an event as ended that has not ended.
     HastyQuery,
-    /// `cuCtxSynchronize` leaves out non-blocking streams.
+    /// `cuCtxSynchronize` does not wait for non-blocking streams.
     PartialContextSync,
-    /// What comes behind a function of the program does not wait for its end.
+    /// A command after a host function does not wait for the function's end.
     LateFunction,
     /// A two-dimensional copy uses the wrong pitch for host memory.
     WrongPitch,
-    /// A fill works in two parts, and nobody waits for the second one.
+    /// A fill works in two parts, and nothing waits for the second part.
     TornFill,
     /// A synchronous copy from pinned memory returns before it has ended.
     EarlyPinnedWrite,
     /// A synchronous copy to the host returns before it has ended.
     EarlyRead,
-    /// A graph is launched although its last launch has not ended.
+    /// A graph is launched although its previous launch has not ended.
     OverlappingLaunches,
-    /// The stream of a launch does not wait for the second branch of the graph.
+    /// The stream of a launch does not wait for the graph's second branch.
     LooseBranch,
-    /// `cuMemFree` gives memory away that is still used.
+    /// `cuMemFree` frees memory that is still in use.
     EarlyFree,
-    /// `cuStreamDestroy` drops the work that has not begun.
+    /// `cuStreamDestroy` drops work that has not begun.
     DroppedWork,
-    /// A copy between contexts takes its bytes when it is enqueued.
+    /// A copy between contexts reads its bytes when it is enqueued.
     EarlyPeer,
 }
 
 impl Defect {
-    /// All of them.
     pub const ALL: &[Self] = &[
         Self::EarlyCapture,
         Self::EarlyCaptureAcross,
@@ -83,7 +82,7 @@ impl Defect {
     ];
 }
 
-/// The platform that the fake shows.
+/// Returns the platform that the fake shows.
 pub fn platform(devices: usize) -> Platform {
     let device = Device { name: "fake".to_owned(), pools: true };
     Platform { name: "Fake".to_owned(), version: "1".to_owned(), devices: vec![device; devices] }
@@ -91,10 +90,8 @@ pub fn platform(devices: usize) -> Platform {
 
 /// Memory of a device or of the host.
 type Bytes = Arc<Mutex<Vec<u8>>>;
-/// What a task does.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A stream of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Name {
     Legacy(Handle),
@@ -106,14 +103,13 @@ enum Name {
 struct Queue {
     context: usize,
     blocking: bool,
-    /// The last task.
     tail: Option<usize>,
 }
 
 struct Task {
     context: usize,
     stream: Option<Name>,
-    /// Gone while the task runs.
+    /// `None` while the task runs and after.
     work: Option<Work>,
     after: Vec<usize>,
     has_ended: bool,
@@ -123,7 +119,7 @@ struct Task {
 struct Area {
     bytes: Bytes,
     pinned: bool,
-    /// The last copy that writes it, and its context.
+    /// The last copy that writes the area, and its context.
     writer: Option<(usize, Handle)>,
 }
 
@@ -138,7 +134,7 @@ struct State {
     contexts: HashMap<Context, Handle>,
     queues: HashMap<Name, Queue>,
     tasks: HashMap<usize, Task>,
-    /// What an event has recorded.
+    /// The task that each event has recorded.
     events: HashMap<usize, Option<usize>>,
     mems: HashMap<usize, Bytes>,
     graphs: HashMap<usize, Graph>,
@@ -154,7 +150,7 @@ impl State {
         self.tasks.get(&task).is_none_or(|task| task.has_ended)
     }
 
-    /// A task that may run now, any of them.
+    /// Returns a random task that may run now.
     fn pick(&mut self) -> Option<usize> {
         let ready =
             |task: &Task| task.work.is_some() && task.after.iter().all(|&it| self.has_ended(it));
@@ -165,7 +161,6 @@ impl State {
     }
 }
 
-/// Host memory.
 #[derive(Default)]
 struct Areas {
     all: Mutex<HashMap<usize, Area>>,
@@ -193,7 +188,6 @@ struct Inner {
     over: AtomicBool,
 }
 
-/// The implementation.
 pub struct Fake {
     inner: Arc<Inner>,
 }
@@ -214,18 +208,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many threads execute commands.
 const EXECUTORS: usize = 3;
-/// The longest wait. Nothing in a test takes so long, unless a defect lets it hang.
+/// Longest wait. Nothing in a test takes this long unless a defect makes it hang.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// What a wait gives that has lasted too long.
+/// Code of a wait that has taken too long.
 const HANGS: i32 = -9999;
-/// `CUDA_ERROR_NOT_READY`.
+/// The value of `CUDA_ERROR_NOT_READY`.
 const NOT_READY: i32 = 600;
 
 impl Fake {
-    /// An implementation that chooses the order of commands by `seed`. A weak one does only what the documentation promises,
-    /// see [`super::plan::Relies`].
+    /// Creates an implementation that chooses the order of commands by `seed`. A weak one does only
+    /// what the documentation promises, see [`super::plan::Relies`].
     pub fn new(seed: u64, defect: Option<Defect>, is_weak: bool) -> Self {
         let state = State {
             next: 0,
@@ -295,7 +288,7 @@ impl Inner {
         0
     }
 
-    /// What the next command of a stream waits for.
+    /// Returns the tasks that the next command of a stream waits for.
     fn before(&self, state: &State, name: Name, context: usize) -> Vec<usize> {
         let tail = |name: &Name| state.queues.get(name).and_then(|queue| queue.tail);
         let legacy = Name::Legacy(Handle(context));
@@ -354,7 +347,7 @@ impl Inner {
         }
     }
 
-    /// All tasks of a stream.
+    /// Returns all tasks of a stream.
     fn tasks_of(&self, name: Name) -> Vec<usize> {
         let state = lock(&self.state);
         let own = state.tasks.iter().filter(|(_, task)| task.stream == Some(name));

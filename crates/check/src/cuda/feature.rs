@@ -1,5 +1,5 @@
-//! What CUDA programs may contain besides memory of devices, pageable memory, non-blocking streams, asynchronous copies and
-//! launches.
+//! Features of CUDA programs. Without any, they use device memory, pageable memory, non-blocking
+//! streams, asynchronous copies and launches.
 
 use std::fmt::Debug;
 
@@ -19,7 +19,7 @@ features! { "Something that CUDA programs may contain." Feature {
     Pinned "pinned" "memory of cuMemHostAlloc",
     Registered "registered" "memory that is registered and unregistered while the program runs",
     HostChains "host-chains" "host memory that one copy writes and the next one reads",
-    PageableChains "pageable-chains" "programs that rely on it that pageable memory is read in the order of the stream",
+    PageableChains "pageable-chains" "programs that rely on pageable memory being read in the order of the stream",
     Synchronous "synchronous" "synchronous copies and fills",
     WritesEnd "writes-end" "programs that rely on the end of a synchronous copy to the device when the call returns",
     Rects "rects" "two-dimensional copies and fills",

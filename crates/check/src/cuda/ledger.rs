@@ -1,8 +1,9 @@
-//! The order of a CUDA program: which operation and which command happens before which, and who uses what.
+//! The order of a CUDA program: which operations and commands happen before which others, and what
+//! each of them uses.
 //!
-//! This is a ledger of its own and not that of OpenCL. The order of CUDA needs no user events, so nothing is ever held back
-//! and every moment is complete when it is added. It needs implicit order between streams and commands of several moments,
-//! which OpenCL's queues do not have.
+//! This ledger is separate from that of OpenCL. CUDA's order has no user events, so no command is
+//! held back, and every moment is complete when it is added. It has implicit order between streams,
+//! and operations with several commands, which OpenCL's queues do not have.
 
 mod access;
 mod order;
@@ -23,23 +24,20 @@ use access::{Access, Touch};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reject {
-    /// It names something that is not there, or asks for something that no program may do.
+    /// The operation names an object that does not exist, or does what no program may do.
     #[error("{0}")]
     Invalid(&'static str),
-    /// It must come after what the thread has done so far.
+    /// The operation must come after what the thread has done so far.
     #[error("it is not ordered after thread {thread}")]
-    Thread {
-        /// The other thread.
-        thread: usize,
-    },
-    /// It must come after a command.
+    Thread { thread: usize },
+    /// The operation must come after a command.
     #[error("it is not ordered after the command of operation {op}")]
     Command {
-        /// The command, as a number of the ledger.
+        /// The command's index in the ledger.
         cmd: usize,
-        /// The operation that enqueued it.
+        /// The operation that enqueued the command.
         op: usize,
-        /// The call itself must come after it, and not only what the call enqueues.
+        /// Whether the call itself must come after the command, not only the work that it enqueues.
         host: bool,
     },
 }
@@ -47,28 +45,27 @@ pub enum Reject {
 /// One moment of a program.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// All moments that happen before it.
+    /// All moments that happen before this one.
     pub before: Bits,
-    /// What it is.
     pub moment: Moment,
 }
 
-/// What a moment is.
+/// Kind of a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The start of everything.
+    /// The start of the program.
     Root,
     /// The host's own part of an operation.
     Start(usize),
     /// The command of an operation.
     Cmd(usize),
-    /// A synchronous copy takes its bytes from pageable memory.
+    /// A synchronous copy reads its bytes from pageable memory.
     Take(usize),
     /// The return of an operation that waits.
     End(usize),
 }
 
-/// A stream with its context; the default streams of threads are different ones.
+/// A stream with its context. Each thread has its own per-thread default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Key {
@@ -78,7 +75,6 @@ pub enum Key {
 }
 
 impl Key {
-    /// The context of the stream.
     pub fn context(self) -> usize {
         match self {
             Self::Legacy(context)
@@ -87,14 +83,14 @@ impl Key {
         }
     }
 
-    /// "The per-thread default stream is not a non-blocking stream and will synchronize with the legacy default stream if
-    /// both are used in a program."
+    /// "The per-thread default stream is not a non-blocking stream and will synchronize with the
+    /// legacy default stream if both are used in a program."
     fn is_blocking(self) -> bool {
         matches!(self, Self::PerThread { .. } | Self::Made { blocking: true, .. })
     }
 }
 
-/// A stream that the program has made.
+/// A stream that the program has created.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Made {
@@ -103,13 +99,12 @@ pub struct Made {
     pub alive: bool,
 }
 
-/// An event.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Event {
     pub context: usize,
     pub alive: bool,
-    /// The command that recorded it last.
+    /// The command that recorded the event last.
     pub recorded: Option<usize>,
 }
 
@@ -120,7 +115,7 @@ pub struct Mem {
     pub context: usize,
     pub size: usize,
     pub alive: bool,
-    /// Whether it comes from `cuMemAllocAsync`.
+    /// Whether `cuMemAllocAsync` allocated it.
     pub pooled: bool,
 }
 
@@ -134,23 +129,22 @@ pub struct Area {
 }
 
 impl Area {
-    /// Whether copies take it as pinned memory: "memory registered with cuMemHostRegister is page-locked".
+    /// Whether copies treat it as pinned memory: "memory registered with cuMemHostRegister is
+    /// page-locked".
     pub fn is_pinned(self) -> bool {
         self.pinned || self.registered
     }
 }
 
-/// A graph that can be launched.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Graph {
     pub context: usize,
     pub parts: Vec<Part>,
-    /// The commands of its launches.
+    /// The commands of the graph's launches.
     launches: Vec<usize>,
 }
 
-/// A command.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Command {
@@ -158,23 +152,25 @@ pub struct Command {
     pub thread: usize,
     pub node: usize,
     pub start: usize,
-    /// The streams whose order it is in: its own, and for a synchronous copy between contexts that of the other context.
+    /// The streams in whose order the command is: its own and, for a synchronous copy between
+    /// contexts, that of the other context.
     pub keys: Vec<Key>,
 }
 
 impl Command {
-    /// The stream that it was enqueued in.
+    /// The stream in which the command is enqueued.
     pub fn key(&self) -> Key {
         self.keys[0]
     }
 }
 
-/// What an operation would add, if it is in order.
+/// What an operation adds if the ledger accepts it.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     start: Bits,
     cmds: Vec<NewCommand>,
-    /// What the operation waits for before it returns: moments, and how many of its own commands.
+    /// The moments that the operation waits for before it returns, and the number of its own
+    /// commands that it waits for.
     awaited: Vec<usize>,
     awaits_own: usize,
     touches: Vec<Touch>,
@@ -184,11 +180,11 @@ pub struct Prepared {
 struct NewCommand {
     before: Bits,
     keys: Vec<Key>,
-    /// Whether this is the part of a copy that takes the bytes.
+    /// Whether this command is the part of a copy that reads the bytes.
     takes: bool,
 }
 
-/// The order of a program, as far as it was added.
+/// The order of a program, up to the operations added so far.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Ledger {
@@ -209,7 +205,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a program whose operations are added later.
+    /// Creates the ledger of a program without its operations.
     pub fn new(platform: &super::plan::Platform, program: &Program) -> Self {
         let area = |area: &super::plan::Area| Area {
             len: area.len,
@@ -236,11 +232,11 @@ impl Ledger {
         }
     }
 
-    /// The ledger of a whole program.
+    /// Creates the ledger of a whole program.
     ///
     /// # Errors
     ///
-    /// The first operation that is not in order, and why.
+    /// The first operation that the ledger rejects, and why.
     pub fn of(
         program: &Program,
         platform: &super::plan::Platform,
@@ -257,7 +253,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// The moments in one order that respects what happens before what.
+    /// Returns the moments in one order that respects what happens before what.
     pub fn sequence(&self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.nodes.len()).collect();
         all.sort_by_key(|&node| (self.nodes[node].before.count(), node));
@@ -269,12 +265,12 @@ impl Ledger {
         first == second || self.nodes[second].before.has(first)
     }
 
-    /// The latest moment of a thread.
+    /// Returns the latest moment of a thread.
     pub fn now(&self, thread: usize) -> usize {
         self.threads[thread]
     }
 
-    /// The stream that a thread means.
+    /// Returns the stream that a thread means by `stream`.
     pub fn key(&self, stream: Stream, thread: usize) -> Option<Key> {
         match stream {
             Stream::Legacy(context) => Some(Key::Legacy(context)),
@@ -286,12 +282,12 @@ impl Ledger {
         }
     }
 
-    /// Checks an operation. With `settled`, host memory that commands still use is not given to the next command: the host
-    /// has to wait first.
+    /// Checks an operation. With `settled`, the host must first wait for commands that use host
+    /// memory before the operation may use that memory.
     ///
     /// # Errors
     ///
-    /// Why it cannot be added.
+    /// Why the operation cannot be added.
     pub fn prepare(&self, op: &Op, settled: bool) -> Result<Prepared, Reject> {
         self.valid(op)?;
         let mut prepared = self.ordered(op)?;
@@ -341,7 +337,7 @@ impl Ledger {
         self.nodes.len() - 1
     }
 
-    /// Changes what the operation changes.
+    /// Records the changes that an operation makes.
     fn enter(&mut self, op: &Op, end: usize, cmd: Option<usize>) {
         match &op.act {
             Act::Signal { id } => {

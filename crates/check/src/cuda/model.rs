@@ -1,4 +1,5 @@
-//! The reference: performs a CUDA program one moment after the other on plain bytes, and says what each look at memory sees.
+//! The reference model: performs the moments of a CUDA program one after the other on plain bytes,
+//! and returns what each look at memory must see.
 
 use std::collections::HashMap;
 
@@ -8,11 +9,12 @@ use crate::model::{Bytes, mix};
 use crate::plan::Ptr;
 use crate::random::pattern;
 
-/// What the operations of a program see: what each look sees in the order in which the looks of one operation happen. A
-/// function in a graph looks once per launch, and the number of the operation is that of the launch.
+/// What the operations of a program see. The looks of one operation stand in the order in which
+/// they happen. A function in a graph looks once per launch, under the operation number of the
+/// launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// The looks of each operation: the place in the graph's parts, and the bytes.
+    /// The looks of each operation: the index of the graph's part, and the bytes.
     pub looks: HashMap<usize, Vec<(usize, Bytes)>>,
 }
 
@@ -25,7 +27,7 @@ impl Expected {
 
 /// Performs a program in the given order of its moments.
 ///
-/// The program must be the one that the ledger was made from.
+/// `ledger` must be that of `program`.
 pub fn predict(program: &Program, ledger: &Ledger, order: &[usize]) -> Expected {
     let mut model = Model::new(program);
     for &node in order {
@@ -34,7 +36,7 @@ pub fn predict(program: &Program, ledger: &Ledger, order: &[usize]) -> Expected 
     model.expected
 }
 
-/// The bytes of a pattern.
+/// Returns the first `len` bytes of a pattern.
 pub fn pattern_bytes(seed: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len.next_multiple_of(4)];
     for (index, word) in bytes.chunks_exact_mut(4).enumerate() {
@@ -48,7 +50,7 @@ struct Model<'a> {
     program: &'a Program,
     mems: HashMap<usize, Bytes>,
     areas: Vec<Bytes>,
-    /// What synchronous copies have taken from pageable memory.
+    /// Bytes that synchronous copies have read from pageable memory.
     taken: HashMap<usize, Bytes>,
     expected: Expected,
 }
@@ -201,7 +203,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A side some bytes further on.
+/// Returns the side, moved forward by a number of bytes.
 pub fn moved(side: Side, bytes: usize) -> Side {
     match side {
         Side::Host(at) => Side::Host(Ptr { offset: at.offset + bytes, ..at }),

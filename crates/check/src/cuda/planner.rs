@@ -1,7 +1,8 @@
 //! Makes a CUDA program from a seed.
 //!
-//! The planner picks an operation and asks the ledger. What the ledger misses, the planner adds before: an event and a stream
-//! that waits for it, a wait of the host, a signal from another thread. So every program is in order when it is complete.
+//! The planner picks an operation and asks the ledger. If the ledger misses some order, the planner
+//! adds it before the operation: an event and a stream that waits for it, a wait of the host, or a
+//! signal from another thread. So every complete program is valid.
 
 mod motifs;
 mod steps;
@@ -13,12 +14,12 @@ use super::plan::{Act, Area, Context, Op, Platform, Program, Relies, Stream};
 use crate::plan::Ptr;
 use crate::random::Random;
 
-/// The program of a seed.
+/// Returns the program of a seed.
 pub fn plan(seed: u64, platform: &Platform, ops: usize, features: &[Feature]) -> Program {
     let mut planner = Planner::new(seed, platform, features);
     planner.prologue();
     let ops = planner.random.between(ops / 3 + 4, ops + 4);
-    // A step that leads nowhere adds nothing.
+    // A step that fails adds no operation.
     for _ in 0..ops * 3 {
         if planner.program.ops.len() >= ops {
             break;
@@ -29,11 +30,12 @@ pub fn plan(seed: u64, platform: &Platform, ops: usize, features: &[Feature]) ->
     planner.program
 }
 
-/// How deep the planner goes to make something possible: a wait that needs a signal that needs a wait.
+/// Deepest recursion to make an operation possible, as when a wait needs a signal that needs a
+/// wait.
 const DEPTH_MAX: usize = 6;
-/// How many obstacles of one operation the planner removes before it gives up.
+/// Number of obstacles that the planner removes from one operation before it gives up.
 const OBSTACLES_MAX: usize = 24;
-/// The most host threads: one fewer than a run can have.
+/// Largest number of host threads: one fewer than a run can have.
 const THREADS_MAX: usize = crate::run::THREADS_MAX - 1;
 
 struct Planner {
@@ -42,10 +44,10 @@ struct Planner {
     ledger: Ledger,
     on: Vec<Feature>,
     thread: usize,
-    /// The typical size of memory of a device.
+    /// Typical size of device memory.
     size: usize,
     next: usize,
-    /// Where the last copies from and to host memory were.
+    /// Host memory of the latest copies.
     recent: Vec<(Ptr, usize)>,
 }
 
@@ -94,13 +96,14 @@ impl Planner {
         self.on.contains(&feature)
     }
 
-    /// A number for a new object. Numbers of all kinds are different, so that a program is easy to read.
+    /// Returns a number for a new object. Objects of different kinds have different numbers, so
+    /// that a program is easy to read.
     fn fresh(&mut self) -> usize {
         self.next += 1;
         self.next
     }
 
-    /// Adds an operation of the current thread, with all that it needs before.
+    /// Adds an operation of the current thread, with everything that it needs before it.
     fn emit(&mut self, act: Act) -> Option<usize> {
         self.emit_by(self.thread, act, 0)
     }
@@ -133,14 +136,15 @@ impl Planner {
         None
     }
 
-    /// Puts all that one thread has done before all that another one does next.
+    /// Orders everything that one thread has done before everything that another thread does next.
     fn sync(&mut self, from: usize, to: usize, depth: usize) -> Option<()> {
         let id = self.fresh();
         self.emit_by(from, Act::Signal { id }, depth)?;
         self.emit_by(to, Act::Await { id }, depth).map(drop)
     }
 
-    /// Puts a command before an operation. With `host` the call itself has to come after it.
+    /// Orders a command before an operation. With `host`, the call itself must come after the
+    /// command.
     fn order_after(&mut self, op: &Op, cmd: usize, host: bool, depth: usize) -> Option<()> {
         let stream = stream_of(&op.act).filter(|_| !host && self.has(Feature::StreamWaits));
         if let Some(stream) = stream
@@ -152,7 +156,8 @@ impl Planner {
         self.wait_for(op.thread, cmd, depth)
     }
 
-    /// An event that ends with a command or later: one that is there, or a new record. The thread knows of it then.
+    /// Returns an event that ends with a command or later: an existing one, or a new record. The
+    /// thread then knows of the event.
     fn event_after(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<usize> {
         let known = self.ledger.cmds[cmd].clone();
         let covers = |event: &super::ledger::Event| {
@@ -178,7 +183,8 @@ impl Planner {
         Some(event)
     }
 
-    /// How a command's stream can be named, and by which thread: that of the command, or another one that would rather do it.
+    /// Returns a name for a command's stream, and the thread to use it: `own` if only that thread
+    /// can name the stream, otherwise `other`.
     fn usable(&self, key: Key, own: usize, other: usize) -> Option<(Stream, usize)> {
         match key {
             Key::Legacy(context) => Some((Stream::Legacy(context), other)),
@@ -189,7 +195,7 @@ impl Planner {
         }
     }
 
-    /// An event of a context: a new one, or one whose last record is not needed any more.
+    /// Returns an event of a context: a new one, or one whose last record is no longer needed.
     fn an_event(&mut self, context: usize, thread: usize, depth: usize) -> Option<usize> {
         let fits = |event: &super::ledger::Event| event.alive && event.context == context;
         let all: Vec<usize> =
@@ -202,7 +208,7 @@ impl Planner {
         Some(event)
     }
 
-    /// Lets a thread wait for a command.
+    /// Makes a thread wait for a command.
     fn wait_for(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<()> {
         let known = self.ledger.cmds[cmd].clone();
         let query = self.has(Feature::Queries) && self.random.chance(35);
@@ -211,7 +217,7 @@ impl Planner {
         {
             return self.emit_by(thread, Act::EventWait { event, query }, depth).map(drop);
         }
-        // A thread that does not know of the command waits for nothing.
+        // If the thread does not know of the command, a wait in that thread does not cover it.
         if !self.ledger.is_before(known.start, self.ledger.now(thread)) {
             self.sync(known.thread, thread, depth)?;
         }
@@ -226,7 +232,7 @@ impl Planner {
     }
 }
 
-/// The stream in which an operation enqueues something that can be kept back by an event.
+/// Returns the stream in which an operation enqueues work, if an event can delay that work.
 fn stream_of(act: &Act) -> Option<Stream> {
     match act {
         Act::Enqueue { stream, .. }

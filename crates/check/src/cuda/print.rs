@@ -1,4 +1,4 @@
-//! Prints a CUDA program as a C file that needs nothing but `libcuda.so.1` when it runs.
+//! Prints a CUDA program as a C file that needs only `libcuda.so.1` at run time.
 
 mod acts;
 
@@ -11,10 +11,10 @@ use super::run::Prepared;
 use crate::c::{comment, look_table, quoted};
 use crate::finding::Finding;
 
-/// How many launches of a graph a look in it knows.
+/// Largest number of launches of a graph that one look distinguishes.
 const TURNS_MAX: usize = 16;
 
-/// The text of the file.
+/// Returns the text of the C file.
 pub(super) fn print(prepared: &Prepared<'_>, platform: &Platform, finding: &Finding) -> String {
     let program = prepared.program;
     let mut text = String::new();
@@ -75,7 +75,7 @@ fn declare(text: &mut String, prepared: &Prepared<'_>) {
     list(text, "atomic_int", "signal", signals.into_iter().collect());
 }
 
-/// What looks must see, and what functions of the program do.
+/// Writes tables of what looks must see and what host functions do.
 fn tables(text: &mut String, prepared: &Prepared<'_>, finding: &Finding) {
     let mut looks: Vec<_> = prepared.expected.looks.iter().collect();
     looks.sort_by_key(|(op, _)| **op);
@@ -99,7 +99,7 @@ fn tables(text: &mut String, prepared: &Prepared<'_>, finding: &Finding) {
     }
 }
 
-/// The looks of a function in their order: by the operations that perform it.
+/// Returns the looks of a host function in the order of the operations that perform it.
 fn looks_of(prepared: &Prepared<'_>, ops: &[usize], place: usize) -> Vec<String> {
     let known = |op: &&usize| prepared.expected.look(**op, place).is_some_and(has_words);
     let ops: Vec<&usize> = ops.iter().take(TURNS_MAX).collect();
@@ -115,7 +115,7 @@ fn looks_of(prepared: &Prepared<'_>, ops: &[usize], place: usize) -> Vec<String>
     all
 }
 
-/// Whether a look has a word that is compared.
+/// Whether a look compares at least one word.
 fn has_words(bytes: &crate::model::Bytes) -> bool {
     bytes.known.chunks_exact(4).any(|word| word.iter().all(|&known| known))
 }
@@ -187,7 +187,7 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
     text.push_str("}\n");
 }
 
-/// What a job is in C.
+/// Returns the C initialiser of a job.
 fn job(job: &Job) -> String {
     let at = |at: &crate::plan::Ptr| format!("area{} + {}", at.area, at.offset);
     match job {

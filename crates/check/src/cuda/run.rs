@@ -1,4 +1,4 @@
-//! Performs a CUDA program on an implementation and compares what it sees with the model.
+//! Runs a CUDA program on an implementation and compares what it sees with the model.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,17 +14,16 @@ use crate::model::Bytes;
 use crate::plan::Ptr;
 use crate::run::{Progress, rest};
 
-/// `CUDA_ERROR_NOT_READY`.
+/// The value of `CUDA_ERROR_NOT_READY`.
 const NOT_READY: i32 = 600;
 
-/// A program that is in order, with what it must see.
+/// A valid program, with what it must see.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    /// The program.
     pub program: &'a Program,
-    /// The ledger says which operations of the program come before which others.
+    /// The order of the program's operations.
     pub ledger: Ledger,
-    /// What it must see.
+    /// What the program must see.
     pub expected: Arc<Expected>,
 }
 
@@ -33,7 +32,7 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     ///
-    /// The first operation that is not in order.
+    /// The first operation that the ledger rejects.
     pub fn new(program: &'a Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
         let ledger = Ledger::of(program, platform)?;
         let expected = Arc::new(model::predict(program, &ledger, &ledger.sequence()));
@@ -41,7 +40,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Runs a program. `report` gets the first finding, at once: the program's other threads may never end then.
+/// Runs a program. Calls `report` at once with the first finding, because the program's other
+/// threads may never end then.
 pub fn run(
     prepared: &Prepared<'_>,
     backend: &dyn Backend,
@@ -78,14 +78,14 @@ pub fn run(
 struct Table {
     contexts: Vec<Handle>,
     areas: Vec<Handle>,
-    // In the order of their numbers, because they are released in this order in the end.
+    // Ordered by number, because the objects are released in this order at the end.
     streams: BTreeMap<usize, Handle>,
     events: BTreeMap<usize, Handle>,
     mems: BTreeMap<usize, Handle>,
     graphs: BTreeMap<usize, Handle>,
 }
 
-/// What functions of the program have found.
+/// The first finding of a host function.
 type Seen = Arc<Mutex<Option<Finding>>>;
 
 struct State<'a> {
@@ -146,12 +146,12 @@ impl State<'_> {
         place.store(self.prepared.program.ops.len(), Ordering::Relaxed);
     }
 
-    /// Whether a function of the program has found something.
+    /// Returns an error if a host function has a finding.
     fn heard(&self) -> Result<(), Finding> {
         lock(&self.seen).clone().map_or(Ok(()), Err)
     }
 
-    /// Waits for all work and releases what the program has left.
+    /// Waits for all work and releases the objects that the program leaves.
     fn close(&self) -> Result<(), Finding> {
         let table = std::mem::take(&mut *lock(&self.table));
         let ledger = &self.prepared.ledger;
@@ -306,7 +306,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// The operations that launch a graph, in the order in which its launches are performed.
+    /// Returns the operations that launch a graph, in the order in which the launches run.
     fn launches(&self, graph: usize) -> Vec<usize> {
         let launches = |op: &Op| matches!(op.act, Act::Graph { graph: own, .. } if own == graph);
         let ops = self.prepared.program.ops.iter().enumerate();
@@ -331,7 +331,8 @@ impl State<'_> {
         }
     }
 
-    /// `ops` are the operations that perform the command, one after the other.
+    /// Returns the command of some work. `ops` are the operations that perform it, one after the
+    /// other.
     fn command(&self, work: &Work, ops: &[usize], place: usize) -> Command {
         match *work {
             Work::Copy { to, from, len } => {
@@ -454,7 +455,7 @@ fn wrong_code(op: usize, code: i32) -> Finding {
     Finding { kind: Kind::WrongCode, op: Some(op), at: None, what }
 }
 
-/// A finding of no operation: before the first one or after the last one.
+/// Returns a finding before the first or after the last operation.
 fn outside(what: String) -> Finding {
     Finding { kind: Kind::WrongCode, op: None, at: None, what }
 }

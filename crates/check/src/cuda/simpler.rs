@@ -1,9 +1,9 @@
-//! Makes CUDA programs smaller: what can be left out, and simpler forms of single operations.
+//! Makes CUDA programs smaller: drops operations, and replaces single operations by simpler forms.
 
 use super::ledger::Ledger;
 use super::plan::{Act, Job, Kernel, Platform, Program, Work};
 
-/// Drops what is not in order.
+/// Drops the operations that the ledger rejects.
 pub(super) fn repair(program: &Program, platform: &Platform) -> Program {
     let mut ledger = Ledger::new(platform, program);
     let mut ops = Vec::new();
@@ -16,7 +16,7 @@ pub(super) fn repair(program: &Program, platform: &Platform) -> Program {
     Program { ops, ..program.clone() }
 }
 
-/// Simpler forms of an operation.
+/// Returns simpler forms of an operation.
 pub(super) fn simpler(act: &Act) -> Vec<Act> {
     match act {
         Act::Enqueue { stream, work } => simpler_work(work)

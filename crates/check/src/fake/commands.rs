@@ -1,4 +1,4 @@
-//! What the commands do to the bytes.
+//! The effects of commands on memory.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::model::mix;
 use crate::plan::{Kernel, MapMode, Rect};
 use crate::random::pattern;
 
-/// `CL_OUT_OF_RESOURCES`.
+/// The value of `CL_OUT_OF_RESOURCES`.
 const OUT_OF_RESOURCES: i32 = -5;
 
 impl Inner {
-    /// Enqueues a command: its event, and the area that it maps.
+    /// Enqueues a command. Returns its event, and the area that it maps.
     pub(super) fn send(
         &self,
         queue: Handle,
@@ -149,7 +149,8 @@ impl Inner {
         }
     }
 
-    /// The bytes of an object that a command of `device` writes.
+    /// Returns the bytes of an object that a command of `device` writes, and notes the device as
+    /// their last writer.
     fn written(&self, mem: Handle, device: usize) -> Piece {
         let piece = self.mem(mem);
         lock(&self.state).writers.insert(identity(&piece), device);

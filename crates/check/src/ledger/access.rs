@@ -1,21 +1,20 @@
-//! Who touches what, and which two of them are in conflict.
+//! What each operation uses, and which two uses are in conflict.
 
 use super::{Ledger, MemKind, Places, Prepared, Reject, Work};
 use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Ptr, Style, SvmEnd};
 
-/// Something that can be touched.
+/// Something that operations use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// The bytes of a memory object and of all that shares them.
+    /// The bytes of a memory object and of all objects that share them.
     Root(usize),
     /// The bytes of an area of host memory.
     Area(usize),
-    /// A handle. To make and to release it counts as a write, to use it as a read.
+    /// A handle. Creating and releasing it counts as a write, using it as a read.
     Handle(Kind, usize),
 }
 
-/// Kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Kind {
@@ -26,12 +25,10 @@ pub enum Kind {
     Callback,
 }
 
-/// Who touches.
+/// Which part of the program makes a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A host thread.
     Host(usize),
-    /// A command.
     Cmd(usize),
 }
 
@@ -42,28 +39,27 @@ enum Span {
     Moment,
     /// Until the area is unmapped.
     Mapping(usize),
-    /// For ever.
     Always,
 }
 
-/// One use of a piece of something.
+/// One use of a range of a space.
 #[derive(Clone, Debug)]
 pub struct Access {
     space: Space,
     range: (usize, usize),
-    /// The piece that the object covers through which it is touched.
+    /// The whole range of the object through which the bytes are used.
     wide: (usize, usize),
-    /// That object.
+    /// Number of that object.
     mem: usize,
     write: bool,
-    /// The queue whose order is enough.
+    /// The queue whose order suffices between such uses.
     hot: Option<usize>,
     device: Option<usize>,
     by_cmd: bool,
     span: Span,
-    /// The moment at which it begins.
+    /// The moment at which the use begins.
     from: usize,
-    /// The moment at which it is over, if that is known.
+    /// The moment at which the use ends, if it is known.
     until: Option<usize>,
     owner: Owner,
 }
@@ -103,7 +99,8 @@ impl Access {
             return false;
         }
         let shared = |a: (usize, usize), b: (usize, usize)| a.0 < b.1 && b.0 < a.1;
-        // Devices see a whole object change at a time, and so do different objects that share bytes.
+        // Uses by different devices, or through different objects that share bytes, count as uses
+        // of the whole objects.
         let close = self.device == other.device && self.mem == other.mem;
         match self.space {
             Space::Root(_) if !close => shared(self.wide, other.wide),
@@ -112,7 +109,7 @@ impl Access {
     }
 }
 
-/// Collects what one operation touches.
+/// Collects the uses of one operation.
 struct Touched<'a> {
     ledger: &'a Ledger,
     /// The device of the command, if there is one.
@@ -268,7 +265,8 @@ impl Touched<'_> {
 }
 
 impl Ledger {
-    /// Whether something that surely happens before has filled a buffer that several threads fill and read.
+    /// Whether a command that happens before has filled a buffer that several threads fill and
+    /// read.
     pub(super) fn is_filled(&self, mem: usize, before: &Bits) -> bool {
         let root = Space::Root(self.mems[&mem].root);
         let known = self.accesses.get(&root).map(Vec::as_slice).unwrap_or_default();
@@ -278,7 +276,7 @@ impl Ledger {
         })
     }
 
-    /// All that an operation touches.
+    /// Returns all uses of an operation.
     pub(super) fn accesses_of(&self, op: &Op, runs: bool) -> Result<Vec<Access>, Reject> {
         let mut it = Touched { ledger: self, device: None, all: Vec::new() };
         match &op.act {
@@ -361,15 +359,16 @@ impl Ledger {
         Ok(it.all)
     }
 
-    /// Refuses an operation that is not ordered with another one that touches the same.
+    /// Rejects an operation that conflicts with a use that is not ordered with it.
     pub(super) fn conflicts(&self, new: &mut Prepared, owing: bool) -> Result<(), Reject> {
         let gated = new.cmd.as_ref().is_some_and(|cmd| !cmd.gates.is_empty());
         let mut owed_to = Vec::new();
-        // Nothing that a user event holds back may come after the end of a mapping or of shared virtual memory.
+        // Nothing that a user event holds back may be ordered before the end of a mapping or of
+        // shared virtual memory.
         let ends =
             |it: &Access| it.write && matches!(it.space, Space::Handle(Kind::Area | Kind::Mem, _));
         let owing = owing && !new.accesses.iter().any(ends);
-        // Handles come first: what puts other things in order needs them.
+        // Handles come first, because the order of other uses depends on them.
         for handles in [true, false] {
             for access in new.accesses.iter().filter(|it| it.is_handle() == handles) {
                 let before = match &new.cmd {
@@ -394,7 +393,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A command that uses the same host memory as a new one, comes before it, and is not known to have ended.
+    /// Returns a command that uses the same host memory as a new operation, comes before it, and is
+    /// not known to have ended.
     pub fn chained(&self, new: &Prepared) -> Option<usize> {
         let in_host = |it: &&Access| it.by_cmd && matches!(it.space, Space::Area(_));
         for access in new.accesses.iter().filter(in_host) {
@@ -408,15 +408,15 @@ impl Ledger {
         None
     }
 
-    /// A user event that still holds back the command of an access.
+    /// Returns a user event that still holds back the command of a use.
     fn gate_behind(&self, old: &Access) -> Option<usize> {
         if let Span::Mapping(area) = old.span {
-            // What comes before the unmapping must come before the mapping too.
+            // What comes before the unmapping must also come before the mapping.
             let map = self.areas.get(&area).and_then(|area| area.map);
             return map.and_then(|map| self.gates_of(map.cmd).iter().min().copied());
         }
         match old.owner {
-            // Nothing can use a mapping before it is made.
+            // No operation can use a mapping before it exists.
             Owner::Cmd(cmd) if self.makes_area(old.space, cmd) => None,
             Owner::Cmd(cmd) => self.gates_of(cmd).iter().min().copied(),
             Owner::Host(_) => None,
@@ -436,7 +436,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps the accesses of an operation that was added.
+    /// Stores the uses of an operation that was added.
     pub(super) fn record(
         &mut self,
         accesses: Vec<Access>,
@@ -457,10 +457,12 @@ impl Ledger {
         }
     }
 
-    /// Two operations that touch the same and are not ordered, if there are any in a complete program.
+    /// Returns two operations of a complete program that touch the same bytes or handle and are not
+    /// ordered, if there are any.
     ///
-    /// This looks at the finished order of the whole program. [`Self::prepare`] decides one operation at a time, while user
-    /// events are not set yet; so each of the two checks the other.
+    /// This function examines the final order of the whole program, while [`Self::prepare`] decides
+    /// for one operation at a time, with user events that are not set yet. So the two check each
+    /// other.
     pub fn race(&self) -> Option<(usize, usize)> {
         let ordered = |one: &Access, other: &Access| {
             one.until.is_some_and(|end| self.is_before(end, other.from) || end == other.from)
@@ -497,7 +499,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the host may store there.
+    /// Whether the host may store at this position.
     pub(super) fn may_store(&self, at: Ptr) -> bool {
         self.areas
             .get(&at.area)
@@ -506,7 +508,7 @@ impl Ledger {
     }
 }
 
-/// Refuses a command that touches the same bytes twice, and one that uses two objects that share bytes.
+/// Rejects a command that touches the same bytes twice, or uses two objects that share bytes.
 fn clash(accesses: &[Access]) -> Result<(), Reject> {
     for (index, one) in accesses.iter().enumerate() {
         for other in &accesses[index + 1..] {

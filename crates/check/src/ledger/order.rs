@@ -1,4 +1,4 @@
-//! What each operation waits for, and what it changes for those that follow.
+//! What each operation waits for, and what it changes for later operations.
 
 use super::{
     Area, Command, Event, Fate, Ledger, Mapping, Mem, MemKind, NewCommand, Owner, Places, Prepared,
@@ -7,7 +7,7 @@ use super::{
 use crate::bits::Bits;
 use crate::plan::{Act, Cmd, Op};
 
-/// What a list of events means for who waits for it.
+/// What a wait list means for the call or command that waits.
 #[derive(Default)]
 struct Waited {
     nodes: Vec<usize>,
@@ -78,8 +78,9 @@ impl Ledger {
         Ok(new)
     }
 
-    /// While a user event holds back a command, all later uses of its queue come after the call that enqueued it: who waits
-    /// for the queue then knows whether that command is in it.
+    /// While a user event holds back a command, all later uses of its queue must come after the
+    /// call that enqueued it. So a thread that waits for the queue knows whether it waits for that
+    /// command.
     fn follows_gated(&self, queue: usize, start: &Bits) -> Result<(), Reject> {
         for &cmd in &self.queues[&queue].cmds {
             let known = &self.cmds[cmd];
@@ -94,8 +95,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a command may be held back when it is enqueued, because its thread does not know yet that another one has
-    /// set a user event.
+    /// Whether a command may be held back when it is enqueued, because its thread does not know yet
+    /// that another thread has set a user event.
     fn is_late(&self, before: &Bits, start: &Bits) -> bool {
         self.events.values().any(|event| match event.source {
             Source::Gate { set: Some(node), .. } => before.has(node) && !start.has(node),
@@ -103,7 +104,7 @@ impl Ledger {
         })
     }
 
-    /// What was promised to happen before a user event is set.
+    /// Rejects setting a user event before everything that `owed` lists for it.
     fn pays(&self, gate: usize, start: &Bits) -> Result<(), Reject> {
         if let Source::Gate { owed, .. } = &self.events[&gate].source {
             for &(node, owner) in owed {
@@ -155,8 +156,9 @@ impl Ledger {
         waited
     }
 
-    /// Refuses to ask for what is known only after the end of an event. With `surely`, the host must know that it has ended;
-    /// without, it must end by itself.
+    /// Returns what has happened when an event has ended. With `surely`, rejects the use if the
+    /// host does not know yet that the event has ended. Otherwise the event only has to end without
+    /// further calls, except those that set user events.
     fn ended(&self, event: usize, start: &Bits, surely: bool) -> Result<Bits, Reject> {
         let (node, cmd) = match &self.events[&event].source {
             Source::Gate { set: None, .. } => return Err(Reject::Gated { gates: vec![event] }),
@@ -183,7 +185,7 @@ impl Ledger {
         self.events[&event].waits.iter().any(|&node| start.has(node))
     }
 
-    /// Refuses to rely on a command whose queue nobody has flushed since.
+    /// Rejects relying on a command whose queue has not been flushed since.
     fn flushed(&self, cmd: usize, start: &Bits) -> Result<(), Reject> {
         let known = &self.cmds[cmd];
         let since = |&&node: &&usize| start.has(node) && self.is_before(known.start, node);
@@ -221,7 +223,8 @@ impl Ledger {
                 return Err(Reject::Invalid("it follows a command that fails"));
             }
             gates.extend(&self.nodes[it.node].gates);
-            // What reads the result of a launch that cannot run comes after it, whatever becomes of the launch.
+            // What reads the result of a launch that cannot run comes after the launch, whether it
+            // fails or not.
             if it.fate == Fate::Runs || known.broken {
                 nodes.push(it.node);
             }
@@ -275,7 +278,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Keeps what an operation that was added makes and ends.
+    /// Records what an operation that was added creates and ends.
     pub(super) fn enter(&mut self, op: &Op, places: Places, cmd: Option<usize>) {
         if let Some(queue) = queue_of(&op.act)
             && let Some(known) = self.queues.get_mut(&queue)
@@ -419,7 +422,7 @@ impl Ledger {
         }
     }
 
-    /// A user event is set: what waited for it comes after that.
+    /// Sets a user event: what waited for it now comes after `set_at`.
     fn open_gate(&mut self, gate: usize, set_at: usize) {
         if let Some(Event { source: Source::Gate { set, callback, .. }, .. }) =
             self.events.get_mut(&gate)
@@ -439,7 +442,7 @@ impl Ledger {
 }
 
 impl Command {
-    /// Whether a command takes part in the order of its program.
+    /// Whether the command runs, so that it takes part in the program's order.
     pub fn runs(&self) -> bool {
         self.fate == Fate::Runs
     }
@@ -455,7 +458,7 @@ fn open(mut gates: Vec<usize>) -> Result<(), Reject> {
     if gates.is_empty() { Ok(()) } else { Err(Reject::Gated { gates }) }
 }
 
-/// The queue that an operation uses.
+/// Returns the queue that an operation uses.
 pub fn queue_of(act: &Act) -> Option<usize> {
     match act {
         Act::DropQueue { queue }

@@ -1,4 +1,4 @@
-//! Whether an operation names things that are there, and asks only for what the specification allows.
+//! Whether an operation names existing objects and does only what the specification allows.
 
 use super::{Ledger, MemKind, Reject, Source};
 use crate::plan::{Act, Cmd, Kernel, Op, Ptr, Rect, Style, SvmEnd};
@@ -12,7 +12,7 @@ fn ensure(holds: bool, reason: &'static str) -> Result<(), Reject> {
 }
 
 impl Ledger {
-    /// Refuses an operation that no program may contain at this place.
+    /// Rejects an operation that no program may contain at this place.
     pub(super) fn valid(&self, op: &Op) -> Result<(), Reject> {
         ensure(op.thread < self.threads.len(), "there is no such thread")?;
         match &op.act {
@@ -177,7 +177,8 @@ impl Ledger {
                 rectangle(rect)?;
                 object(from, &rect.mem_offset, &rect.mem_span())?;
                 object(to, to_offset, &rect.other_span())?;
-                // Copies inside one buffer need equal pitches, and the planner has no use for them.
+                // Copies within one buffer need equal pitches, and the planner does not make such
+                // copies.
                 ensure(self.mems[from].root != self.mems[to].root, "it is one buffer")?;
                 self.plain(*from)?;
                 self.plain(*to)
@@ -323,13 +324,13 @@ impl Ledger {
         ensure(offset + len <= known.size, "it is outside the memory object")
     }
 
-    /// Refuses what is no buffer.
+    /// Rejects objects that are not buffers.
     fn plain(&self, mem: usize) -> Result<(), Reject> {
         let kind = self.mems[&mem].kind;
         ensure(matches!(kind, MemKind::Buffer | MemKind::Sub), "it is no buffer")
     }
 
-    /// Refuses images.
+    /// Rejects a memory object that is an image.
     fn linear(&self, mem: usize) -> Result<(), Reject> {
         let kind = self.mems[&mem].kind;
         ensure(matches!(kind, MemKind::Buffer | MemKind::Sub | MemKind::Svm), "it is an image")

@@ -1,4 +1,5 @@
-//! Groups of operations that meet more often in real programs than among random operations.
+//! Groups of operations that occur together more often in real programs than among random
+//! operations.
 
 use super::Planner;
 use super::pieces::{is_buffer, is_linear};
@@ -45,7 +46,8 @@ impl Planner {
         self.enqueue(queue, cmd, false)
     }
 
-    /// A buffer is computed, read into host memory and written from there to another buffer; nobody waits in between.
+    /// A kernel computes a buffer, a command reads it into host memory, and another writes it from
+    /// there to another buffer. The host does not wait in between.
     fn chain(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::HostChains) {
             return None;
@@ -60,7 +62,8 @@ impl Planner {
         self.enqueue(two, Cmd::Write { mem: to, offset: 0, len, from: at }, false).map(drop)
     }
 
-    /// A reader waits for a user event; a writer of what it reads comes later, ends first, and then the event is set.
+    /// A reader waits for a user event. A writer of what it reads is enqueued later and ends first,
+    /// and then the event is set.
     fn late_writer(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::UserEvents) {
             return None;
@@ -93,7 +96,8 @@ impl Planner {
         self.read_from(held, target).map(drop)
     }
 
-    /// A launch that cannot run, behind a slow one; what the slow one wrote is read through another queue.
+    /// A launch that cannot run follows a slow launch. A read through another queue sees what the
+    /// slow launch wrote.
     fn too_big(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::FailingLaunches) {
             return None;
@@ -113,12 +117,13 @@ impl Planner {
         self.emit(Act::Flush { queue })?;
         let other = self.a_queue(Some(context))?;
         self.read_from(other, mem);
-        // The result goes to an array of its own: nothing is known about it if the launch has failed.
+        // The result goes to an array of its own, whose contents are unknown if the launch has
+        // failed.
         self.emit(Act::ReadTooBig { queue, scratch, seed, to: Ptr { area: last, offset: 0 } })?;
         self.emit(Act::Finish { queue }).map(drop)
     }
 
-    /// Two threads use one in-order queue: one fills a buffer as a whole, the other reads it.
+    /// Two threads use one in-order queue: one fills a whole buffer, the other reads it.
     fn shared_queue(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::SharedQueues) || self.program.threads < 2 || self.hot_area.is_none() {
             return None;
@@ -151,7 +156,7 @@ impl Planner {
         self.emit(Act::Finish { queue }).map(drop)
     }
 
-    /// A user event is set to an error: what waits for it fails and changes nothing.
+    /// A user event is set to an error: the commands that wait for it fail and change nothing.
     fn failing_gate(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::FailingEvents) {
             return None;
@@ -218,7 +223,8 @@ impl Planner {
             .map(drop)
     }
 
-    /// A buffer is read into mapped memory, which is then unmapped; nobody waits in between.
+    /// A command reads a buffer into mapped memory, which is then unmapped. The host does not wait
+    /// in between.
     fn map_chain(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Maps) {
             return None;
@@ -236,7 +242,7 @@ impl Planner {
         self.read_from(queue, x).map(drop)
     }
 
-    /// A blocking transfer with an event, and at once its times.
+    /// A blocking transfer with an event, immediately followed by a query for its times.
     fn timed_write(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Profiling) {
             return None;
@@ -250,7 +256,7 @@ impl Planner {
         self.emit(Act::Times { event }).map(drop)
     }
 
-    /// The host learns the ends of commands from commands of another queue that come after them.
+    /// The host learns the ends of commands from later commands of another queue.
     fn far_end(&mut self, context: usize) -> Option<()> {
         let (one, other) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
         let mem = self.a_mem(context, is_buffer)?;
@@ -267,7 +273,7 @@ impl Planner {
         Some(())
     }
 
-    /// The host looks at bytes that a read has brought, or asks for its status.
+    /// The host looks at bytes that a read has brought, or asks for the read's status.
     fn far_read(&mut self, (one, other): (usize, usize), mem: usize) -> Option<()> {
         let (to, len) = self.host(self.ledger.mems[&mem].size, true)?;
         let read = self.enqueue(one, Cmd::Read { mem, offset: 0, len, to }, false)?;
@@ -280,7 +286,7 @@ impl Planner {
         self.emit(Act::Check { at: to, len }).map(drop)
     }
 
-    /// The host asks for the status or the times of a command that moves nothing to the host.
+    /// The host asks for the status or the times of a command that moves no bytes to the host.
     fn far_fill(&mut self, (one, other): (usize, usize), mem: usize) -> Option<()> {
         let (len, word) = (self.ledger.mems[&mem].size / 4 * 4, self.random.word());
         let event = self.enqueue(one, Cmd::Fill { mem, offset: 0, len, word }, false)?;
@@ -289,8 +295,8 @@ impl Planner {
         self.emit(if is_timed { Act::Times { event } } else { Act::Status { event } }).map(drop)
     }
 
-    /// The only queue of a context gets a blocking write behind a slow kernel. A queue that is made when the write has
-    /// returned reads what it wrote.
+    /// The only queue of a context gets a blocking write behind a slow kernel. When the write has
+    /// returned, a new queue reads what it wrote.
     pub(super) fn second_queue(
         &mut self,
         context: usize,
@@ -313,7 +319,7 @@ impl Planner {
         let (cmd, wait) = (Cmd::Marker, vec![event]);
         self.emit(Act::Enqueue { queue: other, cmd, wait, event: far, blocking: false })?;
         match (way, far) {
-            // Callbacks are the rarest way elsewhere.
+            // Callbacks are rare elsewhere, so they are frequent here.
             (1..=2, Some(event)) if self.has(Feature::Callbacks) => {
                 let callback = self.fresh();
                 self.emit(Act::Callback { event, callback, sets: None })?;
@@ -325,8 +331,9 @@ impl Planner {
         .map(drop)
     }
 
-    /// In an out-of-order queue, the host learns the end of a command from an unmapping behind a barrier. The command waits
-    /// for a write that cannot be sent before a read into the same host memory has ended.
+    /// In an out-of-order queue, the host learns the end of a command from an unmapping behind a
+    /// barrier. The command waits for a write that cannot be sent before a read into the same host
+    /// memory has ended.
     fn behind_a_barrier(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Maps) || !self.has(Feature::HostChains) {
             return None;
@@ -372,7 +379,7 @@ impl Planner {
         self.read_from(one, y).map(drop)
     }
 
-    /// A copy between two pieces of host memory, in the order of a queue.
+    /// A copy between two areas of host memory, in the order of a queue.
     fn host_copy(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Svm) {
             return None;

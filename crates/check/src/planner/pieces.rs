@@ -1,15 +1,15 @@
-//! Pieces of memory and of host memory, chosen at random.
+//! Random parts of memory objects and of host memory.
 
 use super::Planner;
 use crate::feature::Feature;
 use crate::ledger::MemKind;
 use crate::plan::{Ptr, Rect};
 
-/// Rectangles have few rows: each of them is a copy of its own.
+/// Largest number of rows in a rectangle. Each row is a separate copy.
 const ROWS_MAX: usize = 24;
 
 impl Planner {
-    /// A part of a memory object: offset and length, both multiples of `unit`.
+    /// Returns a part of a memory object: offset and length, both multiples of `unit`.
     pub(super) fn part(&mut self, mem: usize, unit: usize) -> Option<(usize, usize)> {
         let size = self.ledger.mems[&mem].size / unit;
         if size == 0 {
@@ -23,14 +23,14 @@ impl Planner {
         Some((offset * unit, len * unit))
     }
 
-    /// Bytes of a transfer: mostly whole words.
+    /// Returns the unit of a transfer in bytes: mostly whole words.
     pub(super) fn unit(&mut self) -> usize {
         if self.random.chance(85) { 4 } else { 1 }
     }
 
-    /// Host memory for a transfer of at most `len` bytes: a place and how many bytes.
+    /// Returns host memory for a transfer of at most `len` bytes: a position and a number of bytes.
     ///
-    /// With chains, it often overlaps with what a transfer used before.
+    /// With the feature of chains, it often overlaps with the memory of an earlier transfer.
     pub(super) fn host(&mut self, len: usize, into: bool) -> Option<(Ptr, usize)> {
         if self.has(Feature::HostChains)
             && self.random.chance(65)
@@ -68,7 +68,7 @@ impl Planner {
         area.alive && at.offset + len <= area.len && (writable || !into)
     }
 
-    /// Remembers where a transfer was.
+    /// Remembers the host memory of a transfer.
     pub(super) fn remember(&mut self, at: Ptr, len: usize) {
         self.recent.push((at, len));
         if self.recent.len() > 4 {
@@ -76,7 +76,7 @@ impl Planner {
         }
     }
 
-    /// A rectangle in an object of `size` bytes and in `other` bytes on the other side.
+    /// Returns a rectangle in an object of `size` bytes and in `other` bytes on the other side.
     pub(super) fn rect(&mut self, size: usize, other: usize) -> Option<Rect> {
         let height = self.random.between(1, ROWS_MAX);
         let (mem_pitch, other_pitch) = (size / height / 4 * 4, other / height / 4 * 4);
@@ -91,7 +91,7 @@ impl Planner {
         Some(Rect { width, height, mem_offset, mem_pitch, other_pitch })
     }
 
-    /// The size of a new buffer.
+    /// Returns a random size for a new buffer.
     pub(super) fn new_size(&mut self) -> usize {
         match self.random.below(4) {
             0 => (self.size / 2).max(64),
@@ -100,23 +100,23 @@ impl Planner {
         }
     }
 
-    /// How long a slow kernel computes, in rounds of about a nanosecond.
+    /// Returns a duration for a slow kernel, in rounds of about a nanosecond.
     pub(super) fn spin(&mut self) -> u32 {
         self.random.pick(&[20_000, 100_000, 300_000, 1_000_000, 3_000_000]).unwrap_or(100_000)
     }
 }
 
-/// What transfers and copies of buffers take.
+/// Kinds that transfers and copies of buffers accept.
 pub(super) fn is_buffer(kind: MemKind) -> bool {
     matches!(kind, MemKind::Buffer | MemKind::Sub)
 }
 
-/// What kernels and mappings take.
+/// Kinds that kernels and mappings accept.
 pub(super) fn is_linear(kind: MemKind) -> bool {
     matches!(kind, MemKind::Buffer | MemKind::Sub | MemKind::Svm)
 }
 
-/// What image commands take.
+/// Kinds that image commands accept.
 pub(super) fn is_image(kind: MemKind) -> bool {
     matches!(kind, MemKind::Image { .. } | MemKind::View { .. })
 }

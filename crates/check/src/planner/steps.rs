@@ -1,4 +1,4 @@
-//! One step of a program: its beginning, an operation in its middle, its end.
+//! The steps of a program: its beginning, an operation in its middle, its end.
 
 use super::Planner;
 use super::pieces::{is_buffer, is_image, is_linear};
@@ -6,8 +6,8 @@ use crate::feature::Feature;
 use crate::ledger::{MemKind, Source};
 use crate::plan::{Act, Cmd, Kernel, MapMode, Ptr, Style, SvmEnd};
 
-/// How often a context has one queue alone at first: a small part of the programs, because most programs have several queues
-/// from the start.
+/// Percentage of contexts that start with a single queue. It is small, because most programs have
+/// several queues from the start.
 const SECOND_QUEUE_PERCENT: usize = 10;
 
 impl Planner {
@@ -34,7 +34,7 @@ impl Planner {
         }
     }
 
-    /// Tries to add an operation, or a group of them that belong together.
+    /// Tries to add an operation, or a group of operations that belong together.
     pub(super) fn step(&mut self) {
         if self.random.chance(30) {
             self.thread = self.random.below(self.program.threads);
@@ -62,7 +62,7 @@ impl Planner {
         };
     }
 
-    /// Looks at everything in the end.
+    /// Looks at all memory at the end.
     pub(super) fn epilogue(&mut self) {
         self.thread = 0;
         let open: Vec<usize> = self
@@ -123,13 +123,13 @@ impl Planner {
             self.emit(Act::Wait { events: vec![event] });
         }
         for area in 0..result {
-            // Memory that a buffer has taken over cannot be looked at; the ledger refuses that.
+            // The host cannot look at memory that a buffer uses; the ledger rejects that.
             let len = self.program.arrays[area];
             self.emit(Act::Check { at: Ptr { area, offset: 0 }, len });
         }
     }
 
-    /// Events of commands whose queue was released.
+    /// Returns the events of commands whose queue was released.
     fn unfinished(&self) -> Vec<usize> {
         let cmds = self.ledger.cmds.iter().filter(|cmd| !self.ledger.queues[&cmd.queue].alive);
         cmds.filter_map(|cmd| cmd.event).filter(|event| self.ledger.events[event].alive).collect()
@@ -180,7 +180,7 @@ impl Planner {
         Some(mem)
     }
 
-    /// A buffer takes over a part of an array.
+    /// Creates a buffer over a part of an array.
     fn use_host_ptr(&mut self, context: usize) -> Option<usize> {
         let area = self.random.below(self.program.arrays.len() - 1);
         let len = (self.program.arrays[area] / 2 / 4 * 4).max(4);
@@ -190,7 +190,7 @@ impl Planner {
         Some(mem)
     }
 
-    /// Enqueues a command, often with an event, sometimes behind a user event or behind another command.
+    /// Enqueues a command, often with an event, sometimes behind a user event or another command.
     pub(super) fn command(&mut self, queue: usize, cmd: Cmd, may_block: bool) -> Option<usize> {
         let known = &self.ledger.queues[&queue];
         let (context, ooo) = (known.context, known.out_of_order);
@@ -215,7 +215,8 @@ impl Planner {
         event
     }
 
-    /// What may follow a command at once: a question for its times, a callback, the release of its event.
+    /// Sometimes adds what may follow a command at once: a query for its times, a callback, the
+    /// release of its event.
     fn after(&mut self, queue: usize, event: usize, blocking: bool) {
         let known = self.ledger.queues[&queue].clone();
         if blocking && known.profiling && self.random.chance(60) {
@@ -535,7 +536,7 @@ impl Planner {
         self.command(queue, Cmd::SvmCopy { to, from, len }, true).map(drop)
     }
 
-    /// Makes and releases objects in the middle of a program.
+    /// Creates and releases objects in the middle of a program.
     fn life(&mut self, context: usize) -> Option<()> {
         let kind = self.random.below(6);
         if kind == 0 && self.has(Feature::SubBuffers) {
@@ -568,7 +569,7 @@ impl Planner {
                     Source::Cmd(cmd) => self.ledger.cmds[cmd].queue,
                     Source::Gate { .. } => return None,
                 };
-                // The end of a command of a released queue is known by its event only.
+                // For a command of a released queue, only its event shows its end.
                 self.ledger.queues[&queue].alive.then_some(())?;
                 self.emit(Act::DropEvent { event }).map(drop)
             }
@@ -589,7 +590,8 @@ impl Planner {
         }
     }
 
-    /// While a user event is not set, the events of commands may be needed to wait for what comes before it.
+    /// While a user event is not set, the events of commands may be needed to wait for what comes
+    /// before setting it.
     fn may_drop_events(&self) -> bool {
         self.has(Feature::Releases) && self.ledger.unset_gates().is_empty()
     }

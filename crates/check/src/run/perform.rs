@@ -1,4 +1,4 @@
-//! One operation.
+//! Performs one operation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::ledger::{Fate, MemKind};
 use crate::plan::{Act, Cmd, Op, Ptr, Style, SvmEnd};
 use crate::random::pattern;
 
-/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
+/// The value of `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
 pub const WAIT_LIST_FAILED: i32 = -14;
 
 impl State<'_> {
@@ -66,7 +66,7 @@ impl State<'_> {
             Act::Flush { queue } => done(self.backend.flush(self.queue(*queue)))?,
             Act::Finish { queue } => {
                 let code = self.backend.finish(self.queue(*queue));
-                // What clFinish returns after a command that failed, the specification does not say.
+                // The specification does not say what clFinish returns after a command that failed.
                 let cmds = &self.prepared.ledger.cmds;
                 if !cmds.iter().any(|cmd| cmd.queue == *queue && cmd.fate == Fate::Fails) {
                     done(code)?;
@@ -459,7 +459,7 @@ impl State<'_> {
     }
 }
 
-/// How often a waiting thread looks whether another one has found something.
+/// How often a waiting thread checks whether another thread has a finding.
 const POLL: std::time::Duration = std::time::Duration::from_millis(50);
 
 fn finding(kind: Kind, op: usize, what: String) -> Finding {

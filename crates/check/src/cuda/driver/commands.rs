@@ -8,14 +8,14 @@ use super::{Driver, NO_TIMING, NON_BLOCKING, UNKNOWN, call, code, run_again, run
 use crate::cuda::backend::{Caller, Command, Place};
 use crate::cuda::plan::{Kernel, Rows};
 
-/// Threads of a block.
+/// Number of threads per block.
 const BLOCK: c_uint = 64;
-/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads do meanwhile is their own affair.
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: calls of other threads do not affect the capture.
 const THREAD_LOCAL: c_uint = 1;
 
 impl Driver {
-    /// Gives a command to a stream, or without one calls the synchronous form. `kept` gets what functions of a graph are
-    /// called with.
+    /// Enqueues a command in a stream, or calls the synchronous form if there is no stream. `kept`
+    /// collects the data pointers of a graph's host functions.
     pub(super) fn command(
         &self,
         by: Caller,
@@ -109,7 +109,7 @@ impl Driver {
         };
         let (to_kind, to_host, to_device) = side(to, rows.to_pitch)?;
         let (from_kind, from_host, from_device) = side(from, rows.from_pitch)?;
-        // SAFETY: the structure has no field for which zeros are not a value.
+        // SAFETY: zeros are valid for every field of the structure.
         let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
         (copy.dstMemoryType, copy.dstHost, copy.dstDevice) = (to_kind, to_host, to_device);
         (copy.srcMemoryType, copy.srcHost, copy.srcDevice) = (from_kind, from_host, from_device);
@@ -180,7 +180,7 @@ impl Driver {
         ))
     }
 
-    /// Captures commands in streams that nobody else has, and makes an executable graph of them.
+    /// Captures commands in streams of its own and instantiates a graph from them.
     pub(super) fn capture(
         &self,
         by: Caller,

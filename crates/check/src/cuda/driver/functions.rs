@@ -6,7 +6,7 @@ use penstock_cuda_sys::driver::CUDA_MEMCPY2D;
 
 use super::OpenError;
 
-/// A function of the program, as CUDA calls it.
+/// A host function, as CUDA calls it.
 pub(super) type HostFunction = unsafe extern "C" fn(*mut c_void);
 
 macro_rules! functions {
@@ -21,7 +21,8 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let name = concat!(stringify!($name), "\0").as_bytes();
-                        // SAFETY: the type is that of CUDA's function of this name; handles and addresses are words.
+                        // SAFETY: the type is that of CUDA's function of this name; handles and
+                        // addresses are words.
                         let symbol = unsafe { library.get::<unsafe extern "C" fn($($kind),*) -> c_int>(name) };
                         *symbol.map_err(|_| OpenError::Function(stringify!($name)))?
                     },)*

@@ -1,4 +1,4 @@
-//! What the commands do to the bytes.
+//! The effects of commands on memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::cuda::model::pattern_bytes;
 use crate::cuda::plan::{Kernel, Rows};
 use crate::model::mix;
 
-/// One end of a copy: some bytes, and where in them.
+/// One side of a copy: its memory, and an offset.
 type End = (Bytes, usize);
 
 fn load(end: &End, len: usize) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn store(end: &End, bytes: &[u8]) {
     lock(&end.0)[end.1..end.1 + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Rows one after the other.
+/// Reads rows into consecutive bytes.
 fn gather(end: &End, rows: &Rows, pitch: usize) -> Vec<u8> {
     let row = |row: usize| load(&(Arc::clone(&end.0), end.1 + row * pitch), rows.width);
     (0..rows.height).flat_map(row).collect()
@@ -44,7 +44,7 @@ impl Inner {
         }
     }
 
-    /// The asynchronous form.
+    /// Enqueues the asynchronous form of a command.
     pub(super) fn later(&self, by: Caller, name: Name, command: &Command) {
         let mut state = lock(&self.state);
         let work = self.work(&state, command, self.is_captured(&state, by, command));
@@ -73,7 +73,7 @@ impl Inner {
         }
     }
 
-    /// Something that nobody waits for.
+    /// Adds a task that nothing waits for.
     fn aside(&self, state: &mut State, by: Caller, after: Vec<usize>, work: Work) {
         let id = state.fresh();
         let task =
@@ -82,8 +82,8 @@ impl Inner {
         self.changed.notify_all();
     }
 
-    /// Whether a command takes the bytes of host memory when it is enqueued. A weak implementation may do so with pageable
-    /// memory.
+    /// Whether a command reads host memory when it is enqueued. A weak implementation may do so
+    /// with pageable memory.
     fn is_captured(&self, state: &State, by: Caller, command: &Command) -> bool {
         let (Command::Copy { from: Place::Host(at), .. }
         | Command::Copy2D { from: Place::Host(at), .. }) = command
@@ -110,7 +110,7 @@ impl Inner {
             .and_modify(|it| it.writer = Some((task, by.context)));
     }
 
-    /// The synchronous form.
+    /// Performs the synchronous form of a command.
     pub(super) fn now(&self, by: Caller, command: &Command) -> i32 {
         let name = Name::Legacy(by.context);
         let (Command::Copy { to, from, .. } | Command::Copy2D { to, from, .. }) = command else {
@@ -144,7 +144,7 @@ impl Inner {
         if (is_write || is_read) && !returns_early { self.wait(&[task]) } else { 0 }
     }
 
-    /// In the order of the legacy default streams of both contexts.
+    /// Copies between contexts, in the order of the legacy default streams of both contexts.
     fn peer_now(&self, by: Caller, contexts: [Handle; 2], command: &Command) -> i32 {
         let mut state = lock(&self.state);
         let names = contexts.map(Name::Legacy);
@@ -162,7 +162,7 @@ impl Inner {
         0
     }
 
-    /// A launch of a graph: one task for each part, and one that joins them.
+    /// Launches a graph: adds one task for each part, and one that joins them.
     pub(super) fn launch(&self, by: Caller, graph: Handle, name: Name) {
         let mut state = lock(&self.state);
         let Some(known) = state.graphs.get(&graph.0) else { return };
@@ -192,7 +192,7 @@ impl Inner {
         }
     }
 
-    /// What a command does. With `captured`, the bytes are taken now.
+    /// Returns the work of a command. With `captured`, it reads the bytes now.
     fn work(&self, state: &State, command: &Command, captured: bool) -> Work {
         match command {
             Command::Copy { to, from, len } => {

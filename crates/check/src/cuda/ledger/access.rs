@@ -1,32 +1,31 @@
-//! Who touches what, and which two of them are in conflict.
+//! What each operation uses, and which two uses are in conflict.
 
 use super::{Ledger, Prepared, Reject, mems_of};
 use crate::cuda::plan::{Act, Job, Op, Part, Side, Work};
 
-/// What can be touched.
+/// Something that operations use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// The bytes of memory of a device.
+    /// The bytes of device memory.
     Mem(usize),
     /// The bytes of an array of host memory.
     Area(usize),
     /// Whether an array is registered.
     Kind(usize),
-    /// The address of memory of a device.
+    /// The address of device memory.
     Address(usize),
-    /// A stream's handle.
+    /// The handle of a stream.
     Stream(usize),
-    /// An event and what it has recorded.
+    /// An event and its record.
     Event(usize),
-    /// A graph.
     Graph(usize),
-    /// Which blocking streams a context has. Its legacy default stream looks at them.
+    /// The set of blocking streams of a context, which its legacy default stream depends on.
     Blocking(usize),
-    /// Whether a stream of a context captures. `cuCtxSynchronize` is refused then.
+    /// Whether a stream of a context captures. `cuCtxSynchronize` fails during a capture.
     Capture(usize),
 }
 
-/// A use of something by a moment.
+/// A use of a space by a moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     start: usize,
@@ -44,11 +43,11 @@ pub(super) struct Touch {
     start: usize,
     end: usize,
     write: bool,
-    /// Which of the operation's commands it is, or the host's own part.
+    /// Index of the operation's command that makes the use. `None` means the host's own part.
     by: Option<usize>,
 }
 
-/// All of something that has no bytes.
+/// The range of a space that has no bytes.
 const WHOLE: (usize, usize) = (0, usize::MAX);
 
 impl Ledger {
@@ -97,12 +96,13 @@ impl Ledger {
             Act::NewGraph { graph, context, parts } => {
                 host(Space::Graph(*graph), true);
                 host(Space::Capture(*context), true);
-                // A node of a graph knows the address of its memory from the capture on.
+                // From its capture on, a node of a graph holds the address of its memory.
                 for mem in parts.iter().flat_map(|part| mems_of(&part.work)) {
                     host(Space::Address(mem), false);
                 }
             }
-            // "A graph object is not threadsafe", and neither is what is made of it.
+            // "A graph object is not threadsafe". The ledger assumes the same of an executable
+            // graph.
             Act::Graph { graph, .. } => host(Space::Graph(*graph), true),
             _ => {}
         }
@@ -113,7 +113,7 @@ impl Ledger {
         all
     }
 
-    /// The handles of streams.
+    /// Adds the stream handles that an operation uses.
     fn stream_touches(&self, op: &Op, all: &mut Vec<Touch>) {
         use crate::cuda::plan::Stream;
         let mut host = |space: Space| {
@@ -141,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// The work of an operation's command.
+    /// Returns the work of an operation's command.
     fn works<'a>(&'a self, op: &'a Op) -> Vec<&'a Work> {
         match &op.act {
             Act::Enqueue { work, .. } | Act::Now { work, .. } => vec![work],
@@ -162,7 +162,8 @@ impl Ledger {
                     let (space, by) = (Space::Address(mem), None);
                     all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write: false, by });
                 }
-                // The second command of a copy that takes its bytes before writes the device's memory.
+                // A copy that first takes its bytes has a second command, which writes the device
+                // memory.
                 let by = Some(usize::from(is_now && self.is_taken(work)));
                 all.push(Touch { space, start, end, write, by });
                 continue;
@@ -173,8 +174,9 @@ impl Ledger {
                 all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write: false, by });
             }
             all.push(Touch { space, start, end, write, by: Some(0) });
-            // "If pageable memory must first be staged to pinned memory, the driver may synchronize with the stream and stage
-            // the copy into pinned memory." It may also stage it when it is called, for all that this says.
+            // "If pageable memory must first be staged to pinned memory, the driver may synchronize
+            // with the stream and stage the copy into pinned memory." This sentence allows staging
+            // during the call, too.
             let staged = copies && !write && !is_now && !self.areas[area].is_pinned();
             if staged && !is_graph && !self.relies.pageable_order || settled {
                 all.push(Touch { space, start, end, write, by: None });
@@ -182,7 +184,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a synchronous copy takes its bytes from pageable memory.
+    /// Whether a synchronous copy reads its bytes from pageable memory.
     fn is_taken(&self, work: &Work) -> bool {
         let (Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }) = work else {
             return false;
@@ -193,7 +195,7 @@ impl Ledger {
         }
     }
 
-    /// Refuses an operation that touches what an unordered one touches.
+    /// Rejects an operation that conflicts with a use that is not ordered before it.
     pub(super) fn conflicts(&self, op: &Op, prepared: &Prepared) -> Result<(), Reject> {
         for touch in &prepared.touches {
             let own = touch.by.and_then(|by| prepared.cmds.get(by));
@@ -217,8 +219,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Of memory that `cuMemAlloc` gives, the documentation of cuMemFree says: "this API may perform implicit synchronization".
-    /// Work in another context is not what that can mean.
+    /// The documentation of cuMemFree says of memory from `cuMemAlloc`: "this API may perform
+    /// implicit synchronization". That cannot mean work in another context.
     fn may_free_early(&self, op: &Op, touch: &Touch, access: &Access) -> bool {
         let (Act::Free { mem }, Space::Mem(_)) = (&op.act, touch.space) else { return false };
         let known = self.mems[mem];
@@ -242,7 +244,8 @@ impl Ledger {
     }
 }
 
-/// The bytes that some work touches, and whether it writes them. Rows count from their first to their last byte.
+/// Returns the bytes that some work uses, and whether it writes them. Rows count from their first
+/// to their last byte.
 pub(super) fn pieces(work: &Work) -> Vec<(Space, usize, usize, bool)> {
     let side = |side: &Side, len: usize, write: bool| match side {
         Side::Host(at) => (Space::Area(at.area), at.offset, at.offset + len, write),
@@ -295,7 +298,7 @@ pub(super) fn are_apart(one: &Work, other: &Work) -> bool {
     })
 }
 
-/// Whether the branches of a graph touch nothing that the other one writes.
+/// Whether no branch of a graph writes memory that the other branch uses.
 pub(super) fn branches_are_apart(parts: &[Part]) -> bool {
     let fork = parts.iter().position(|part| part.second).unwrap_or(parts.len());
     let beside = &parts[fork..];

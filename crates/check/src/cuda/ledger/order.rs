@@ -32,7 +32,8 @@ impl Ledger {
         Ok(Prepared { start, cmds, awaited, awaits_own, touches: Vec::new() })
     }
 
-    /// The streams in whose order the command of an operation is, if it has one.
+    /// Returns the streams in whose order the command of an operation is, if the operation has a
+    /// command.
     fn keys(&self, op: &Op) -> Option<Vec<Key>> {
         match &op.act {
             Act::Record { stream, .. }
@@ -41,9 +42,10 @@ impl Ledger {
             | Act::FreeAsync { stream, .. }
             | Act::Enqueue { stream, .. }
             | Act::Graph { stream, .. } => Some(vec![self.key(*stream, op.thread)?]),
-            // cuMemcpyPeer: "This function is asynchronous with respect to the host, but serialized with respect all pending
-            // and future asynchronous work into the current context, srcContext, and dstContext". The ledger takes that as
-            // the order of their legacy default streams, which is less.
+            // cuMemcpyPeer: "This function is asynchronous with respect to the host, but serialized
+            // with respect all pending and future asynchronous work into the current context,
+            // srcContext, and dstContext". The ledger assumes only the order of their legacy
+            // default streams, which is weaker.
             Act::Now { context, work: Work::Peer { to, from, .. } } => {
                 let (to, from) = (self.mems.get(to)?.context, self.mems.get(from)?.context);
                 let other = if to == *context { from } else { to };
@@ -54,8 +56,8 @@ impl Ledger {
         }
     }
 
-    /// All that comes before a command in the order of these streams, as far as the host knows of it when it enqueues the
-    /// command. Commands of other threads that may be enqueued before or after it are not among that.
+    /// Returns what happens before a command in the order of these streams, as far as the host
+    /// knows when it enqueues the command. Unordered commands of other threads are left out.
     fn before(&self, keys: &[Key], start: &Bits) -> Bits {
         let mut before = start.clone();
         for cmd in self.cmds.iter().filter(|cmd| start.has(cmd.start)) {
@@ -67,15 +69,16 @@ impl Ledger {
         before
     }
 
-    /// Whether commands of two streams are performed in the order in which they are enqueued.
+    /// Whether commands of two streams run in the order in which they are enqueued.
     ///
-    /// "The legacy default stream is an implicit stream which synchronizes with all other streams in the same CUcontext
-    /// except for non-blocking streams. [...] When an action is taken in the legacy stream such as a kernel launch or
-    /// cudaStreamWaitEvent(), the legacy stream first waits on all blocking streams, the action is queued in the legacy
-    /// stream, and then all blocking streams wait on the legacy stream."
+    /// "The legacy default stream is an implicit stream which synchronizes with all other streams
+    /// in the same CUcontext except for non-blocking streams. [...] When an action is taken in the
+    /// legacy stream such as a kernel launch or cudaStreamWaitEvent(), the legacy stream first
+    /// waits on all blocking streams, the action is queued in the legacy stream, and then all
+    /// blocking streams wait on the legacy stream."
     ///
-    /// Nobody says whether the legacy default stream also waits for a blocking stream that was destroyed while it had work.
-    /// So the ledger does not count on it.
+    /// No document says whether the legacy default stream also waits for a blocking stream that was
+    /// destroyed while it had work. The ledger does not rely on it.
     fn is_ordered(&self, one: Key, other: Key) -> bool {
         let implicit = |legacy: Key, blocking: Key| {
             matches!(legacy, Key::Legacy(context) if context == blocking.context())
@@ -89,21 +92,23 @@ impl Ledger {
         matches!(key, Key::Made { stream, .. } if !self.streams[&stream].alive)
     }
 
-    /// What a command waits for besides the order of its stream.
+    /// Adds what a command waits for besides the order of its stream.
     fn also_before(&self, act: &Act, start: &Bits, before: &mut Bits) {
         let mut after = |cmd: usize| {
             before.unite(&self.nodes[self.cmds[cmd].node].before);
             before.insert(self.cmds[cmd].node);
         };
         match act {
-            // "Makes all future work submitted to hStream wait for all work captured in hEvent." "If cuEventRecord() has not
-            // been called on hEvent, this call acts as if the record has already completed, and so is a functional no-op."
+            // "Makes all future work submitted to hStream wait for all work captured in hEvent."
+            // "If cuEventRecord() has not been called on hEvent, this call acts as if the record
+            // has already completed, and so is a functional no-op."
             Act::StreamWait { event, .. } => {
                 if let Some(cmd) = self.events.get(event).and_then(|event| event.recorded) {
                     after(cmd);
                 }
             }
-            // "Each launch is ordered behind both any previous work in hStream and any previous launches of hGraphExec."
+            // "Each launch is ordered behind both any previous work in hStream and any previous
+            // launches of hGraphExec."
             Act::Graph { graph, .. } => {
                 let launches = self.graphs.get(graph).map_or(&[][..], |graph| &graph.launches);
                 launches
@@ -115,20 +120,21 @@ impl Ledger {
         }
     }
 
-    /// The moments of earlier operations that a call waits for.
+    /// Returns the moments of earlier operations that a call waits for.
     fn awaited(&self, op: &Op, start: &Bits) -> Vec<usize> {
         let cmds = |wanted: &dyn Fn(Key) -> bool| {
             let known = self.cmds.iter().filter(|cmd| start.has(cmd.start));
             known.filter(|cmd| wanted(cmd.key())).map(|cmd| cmd.node).collect()
         };
         match &op.act {
-            // "Waits until the completion of all work currently captured in hEvent." cuEventQuery: "Returns CUDA_SUCCESS if
-            // all captured work has been completed".
+            // "Waits until the completion of all work currently captured in hEvent." cuEventQuery:
+            // "Returns CUDA_SUCCESS if all captured work has been completed".
             Act::EventWait { event, .. } => {
                 let cmd = self.events.get(event).and_then(|event| event.recorded);
                 cmd.map(|cmd| self.cmds[cmd].node).into_iter().collect()
             }
-            // "Waits until the device has completed all operations in the stream specified by hStream."
+            // "Waits until the device has completed all operations in the stream specified by
+            // hStream."
             Act::StreamSync { stream, .. } => match self.key(*stream, op.thread) {
                 Some(own) => cmds(&|key| key == own),
                 None => Vec::new(),
@@ -139,15 +145,17 @@ impl Ledger {
         }
     }
 
-    /// What a synchronous copy waits for before it returns.
+    /// Returns what a synchronous copy waits for before it returns.
     ///
-    /// "For transfers from pageable host memory to device memory, a stream sync is performed before the copy is initiated.
-    /// The function will return once the pageable buffer has been copied to the staging memory for DMA transfer to device
-    /// memory, but the DMA to final destination may not have completed." "For transfers from pinned host memory to device
-    /// memory, the function is synchronous with respect to the host." "For transfers from device to either pageable or pinned
-    /// host memory, the function returns only once the copy has completed." "For transfers from device memory to device
-    /// memory, no host-side synchronization is performed." "The cudaMemset functions are asynchronous with respect to the
-    /// host except when the target memory is pinned host memory."
+    /// "For transfers from pageable host memory to device memory, a stream sync is performed before
+    /// the copy is initiated. The function will return once the pageable buffer has been copied to
+    /// the staging memory for DMA transfer to device memory, but the DMA to final destination may
+    /// not have completed." "For transfers from pinned host memory to device memory, the function
+    /// is synchronous with respect to the host." "For transfers from device to either pageable or
+    /// pinned host memory, the function returns only once the copy has completed." "For transfers
+    /// from device memory to device memory, no host-side synchronization is performed." "The
+    /// cudaMemset functions are asynchronous with respect to the host except when the target memory
+    /// is pinned host memory."
     fn waits_for_itself(&self, act: &Act) -> Waits {
         let Act::Now { work: Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }, .. } =
             act
@@ -164,7 +172,7 @@ impl Ledger {
     }
 }
 
-/// What of its own a call waits for.
+/// Which part of its own work a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waits {
     No,
@@ -172,7 +180,7 @@ enum Waits {
     Done,
 }
 
-/// The memory of devices that some work uses.
+/// Returns the device memory that some work uses.
 pub(in crate::cuda) fn mems_of(work: &Work) -> Vec<usize> {
     let side = |side: &Side| match side {
         Side::Device { mem, .. } => Some(*mem),

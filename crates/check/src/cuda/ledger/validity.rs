@@ -1,4 +1,4 @@
-//! Whether an operation names what is there, and asks for what programs may do.
+//! Whether an operation names existing objects and does only what programs may do.
 
 use super::access::{branches_are_apart, pieces};
 use super::{Ledger, Reject, Space, mems_of};
@@ -93,8 +93,8 @@ impl Ledger {
         }
     }
 
-    /// What a graph may contain: no copies between contexts, and no copies of pageable memory, which cannot be captured
-    /// everywhere.
+    /// Checks what a graph may contain: no copies between contexts, and no copies of pageable
+    /// memory, because not every driver can capture those.
     fn part(&self, work: &Work, context: usize) -> Result<(), Reject> {
         self.work(work, context)?;
         ensure(!matches!(work, Work::Peer { .. }), "it is between contexts")?;
@@ -157,7 +157,7 @@ impl Ledger {
             Work::Launch { kernel, b, count, .. } => {
                 let fits = b.is_some() == (*kernel == Kernel::Mix) && *count > 0;
                 ensure(fits, "the arguments do not fit")?;
-                // A thread of the kernel must not write what another one reads.
+                // A thread of the kernel must not write what another thread reads.
                 apart(work)
             }
             Work::Peer { .. } | Work::Function { .. } => Ok(()),
@@ -194,13 +194,13 @@ impl Ledger {
     }
 }
 
-/// Copies within host memory are not made.
+/// Rejects copies within host memory.
 fn sides(to: &Side, from: &Side) -> Result<(), Reject> {
     let hosts = matches!((to, from), (Side::Host(_), Side::Host(_)));
     ensure(!hosts, "both sides are host memory")
 }
 
-/// Refuses work that reads what it writes.
+/// Rejects work that reads what it writes.
 fn apart(work: &Work) -> Result<(), Reject> {
     let [source, target] = &pieces(work)[..] else { return Ok(()) };
     let apart = source.0 != target.0 || source.2 <= target.1 || target.2 <= source.1;

@@ -1,4 +1,5 @@
-//! Groups of operations that belong together: what programs do, and what implementations got wrong.
+//! Groups of operations that belong together, as in real programs or in known defects of
+//! implementations.
 
 use super::Planner;
 use crate::cuda::feature::Feature;
@@ -23,8 +24,8 @@ impl Planner {
         (Side::Device { mem, offset: 0 }, self.ledger.mems[&mem].size)
     }
 
-    /// A kernel writes memory, a copy brings it to the host, and the next copy takes it from there to other memory, in the
-    /// same stream or in another one, of the same device or of another one.
+    /// A kernel writes memory, a copy brings it to the host, and the next copy takes it from there
+    /// to other memory: in the same stream or another one, of the same device or another one.
     fn chain(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::HostChains) {
             return None;
@@ -47,7 +48,8 @@ impl Planner {
         self.emit(Act::Enqueue { stream: target, work }).map(drop)
     }
 
-    /// Work in a stream, an event or a launch in the legacy default stream, and a stream or the host that waits for it.
+    /// Work in a stream, then an event or a launch in the legacy default stream, and a stream or
+    /// the host that waits for it.
     fn legacy_event(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Legacy) {
             return None;
@@ -77,7 +79,7 @@ impl Planner {
         self.emit(Act::Enqueue { stream: target, work }).map(drop)
     }
 
-    /// One piece of host memory through which a program brings its data to and fro.
+    /// One piece of host memory through which a program moves its data in both directions.
     fn workspace(&mut self, context: usize) -> Option<()> {
         let (at, room) = self.host(self.size, self.has(Feature::Pinned))?;
         for _ in 0..self.random.between(2, 3) {
@@ -104,7 +106,7 @@ impl Planner {
         Some(())
     }
 
-    /// Two contexts give each other what they have computed.
+    /// Two contexts exchange their results.
     fn exchange(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Peers) {
             return None;

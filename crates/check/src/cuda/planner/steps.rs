@@ -1,4 +1,4 @@
-//! One step of a program: its beginning, an operation in its middle, its end.
+//! The steps of a program: its beginning, an operation in its middle, its end.
 
 use super::Planner;
 use crate::cuda::feature::Feature;
@@ -22,7 +22,7 @@ impl Planner {
         }
     }
 
-    /// Tries to add an operation, or a group of them that belong together.
+    /// Tries to add an operation, or a group of operations that belong together.
     pub(super) fn step(&mut self) {
         if self.random.chance(30) {
             self.thread = self.random.below(self.program.threads);
@@ -41,7 +41,7 @@ impl Planner {
         };
     }
 
-    /// Looks at everything in the end.
+    /// Looks at all memory at the end.
     pub(super) fn epilogue(&mut self) {
         self.thread = 0;
         for thread in 1..self.program.threads {
@@ -94,7 +94,7 @@ impl Planner {
         self.emit(Act::Alloc { mem, context, size }).map(drop)
     }
 
-    /// Gives work to a stream, or calls the synchronous form.
+    /// Enqueues work in a stream, or calls the synchronous form.
     pub(super) fn give(&mut self, context: usize, work: Work) -> Option<()> {
         let has_form = !matches!(work, Work::Launch { .. } | Work::Function { .. });
         if has_form && self.has(Feature::Synchronous) && self.random.chance(25) {
@@ -120,7 +120,7 @@ impl Planner {
         self.emit(Act::Check { at, len }).map(drop)
     }
 
-    /// An event of any context, if there is one.
+    /// Returns an event of any context, if there is one.
     fn any_event(&mut self) -> Option<usize> {
         let alive = self.ledger.events.iter().filter(|(_, it)| it.alive);
         let all: Vec<usize> = alive.map(|(&id, _)| id).collect();
@@ -147,7 +147,7 @@ impl Planner {
         self.emit(act).map(drop)
     }
 
-    /// Objects come and go.
+    /// Creates and releases objects.
     fn life(&mut self, context: usize) -> Option<()> {
         let releases = self.has(Feature::Releases);
         match self.random.below(10) {
@@ -155,7 +155,7 @@ impl Planner {
                 let made =
                     self.ledger.streams.iter().filter(|(_, it)| it.alive && it.context == context);
                 let all: Vec<usize> = made.map(|(&id, _)| id).collect();
-                // Each context keeps a stream.
+                // Each context keeps one stream.
                 let stream = self.random.pick(&all).filter(|_| all.len() > 1)?;
                 self.emit(Act::DropStream { stream }).map(drop)
             }
@@ -186,7 +186,7 @@ impl Planner {
         self.emit(act).map(drop)
     }
 
-    /// A new graph with its first launches, or one more launch of a graph.
+    /// Creates a graph and launches it, or launches an existing graph again.
     fn graph(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Graphs) {
             return None;

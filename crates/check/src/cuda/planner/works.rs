@@ -1,4 +1,4 @@
-//! The pieces of one command: memory, ranges, places in host memory.
+//! The parts of one command: memory, ranges, positions in host memory.
 
 use super::Planner;
 use crate::cuda::feature::Feature;
@@ -6,7 +6,7 @@ use crate::cuda::plan::{Job, Kernel, Rows, Side, Stream, Work};
 use crate::plan::Ptr;
 
 impl Planner {
-    /// Something that a stream of a context can do. In graphs, copies use pinned memory alone.
+    /// Returns random work for a stream of a context. In graphs, copies use only pinned memory.
     pub(super) fn work(&mut self, context: usize, in_graph: bool) -> Option<Work> {
         match self.random.below(100) {
             0..24 => self.launch(context),
@@ -45,7 +45,7 @@ impl Planner {
         self.launch_of(context, a, kernel)
     }
 
-    /// A launch that writes a part of `a`.
+    /// Returns a launch that writes a part of `a`.
     pub(super) fn launch_of(&mut self, context: usize, a: usize, kernel: Kernel) -> Option<Work> {
         let (a_offset, len) = self.range(a)?;
         let (a_offset, mut count) = (a_offset / 4, (len / 4).max(1));
@@ -62,7 +62,7 @@ impl Planner {
         Some(Work::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin })
     }
 
-    /// The sides of a copy between host and device.
+    /// Returns the sides and the length of a copy between host and device.
     pub(super) fn transfer(
         &mut self,
         context: usize,
@@ -73,7 +73,7 @@ impl Planner {
         let (mut offset, len) = self.range(mem)?;
         let (mut at, mut len) = self.host(len, pinned)?;
         if len > 8 && self.random.chance(15) {
-            // Not all copies are of whole words.
+            // Some copies are not of whole words.
             let (skipped, cut) = (self.random.below(4), self.random.below(4));
             (offset, at.offset, len) = (offset + skipped, at.offset + skipped, len - skipped - cut);
         }
@@ -149,14 +149,14 @@ impl Planner {
         Some(Work::Function { job, delay_us })
     }
 
-    /// Memory of a context that may be used.
+    /// Returns memory of a context that may be used.
     pub(super) fn a_mem(&mut self, context: usize) -> Option<usize> {
         let fits = self.ledger.mems.iter().filter(|(_, mem)| mem.alive && mem.context == context);
         let all: Vec<usize> = fits.map(|(&id, _)| id).collect();
         self.random.pick(&all)
     }
 
-    /// A stream of a context.
+    /// Returns a stream of a context.
     pub(super) fn a_stream(&mut self, context: usize) -> Option<Stream> {
         let made = self.ledger.streams.iter().filter(|(_, it)| it.alive && it.context == context);
         let mut all: Vec<Stream> = made.map(|(&id, _)| Stream::Made(id)).collect();
@@ -169,7 +169,7 @@ impl Planner {
         self.random.pick(&all)
     }
 
-    /// A part of memory of a device in whole words: an offset and a number of bytes.
+    /// Returns a part of device memory in whole words: an offset and a number of bytes.
     fn range(&mut self, mem: usize) -> Option<(usize, usize)> {
         let size = self.ledger.mems.get(&mem)?.size;
         if self.random.chance(45) {
@@ -179,7 +179,8 @@ impl Planner {
         Some((self.random.below((size - len) / 4 + 1) * 4, len))
     }
 
-    /// A place in host memory and how many bytes of it, at most `len`. Often one that a recent copy has used.
+    /// Returns a position in host memory and a number of bytes, at most `len`. It is often one that
+    /// a recent copy has used.
     pub(super) fn host(&mut self, len: usize, pinned: bool) -> Option<(Ptr, usize)> {
         if self.random.chance(60)
             && let Some((at, known)) = self.random.pick(&self.recent)
@@ -210,7 +211,7 @@ impl Planner {
         Some((at, len))
     }
 
-    /// How long a slow kernel computes, in rounds of about a nanosecond.
+    /// Returns a duration for a slow kernel, in rounds of about a nanosecond.
     fn spin(&mut self) -> u32 {
         self.random.pick(&[20_000, 100_000, 300_000, 1_000_000, 3_000_000]).unwrap_or(100_000)
     }

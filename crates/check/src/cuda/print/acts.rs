@@ -1,4 +1,4 @@
-//! The statements of one operation.
+//! The C statements of one operation.
 
 use super::{has_words, job, looks_of};
 use crate::cuda::ledger::Key;
@@ -6,7 +6,7 @@ use crate::cuda::plan::{Act, Kernel, Op, Part, Side, Stream, Work};
 use crate::cuda::run::Prepared;
 use crate::plan::Ptr;
 
-/// The context that must be current for an operation.
+/// Returns the context that must be current for an operation.
 pub(super) fn context(prepared: &Prepared<'_>, op: &Op) -> Option<usize> {
     let ledger = &prepared.ledger;
     let of = |stream: &Stream| ledger.key(*stream, op.thread).map(Key::context);
@@ -34,7 +34,7 @@ pub(super) fn context(prepared: &Prepared<'_>, op: &Op) -> Option<usize> {
     }
 }
 
-/// The statements of an operation.
+/// Returns the C statements of an operation.
 pub(super) fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
     let done = |call: String| vec![format!("CODE({index}, {call});")];
     let program = prepared.program;
@@ -153,18 +153,18 @@ fn new_graph(
     all
 }
 
-/// Where some work stands.
+/// Position of some work in the program.
 struct Place<'a> {
     prepared: &'a Prepared<'a>,
     op: usize,
     place: usize,
     context: usize,
-    /// The operations that perform it.
+    /// The operations that perform the work.
     turns: &'a [usize],
 }
 
 impl Place<'_> {
-    /// The statements of some work: without a stream, those of the synchronous form.
+    /// Returns the statements of some work. Without a stream, they use the synchronous form.
     fn work(&self, work: &Work, stream: Option<&str>) -> Vec<String> {
         let (index, place) = (self.op, self.place);
         let call = |now: &str, later: &str, arguments: String| match stream {

@@ -51,7 +51,7 @@ FUNCTIONS(DECLARE)
     if ((name = (int(*) types)dlsym(library, #name)) == NULL) { printf("no %s\n", #name); _exit(2); }
 
 struct look { unsigned at, word; };
-/* What a function of the program does when its turn in a stream has come; `looks` has one table per turn. */
+/* What a host function does when its turn in a stream has come. `looks` has one table per turn. */
 enum kind { STORE, LOOK, MOVE, REST };
 struct job {
     enum kind kind;
