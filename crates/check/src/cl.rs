@@ -28,7 +28,7 @@ pub enum OpenError {
     Loader(#[from] libloading::Error),
     #[error("libOpenCL.so.1 has no function {0}")]
     Function(&'static str),
-    #[error("clGetPlatformIDs gives {0}")]
+    #[error("clGetPlatformIDs returned {0}")]
     Platforms(i32),
     #[error("no platform's name contains `{wanted}`; there are: {there}")]
     None {

@@ -26,10 +26,14 @@ pub enum Request<I: Interface> {
         features: Vec<I::Feature>,
     },
     /// Runs one program several times.
-    Program { program: Box<I::Program>, times: usize },
+    Program {
+        program: Box<I::Program>,
+        /// Largest number of runs.
+        times: usize,
+    },
 }
 
-/// A child's answer.
+/// An answer from a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum Answer<I: Interface> {

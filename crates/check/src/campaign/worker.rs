@@ -158,7 +158,7 @@ impl<I: Interface> Worker<I> {
                 Ok(Answer::Unable(reason)) => return Outcome::Broken(reason),
                 Ok(Answer::Opened(_)) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    let what = format!("the process answers nothing; {}", self.last_words());
+                    let what = format!("the process sends nothing; {}", self.last_words());
                     return self.ended(current, Kind::Hang, what);
                 }
                 Err(RecvTimeoutError::Disconnected) => {

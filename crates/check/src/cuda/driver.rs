@@ -43,7 +43,7 @@ pub enum OpenError {
     #[error("libcuda.so.1 has no function {0}")]
     Function(&'static str),
     /// A call of the driver failed.
-    #[error("{call} gives {code}")]
+    #[error("{call} returned {code}")]
     Driver { call: &'static str, code: i32 },
     #[error("CUDA's driver has no device")]
     Devices,

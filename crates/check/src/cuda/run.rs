@@ -159,7 +159,7 @@ impl State<'_> {
         for context in 0..table.contexts.len() {
             let code = self.backend.context_sync(by(context));
             if code != 0 {
-                return Err(outside(format!("cuCtxSynchronize in the end gives {code}")));
+                return Err(outside(format!("cuCtxSynchronize at the end returned {code}")));
             }
         }
         self.heard()?;
@@ -183,7 +183,7 @@ impl State<'_> {
             codes.push(self.backend.drop_area(table.contexts[0], *area));
         }
         match codes.iter().find(|code| **code != 0) {
-            Some(code) => Err(outside(format!("a release in the end gives {code}"))),
+            Some(code) => Err(outside(format!("a release at the end returned {code}"))),
             None => Ok(()),
         }
     }

@@ -172,7 +172,7 @@ impl Ledger {
                 return Err(Reject::Command { cmd, op: known.op });
             }
             if known.fate == Fate::Fails && surely && !self.waited_for(event, start) {
-                return Err(Reject::Invalid("nobody has waited for the command that fails"));
+                return Err(Reject::Invalid("no call has waited for the command that fails"));
             }
             self.flushed(cmd, start)?;
         }
@@ -242,7 +242,7 @@ impl Ledger {
         if let Some(Cmd::HotRead { mem, .. }) = cmd
             && !self.is_filled(*mem, &before)
         {
-            return Err(Reject::Invalid("nothing was surely filled in before"));
+            return Err(Reject::Invalid("no fill is ordered before it"));
         }
         if !gates.is_empty() || self.is_late(&before, &new.start) {
             for (thread, last) in known.users.iter().enumerate() {

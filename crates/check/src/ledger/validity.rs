@@ -19,7 +19,7 @@ impl Ledger {
             Act::Signal { id } => ensure(!self.signals.contains_key(id), "the signal was given"),
             Act::Await { id } => ensure(self.signals.contains_key(id), "the signal was not given"),
             Act::NewQueue { queue, context, device, .. } => {
-                ensure(!self.queues.contains_key(queue), "the queue is there")?;
+                ensure(!self.queues.contains_key(queue), "the queue exists")?;
                 self.device(*context, *device)
             }
             Act::DropQueue { queue } | Act::Flush { queue } | Act::Finish { queue } => {
@@ -33,7 +33,7 @@ impl Ledger {
                 ensure(!maps.into_iter().any(|map| mapped(&map)), "it is mapped")
             }
             Act::NewGate { event, context, .. } => {
-                ensure(!self.events.contains_key(event), "the event is there")?;
+                ensure(!self.events.contains_key(event), "the event exists")?;
                 ensure(*context < self.contexts.len(), "there is no such context")
             }
             Act::SetGate { event, status } => self.unset(*event, *status < 0),
@@ -54,7 +54,7 @@ impl Ledger {
             }
             Act::Callback { event, callback, sets } => {
                 self.event(*event)?;
-                ensure(!self.callbacks.contains_key(callback), "the callback is there")?;
+                ensure(!self.callbacks.contains_key(callback), "the callback exists")?;
                 let of_cmd = matches!(self.events[event].source, Source::Cmd(_));
                 ensure(of_cmd, "it is a user event")?;
                 if let Some(gate) = sets {
@@ -74,10 +74,7 @@ impl Ledger {
                 wait.iter().try_for_each(|&event| self.event(event))?;
                 let same = wait.iter().all(|event| self.events[event].context == context);
                 ensure(same, "the wait list is of another context")?;
-                ensure(
-                    event.is_none_or(|id| !self.events.contains_key(&id)),
-                    "the event is there",
-                )?;
+                ensure(event.is_none_or(|id| !self.events.contains_key(&id)), "the event exists")?;
                 ensure(!blocking || may_block(cmd), "this command cannot block")?;
                 self.command(cmd, context, *blocking)
             }
@@ -93,7 +90,7 @@ impl Ledger {
             }
             Act::ReadTooBig { queue, scratch, to, .. } => {
                 self.queue(*queue)?;
-                ensure(self.queues[queue].broken, "no launch went before it")?;
+                ensure(self.queues[queue].broken, "no launch comes before it")?;
                 self.object(*scratch, self.queues[queue].context, 0, 4)?;
                 self.host(*to, 4)
             }
@@ -128,7 +125,7 @@ impl Ledger {
             Act::NewSub { mem, parent, origin, size } => {
                 self.mem(*parent)?;
                 let of = &self.mems[parent];
-                ensure(of.kind == MemKind::Buffer, "its parent is no buffer")?;
+                ensure(of.kind == MemKind::Buffer, "its parent is not a buffer")?;
                 ensure(*size > 0 && origin + size <= of.size, "it does not fit into its parent")?;
                 self.all(of.context, |device| origin % device.align_bytes == 0)?;
                 (mem, of.context)
@@ -136,14 +133,14 @@ impl Ledger {
             Act::NewView { mem, parent, pixels } => {
                 self.mem(*parent)?;
                 let of = &self.mems[parent];
-                ensure(of.kind == MemKind::Buffer, "its parent is no buffer")?;
+                ensure(of.kind == MemKind::Buffer, "its parent is not a buffer")?;
                 ensure(*pixels > 0 && pixels * 4 <= of.size, "it does not fit into its parent")?;
                 self.all(of.context, |device| device.images && *pixels <= device.view_pixels_max)?;
                 (mem, of.context)
             }
             _ => return Err(invalid("it is no operation on memory")),
         };
-        ensure(!self.mems.contains_key(mem), "the memory object is there")?;
+        ensure(!self.mems.contains_key(mem), "the memory object exists")?;
         ensure(context < self.contexts.len(), "there is no such context")
     }
 
@@ -179,7 +176,7 @@ impl Ledger {
                 object(to, to_offset, &rect.other_span())?;
                 // Copies within one buffer need equal pitches, and the planner does not make such
                 // copies.
-                ensure(self.mems[from].root != self.mems[to].root, "it is one buffer")?;
+                ensure(self.mems[from].root != self.mems[to].root, "both sides are one buffer")?;
                 self.plain(*from)?;
                 self.plain(*to)
             }
@@ -209,7 +206,7 @@ impl Ledger {
             Cmd::Map { mem, offset, len, area, .. } => {
                 object(mem, offset, len)?;
                 self.linear(*mem)?;
-                ensure(!self.areas.contains_key(area), "the area is there")
+                ensure(!self.areas.contains_key(area), "the area exists")
             }
             Cmd::Unmap { area } => {
                 let known = self.areas.get(area).filter(|it| it.alive).and_then(|it| it.map);
@@ -263,7 +260,7 @@ impl Ledger {
             Cmd::HotRead { mem, to } => {
                 object(mem, &0, &4)?;
                 self.plain(*mem)?;
-                ensure(blocking, "such a read blocks")?;
+                ensure(blocking, "this read must block")?;
                 self.transfer(*mem, *to, self.mems[mem].size, true)
             }
         }
@@ -327,7 +324,7 @@ impl Ledger {
     /// Rejects objects that are not buffers.
     fn plain(&self, mem: usize) -> Result<(), Reject> {
         let kind = self.mems[&mem].kind;
-        ensure(matches!(kind, MemKind::Buffer | MemKind::Sub), "it is no buffer")
+        ensure(matches!(kind, MemKind::Buffer | MemKind::Sub), "it is not a buffer")
     }
 
     /// Rejects a memory object that is an image.
@@ -339,7 +336,7 @@ impl Ledger {
     fn image(&self, mem: usize, context: usize) -> Result<(), Reject> {
         self.object(mem, context, 0, 0)?;
         let kind = self.mems[&mem].kind;
-        ensure(matches!(kind, MemKind::Image { .. } | MemKind::View { .. }), "it is no image")
+        ensure(matches!(kind, MemKind::Image { .. } | MemKind::View { .. }), "it is not an image")
     }
 
     fn host(&self, at: Ptr, len: usize) -> Result<(), Reject> {

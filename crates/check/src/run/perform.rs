@@ -236,7 +236,7 @@ impl State<'_> {
         match self.backend.times(self.event(event)) {
             Err(code) => {
                 let what =
-                    format!("clGetEventProfilingInfo of an event that has ended gives {code}");
+                    format!("clGetEventProfilingInfo of an event that has ended returned {code}");
                 Err(finding(Kind::WrongTimes, index, what))
             }
             Ok(times) if times.is_sorted() => Ok(()),

@@ -16,22 +16,22 @@ impl Ledger {
             Act::Signal { id } => ensure(!self.signals.contains_key(id), "the signal is there"),
             Act::Await { .. } => Ok(()),
             Act::NewStream { stream, context, .. } => {
-                ensure(!self.streams.contains_key(stream), "the stream is there")?;
+                ensure(!self.streams.contains_key(stream), "the stream exists")?;
                 self.context(*context)
             }
             Act::DropStream { stream } => self.stream(Stream::Made(*stream)).map(drop),
             Act::NewEvent { event, context, .. } => {
-                ensure(!self.events.contains_key(event), "the event is there")?;
+                ensure(!self.events.contains_key(event), "the event exists")?;
                 self.context(*context)
             }
             Act::DropEvent { event } | Act::EventWait { event, .. } => self.event(*event),
             Act::Alloc { mem, context, size } => {
-                ensure(!self.mems.contains_key(mem) && *size > 0, "the memory is there, or empty")?;
+                ensure(!self.mems.contains_key(mem) && *size > 0, "the memory exists or is empty")?;
                 self.context(*context)
             }
             Act::Free { mem } => self.mem(*mem),
             Act::AllocAsync { mem, stream, size } => {
-                ensure(!self.mems.contains_key(mem) && *size > 0, "the memory is there, or empty")?;
+                ensure(!self.mems.contains_key(mem) && *size > 0, "the memory exists or is empty")?;
                 let context = self.stream(*stream)?;
                 ensure(self.pools[context], "the device has no memory pools")
             }
@@ -78,10 +78,10 @@ impl Ledger {
             Act::NewGraph { graph, context, parts } => {
                 self.context(*context)?;
                 let new = !self.graphs.contains_key(graph);
-                ensure(new && !parts.is_empty(), "the graph is there, or empty")?;
+                ensure(new && !parts.is_empty(), "the graph exists or is empty")?;
                 parts.iter().try_for_each(|part| self.part(&part.work, *context))?;
                 ensure(!parts[0].second, "the first part is of the second branch")?;
-                ensure(branches_are_apart(parts), "the branches touch the same")
+                ensure(branches_are_apart(parts), "the branches conflict")
             }
             Act::Graph { stream, graph } => {
                 let known =
@@ -97,7 +97,7 @@ impl Ledger {
     /// memory, because not every driver can capture those.
     fn part(&self, work: &Work, context: usize) -> Result<(), Reject> {
         self.work(work, context)?;
-        ensure(!matches!(work, Work::Peer { .. }), "it is between contexts")?;
+        ensure(!matches!(work, Work::Peer { .. }), "it copies between contexts")?;
         let copies = !matches!(work, Work::Function { .. });
         let pageable =
             |space: &Space| matches!(space, Space::Area(area) if !self.areas[*area].pinned);
