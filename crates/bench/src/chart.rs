@@ -1,4 +1,5 @@
-//! A picture like the paper's: for each measurement performance as dotted lines, and what it cost as solid ones.
+//! A chart like that of the paper: per measurement, performance as dotted lines and cost as solid
+//! lines.
 
 use std::fmt::Write as _;
 
@@ -6,13 +7,14 @@ use crate::comm::Results;
 use crate::plan::{Kind, Path};
 use crate::point::Point;
 
-/// Width and height of a panel, in pixels, and the room around it for scales and words.
+/// Width and height of a panel in pixels, then the margins for scales and labels.
 const PANEL: (f64, f64) = (420.0, 300.0);
 const MARGIN: (f64, f64, f64, f64) = (70.0, 50.0, 70.0, 60.0);
-/// Room for the names of the lines below the panels.
+/// Height of the legend below the panels.
 const LEGEND: f64 = 60.0;
 
-/// Colours of the paths: the device path and what it is compared with are far apart, also for who does not see red and green apart.
+/// Colours of the paths. The device path and the paths that it is compared with differ clearly,
+/// also for people who cannot tell red from green.
 fn colour(path: Path) -> &'static str {
     match path {
         Path::Device => "#0b6e4f",
@@ -24,7 +26,7 @@ fn colour(path: Path) -> &'static str {
     }
 }
 
-/// A logarithmic scale.
+/// A logarithmic scale, in whole steps of `base`.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     low: f64,
@@ -33,7 +35,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// That of these values, in whole steps.
+    /// Returns the scale that covers these values.
     fn of(values: impl Iterator<Item = f64>, base: f64) -> Option<Self> {
         let values =
             values.filter(|value| value.is_finite() && *value > 0.0).map(|it| it.log(base));
@@ -43,12 +45,12 @@ impl Scale {
         (low <= high).then_some(Self { low, high: high.max(low + 1.0), base })
     }
 
-    /// From 0 to 1.
+    /// Returns the position of `value`, from 0 to 1.
     fn place(self, value: f64) -> f64 {
         ((value.log(self.base) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// Its whole steps.
+    /// Returns the values at the scale's steps.
     fn steps(self) -> Vec<f64> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -56,7 +58,7 @@ impl Scale {
             reason = "some tens of steps"
         )]
         let count = (self.high - self.low).round() as u32;
-        // No more than fit.
+        // At most as many as fit.
         let each = count.div_ceil(12).max(1);
         (0..=count)
             .step_by(each as usize)
@@ -65,7 +67,6 @@ impl Scale {
     }
 }
 
-/// A panel: what its lines are.
 struct Panel<'a> {
     kind: Kind,
     points: Vec<&'a Point>,
@@ -99,7 +100,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Whether all that is shown has joules; else core time is shown in their place.
+    /// Whether all points have joules. Otherwise the panel shows core time instead.
     fn has_joules(&self) -> bool {
         self.points.iter().all(|point| point.energy.joules.is_some())
     }
@@ -121,7 +122,7 @@ impl Panel<'_> {
     }
 }
 
-/// The picture, as SVG.
+/// Returns the chart as SVG.
 #[must_use]
 pub fn svg(results: &Results, word: u64) -> String {
     let panel = |kind| {

@@ -1,4 +1,4 @@
-//! All measurements of a plan, one path after the other.
+//! Performs all measurements of a plan, one path after the other.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Instant;
@@ -11,85 +11,74 @@ use crate::host::rank::Said;
 use crate::plan::{Kind, Path, Plan, window_bytes_max, window_of};
 use crate::point::{Point, Samples};
 
-/// What the measurements need of whoever wants them.
+/// What the caller provides for the measurements.
 #[derive(Debug)]
 pub struct Tools<'a> {
-    /// This program, and what makes it a process of a host path: see [`Start`].
+    /// The program that runs as a process of a host path: see [`Start`].
     pub program: &'a FilePath,
-    /// As above.
+    /// The arguments that make the program such a process.
     pub arguments: &'a [&'a str],
-    /// A directory that nobody else can look into.
+    /// A directory that other users cannot read.
     pub directory: &'a FilePath,
-    /// Where libWater's shims for MPI are looked for.
+    /// Directories in which libWater's MPI shims may be.
     pub shims: &'a [PathBuf],
 }
 
-/// What goes on, for who watches.
+/// A message about the progress of the measurements.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// This is measured now.
     Begin {
-        /// What.
         kind: Kind,
-        /// On which path.
         path: Path,
-        /// Bytes of a message.
+        /// Bytes per message; 0 for a barrier.
         bytes: u64,
-        /// How many take part.
         devices: u32,
     },
-    /// This is not measured.
     Without(&'a Without),
 }
 
 /// Paths that could not be measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Without {
-    /// Which.
     pub paths: Vec<Path>,
-    /// With how many devices.
     pub devices: u32,
-    /// Why.
     pub reason: String,
-    /// Whether something went wrong, and is not just missing on this host.
+    /// Whether a measurement failed. Otherwise a requirement is missing on this host.
     pub is_failure: bool,
 }
 
-/// Copies within one process.
+/// Speed of copies within one process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Memcpy {
-    /// Bytes of each.
     pub bytes: u64,
-    /// In 10^6 bytes per second, the median.
+    /// Median, in 10^6 bytes per second.
     pub mb_s: f64,
 }
 
-/// All that was measured.
+/// All results of a plan.
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
     /// In the order of their measurement.
     pub points: Vec<Point>,
-    /// What was not measured.
+    /// Measurements that were left out.
     pub without: Vec<Without>,
-    /// One core's copies of the same sizes, of as many messages as are under way.
+    /// Copies of the same sizes by one core, over as many messages as are under way elsewhere.
     pub memcpy: Vec<Memcpy>,
-    /// What each path computes on and goes through.
+    /// The devices and transports of the paths.
     pub parties: Vec<Party>,
 }
 
-/// Who measured on a path.
+/// The device and the transport of some paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Party {
-    /// The paths.
     pub paths: Vec<Path>,
-    /// The device's name.
     pub device: String,
-    /// What lies between the processes.
+    /// The transport between the processes.
     pub wire: String,
 }
 
 impl Results {
-    /// The figure of a path; `bytes` 0 for barriers.
+    /// Finds the figure of a path. `bytes` is 0 for barriers.
     #[must_use]
     pub fn find(&self, kind: Kind, path: Path, bytes: u64, devices: u32) -> Option<&Point> {
         self.points.iter().find(|it| {
@@ -98,7 +87,7 @@ impl Results {
         })
     }
 
-    /// Adds a figure, or keeps the better one of two of the same thing.
+    /// Adds a figure. Of two figures of the same measurement, keeps the faster one.
     pub fn keep(&mut self, point: Point) {
         let of = |it: &Point| (it.kind, it.path, it.bytes, it.devices);
         match self.points.iter_mut().find(|it| of(it) == of(&point)) {
@@ -108,7 +97,7 @@ impl Results {
         }
     }
 
-    /// Notes what could not be measured.
+    /// Records a measurement that was left out.
     pub fn lack(
         &mut self,
         paths: &[Path],
@@ -123,7 +112,6 @@ impl Results {
         self.without.push(without);
     }
 
-    /// Whether something went wrong.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.without.iter().any(|it| it.is_failure)
@@ -165,23 +153,24 @@ pub fn measure_hosts(
     }
 }
 
-/// MPI, and how its ranks wait.
+/// An MPI, and how its ranks wait.
 #[derive(Clone, Copy, Debug)]
 struct Mpi<'a> {
     launcher: &'a Launcher,
     yields: bool,
 }
 
-/// A barrier of more ranks than cores takes milliseconds unless they yield.
+/// Whether there are more ranks than cores. Then a barrier takes milliseconds unless the ranks
+/// yield.
 fn crowds(ranks: u32) -> bool {
     std::thread::available_parallelism().is_ok_and(|cores| ranks as usize > cores.get())
 }
 
-/// Each way of waiting is tried for so long, in seconds.
+/// Duration of the trial of each way of waiting, in seconds.
 const TRIAL_SECONDS: f64 = 0.1;
 
-/// Whether two ranks are faster if they yield while they wait: where others use this host's cores they are, by far. The baseline gets
-/// what suits it.
+/// Whether two ranks are faster if they yield while they wait. They are much faster if other
+/// programs use this host's cores. The baseline uses the faster way.
 fn should_yield(launcher: &Launcher, plan: &Plan, tools: &Tools<'_>) -> bool {
     let trial = Plan {
         paths: vec![Path::HostMpi],
@@ -194,14 +183,15 @@ fn should_yield(launcher: &Launcher, plan: &Plan, tools: &Tools<'_>) -> bool {
     let us = |yields| {
         let (mut results, mut nobody) = (Results::default(), |_: Progress<'_>| ());
         let over = Some(Mpi { launcher, yields });
-        // What fails here fails again below, and is told there.
+        // An error here occurs again in the measurement and is reported there.
         _ = measure_group(&trial, tools, over, 2, &mut results, &mut nobody);
         results.points.first().map_or(f64::INFINITY, |point| point.us)
     };
     launcher.can_yield() && us(true) < us(false)
 }
 
-/// How many processes measure what: two all that is between two, and each number of devices its barrier.
+/// Returns the numbers of processes, and what each measures: two processes measure everything
+/// between two devices, and each number of devices measures its barrier.
 #[must_use]
 pub fn groups(plan: &Plan) -> Vec<(u32, Vec<Kind>)> {
     let mut groups = Vec::new();
@@ -221,7 +211,7 @@ pub fn groups(plan: &Plan) -> Vec<(u32, Vec<Kind>)> {
     groups
 }
 
-/// Cores for each of so many devices of this host.
+/// Returns the number of cores for each of `devices` devices of this host.
 #[must_use]
 pub fn cores_each(devices: u32) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -260,17 +250,19 @@ fn measure_group(
                 watch(Progress::Begin { kind, path, bytes, devices });
             }
             Said::Point(point) => results.keep(*point),
-            // `hear` makes an error of it.
+            // `hear` turns these into errors.
             Said::Failed(_) | Said::End => return Ok(()),
         }
     }
 }
 
-/// Samples of copies; each takes at least so many bytes, so that the clock is a small part of it.
+/// Number of samples for the speed of copies. Each sample copies at least [`COPY_BYTES`], so that
+/// reading the clock is a small part of it.
 const COPY_SAMPLES: usize = 60;
 const COPY_BYTES: u64 = 256 << 10;
 
-/// How fast one core copies messages of these sizes, with as many of them as are under way elsewhere.
+/// Measures how fast one core copies messages of these sizes, over as many messages as are under
+/// way elsewhere.
 #[must_use]
 pub fn memcpy(sizes: &[u64]) -> Vec<Memcpy> {
     let largest = sizes.iter().copied().max().unwrap_or(8);

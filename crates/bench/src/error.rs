@@ -1,121 +1,82 @@
-//! Why something was not measured.
+//! Reasons why a measurement failed or was left out.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why something was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A part of the host that is needed is not there. What needs it is skipped, and the reason is shown.
+    /// A requirement is missing on this host. The measurement is skipped, and the reason is shown.
     #[error("{0}")]
     Absent(String),
-    /// A function of OpenCL failed.
+    /// An OpenCL function failed.
     #[error("{function} fails with code {code}")]
-    OpenCl {
-        /// Which.
-        function: &'static str,
-        /// Its code.
-        code: i32,
-    },
-    /// A function of CUDA failed.
+    OpenCl { function: &'static str, code: i32 },
+    /// A CUDA function failed.
     #[error("{function} fails with CUDA's code {code}")]
-    Cuda {
-        /// Which.
-        function: &'static str,
-        /// Its code.
-        code: u32,
-    },
-    /// The device's compiler refused the benchmark's kernels.
+    Cuda { function: &'static str, code: u32 },
+    /// The device's compiler rejected the benchmark's kernels.
     #[error("the device's compiler: {0}")]
     Build(String),
-    /// A library cannot be opened, or is not what it should be.
+    /// A library cannot be opened, or is not the expected one.
     #[error("{}: {reason}", path.display())]
-    Library {
-        /// Which.
-        path: PathBuf,
-        /// What the loader says.
-        reason: String,
-    },
-    /// MPI.
+    Library { path: PathBuf, reason: String },
     #[error("MPI: {text} (code {code})")]
-    Mpi {
-        /// Its code.
-        code: i32,
-        /// The code in words.
-        text: String,
-    },
-    /// A system call.
+    Mpi { code: i32, text: String },
     #[error("{doing}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// Why it failed.
         source: io::Error,
     },
-    /// Something took longer than it ever should.
+    /// A step took longer than its limit.
     #[error("{what} took longer than {seconds} s")]
-    Late {
-        /// What.
-        what: String,
-        /// Its limit.
-        seconds: u64,
-    },
-    /// Bytes that arrived are not those that were sent. Such a figure is worth nothing.
+    Late { what: String, seconds: u64 },
+    /// The bytes that arrived are not those that were sent, so the figure is worthless.
     #[error(
-        "{path}, {bytes} bytes: {count} of the checked words are wrong; the first is {found:#x} instead of {expected:#x}"
+        "{path}, {bytes} bytes: {count} of the checked words are wrong; the first is {found:#x} instead \
+         of {expected:#x}"
     )]
     Wrong {
-        /// On which path.
         path: &'static str,
-        /// Of messages of which size.
+        /// Size of the messages.
         bytes: u64,
-        /// How many words are wrong.
+        /// Number of wrong words.
         count: u64,
-        /// What the first one is.
+        /// The first wrong word.
         found: u64,
-        /// What it should be.
+        /// The word that was sent.
         expected: u64,
     },
     /// A process that takes part has ended.
     #[error("{who} ended ({how}){}{said}", if said.is_empty() { "" } else { ": " })]
     Ended {
-        /// Which.
         who: String,
-        /// Its exit status.
+        /// Exit status or signal.
         how: String,
-        /// Its last words.
+        /// The end of its standard error.
         said: String,
     },
-    /// A wait of a kernel ended without what it waited for.
-    #[error("a kernel on {path} waited in vain: {how}")]
+    /// A kernel's wait ended without success.
+    #[error("a wait of a kernel on path {path} failed: {how}")]
     Wait {
-        /// On which path.
         path: &'static str,
-        /// What the verbs answered.
+        /// Status that the verbs of `ggas.h` returned.
         how: String,
     },
-    /// The pool.
     #[error("the pool: {0}")]
     Pool(#[from] penstock_client::Error),
-    /// What another process of the benchmark said is not understood.
-    #[error("{who} says what is not understood: {text}")]
-    Language {
-        /// Which.
-        who: String,
-        /// What it said.
-        text: String,
-    },
-    /// Measuring energy.
+    /// A message of another benchmark process is malformed.
+    #[error("{who} sent a malformed message: {text}")]
+    Language { who: String, text: String },
     #[error(transparent)]
     Energy(#[from] penstock_energy::Error),
 }
 
-/// What most functions here give.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// For `map_err`: what was tried.
+    /// For `map_err`: makes the error of an operation that failed.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

@@ -1,4 +1,4 @@
-//! The processes of a host path, as whoever started them sees them.
+//! The processes of a host path, as the process that started them sees them.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -13,16 +13,14 @@ use crate::error::{Error, Result};
 use crate::host::rank::Said;
 use crate::plan::{Meeting, Plan, RankPlan};
 
-/// The MPIs whose launchers are known.
+/// MPI implementations whose launchers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Open MPI.
     OpenMpi,
-    /// MPICH.
     Mpich,
 }
 
-/// An MPI of this host.
+/// An MPI that is installed on this host.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     family: Family,
@@ -30,20 +28,21 @@ pub struct Launcher {
     shim: PathBuf,
 }
 
-/// A figure, its idle time and its warm-up together are done in this time, unless its plan asks for more: seconds.
+/// Longest time for a figure with its idle time and warm-up, in seconds, unless the plan asks for
+/// more.
 const POINT_S_MAX: u64 = 120;
-/// What processes get to end by themselves.
+/// Time in which the processes should end by themselves.
 const END_MAX: Duration = Duration::from_secs(5);
-/// How often they are looked at meanwhile.
+/// How often they are checked during that time.
 const END_NAP: Duration = Duration::from_millis(10);
-/// Of what a process said at its end so much is shown: some lines of a terminal.
+/// Largest part of a process's last words that is shown: some lines of a terminal.
 const SAID_BYTES_MAX: usize = 600;
 
 impl Launcher {
     /// Finds an MPI: its launcher in the path, and libWater's shim for it in one of `folders`.
     ///
     /// # Errors
-    /// [`Error::Absent`] says what is missing of each.
+    /// Returns [`Error::Absent`], which says what is missing of each MPI.
     pub fn find(folders: &[PathBuf]) -> Result<Self> {
         let mut missing = Vec::new();
         for family in [Family::OpenMpi, Family::Mpich] {
@@ -71,7 +70,7 @@ impl Launcher {
         Err(Error::Absent(format!("no MPI: {}", missing.join("; "))))
     }
 
-    /// Whether its ranks can be told to yield while they wait.
+    /// Whether the ranks can be told to yield while they wait.
     #[must_use]
     pub fn can_yield(&self) -> bool {
         self.family == Family::OpenMpi
@@ -80,7 +79,7 @@ impl Launcher {
     fn command(&self, ranks: u32, yields: bool) -> Command {
         let mut command = Command::new(&self.program);
         if self.family == Family::OpenMpi {
-            // A rank has threads of its driver beside its own, so it is bound to no core.
+            // A rank also has threads of its driver, so it is not bound to a core.
             command.args(["--oversubscribe", "--bind-to", "none"]);
             command.args(["--mca", "mpi_yield_when_idle", if yields { "1" } else { "0" }]);
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -91,7 +90,7 @@ impl Launcher {
 }
 
 impl Family {
-    /// `mpirun` is that of either.
+    /// Whether `program` is the launcher of this family. `mpirun` may be that of any family.
     fn is_of(self, program: &FilePath) -> bool {
         if program.file_name().is_some_and(|name| name != "mpirun") {
             return true;
@@ -108,7 +107,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Running processes. They end when this is dropped, and when this process ends.
+/// Running processes. They end when this value is dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Group {
     who: String,
@@ -116,28 +115,29 @@ pub struct Group {
     lines: Receiver<String>,
     patience: Duration,
     directory: PathBuf,
-    /// They end by themselves.
+    /// Whether the processes end by themselves.
     is_over: bool,
 }
 
-/// What all ranks are started with.
+/// Settings with which all ranks start.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// This program: it is started again with `arguments` and the plan's file.
+    /// This program. Each rank runs it with `arguments` and the file of the plan.
     pub program: &'a FilePath,
-    /// What makes it a rank; the file comes behind, and then, for TCP, the rank.
+    /// Arguments that make the program a rank. The file follows, and then, for TCP, the rank's
+    /// number.
     pub arguments: &'a [&'a str],
-    /// A directory that nobody else can look into.
+    /// A directory that other users cannot read.
     pub directory: &'a FilePath,
     /// Cores that each rank's device may use, for PoCL.
     pub cores: usize,
 }
 
 impl Group {
-    /// Starts ranks under MPI; `yields`: who waits gives way to others.
+    /// Starts ranks under MPI. With `yields`, waiting ranks yield their cores.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if a process or a file cannot be created.
     pub fn mpi(
         start: &Start<'_>,
         launcher: &Launcher,
@@ -156,7 +156,7 @@ impl Group {
     /// Starts ranks that meet over TCP.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if a process or a file cannot be created.
     pub fn tcp(start: &Start<'_>, plan: &Plan, ranks: u32) -> Result<Self> {
         let mut token = [0; 8];
         rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
@@ -208,10 +208,11 @@ impl Group {
             let log = group.directory.join(format!("said.{index}"));
             let log = std::fs::File::create(&log).map_err(Error::io(log.display().to_string()))?;
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-            // Local devices, not those of a pool; and each rank has its own cores, as each node would.
+            // Ranks use local devices, not those of a pool. Each rank has its own cores, as on
+            // nodes of its own.
             command.env("PENSTOCK_NODES", "none").env("PENSTOCK_WORKER", "1");
             command.env("POCL_MAX_PTHREAD_COUNT", start.cores.to_string());
-            // So that all that MPI's launcher starts can be ended together.
+            // So that all processes of MPI's launcher can be ended together.
             command.process_group(0);
             let doing = format!("starting {}", command.get_program().display());
             let mut child = command.spawn().map_err(Error::io(doing))?;
@@ -230,15 +231,15 @@ impl Group {
         Ok(group)
     }
 
-    /// The next that the first process says.
+    /// Waits for the next message of the first process.
     ///
     /// # Errors
-    /// [`Error::Ended`], [`Error::Late`], [`Error::Language`].
+    /// Returns [`Error::Ended`], [`Error::Late`] or [`Error::Language`].
     pub fn hear(&mut self) -> Result<Said> {
         let line = match self.lines.recv_timeout(self.patience) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
-                let what = format!("what {} measure", self.who);
+                let what = format!("the measurement by {}", self.who);
                 return Err(Error::Late { what, seconds: self.patience.as_secs() });
             }
             Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
@@ -263,7 +264,7 @@ impl Group {
         Error::Ended { who: self.who.clone(), how, said: self.last_words() }
     }
 
-    /// What they wrote to standard error, at the end.
+    /// Returns the end of what the processes wrote to standard error.
     fn last_words(&self) -> String {
         let mut said = String::new();
         for index in 0..self.children.len() {
@@ -279,7 +280,7 @@ impl Group {
         said
     }
 
-    /// Waits for their end, and makes them end if that takes too long.
+    /// Waits for the processes to end, and ends them with signals if that takes too long.
     fn end(&mut self) {
         if !self.is_over {
             self.let_go();
@@ -301,7 +302,7 @@ impl Group {
 }
 
 impl Group {
-    /// Closes their standard input: they end at its end.
+    /// Closes their standard input, which makes them end.
     fn let_go(&mut self) {
         for child in &mut self.children {
             drop(child.stdin.take());
@@ -321,7 +322,8 @@ impl Group {
             if matches!(child.try_wait(), Ok(None))
                 && let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
             {
-                // It has not been waited for: the number is still its own.
+                // The child has not been waited for, so its process id cannot belong to another
+                // process.
                 _ = kill_process_group(pid, signal);
             }
         }

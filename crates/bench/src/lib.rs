@@ -1,11 +1,11 @@
-//! What communication between devices costs, on each way that there is: `penstock bench comm`.
+//! The cost of communication between devices, on each available path: `penstock bench comm`.
 //!
 //! | module | is |
 //! |---|---|
 //! | [`plan`] | what is measured, and for how long |
-//! | [`host`] | the paths through the hosts: processes with a local OpenCL device each, and MPI or TCP between them |
+//! | [`host`] | the paths through the hosts: processes with a local device each, over MPI or TCP |
 //! | [`wire`] | MPI and TCP |
-//! | [`group`] | those processes, as whoever started them sees them |
+//! | [`group`] | those processes, as the process that started them sees them |
 //! | [`point`] | one figure, and what it cost |
 
 pub mod chart;

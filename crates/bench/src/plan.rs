@@ -1,4 +1,4 @@
-//! What is measured, and for how long.
+//! The definition of a measurement: what is measured, and for how long.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,59 +8,63 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Sizes of messages that are measured unless others are given, in bytes: a word, then powers of four.
+/// Default message sizes in bytes: a word, then powers of four.
 pub const SIZES: [u64; 11] =
     [8, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// Those of `--quick`.
+/// Message sizes with `--quick`.
 pub const SIZES_QUICK: [u64; 5] = [8, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
-/// Numbers of devices whose barrier is measured unless others are given: those of the paper, which had 12 nodes.
+/// Default numbers of devices for the barrier: those of the paper, which had 12 nodes.
 pub const DEVICES: [u32; 5] = [2, 4, 6, 8, 12];
-/// Those of `--quick`.
+/// Numbers of devices with `--quick`.
 pub const DEVICES_QUICK: [u32; 3] = [2, 4, 8];
-/// A message carries at least a stamp of this many bytes, by which it is checked.
+/// Smallest message. It carries only a stamp, by which it is checked.
 pub const BYTES_MIN: u64 = 8;
-/// Longer messages show nothing new, and a window of them is held on both sides.
+/// Largest message. Longer ones show nothing new, and both sides hold a window of them.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// Most devices: the paper's 12, and room for larger nodes; each is a process.
+/// Largest number of devices: the paper's 12, and more for larger nodes. Each is a process.
 pub const DEVICES_MAX: u32 = 64;
-/// Messages under way at once, on all paths alike, ...
+/// Largest number of messages under way at once, on all paths.
 pub const WINDOW: u64 = 8;
-/// ... but no more than have so many bytes together, and at least one: with both sides' places in the caches, what is measured is the way
-/// between devices, and not that to the memory behind the caches. Common benchmarks of bandwidth use one place for all messages.
+/// Largest number of bytes under way at once, unless a single message is larger. With the buffers
+/// of both sides in the caches, the figures show the path between devices and not the memory behind
+/// the caches. Common bandwidth benchmarks use one buffer for all messages.
 pub const WINDOW_BYTES: u64 = 512 << 10;
 
-/// Messages of this size that are under way at once; each has its own place on both sides.
+/// Returns the number of messages of this size that are under way at once. Each has its own place
+/// on both sides.
 #[must_use]
 pub fn window_of(bytes: u64) -> u64 {
     (WINDOW_BYTES / bytes.max(1)).clamp(1, WINDOW)
 }
 
-/// Room for a window of messages of any size up to this one.
+/// Returns the bytes for a window of messages of any size up to this one.
 #[must_use]
 pub fn window_bytes_max(bytes_max: u64) -> u64 {
     WINDOW_BYTES.max(bytes_max)
 }
 
-/// How bytes get from device to device.
+/// A path from device to device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
     /// Kernels store into the other device's memory.
     Device,
-    /// Kernels hand over what is to be stored, and the members' proxies bring it there over TCP.
+    /// Kernels pass requests to the members' proxies, which send the bytes over TCP.
     Proxy,
     /// Copy to the host, MPI, copy to the device, one after the other: the paper's baseline.
     HostMpi,
-    /// As good as a program can do it with MPI: chunks, copies meanwhile, or no copies where the device computes on the host's memory.
+    /// The best that a program can do with MPI: chunks, overlapping copies, or no copies if the
+    /// device computes on the host's memory.
     HostMpiPipelined,
-    /// Copy to the host, a TCP socket, copy to the device, one after the other; who waits sleeps or spins, as is faster.
+    /// Copy to the host, a TCP socket, copy to the device, one after the other. Waiting threads
+    /// sleep or spin, whichever is faster.
     HostTcp,
-    /// As good as a program can do it over TCP.
+    /// The best that a program can do with TCP.
     HostTcpPipelined,
 }
 
 impl Path {
-    /// All, in the order of the tables.
+    /// All paths, in the order of the tables.
     pub const ALL: [Self; 6] = [
         Self::Device,
         Self::Proxy,
@@ -70,7 +74,7 @@ impl Path {
         Self::HostTcpPipelined,
     ];
 
-    /// Its name on the command line and in JSON.
+    /// The name on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +87,7 @@ impl Path {
         }
     }
 
-    /// Its name at the head of a column.
+    /// The name at the head of a column.
     #[must_use]
     pub const fn column(self) -> &'static str {
         match self {
@@ -96,25 +100,24 @@ impl Path {
         }
     }
 
-    /// Whether the hosts do it.
+    /// Whether the path goes through the hosts.
     #[must_use]
     pub const fn is_host(self) -> bool {
         !matches!(self, Self::Device | Self::Proxy)
     }
 
-    /// Whether MPI is needed.
     #[must_use]
     pub const fn needs_mpi(self) -> bool {
         matches!(self, Self::HostMpi | Self::HostMpiPipelined)
     }
 
-    /// Whether the best of some ways is taken.
+    /// Whether the best of several ways is used.
     #[must_use]
     pub const fn is_pipelined(self) -> bool {
         matches!(self, Self::HostMpiPipelined | Self::HostTcpPipelined)
     }
 
-    /// Whether this is measured on it. A barrier moves nothing, so nothing of it can be pipelined.
+    /// Whether `kind` is measured on this path. A barrier moves no data, so it cannot be pipelined.
     #[must_use]
     pub const fn has(self, kind: Kind) -> bool {
         !(self.is_pipelined() && matches!(kind, Kind::Barrier))
@@ -127,23 +130,22 @@ impl fmt::Display for Path {
     }
 }
 
-/// What is measured.
+/// Kind of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Half of the time of a message there and back.
+    /// Half of the time of a message and its return.
     PingPong,
-    /// Messages one after the other, [`WINDOW`] of them under way.
+    /// Consecutive messages, up to [`WINDOW`] of them under way.
     Bandwidth,
     /// All devices wait for each other.
     Barrier,
 }
 
 impl Kind {
-    /// All, in the order of the tables.
+    /// All kinds, in the order of the tables.
     pub const ALL: [Self; 3] = [Self::PingPong, Self::Bandwidth, Self::Barrier];
 
-    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -154,39 +156,40 @@ impl Kind {
     }
 }
 
-/// All that is to be done.
+/// A complete list of measurements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// On which paths.
     pub paths: Vec<Path>,
-    /// What.
     pub kinds: Vec<Kind>,
-    /// Sizes of messages, in bytes.
+    /// Message sizes in bytes.
     pub sizes: Vec<u64>,
     /// Numbers of devices for the barrier.
     pub devices: Vec<u32>,
-    /// How many of the devices are GPUs that CUDA's own driver has, the first ones; the others are CPU devices.
+    /// Number of devices that are GPUs of CUDA's own driver. These come first; all others are CPU
+    /// devices.
     pub gpus: u32,
-    /// Bytes of a word, for joules per word.
+    /// Bytes per word, for joules per word.
     pub word: u64,
-    /// How long each figure is measured at least, in seconds, all passes together, where energy cannot be measured.
+    /// Shortest measurement of each figure in seconds, over all passes, if energy cannot be
+    /// measured.
     pub seconds: f64,
-    /// For how long idle power is measured before the first figure, in seconds; 0 does without. Only where energy can be measured.
+    /// How long idle power is measured before the first figure, in seconds; 0 omits it. Only used
+    /// if energy can be measured.
     pub idle_seconds: f64,
 }
 
-/// Each figure is measured so often, with all others of its processes between: load of others, which comes and goes, then falls on all
-/// sizes and paths alike. The better one counts.
+/// Number of passes over all figures of a process; the better result counts. Varying load of other
+/// programs then affects all sizes and paths alike.
 pub const PASSES: u32 = 2;
 
 impl Plan {
-    /// How long each pass measures a figure at least, in seconds.
+    /// Returns the shortest measurement of a figure in one pass, in seconds.
     #[must_use]
     pub fn pass_seconds(&self) -> f64 {
         self.seconds / f64::from(PASSES)
     }
 
-    /// Everything with the usual times.
+    /// Returns all measurements with the default times.
     #[must_use]
     pub fn usual(quick: bool) -> Self {
         Self {
@@ -196,16 +199,16 @@ impl Plan {
             devices: if quick { DEVICES_QUICK.to_vec() } else { DEVICES.to_vec() },
             gpus: 0,
             word: 8,
-            // A median of some thousand samples; of 50 for the largest messages.
+            // Gives a median of some thousand samples, or of 50 for the largest messages.
             seconds: if quick { 0.1 } else { 0.5 },
             idle_seconds: if quick { 1.0 } else { 5.0 },
         }
     }
 
-    /// What is wrong with it, if anything is.
+    /// Checks the plan.
     ///
     /// # Errors
-    /// [`Error::Absent`] with the reason.
+    /// Returns [`Error::Absent`], which says what is wrong.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |text: String| Err(Error::Absent(text));
         if let Some(size) = self
@@ -232,7 +235,7 @@ impl Plan {
         Ok(())
     }
 
-    /// How long a figure is measured at least.
+    /// Returns the shortest measurement of a figure.
     #[must_use]
     pub fn time(&self) -> Duration {
         Duration::from_secs_f64(self.seconds.max(0.01))
@@ -243,28 +246,24 @@ impl Plan {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meeting {
-    /// MPI's launcher started them; this is the shim to it.
+    /// MPI's launcher starts them.
     Mpi {
-        /// Its file.
+        /// Path of the MPI shim.
         shim: PathBuf,
     },
-    /// Each writes its port into this directory, which nobody else can look into.
+    /// Each writes its port into a directory that other users cannot read.
     Tcp {
-        /// Where.
         directory: PathBuf,
-        /// Who knows it belongs to them.
+        /// Secret by which the processes recognise each other.
         token: u64,
     },
 }
 
-/// What a process of a host path is told, in a file.
+/// What a process of a host path reads from its file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankPlan {
-    /// What to do.
     pub plan: Plan,
-    /// How many they are.
     pub ranks: u32,
-    /// How they meet.
     pub meeting: Meeting,
 }
 

@@ -1,4 +1,4 @@
-//! One figure, and what it cost.
+//! One figure, and its cost.
 
 use penstock_energy::{Meter, Options, Report};
 use serde::{Deserialize, Serialize};
@@ -6,55 +6,52 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::plan::{Kind, Path};
 
-/// A figure of one path, for one size or number of devices. Times are in microseconds.
+/// A figure of one path, for one message size or number of devices. Times are in microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// What was measured.
     pub kind: Kind,
-    /// On which path.
     pub path: Path,
-    /// Bytes of a message; 0 for barriers.
+    /// Bytes per message; 0 for barriers.
     pub bytes: u64,
-    /// Devices that took part.
+    /// Number of devices that took part.
     pub devices: u32,
-    /// How many samples the median is of.
+    /// Number of samples behind the median.
     pub samples: u64,
-    /// How many messages (one way) or barriers were measured.
+    /// Number of messages (one way) or barriers that were measured.
     pub count: u64,
-    /// Median time of one: half a round trip, a message of a stream, or a barrier.
+    /// Median time: half a round trip, one message of a stream, or one barrier.
     pub us: f64,
-    /// Mean time of one.
+    /// Mean of these times.
     pub us_mean: f64,
     /// A tenth of the samples was shorter.
     pub us_p10: f64,
     /// A tenth of the samples was longer.
     pub us_p90: f64,
-    /// Bytes by the median time, in 10^6 per second; none for barriers.
+    /// Bytes divided by the median time, in 10^6 per second; `None` for barriers.
     pub mb_s: Option<f64>,
-    /// Time of cores, of all processes that took part, for one.
+    /// Core time of all processes that took part, per message or barrier.
     pub core_us: Option<f64>,
-    /// What it took.
     pub energy: Energy,
-    /// How it was done, where there was a choice.
+    /// Description of the way, if there was a choice.
     pub way: Option<String>,
-    /// Stamps of messages that were compared, all of them right.
+    /// Number of message stamps that were compared. All of them were right.
     pub checked: u64,
 }
 
-/// Energy for one word of a message, or for one barrier.
+/// Energy per word of a message, or per barrier.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Energy {
-    /// All energy of what is covered.
+    /// Energy of everything that `covered` names.
     pub joules: Option<f64>,
-    /// Without what the same takes when idle.
+    /// Energy without what the same components take when idle.
     pub net_joules: Option<f64>,
     /// Mean power, in watts.
     pub watts: Option<f64>,
-    /// What is measured.
+    /// Components that are measured.
     pub covered: Vec<String>,
-    /// What is not.
+    /// Components that are not measured.
     pub missing: Vec<String>,
-    /// Why there is nothing.
+    /// Why there are no figures.
     pub unavailable: Option<String>,
 }
 
@@ -63,7 +60,7 @@ pub struct Energy {
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Takes them.
+    /// Keeps the valid samples, sorted.
     #[must_use]
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.retain(|sample| sample.is_finite() && *sample >= 0.0);
@@ -71,19 +68,17 @@ impl Samples {
         Self(samples)
     }
 
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// That below which this part of them lies.
+    /// Returns the value below which `part` of the samples lie.
     #[must_use]
     pub fn quantile(&self, part: f64) -> f64 {
         #[expect(
@@ -96,7 +91,6 @@ impl Samples {
         self.0.get(index).copied().unwrap_or(f64::NAN)
     }
 
-    /// Their mean.
     #[must_use]
     pub fn mean(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -105,21 +99,21 @@ impl Samples {
     }
 }
 
-/// What one run of a measurement gave.
+/// The result of one run of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// Times of one message or barrier each, in microseconds.
     pub samples: Samples,
-    /// Messages or barriers in it.
+    /// Number of messages or barriers in the run.
     pub count: u64,
-    /// Core time of all who took part, in seconds.
+    /// Core time of all processes that took part, in seconds.
     pub core_seconds: Option<f64>,
-    /// Stamps that were compared.
+    /// Number of stamps that were compared.
     pub checked: u64,
 }
 
 impl Point {
-    /// The figure of a run.
+    /// Makes the figure of a run.
     #[must_use]
     pub fn of(kind: Kind, path: Path, bytes: u64, devices: u32, run: &Run, energy: Energy) -> Self {
         let us = run.samples.quantile(0.5);
@@ -145,7 +139,7 @@ impl Point {
     }
 }
 
-/// Measures energy around runs. It is that of the whole host.
+/// Measures the energy of runs. The energy is that of the whole host.
 #[derive(Debug)]
 pub struct Joules {
     meter: Meter,
@@ -153,16 +147,18 @@ pub struct Joules {
     step_s: f64,
 }
 
-/// A measurement lasts so long, in seconds, where energy is measured...
+/// Shortest measurement of energy, in seconds.
 const SECONDS_MIN: f64 = 2.0;
-/// ... and so many steps of the slowest counter: then its step is 1 % of it.
+/// Shortest measurement of energy, in steps of the slowest counter. One step is then 1 % of the
+/// result.
 const STEPS_MIN: f64 = 100.0;
 
 impl Joules {
-    /// Looks for counters, and measures idle power if there are any. Sleeps meanwhile.
+    /// Opens the counters, and measures idle power if there are any. Sleeps during that
+    /// measurement.
     ///
     /// # Errors
-    /// A thread that cannot be started.
+    /// Returns an error if a thread cannot be started.
     pub fn open(idle_seconds: f64) -> Result<Self> {
         let mut meter = Meter::open(&Options::of_process());
         let steps = live_steps(&meter);
@@ -174,22 +170,21 @@ impl Joules {
         Ok(Self { meter, why_not, step_s })
     }
 
-    /// Whether there are counters.
     #[must_use]
     pub fn are_there() -> bool {
         !live_steps(&Meter::open(&Options::of_process())).is_empty()
     }
 
-    /// How long a run must last for its energy to be worth something; none where there is none.
+    /// Returns the shortest run with a meaningful energy, or `None` without counters.
     #[must_use]
     pub fn seconds_min(&self) -> Option<f64> {
         self.why_not.is_none().then_some(SECONDS_MIN.max(STEPS_MIN * self.step_s))
     }
 
-    /// Runs something, and divides what it took by `parts` of the result: words or barriers.
+    /// Runs `run` and divides its energy by `parts` of the result: a number of words or barriers.
     ///
     /// # Errors
-    /// Those of `run`.
+    /// Returns those of `run` and of the counters.
     pub fn around(
         &mut self,
         run: impl FnOnce() -> Result<Run>,
@@ -204,7 +199,7 @@ impl Joules {
     }
 }
 
-/// The steps of all counters that can be read and count, in seconds.
+/// Returns the steps in seconds of all counters that can be read and belong to the total.
 fn live_steps(meter: &Meter) -> Vec<f64> {
     let channels = meter.channels();
     let live = channels.iter().filter(|it| it.class.is_in_total() && it.unavailable.is_none());
@@ -232,7 +227,7 @@ impl Energy {
     }
 }
 
-/// Words of `count` messages; one of a barrier is the barrier itself.
+/// Returns the number of words in `count` messages. For barriers, returns `count`.
 #[must_use]
 pub fn parts(kind: Kind, bytes: u64, word: u64, count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a quotient")]

@@ -1,4 +1,4 @@
-//! What figures say beside each other: ratios and savings with their averages, and the bars.
+//! Comparisons of figures: ratios and savings with their averages, and the bars.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::comm::Results;
 use crate::plan::{Kind, Path};
 use crate::point::Point;
 
-/// Pairs that are compared: what a program would do without, and with, a way from device to device.
+/// Pairs that are compared: a path through the hosts, and a path between devices.
 pub const PAIRS: [(Path, Path); 4] = [
     (Path::HostMpi, Path::Device),
     (Path::HostMpiPipelined, Path::Device),
@@ -14,48 +14,45 @@ pub const PAIRS: [(Path, Path); 4] = [
     (Path::HostTcpPipelined, Path::Proxy),
 ];
 
-/// How many times as fast one path is as another.
+/// The speed of one path relative to another.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// Of what.
     pub kind: Kind,
-    /// Whose time is above.
+    /// The path whose time is the numerator.
     pub host: Path,
-    /// Whose time is below.
+    /// The path whose time is the denominator.
     pub device: Path,
-    /// By size, or by number of devices for barriers.
+    /// Ratios by message size, or by number of devices for barriers.
     pub each: Vec<Each>,
-    /// The mean of those.
+    /// Arithmetic mean of the ratios.
     pub mean: f64,
-    /// Their geometric mean.
+    /// Geometric mean of the ratios.
     pub geometric_mean: f64,
-    /// The sum of all times of the one path by the sum of those of the other.
+    /// Sum of the times of `host` divided by that of `device`.
     pub of_sums: f64,
-    /// 1 - joules by joules.
+    /// Savings of energy: 1 minus the ratio of joules.
     pub joules: Option<Saving>,
-    /// The same with core time.
+    /// Savings of core time: 1 minus the ratio of core seconds.
     pub core_seconds: Option<Saving>,
 }
 
-/// A ratio.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Each {
-    /// Bytes of a message, or number of devices.
+    /// Bytes per message, or number of devices.
     pub at: u64,
-    /// The ratio.
     pub ratio: f64,
 }
 
-/// What is saved, as a part of one.
+/// Savings, as a fraction of one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Saving {
-    /// The mean of the savings by size: what the paper prints.
+    /// Mean of the savings by size, which the paper prints.
     pub mean_of_savings: f64,
-    /// The saving of the sums.
+    /// Saving of the sums.
     pub saving_of_sums: f64,
 }
 
-/// A figure of a path with that of the other one.
+/// Returns the figures that both paths have, in pairs.
 fn pairs<'a>(
     results: &'a Results,
     kind: Kind,
@@ -66,7 +63,7 @@ fn pairs<'a>(
     of(device).filter_map(beside).collect()
 }
 
-/// All ratios of which both sides were measured.
+/// Returns all ratios whose both sides were measured.
 #[must_use]
 pub fn ratios(results: &Results) -> Vec<Ratio> {
     let mut ratios = Vec::new();
@@ -104,7 +101,7 @@ fn ratio(kind: Kind, (host, device): (Path, Path), both: &[(&Point, &Point)]) ->
     }
 }
 
-/// Of pairs of which all are known.
+/// Returns the saving over pairs, or `None` if a value is not known.
 fn saving(pairs: Vec<Option<(f64, f64)>>) -> Option<Saving> {
     let pairs: Vec<(f64, f64)> = pairs.into_iter().collect::<Option<_>>()?;
     let (above, below) =
@@ -120,27 +117,25 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::from(count)
 }
 
-/// What is expected of this build on a host of two cores, beside what was found.
+/// What a host of two cores should reach, and what was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
-    /// What.
     pub what: &'static str,
-    /// At least, or at most, this.
+    /// The bound of the bar.
     pub wanted: f64,
     /// "at least", or "at most".
     pub sense: &'static str,
-    /// What was found; none if it was not measured.
+    /// The measured value; `None` if it was not measured.
     pub found: Option<f64>,
-    /// Where the worst one is, if there are more than one.
+    /// Where the worst value is, if there are several.
     pub at: Option<String>,
-    /// Whether it is met.
     pub met: Option<bool>,
 }
 
 const LEAST: &str = "at least";
 const MOST: &str = "at most";
 
-/// A worst value, and where it is.
+/// A worst value, and where it was found.
 type Found = Option<(f64, Option<String>)>;
 
 fn bar(what: &'static str, sense: &'static str, wanted: f64, found: Found) -> Bar {
@@ -149,7 +144,6 @@ fn bar(what: &'static str, sense: &'static str, wanted: f64, found: Found) -> Ba
     Bar { what, wanted, sense, found, at, met }
 }
 
-/// All bars.
 #[must_use]
 pub fn bars(results: &Results) -> Vec<Bar> {
     let of = |kind, host, device, sizes: std::ops::RangeInclusive<u64>| {
@@ -225,10 +219,11 @@ fn by_memcpy(results: &Results) -> Vec<(u64, f64)> {
     large.filter_map(beside).collect()
 }
 
-/// A smaller message that costs so many times as much as a larger one was measured while others used the cores.
+/// If a smaller message costs this many times as much as a larger one, other programs used the
+/// cores during its measurement.
 const UNSTEADY: f64 = 1.5;
 
-/// The worst ratio of a smaller message's time by that of a larger one, of all paths.
+/// Returns the worst ratio of a smaller message's time to that of a larger one, over all paths.
 fn steadiness(results: &Results) -> Found {
     let moves = || results.points.iter().filter(|it| it.kind != Kind::Barrier);
     let pairs = moves().flat_map(|small| {
@@ -315,7 +310,7 @@ mod tests {
         assert_eq!((bandwidth.met, bandwidth.at.as_deref()), (Some(false), Some("1048576 bytes")));
         assert_eq!(found("barrier of 4").met, None);
         assert_eq!(found("ping-pong, mean").found, Some(24.0));
-        // 10 us for 8 bytes, 8 for 1024.
+        // 10 us for 8 bytes, 8 us for 1024.
         let steady = found("a smaller message's");
         assert_eq!((steady.met, steady.found), (Some(true), Some(1.25)));
     }
@@ -328,7 +323,7 @@ mod tests {
         let steady = bars.iter().find(|it| it.what.starts_with("a smaller message's")).unwrap();
         assert_eq!((steady.met, steady.found), (Some(false), Some(90.0)));
         assert_eq!(steady.at.as_deref(), Some("unsteady: bandwidth, device, 64 by 1024 bytes"));
-        // Measured again: the better one counts.
+        // Measured again: the better result counts.
         results.keep(point(Kind::Bandwidth, Path::Device, 64, 0.5));
         results.keep(point(Kind::Bandwidth, Path::Device, 64, 70.0));
         assert_eq!(super::bars(&results).last().unwrap().met, Some(true));

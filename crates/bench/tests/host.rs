@@ -1,4 +1,5 @@
-//! The host paths on this host: processes, drivers and MPI are real. What is not there is named, and skipped.
+//! The host paths on this host, with real processes, drivers and MPI. What is missing is named and
+//! skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,7 +54,7 @@ fn points(mut group: Group) -> Result<Vec<Point>, Error> {
     }
 }
 
-/// Each figure is there, of messages whose content was compared.
+/// Checks that all figures exist, and that the content of their messages was compared.
 fn check(points: &[Point], paths: &[plan::Path], name: &str) {
     for &path in paths {
         for kind in Kind::ALL.into_iter().filter(|kind| path.has(*kind)) {
@@ -115,7 +116,8 @@ fn over_mpi(directory: &Path) {
     println!("test host_paths_over_mpi_bring_every_byte ... ok");
 }
 
-/// One rank of three does not exist as a program: the others must not wait for ever, and the reason is told.
+/// One of three ranks is a program that ends at once. The others must not wait for ever, and the
+/// reason must be reported.
 fn a_rank_that_ends_is_told_of(directory: &Path) {
     let program = PathBuf::from("/bin/false");
     let mut group =

@@ -1,5 +1,6 @@
-/* The benchmark's kernels. One work-item each: on devices of a CPU a work-group is one thread, and a copy by one work-item is as fast. On a GPU a
- * block sends together: tools/cuda/bench-kernels.sh compiles this file as CUDA C++ to kernels.ptx. */
+/* The benchmark's kernels. On CPU devices each runs with one work-item: a work-group there is one
+ * thread, and one work-item copies as fast as many. On a GPU a block sends together:
+ * tools/cuda/bench-kernels.sh compiles this file as CUDA C++ to kernels.ptx. */
 #ifndef GGAS_H
 #include <ggas.h>
 #endif
@@ -11,7 +12,7 @@ typedef unsigned long ulong;
 typedef unsigned int uint;
 #define FIRST (threadIdx.x == 0)
 #define TOGETHER() __syncthreads()
-/* What the first thread says, to all. */
+/* Gives all threads the status of the first thread. */
 #define AGREED(status) ggas_raw_agree(status)
 #define SEND ggas_put_signal_nbi_wg
 #define WAIT(g, at, value) ggas_wait_until_wg(g, at, GGAS_CMP_GE, value, &scratch)
@@ -25,14 +26,15 @@ typedef unsigned int uint;
 #define SCRATCH
 #endif
 
-/* Where things are in a part; see `Layout` in device/mod.rs. */
+/* Offsets in a part. device/mod.rs has the same. */
 #define AT_DATA 0
 #define AT_ACK 64
 #define AT_PHASES 128
 #define AT_RESULT 8192
 #define AT_STAMPS 12288
 
-/* Ticks of a clock that all cores of the host share, and the host reads too; of a GPU nanoseconds. 0 where none is known. */
+/* Returns the ticks of a clock that all cores of the host share and that the host reads, too; on a
+ * GPU nanoseconds; 0 if no clock is known. */
 GGAS_FUNCTION ulong ticks(void)
 {
 #if defined(TICKS)
@@ -54,8 +56,9 @@ GGAS_FUNCTION ulong ticks(void)
 #endif
 }
 
-/* The first word of a message: another one for each. The last word, if it is another one, is its complement: who is told of a message
- * before all of it is there finds an old one. */
+/* Returns the first word of a message, which differs for each message. The last word, if there are
+ * several, is the complement of the first: if the signal comes before the whole message, the
+ * receiver finds an old last word. */
 GGAS_FUNCTION ulong stamp(ulong seed, ulong message) { return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL; }
 
 GGAS_FUNCTION void put_stamps(volatile __global ulong *message, ulong last, ulong first)
@@ -64,7 +67,7 @@ GGAS_FUNCTION void put_stamps(volatile __global ulong *message, ulong last, ulon
     message[0] = first;
 }
 
-/* What a kernel found. */
+/* Results of a kernel's checks. */
 typedef struct {
     ulong checked, wrong, found, expected;
 } checks_t;
@@ -86,7 +89,7 @@ GGAS_FUNCTION void check_stamps(checks_t *checks, const volatile __global ulong 
     if (last != 0) check(checks, message[last], ~first);
 }
 
-/* status is an int; done is how many samples were taken. */
+/* Writes the results. `status` is an int; `done` is the number of samples that were taken. */
 GGAS_FUNCTION void tell(ggas_t g, int status, ulong done, checks_t checks)
 {
     __global ulong *result = word(g, AT_RESULT);
@@ -99,7 +102,8 @@ GGAS_FUNCTION void tell(ggas_t g, int status, ulong done, checks_t checks)
     result[5] = checks.expected;
 }
 
-/* Messages there and back: PE 1 sends back what it got. `base` is the last epoch of the launch before. */
+/* Sends messages there and back: PE 1 returns what it received. `base` is the last epoch of the
+ * previous launch. */
 __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
 {
     SCRATCH
@@ -134,7 +138,7 @@ __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, 
     tell(g, GGAS_OK, samples, checks);
 }
 
-/* Messages from PE 0 to PE 1, a window of them under way. */
+/* Sends messages from PE 0 to PE 1, with a window of them under way. */
 __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
 {
     SCRATCH
@@ -143,7 +147,7 @@ __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, 
     __global ulong *stamps = word(g, AT_STAMPS);
     checks_t checks = {0, 0, 0, 0};
     const ulong all = samples * inner, last = bytes / 8 - 1;
-    /* A window that is used up to its half is told of. */
+    /* PE 1 acknowledges each half of the window. */
     const ulong half_window = window > 1 ? window / 2 : 1;
     int status = GGAS_OK;
     ulong message = 0;
@@ -181,7 +185,8 @@ __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, 
     tell(g, status, samples, checks);
 }
 
-/* All PEs meet. With `bytes` not 0 each tells all others its round before, and looks for theirs after. */
+/* Runs barriers of all PEs. If `bytes` is not 0, each PE sends its round to all others before a
+ * barrier and checks theirs after it. */
 __kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
 {
     ggas_t g = ggas_open(heap);
@@ -203,7 +208,7 @@ __kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong
             if (bytes != 0 && FIRST)
                 for (uint pe = 0; pe < count; pe++) {
                     const ulong seen = *(volatile __global ulong *)word(g, AT_PHASES + pe * 64);
-                    /* A faster one may be in its next round, and no further. */
+                    /* A faster PE may be in its next round, but no further. */
                     check(&checks, seen, seen == round + 1 ? seen : round);
                 }
         }

@@ -1,4 +1,5 @@
-//! The paths from device to device: kernels of the pool's workers on this host, with a symmetric heap between them.
+//! The paths between devices: kernels of the pool's workers on this host, with a symmetric heap
+//! between them.
 
 mod seat;
 mod ticks;
@@ -19,44 +20,47 @@ use crate::plan::{Kind, PASSES, Path, Plan, window_bytes_max, window_of};
 use crate::point::{Joules, Point, Run, Samples, parts};
 use seat::Seat;
 
-/// `CL_DEVICE_NAME`.
+/// The value of `CL_DEVICE_NAME`.
 const DEVICE_NAME: u32 = 0x102B;
 
-/// Each worker loads its drivers first; many at once, on a machine of two cores, take some seconds each.
+/// Longest start of the workers. Each loads its drivers first, which takes some seconds if many do
+/// so on two cores.
 const OPEN_MAX: Duration = Duration::from_secs(120);
-/// A wait of a kernel that is longer is a defect: even with six times as many devices as cores a turn comes within milliseconds.
+/// Longest wait of a kernel. Even with six devices per core, a kernel gets its turn within
+/// milliseconds.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Where a kernel's signals, results and times are in a part: see `kernels.cl`.
+/// Offsets in a part: a kernel's results and times. `kernels.cl` has the same offsets.
 const AT_RESULT: u64 = 8192;
 const AT_STAMPS: u64 = 12_288;
 const RESULT_WORDS: usize = 6;
-/// Where messages begin: behind the times of as many samples as there may be.
+/// Offset of the messages, behind the times of the largest number of samples.
 const AT_MESSAGES: u64 = 1 << 20;
-/// Samples of one launch; their times fill the bytes before the messages, but for one more.
+/// Largest number of samples per launch. Their times, and one more, fit before the messages.
 const SAMPLES_MAX: u64 = (AT_MESSAGES - AT_STAMPS) / 8 - 1;
 const _: () = assert!(AT_STAMPS + 8 * (SAMPLES_MAX + 1) <= AT_MESSAGES);
 const _: () = assert!(AT_RESULT + 8 * RESULT_WORDS as u64 <= AT_STAMPS);
-/// Fewer samples make no median.
+/// Smallest number of samples with a meaningful median.
 const SAMPLES_MIN: u64 = 20;
 /// Samples of the first run, and rounds of the barrier that is checked.
 const WARM_SAMPLES: u64 = 20;
-/// Beyond this a launch would take minutes.
+/// Largest repetition factor. With more, a launch would take minutes.
 const TIMES_MAX: u64 = 1 << 16;
-/// Round trips in a sample: the reading of the clock is then a small part of the shortest ones.
+/// Smallest and largest number of round trips per sample. With more of them in short samples,
+/// reading the clock is a small part of each.
 const TRIPS: (u64, u64) = (1, 16);
 const TRIP_BYTES: u64 = 64 << 10;
-/// Barriers in a sample. Of two that follow each other one may be there as soon as it is looked for, because the other side has come early, and
-/// the next one takes as much longer: alone, each would tell half of the truth.
+/// Barriers per sample. If the other side has come early, one barrier is complete at once and the
+/// next one takes longer by as much: single times would mislead.
 const BARRIERS: u64 = 16;
 
 /// Daemons of this host, each with one device, one for each PE.
 pub struct Nodes {
-    /// Where they listen.
+    /// Addresses on which they listen.
     pub addresses: Vec<Address>,
-    /// The key, for TCP.
+    /// Key for TCP connections.
     pub key: Option<Key>,
-    /// What ends them when it is dropped.
+    /// Objects that end the daemons when they are dropped.
     pub daemons: Vec<Box<dyn fmt::Debug>>,
 }
 
@@ -66,7 +70,8 @@ impl fmt::Debug for Nodes {
     }
 }
 
-/// Starts so many daemons, which are reached by TCP alone if asked; the reason if that fails.
+/// Starts a number of daemons. If the second argument is set, they are reachable only over TCP.
+/// Returns the reason if that fails.
 pub type StartNodes<'a> = dyn FnMut(u32, bool) -> std::result::Result<Nodes, String> + 'a;
 
 /// Measures the device path and the proxy path of a plan.
@@ -123,7 +128,7 @@ fn measure_group(
     Ok(())
 }
 
-/// Devices with a heap.
+/// Devices that share a heap.
 struct Ring {
     path: Path,
     heap: Arc<Heap>,
@@ -137,15 +142,15 @@ struct Ring {
     pool: Pool,
 }
 
-/// How much is measured in one launch.
+/// How much one launch measures.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     samples: u64,
-    /// Each has so many times the usual number of messages.
+    /// Factor for the usual number of messages per sample.
     times: u64,
 }
 
-/// What one launch is told.
+/// Parameters of one launch.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
     kind: Kind,
@@ -189,7 +194,7 @@ impl Ring {
         names.join(" and ")
     }
 
-    /// What lies between the devices, as the heap tells it.
+    /// Returns the connection between the devices, as the heap describes it.
     fn way(&self) -> String {
         let paths = self.heap.paths();
         let to_other =
@@ -212,7 +217,7 @@ impl Ring {
         AT_MESSAGES + window_bytes_max(self.bytes_max)
     }
 
-    /// What takes so many seconds. Warms up all that is used.
+    /// Returns the extent that takes `seconds`. Also warms up everything that is used.
     fn extent_of(&mut self, kind: Kind, bytes: u64, seconds: f64) -> Result<Extent> {
         let mut extent = Extent { samples: WARM_SAMPLES, times: 1 };
         for part in [0.02, 1.0] {
@@ -232,7 +237,7 @@ impl Ring {
         Ok(extent)
     }
 
-    /// Rounds in which each PE looks whether all others have come.
+    /// Runs rounds in which each PE checks that all others have come.
     fn check_barrier(&mut self) -> Result<u64> {
         let launch = Launch { kind: Kind::Barrier, samples: WARM_SAMPLES, inner: 16, bytes: 8 };
         Ok(self.launch(launch)?.checked)
@@ -261,7 +266,7 @@ impl Ring {
         Ok(run)
     }
 
-    /// All that came to a PE, word by word, but for the stamps, which the kernels have compared.
+    /// Compares all bytes that came to a PE, word by word. The kernels have compared the stamps.
     fn compare(&self, pe: usize, bytes: u64, messages: u64) -> Result<u64> {
         let found = self.read(pe, self.landing(), bytes * messages)?;
         match wrong_words(&found, self.seed, to_usize(bytes)? / 8) {
@@ -304,7 +309,7 @@ impl Ring {
         })
     }
 
-    /// What the kernels found. How many stamps they compared.
+    /// Reads the kernels' results. Returns the number of stamps that they compared.
     fn results(&self, launch: Launch) -> Result<u64> {
         let mut checked = 0;
         for pe in 0..self.seats.len() {
@@ -342,7 +347,8 @@ impl Ring {
         Error::Wait { path: self.path.name(), how: how + &why }
     }
 
-    /// Times of samples, in microseconds; none where kernels have no clock: then the launch as a whole is one.
+    /// Returns the times of the samples in microseconds. If kernels have no clock, returns `None`:
+    /// then the whole launch is one sample.
     fn times(&self, samples: u64) -> Result<Option<Vec<f64>>> {
         let Some(ticks_per_us) = self.ticks_per_us else { return Ok(None) };
         let stamps = words(&self.read(0, AT_STAMPS, 8 * (samples + 1))?);
@@ -354,7 +360,7 @@ impl Ring {
         Ok(stamps.first().is_some_and(|first| *first != 0).then(|| times.collect()))
     }
 
-    /// Core time of this process and of all workers.
+    /// Returns the core time of this process and of all workers.
     fn core_ns(&self) -> Result<u64> {
         let mut all = Duration::ZERO;
         for pid in self.workers.iter().copied().chain([std::process::id()]) {
@@ -396,7 +402,7 @@ fn to_usize(number: u64) -> Result<usize> {
         .map_err(|_| Error::Absent(format!("{number} bytes are more than this host has")))
 }
 
-/// What a verb of `ggas.h` answered.
+/// Names the status of a verb of `ggas.h`.
 fn verdict(status: u64) -> String {
     match status.cast_signed() {
         -1 => "GGAS_TIMEOUT".to_owned(),
@@ -406,7 +412,9 @@ fn verdict(status: u64) -> String {
     }
 }
 
-/// Words of messages of so many words each that are not those of `seed`; the first and the last of each are its stamps.
+/// Compares messages of `each` words with those of `seed`, except for the first and the last word
+/// of each message, which are its stamps. Returns the number of wrong words, and the first one with
+/// its expected value.
 fn wrong_words(bytes: &[u8], seed: u64, each: usize) -> Option<(u64, u64, u64)> {
     let (words, each) = (words(bytes), each.max(1) as u64);
     let is_stamp = |index: u64| index.is_multiple_of(each) || (index + 1).is_multiple_of(each);

@@ -1,4 +1,5 @@
-//! The devices that take part: CPU devices with kernels in OpenCL C, and GPUs that CUDA's own driver has with the same in PTX.
+//! The devices that take part: CPU devices with kernels in OpenCL C, and GPUs of CUDA's own driver
+//! with the same kernels in PTX.
 
 use std::sync::Arc;
 
@@ -9,18 +10,18 @@ use super::ticks;
 use crate::error::{Error, Result};
 use crate::plan::Kind;
 
-/// The kernels.
+/// The source of the kernels.
 pub(super) const SOURCE: &str = include_str!("kernels.cl");
-/// The same for GPUs, by `tools/cuda/bench-kernels.sh`. As CUDA takes it, with a NUL.
+/// The same kernels for GPUs, made by `tools/cuda/bench-kernels.sh`. CUDA requires the final NUL.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
-/// Where things of a build are told: `CL_PROGRAM_BUILD_LOG`.
+/// The value of `CL_PROGRAM_BUILD_LOG`.
 const PROGRAM_BUILD_LOG: u32 = 0x1183;
-/// Threads that send together on a GPU: eight warps, of 64 bytes of a message each in turn, keep more stores under way than the bus takes.
+/// Threads that send together on a GPU. Eight warps take turns with 64 bytes of a message each,
+/// which keeps more stores under way than the bus carries.
 const GPU_THREADS: u64 = 256;
-/// Ticks of a GPU's clock in a microsecond: it counts nanoseconds.
+/// Ticks of a GPU's clock per microsecond. The clock counts nanoseconds.
 const GPU_TICKS_PER_US: f64 = 1000.0;
 
-/// A device that takes part.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) device: Arc<Device>,
@@ -30,7 +31,8 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// One for each node: GPUs of the first node for so many, then a CPU device of each node.
+    /// Returns one seat per node: `gpus` GPUs of the first node, then a CPU device of each further
+    /// node.
     pub(super) fn take(pool: &Pool, gpus: u32) -> Result<Vec<Self>> {
         let gpus = gpus as usize;
         let mut devices = Vec::new();
@@ -66,7 +68,7 @@ impl Seat {
         }
     }
 
-    /// Sets a kernel's arguments: the heap, and the numbers behind it.
+    /// Sets a kernel's arguments: the heap, then the numbers.
     pub(super) fn set(&self, kind: Kind, heap: &Arc<Heap>, numbers: &[u64]) {
         let kernel = self.kernel(kind);
         if let Some(address) = heap.address_on(&self.device) {
@@ -82,19 +84,19 @@ impl Seat {
         }
     }
 
-    /// The work-items of its kernel: one work-group.
+    /// Returns the work-items of a kernel: one work-group.
     pub(super) fn space(&self) -> Space {
         let size = [if self.device.is_cuda() { GPU_THREADS } else { 1 }, 1, 1];
         (1, [0; 3], size, Some(size))
     }
 
-    /// Ticks of the clock that its kernel reads; none where it reads none.
+    /// Returns the ticks of the clock that the kernels read, or `None` if there is no clock.
     pub(super) fn ticks_per_us(&self) -> Option<f64> {
         if self.device.is_cuda() { Some(GPU_TICKS_PER_US) } else { ticks::per_us() }
     }
 }
 
-/// A context, and the kernels in it.
+/// A context, and its kernels.
 type Kernels = (Arc<Context>, [Arc<Kernel>; 3]);
 
 fn on_cpus(devices: &[Arc<Device>]) -> Result<Kernels> {
@@ -138,7 +140,8 @@ fn kernels(program: &Arc<Program>) -> Result<[Arc<Kernel>; 3]> {
 fn absent(index: usize, gpus: usize) -> String {
     if index < gpus {
         return format!(
-            "{gpus} GPUs that CUDA's own driver has are wanted, and a worker here has {index} (with PENSTOCK_CUDA_EACH=2 each counts as two)"
+            "{gpus} GPUs of CUDA's own driver are required, but a worker here has {index} (with \
+             PENSTOCK_CUDA_EACH=2 each counts as two)"
         );
     }
     "no device of this host computes on the host's memory (pocl-opencl-icd has one)".to_owned()
@@ -148,7 +151,7 @@ fn absent(index: usize, gpus: usize) -> String {
 mod tests {
     use super::*;
 
-    /// What the tool `cksum` says of bytes.
+    /// Returns what the tool `cksum` prints for these bytes.
     fn cksum(bytes: &[u8]) -> u32 {
         let length = bytes.len();
         let lengths = (0..8)

@@ -1,14 +1,15 @@
-//! The clock that kernels on this host's processor read too.
+//! The processor's clock, which kernels of this host's CPU devices read, too.
 
 use std::time::{Duration, Instant};
 
-/// So long two clocks are compared: both are read within 100 ns, so that this is good to a part in 10^5.
+/// How long two clocks are compared. Each is read within 100 ns, so the result is exact to one part
+/// in 10^5.
 const COMPARED: Duration = Duration::from_millis(20);
 
-/// Ticks now; none where kernels have no such clock.
+/// Returns the ticks now, or `None` if kernels have no such clock.
 #[cfg(target_arch = "x86_64")]
 fn now() -> Option<u64> {
-    // Other processors stop it, or count with a speed that changes.
+    // Without this flag the clock may stop or change its speed.
     let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if !flags.contains("constant_tsc") {
         return None;
@@ -30,7 +31,7 @@ fn now() -> Option<u64> {
 #[cfg(target_arch = "aarch64")]
 fn raw() -> u64 {
     let ticks: u64;
-    // SAFETY: a register that programs may read, and nothing else.
+    // SAFETY: the instruction only reads a register that programs may read.
     unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks) };
     ticks
 }
@@ -45,7 +46,7 @@ fn raw() -> u64 {
     0
 }
 
-/// Ticks in a microsecond; none where kernels have no such clock.
+/// Returns the ticks per microsecond, or `None` if kernels have no such clock.
 #[must_use]
 pub fn per_us() -> Option<f64> {
     now()?;

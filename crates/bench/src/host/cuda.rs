@@ -1,5 +1,5 @@
-//! A GPU, called through CUDA's driver interface as a C program calls it: copies from and to pinned memory in one stream, and a kernel that does
-//! nothing.
+//! A GPU, used through CUDA's driver interface as a C program would use it: copies from and to
+//! pinned memory in one stream, and an empty kernel.
 #![allow(non_snake_case, reason = "names of a C interface")]
 
 use std::cell::RefCell;
@@ -16,16 +16,16 @@ use penstock_cuda_sys::driver::{
 use super::memory::{Room, Span};
 use crate::error::{Error, Result};
 
-/// The driver; the variable that the daemon's workers know.
+/// The driver, and the variable that names another one, also for the daemon's workers.
 const DRIVER: &str = "libcuda.so.1";
 const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
-/// Longest name of a device that is shown.
+/// Longest device name that is shown.
 const NAME_BYTES: usize = 256;
-/// `CU_STREAM_NON_BLOCKING`, and `CU_EVENT_DISABLE_TIMING`.
+/// The values of `CU_STREAM_NON_BLOCKING` and `CU_EVENT_DISABLE_TIMING`.
 const NON_BLOCKING: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
 
-/// A kernel that does nothing.
+/// A module with an empty kernel.
 const MODULE: &std::ffi::CStr =
     c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n";
 const KERNEL: &std::ffi::CStr = c"empty";
@@ -40,7 +40,7 @@ macro_rules! functions {
             fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
                 Ok(Self {
                     $($name: {
-                        // SAFETY: CUDA gives the function of this name this type.
+                        // SAFETY: CUDA's function of this name has this type.
                         *unsafe { library.get::<unsafe extern "C" fn($($type),*) -> CUresult>($symbol.as_bytes()) }?
                     },)*
                 })
@@ -72,24 +72,23 @@ functions! {
     );
 }
 
-/// A GPU with one stream. Nothing of it is released: the process ends when it has measured.
+/// A GPU with one stream. Nothing is released, because the process ends after its measurement.
 pub struct Gpu {
     api: Functions,
     device: CUdevice,
     stream: CUstream,
     dummy: CUfunction,
-    /// Events that nobody waits for, to be used again.
+    /// Events that are free for the next commands.
     events: RefCell<Vec<CUevent>>,
 }
 
-/// Memory of the GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     address: CUdeviceptr,
     bytes: usize,
 }
 
-/// A copy that was not waited for.
+/// A copy that has not been waited for.
 #[must_use]
 #[derive(Debug)]
 pub struct Pending(CUevent);
@@ -102,18 +101,19 @@ impl std::fmt::Debug for Gpu {
 
 macro_rules! done {
     ($api:expr, $name:ident ( $($arg:expr),* $(,)? )) => {{
-        // SAFETY: handles are of this driver and never released; pointers are to memory that lives for the call, or for the copy, which
-        // each function here promises by what it takes.
+        // SAFETY: handles belong to this driver and are never released. Pointers lead to memory
+        // that lives for the call or for the copy, as the parameters of each function here ensure.
         let CUresult(code) = unsafe { ($api.$name)($($arg),*) };
         if code == 0 { Ok(()) } else { Err(Error::Cuda { function: stringify!($name), code }) }
     }};
 }
 
 impl Gpu {
-    /// The GPU of a process: the first one's is the first.
+    /// Opens GPU `number`, modulo the number of GPUs.
     ///
     /// # Errors
-    /// [`Error::Library`] without the driver, [`Error::Absent`] without a GPU, [`Error::Cuda`].
+    /// Returns [`Error::Library`] without the driver, [`Error::Absent`] without a GPU, otherwise
+    /// [`Error::Cuda`].
     pub fn open(number: u32) -> Result<Self> {
         let api = load()?;
         done!(api, cuInit(0))?;
@@ -135,10 +135,10 @@ impl Gpu {
         Ok(Self { api, device, stream, dummy, events: RefCell::default() })
     }
 
-    /// The GPU's name.
+    /// Returns the GPU's name.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn name(&self) -> Result<String> {
         let mut text = [0_u8; NAME_BYTES];
         let room = c_int::try_from(NAME_BYTES - 1).unwrap_or(0);
@@ -147,10 +147,10 @@ impl Gpu {
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Pins memory that copies go from and to, as a program does that wants them fast.
+    /// Pins memory for copies, as a program does to make them fast.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn pin(&self, room: Room) -> Result<()> {
         let span = room.all();
         done!(
@@ -159,30 +159,30 @@ impl Gpu {
         )
     }
 
-    /// Makes a buffer.
+    /// Allocates device memory.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn buffer(&self, bytes: usize) -> Result<Buffer> {
         let mut address = 0;
         done!(self.api, cuMemAlloc(&raw mut address, bytes))?;
         Ok(Buffer { address, bytes })
     }
 
-    /// Starts a copy from the GPU. The bytes are another's until it has ended.
+    /// Starts a copy from the GPU. `to` must not be used until the copy has ended.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn start_read(&self, from: Buffer, offset: usize, to: Span) -> Result<Pending> {
         let address = from.place(offset, to.len());
         done!(self.api, cuMemcpyDtoHAsync(to.start().cast(), address, to.len(), self.stream))?;
         self.mark()
     }
 
-    /// Starts a copy to the GPU. The bytes stay as they are until it has ended.
+    /// Starts a copy to the GPU. `from` must not change until the copy has ended.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn start_write(&self, to: Buffer, offset: usize, from: Span) -> Result<Pending> {
         let address = to.place(offset, from.len());
         let start = from.start().cast_const().cast();
@@ -203,25 +203,25 @@ impl Gpu {
     /// Waits for a copy.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn wait(&self, pending: Pending) -> Result<()> {
         done!(self.api, cuEventSynchronize(pending.0))?;
         self.events.borrow_mut().push(pending.0);
         Ok(())
     }
 
-    /// Waits for all.
+    /// Waits for all commands.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn finish(&self) -> Result<()> {
         done!(self.api, cuStreamSynchronize(self.stream))
     }
 
-    /// Launches a kernel that does nothing, and waits for it.
+    /// Launches an empty kernel and waits for it.
     ///
     /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns [`Error::Cuda`] if the call fails.
     pub fn dummy(&self) -> Result<()> {
         done!(
             self.api,
@@ -246,10 +246,10 @@ fn load() -> Result<Functions> {
     let path = path.unwrap_or_else(|| DRIVER.into());
     let told =
         |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
-    // SAFETY: opening runs initialisers of the driver, which is what the user asks for.
+    // SAFETY: opening runs initialisers of the driver, which the user asks for.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(told)?;
     let functions = Functions::of(&library).map_err(told)?;
-    // It stays: the driver has threads.
+    // The library stays loaded, because the driver has threads.
     std::mem::forget(library);
     Ok(functions)
 }

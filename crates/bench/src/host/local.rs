@@ -1,4 +1,5 @@
-//! What a process of a host path computes on: a device behind the OpenCL loader, or a GPU behind CUDA's driver.
+//! The device of a process of a host path: one behind the OpenCL loader, or a GPU behind CUDA's
+//! driver.
 
 use super::cuda::{self, Gpu};
 use super::memory::{Room, Span};
@@ -8,41 +9,38 @@ use crate::error::{Error, Result};
 /// The device of this process.
 #[derive(Debug)]
 pub enum Local {
-    /// Behind the OpenCL loader.
+    /// A device behind the OpenCL loader.
     OpenCl(Box<OpenCl>),
-    /// Behind CUDA's driver.
+    /// A GPU behind CUDA's driver.
     Gpu(Gpu),
 }
 
 /// A buffer of the device.
 #[derive(Clone, Copy, Debug)]
 pub enum Buffer {
-    /// Behind the OpenCL loader.
     OpenCl(opencl::Buffer),
-    /// Behind CUDA's driver.
     Gpu(cuda::Buffer),
 }
 
-/// A command that was not waited for.
+/// A command that has not been waited for.
 #[must_use]
 #[derive(Debug)]
 pub enum Pending {
-    /// Behind the OpenCL loader.
     OpenCl(opencl::Pending),
-    /// Behind CUDA's driver.
     Gpu(cuda::Pending),
 }
 
-/// What is said of a buffer or command of the other driver: a process has one device.
+/// Error for a buffer or command of the other driver. A process has only one device.
 fn other<T>() -> Result<T> {
     Err(Error::Absent("the device is of another driver".to_owned()))
 }
 
 impl Local {
-    /// The device of a process: of the first ones a GPU each, of the others the first OpenCL device.
+    /// Opens the device of a process: a GPU for each of the first `gpus` ranks, the first OpenCL
+    /// device for the others.
     ///
     /// # Errors
-    /// [`Error::Absent`] without a device; the driver's.
+    /// Returns [`Error::Absent`] without a device, otherwise the driver's error.
     pub fn open(rank: u32, gpus: u32) -> Result<Self> {
         if rank < gpus {
             Gpu::open(rank).map(Self::Gpu)
@@ -51,10 +49,10 @@ impl Local {
         }
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn name(&self) -> Result<String> {
         match self {
             Self::OpenCl(device) => device.name(),
@@ -62,16 +60,16 @@ impl Local {
         }
     }
 
-    /// Whether the host can map its memory.
+    /// Whether the host can map the device's memory.
     #[must_use]
     pub fn maps(&self) -> bool {
         matches!(self, Self::OpenCl(_))
     }
 
-    /// Readies memory that copies go from and to.
+    /// Prepares host memory for copies.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn lend(&self, room: Room) -> Result<()> {
         match self {
             Self::OpenCl(_) => Ok(()),
@@ -79,10 +77,10 @@ impl Local {
         }
     }
 
-    /// Makes a buffer.
+    /// Allocates device memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn buffer(&self, bytes: usize) -> Result<Buffer> {
         match self {
             Self::OpenCl(device) => device.buffer(bytes).map(Buffer::OpenCl),
@@ -90,10 +88,10 @@ impl Local {
         }
     }
 
-    /// Copies from the device, and waits.
+    /// Copies from the device and waits.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn read(&self, from: Buffer, offset: usize, to: Span) -> Result<()> {
         match (self, from) {
             (Self::OpenCl(device), Buffer::OpenCl(from)) => device.read(from, offset, to),
@@ -101,10 +99,10 @@ impl Local {
         }
     }
 
-    /// Copies to the device, and waits.
+    /// Copies to the device and waits.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn write(&self, to: Buffer, offset: usize, from: Span) -> Result<()> {
         match (self, to) {
             (Self::OpenCl(device), Buffer::OpenCl(to)) => device.write(to, offset, from),
@@ -112,10 +110,10 @@ impl Local {
         }
     }
 
-    /// Starts a copy from the device. The bytes are another's until it has ended.
+    /// Starts a copy from the device. `to` must not be used until the copy has ended.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn start_read(&self, from: Buffer, offset: usize, to: Span) -> Result<Pending> {
         match (self, from) {
             (Self::OpenCl(device), Buffer::OpenCl(from)) => {
@@ -128,10 +126,10 @@ impl Local {
         }
     }
 
-    /// Starts a copy to the device. The bytes stay as they are until it has ended.
+    /// Starts a copy to the device. `from` must not change until the copy has ended.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn start_write(&self, to: Buffer, offset: usize, from: Span) -> Result<Pending> {
         match (self, to) {
             (Self::OpenCl(device), Buffer::OpenCl(to)) => {
@@ -144,10 +142,11 @@ impl Local {
         }
     }
 
-    /// Starts to map. The bytes are there when it has ended, until [`Local::unmap`].
+    /// Starts to map a part of a buffer. The bytes are valid from the command's end until
+    /// [`Local::unmap`].
     ///
     /// # Errors
-    /// The driver's; [`Error::Absent`] where it does not map.
+    /// Returns [`Error::Absent`] if the device cannot map, otherwise the driver's error.
     pub fn start_map(
         &self,
         buffer: Buffer,
@@ -160,7 +159,7 @@ impl Local {
         Ok((span, Pending::OpenCl(pending)))
     }
 
-    /// Starts to unmap.
+    /// Starts to unmap a part of a buffer.
     ///
     /// # Errors
     /// As [`Local::start_map`].
@@ -172,7 +171,7 @@ impl Local {
     /// Waits for a command.
     ///
     /// # Errors
-    /// The driver's, the command's own too.
+    /// Returns the driver's error, or that of the command.
     pub fn wait(&self, pending: Pending) -> Result<()> {
         match (self, pending) {
             (Self::OpenCl(device), Pending::OpenCl(pending)) => device.wait(pending),
@@ -181,10 +180,10 @@ impl Local {
         }
     }
 
-    /// Lets the device begin.
+    /// Makes the device start its commands.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn flush(&self) -> Result<()> {
         match self {
             Self::OpenCl(device) => device.flush(),
@@ -193,10 +192,10 @@ impl Local {
         }
     }
 
-    /// Waits for all.
+    /// Waits for all commands.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn finish(&self) -> Result<()> {
         match self {
             Self::OpenCl(device) => device.finish(),
@@ -204,10 +203,10 @@ impl Local {
         }
     }
 
-    /// Launches a kernel that does nothing, and waits for it.
+    /// Launches an empty kernel and waits for it.
     ///
     /// # Errors
-    /// The driver's.
+    /// Returns the driver's error.
     pub fn dummy(&self) -> Result<()> {
         match self {
             Self::OpenCl(device) => device.dummy(),

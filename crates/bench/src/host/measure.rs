@@ -1,4 +1,4 @@
-//! What one process of a host path does: the first one leads, by orders that it sends to the others.
+//! The work of one process of a host path. The first process leads: it sends orders to the others.
 
 use std::time::Instant;
 
@@ -12,28 +12,29 @@ use crate::wire::Wire;
 
 /// Bytes of an order and of a report: eight numbers.
 const LETTER_BYTES: usize = 64;
-/// Samples of the run that tells how long the others may be.
+/// Samples of the run that determines the number of samples of later runs.
 const WARM_SAMPLES: u64 = 4;
-/// Fewer samples make no median.
+/// Smallest number of samples with a meaningful median.
 const SAMPLES_MIN: u64 = 5;
-/// More samples make no better one, but where energy is measured a run lasts seconds.
+/// More samples do not improve the median. But with energy measurement, a run lasts seconds.
 const SAMPLES_MAX: u64 = 2_000_000;
-/// Bytes of one sample of bandwidth, so that its end, which nothing overlaps, is a small part of it ...
+/// Bytes of one bandwidth sample. The last transfer overlaps with nothing and is a small part of
+/// this.
 const STREAM_BYTES: u64 = 16 << 20;
-/// ... in at least and at most so many messages.
+/// Smallest and largest number of messages in a bandwidth sample.
 const STREAM_MESSAGES: (u64, u64) = (16, 256);
 
-/// Messages in one sample.
+/// Returns the number of messages in one sample.
 #[must_use]
 pub fn messages_of(kind: Kind, bytes: u64) -> u64 {
     let (least, most) = STREAM_MESSAGES;
     if kind == Kind::Bandwidth { (STREAM_BYTES / bytes.max(1)).clamp(least, most) } else { 1 }
 }
 
-/// What all do together.
+/// A step that all processes perform together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Order {
-    /// None: it is over.
+    /// `None` ends the process.
     kind: Option<Kind>,
     way: Way,
     spins: bool,
@@ -79,20 +80,20 @@ impl Order {
     }
 }
 
-/// What one process found.
+/// The results of one process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Report {
     core_ns: u64,
     checked: Checked,
 }
 
-/// One process.
+/// A process of a host path.
 pub struct Part {
     local: Local,
     wire: Box<dyn Wire>,
-    /// What is sent and received; on the first process what is sent.
+    /// The messages to send and to receive. In the first process only those to send.
     buffer: Buffer,
-    /// What comes back to the first process.
+    /// The messages that come back to the first process.
     back: Buffer,
     stage: Room,
     letter: Span,
@@ -109,37 +110,36 @@ impl std::fmt::Debug for Part {
 }
 
 impl Part {
-    /// Room for messages of up to so many bytes.
+    /// Creates a process that can hold messages of up to `bytes_max` bytes.
     ///
     /// # Errors
-    /// The device.
+    /// Returns the device's error.
     pub fn new(local: Local, wire: Box<dyn Wire>, bytes_max: u64) -> Result<Self> {
         let bytes = to_usize(window_bytes_max(bytes_max));
         let (buffer, back) = (local.buffer(bytes)?, local.buffer(bytes)?);
-        // Each chunk under way has room of its own, also if it is a whole message.
+        // Each chunk under way has its own room, even if it is a whole message.
         let stage = Room::new(to_usize(bytes_max * WINDOW).max(bytes));
         local.lend(stage)?;
         let letter = Room::new(LETTER_BYTES).span(0, LETTER_BYTES);
         Ok(Self { local, wire, buffer, back, stage, letter, seed: 0 })
     }
 
-    /// All processes meet.
+    /// Waits until all processes are here.
     ///
     /// # Errors
-    /// The wire.
+    /// Returns the wire's error.
     pub fn meet(&mut self) -> Result<()> {
         self.wire.barrier()
     }
 
-    /// The device's name, and the wire's.
+    /// Returns the names of the device and of the wire.
     ///
     /// # Errors
-    /// The device.
+    /// Returns the device's error.
     pub fn names(&self) -> Result<(String, String)> {
         Ok((self.local.name()?, self.wire.name()))
     }
 
-    /// Whether the device's memory can be mapped.
     #[must_use]
     pub fn maps(&self) -> bool {
         self.local.maps()
@@ -148,7 +148,7 @@ impl Part {
     /// Follows orders until there are no more.
     ///
     /// # Errors
-    /// The device, or the wire.
+    /// Returns the device's or the wire's error.
     pub fn follow(&mut self) -> Result<()> {
         loop {
             self.wire.set_spins(false)?;
@@ -166,10 +166,10 @@ impl Part {
         }
     }
 
-    /// Lets all the others end.
+    /// Makes all other processes end.
     ///
     /// # Errors
-    /// The wire.
+    /// Returns the wire's error.
     pub fn end(&mut self) -> Result<()> {
         self.order(Order {
             kind: None,
@@ -182,7 +182,7 @@ impl Part {
         self.wire.close()
     }
 
-    /// How many samples take so many seconds. Warms up all that is used.
+    /// Returns the number of samples that take `seconds`. Also warms up everything that is used.
     ///
     /// # Errors
     /// As [`Part::measure`].
@@ -195,7 +195,7 @@ impl Part {
         seconds: f64,
     ) -> Result<u64> {
         let mut samples = WARM_SAMPLES;
-        // The first run has what is done only once in it, so its times are too long.
+        // The times of the first run are too long, because it includes one-time work.
         for part in [0.02, 1.0] {
             let us = self.measure(path, kind, bytes, how, samples)?.samples.quantile(0.5)
                 * one(kind, bytes);
@@ -210,10 +210,10 @@ impl Part {
         Ok(samples)
     }
 
-    /// Measures so many samples.
+    /// Measures `samples` samples.
     ///
     /// # Errors
-    /// The device, the wire, or [`Error::Wrong`].
+    /// Returns the device's or the wire's error, or [`Error::Wrong`].
     pub fn measure(
         &mut self,
         path: Path,
@@ -266,7 +266,7 @@ impl Part {
         Ok(())
     }
 
-    /// The part of this process in an order, and the times of its samples in microseconds.
+    /// Performs this process's part of an order. Returns the times of its samples in microseconds.
     fn execute(&mut self, kind: Kind, order: Order) -> Result<(Vec<f64>, Report)> {
         self.wire.set_spins(order.spins)?;
         let bytes = to_usize(order.bytes);
@@ -307,7 +307,7 @@ impl Part {
         Ok((times, Report { core_ns, checked }))
     }
 
-    /// All that a device got, word by word.
+    /// Compares all bytes that a device received, word by word.
     fn compare(
         &mut self,
         buffer: Buffer,
@@ -337,7 +337,7 @@ impl Part {
         }
     }
 
-    /// Messages in one direction; the last word comes back.
+    /// Sends messages in one direction. The last word comes back.
     fn stream(&mut self, leads: bool, order: Order, checked: &mut Checked) -> Result<()> {
         let count = messages_of(Kind::Bandwidth, order.bytes);
         let peer = u32::from(leads);
@@ -357,19 +357,19 @@ impl Part {
     }
 }
 
-/// A ping-pong's sample is there and back.
+/// Returns the number of directions: a ping-pong's message goes there and back.
 fn ways(kind: Kind) -> u64 {
     if kind == Kind::PingPong { 2 } else { 1 }
 }
 
-/// Messages (one way) or barriers in a sample.
+/// Returns the number of messages (one way) or barriers per sample.
 fn one(kind: Kind, bytes: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "at most some hundred")]
     let one = (ways(kind) * messages_of(kind, bytes)) as f64;
     one
 }
 
-/// Core time of this process, with the threads of its drivers.
+/// Returns the core time of this process, including its drivers' threads.
 fn core_ns() -> Result<u64> {
     let time = penstock_energy::cores::of_process(std::process::id())?;
     Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))

@@ -1,20 +1,20 @@
-//! Memory of this process that is used by OpenCL or MPI while this process goes on.
+//! Memory that OpenCL or MPI use while this process continues.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Pages: MPI and drivers copy whole ones fastest.
+/// Page size: MPI and drivers copy whole pages fastest.
 const ALIGN: usize = 4096;
 
-/// Bytes that stay where they are for the life of the process: a process of the benchmark has a few, for its largest message, and ends when
-/// it has measured.
+/// Bytes that stay at their place for the life of the process. A benchmark process has a few of
+/// these, for its largest message, and ends after its measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-/// Some bytes of a [`Room`], or of a buffer that is mapped.
+/// Some bytes of a [`Room`], or of a mapped buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     start: NonNull<u8>,
@@ -22,92 +22,89 @@ pub struct Span {
 }
 
 impl Room {
-    /// Zero bytes. Each page is touched, so that no measurement does.
+    /// Allocates zero bytes. Touches each page, so that no measurement has to.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes.max(8).next_multiple_of(ALIGN);
         let layout = Layout::from_size_align(bytes, ALIGN).unwrap_or(Layout::new::<[u8; ALIGN]>());
-        // SAFETY: the layout has bytes.
+        // SAFETY: the layout is not empty.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         let room = Self { start, bytes: layout.size() };
         for page in (0..room.bytes).step_by(ALIGN) {
-            // SAFETY: within the allocation, which nobody else knows yet.
+            // SAFETY: the page is within the allocation, which no other thread knows yet.
             unsafe { room.start.add(page).write_volatile(0) };
         }
         room
     }
 
-    /// All of it.
     #[must_use]
     pub fn all(&self) -> Span {
         self.span(0, self.bytes)
     }
 
-    /// A part of it.
+    /// Returns a part of the room.
     ///
     /// # Panics
-    /// If that is not a part of it: a defect of the benchmark.
+    /// If the range is not in the room, which is a defect of the benchmark.
     #[must_use]
     pub fn span(&self, offset: usize, bytes: usize) -> Span {
         assert!(
             offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
             "a span outside of its room"
         );
-        // SAFETY: within the allocation, as just checked.
+        // SAFETY: the range is within the allocation, as just checked.
         Span { start: unsafe { self.start.add(offset) }, bytes }
     }
 }
 
 impl Span {
-    /// Bytes that a driver gave.
+    /// Makes a span of bytes of a driver.
     ///
     /// # Safety
-    /// They are there, for reading and writing, as long as this is used.
+    /// The bytes are valid for reading and writing as long as the span is used.
     pub(crate) unsafe fn of_driver(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes }
     }
 
-    /// Where they begin.
     #[must_use]
     pub fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// How many they are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// For who writes or reads them with a system call.
+    /// Returns the bytes for a system call.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: they are there, and whoever measures works on one message with one thread.
+        // SAFETY: the bytes are valid, and only one thread of a measurement works on a message.
         unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
     }
 
-    /// As above.
+    /// Returns the bytes for a system call that writes them.
     #[expect(clippy::mut_from_ref, reason = "a span is a place in memory, not its owner")]
     #[must_use]
     pub fn as_mut(&self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: as for `as_slice`.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.bytes) }
     }
 
-    /// The first word: the stamp of a message.
+    /// Returns the first word, which is the stamp of a message.
     #[must_use]
     pub fn stamp(&self) -> u64 {
         self.as_slice().first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// The last word, by which a message that is not all there is found; the first one where there is one alone.
+    /// Returns the last word, which reveals a message that has not arrived completely. If there is
+    /// only one word, it is the first one.
     #[must_use]
     pub fn last_stamp(&self) -> u64 {
         self.as_slice().last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
@@ -124,21 +121,23 @@ impl Span {
     }
 }
 
-/// The word at `index` of a message of `seed`: every word of every message is another one.
+/// Returns word `index` of the message of `seed`. Each word of each message is different.
 #[must_use]
 pub fn word_of(seed: u64, index: u64) -> u64 {
-    // A multiplication by an odd constant (2^64 by the golden ratio) spreads neighbours over all bits.
+    // Multiplying by an odd constant (2^64 divided by the golden ratio) spreads neighbours over all
+    // bits.
     (seed << 32 ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Fills with the message of `seed`.
+/// Fills `bytes` with the message of `seed`.
 pub fn fill(bytes: &mut [u8], seed: u64) {
     for (index, word) in (0..).zip(bytes.as_chunks_mut::<8>().0) {
         *word = word_of(seed, index).to_le_bytes();
     }
 }
 
-/// Words that are not those of the message of `seed`, from the word `first` on: how many, and the first one with what it should be.
+/// Compares words from `first` on with the message of `seed`. Returns the number of wrong words,
+/// and the first one with its expected value.
 #[must_use]
 pub fn differences(bytes: &[u8], seed: u64, first: usize) -> Option<(u64, u64, u64)> {
     let words = (0..).zip(bytes.as_chunks::<8>().0).skip(first);

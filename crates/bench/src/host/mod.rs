@@ -1,4 +1,4 @@
-//! Paths through the hosts: what a program does that has no way from device to device.
+//! Paths through the hosts: what a program does if devices cannot reach each other.
 
 pub mod cuda;
 pub mod local;

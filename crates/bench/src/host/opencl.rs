@@ -1,4 +1,5 @@
-//! The first device of the local OpenCL platform, called as a C program calls it: what is compared with must not pay for layers of ours.
+//! The first device of the local OpenCL platform, used as a C program would use it: the baseline
+//! must not pay for layers of Penstock.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::PathBuf;
@@ -14,15 +15,15 @@ use penstock_cl_sys::{
 use super::memory::Span;
 use crate::error::{Error, Result};
 
-/// The ICD loader; the variable that the daemon's workers know.
+/// The ICD loader, and the variable that names another one, also for the daemon's workers.
 const LOADER: &str = "libOpenCL.so.1";
 const LOADER_VARIABLE: &str = "PENSTOCK_LIBOPENCL";
 
-/// `CL_DEVICE_NAME`.
+/// The value of `CL_DEVICE_NAME`.
 const DEVICE_NAME: u32 = 0x102B;
-/// Longest name of a device that is shown.
+/// Longest device name that is shown.
 const NAME_BYTES: usize = 256;
-/// Platforms that are looked at for a device.
+/// Largest number of platforms that are searched for a device.
 const PLATFORMS_MAX: usize = 16;
 
 macro_rules! functions {
@@ -50,7 +51,7 @@ const NEEDED: &[(&str, usize)] = functions![
     clFinish,
 ];
 
-/// A device with one queue. Nothing of it is released: the process ends when it has measured.
+/// A device with one queue. Nothing is released, because the process ends after its measurement.
 pub struct OpenCl {
     api: cl_icd_dispatch,
     device: cl_device_id,
@@ -66,7 +67,7 @@ pub struct Buffer {
     bytes: usize,
 }
 
-/// A command that was not waited for.
+/// A command that has not been waited for.
 #[must_use]
 #[derive(Debug)]
 pub struct Pending(cl_event);
@@ -80,8 +81,9 @@ impl std::fmt::Debug for OpenCl {
 macro_rules! call {
     ($local:expr, $name:ident ( $($arg:expr),* $(,)? )) => {{
         let function = $local.api.$name.ok_or(Error::OpenCl { function: stringify!($name), code: 0 })?;
-        // SAFETY: handles are of this driver and never released; pointers are to memory that lives for the call, or for the command, which
-        // each function here promises by what it takes.
+        // SAFETY: handles belong to this driver and are never released. Pointers lead to memory
+        // that lives for the call or for the command, as the parameters of each function here
+        // ensure.
         unsafe { function($($arg),*) }
     }};
 }
@@ -101,7 +103,7 @@ impl OpenCl {
     /// Opens the first device of the first platform that has one.
     ///
     /// # Errors
-    /// [`Error::Absent`] without a device; [`Error::OpenCl`].
+    /// Returns [`Error::Absent`] without a device, otherwise [`Error::OpenCl`].
     pub fn open() -> Result<Self> {
         let mut local = Self {
             api: load()?,
@@ -127,7 +129,7 @@ impl OpenCl {
     fn find(&self) -> Result<cl_device_id> {
         let mut platforms = [null_mut(); PLATFORMS_MAX];
         let mut count = 0;
-        // A code other than success says that there are none.
+        // If the call fails, `count` stays 0.
         let room = u32::try_from(PLATFORMS_MAX).unwrap_or(1);
         let _ = call!(self, clGetPlatformIDs(room, platforms.as_mut_ptr(), &raw mut count));
         for &platform in platforms.iter().take(count as usize) {
@@ -162,10 +164,10 @@ impl OpenCl {
         Ok(kernel)
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn name(&self) -> Result<String> {
         let mut text = [0_u8; NAME_BYTES];
         let mut size = 0;
@@ -183,10 +185,10 @@ impl OpenCl {
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Makes a buffer.
+    /// Creates a buffer.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn buffer(&self, bytes: usize) -> Result<Buffer> {
         let mut code = 0;
         let mem = call!(
@@ -197,10 +199,10 @@ impl OpenCl {
         Ok(Buffer { mem, bytes })
     }
 
-    /// Copies from the device, and waits.
+    /// Copies from the device and waits.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn read(&self, from: Buffer, offset: usize, to: Span) -> Result<()> {
         from.check(offset, to.len());
         let start = to.start().cast();
@@ -220,10 +222,10 @@ impl OpenCl {
         )
     }
 
-    /// Copies to the device, and waits.
+    /// Copies to the device and waits.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn write(&self, to: Buffer, offset: usize, from: Span) -> Result<()> {
         to.check(offset, from.len());
         let start = from.start().cast_const().cast();
@@ -243,10 +245,10 @@ impl OpenCl {
         )
     }
 
-    /// Starts a copy from the device. The bytes are another's until it has ended.
+    /// Starts a copy from the device. `to` must not be used until the copy has ended.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn start_read(&self, from: Buffer, offset: usize, to: Span) -> Result<Pending> {
         from.check(offset, to.len());
         let mut event = null_mut();
@@ -268,10 +270,10 @@ impl OpenCl {
         Ok(Pending(event))
     }
 
-    /// Starts a copy to the device. The bytes stay as they are until it has ended.
+    /// Starts a copy to the device. `from` must not change until the copy has ended.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn start_write(&self, to: Buffer, offset: usize, from: Span) -> Result<Pending> {
         to.check(offset, from.len());
         let mut event = null_mut();
@@ -293,10 +295,11 @@ impl OpenCl {
         Ok(Pending(event))
     }
 
-    /// Starts to map. The bytes are there when it has ended, until [`OpenCl::unmap`].
+    /// Starts to map a part of a buffer. The bytes are valid from the command's end until
+    /// [`OpenCl::unmap`].
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn start_map(
         &self,
         buffer: Buffer,
@@ -325,14 +328,15 @@ impl OpenCl {
         check("clEnqueueMapBuffer", code)?;
         let start = NonNull::new(start.cast())
             .ok_or(Error::OpenCl { function: "clEnqueueMapBuffer", code })?;
-        // SAFETY: OpenCL promises them until they are unmapped, and who has the span uses it between the two.
+        // SAFETY: OpenCL keeps the bytes valid until they are unmapped, and callers use the span
+        // only between the map's end and the unmap.
         Ok((unsafe { Span::of_driver(start, bytes) }, Pending(event)))
     }
 
-    /// Starts to unmap.
+    /// Starts to unmap a part of a buffer.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn unmap(&self, buffer: Buffer, span: Span) -> Result<()> {
         let start: *mut c_void = span.start().cast();
         done!(self, clEnqueueUnmapMemObject(self.queue, buffer.mem, start, 0, null(), null_mut()))
@@ -341,33 +345,33 @@ impl OpenCl {
     /// Waits for a command.
     ///
     /// # Errors
-    /// [`Error::OpenCl`], the command's own too.
+    /// Returns [`Error::OpenCl`] if the call or the command fails.
     pub fn wait(&self, pending: Pending) -> Result<()> {
         let ended = done!(self, clWaitForEvents(1, &raw const pending.0));
         done!(self, clReleaseEvent(pending.0))?;
         ended
     }
 
-    /// Lets the device begin.
+    /// Makes the device start its commands.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn flush(&self) -> Result<()> {
         done!(self, clFlush(self.queue))
     }
 
-    /// Waits for all.
+    /// Waits for all commands.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn finish(&self) -> Result<()> {
         done!(self, clFinish(self.queue))
     }
 
-    /// Launches a kernel that does nothing, and waits for it.
+    /// Launches an empty kernel and waits for it.
     ///
     /// # Errors
-    /// [`Error::OpenCl`].
+    /// Returns [`Error::OpenCl`] if the call fails.
     pub fn dummy(&self) -> Result<()> {
         let one = 1_usize;
         done!(
@@ -401,26 +405,27 @@ fn yes(is: bool) -> cl_bool {
     if is { CL_TRUE } else { CL_FALSE }
 }
 
-/// The loader's functions, in the shape of its dispatch table.
+/// Loads the loader's functions into a dispatch table.
 fn load() -> Result<cl_icd_dispatch> {
     let path = std::env::var_os(LOADER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let path = path.unwrap_or_else(|| LOADER.into());
     let told =
         |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
-    // SAFETY: opening runs initialisers of the loader, which is what the user asks for.
+    // SAFETY: opening runs initialisers of the loader, which the user asks for.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(told)?;
     let mut slots = [null::<c_void>(); SLOTS];
     for &(name, index) in NEEDED {
         let symbol = CString::new(name).unwrap_or_default();
-        // SAFETY: the type is only a pointer here.
+        // SAFETY: the symbol is used only as a pointer here.
         let found =
             unsafe { library.get::<*const c_char>(symbol.as_bytes_with_nul()) }.map_err(told)?;
         if let Some(place) = slots.get_mut(index) {
             *place = (*found).cast();
         }
     }
-    // It stays: drivers have threads.
+    // The library stays loaded, because drivers have threads.
     std::mem::forget(library);
-    // SAFETY: the table is SLOTS pointers, functions or none; each slot holds the function of that slot's name, or null.
+    // SAFETY: the table consists of `SLOTS` nullable function pointers. Each slot holds the
+    // function with that slot's name, or null.
     Ok(unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) })
 }

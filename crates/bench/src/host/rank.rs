@@ -1,4 +1,5 @@
-//! `penstock bench comm --as-rank`: one process of a host path. The first one says what it does on standard output, a line of JSON each.
+//! `penstock bench comm --as-rank`: one process of a host path. The first process reports on
+//! standard output, one line of JSON per message.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path as FilePath;
@@ -16,40 +17,35 @@ use crate::wire::Wire;
 use crate::wire::mpi::Mpi;
 use crate::wire::tcp::Tcp;
 
-/// Chunks that are tried, in bytes: from a quarter of what fits a core's own cache to what no longer shows its start.
+/// Chunk sizes to try, in bytes: from a quarter of a core's own cache to a size at which the
+/// start-up cost no longer matters.
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
-/// The first process begins to measure idle power later than the others begin to sleep, by the time that its counters take to open.
+/// Time that the first process needs to open its counters. The others sleep longer by this time,
+/// because the measurement of idle power begins later.
 const IDLE_SPARE: Duration = Duration::from_millis(500);
-/// Each way is tried for so long, in seconds, before the best one is measured.
+/// Duration of the trial of each way, in seconds. After the trials, the best way is measured.
 const TRIAL_SECONDS: f64 = 0.03;
 
-/// What the first process says.
+/// A message of the first process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// First of all.
     Hello {
-        /// What it computes on.
         device: String,
-        /// How it reaches the others.
         wire: String,
     },
-    /// It begins to measure something.
     Begin {
-        /// What.
         kind: Kind,
-        /// On which path.
         path: Path,
-        /// Bytes of a message.
+        /// Bytes per message; 0 for a barrier.
         bytes: u64,
-        /// How many take part.
         devices: u32,
     },
-    /// It has measured something.
+    /// The result of a measurement.
     Point(Box<Point>),
-    /// It cannot go on.
+    /// The process cannot go on.
     Failed(String),
-    /// All is measured.
+    /// Everything has been measured.
     End,
 }
 
@@ -60,14 +56,16 @@ fn say(said: &Said) -> Result<()> {
     out.write_all(&line).and_then(|()| out.flush()).map_err(Error::io("standard output"))
 }
 
-/// Takes part, as the file says. `rank` is this process's number, unless MPI's launcher gives it one.
+/// Takes part as the file describes. `rank` is this process's number, unless MPI's launcher sets
+/// it.
 ///
 /// # Errors
-/// What was said before by the first process.
+/// Returns the reason. The first process has also reported it.
 pub fn run(file: &FilePath, rank: Option<u32>) -> Result<()> {
     let told = run_plan(file, rank);
     if let Err(error) = &told {
-        // The first one's words are read; MPI's launcher shows those of the others.
+        // The starter reads the message of the first process. MPI's launcher shows those of the
+        // others.
         _ = say(&Said::Failed(error.to_string()));
     }
     told
@@ -93,7 +91,7 @@ fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
     let mut part = Part::new(Local::open(own, plan.gpus)?, wire, bytes_max)?;
     part.meet()?;
     if !is_first {
-        // Who waits for an order may spin: not while idle power is measured.
+        // A process that waits for an order may spin, but not while idle power is measured.
         if plan.idle_seconds > 0.0 && Joules::are_there() {
             std::thread::sleep(Duration::from_secs_f64(plan.idle_seconds) + IDLE_SPARE);
         }
@@ -102,12 +100,13 @@ fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
     let (device, wire) = part.names()?;
     say(&Said::Hello { device, wire })?;
     lead(&mut part, &plan, ranks)?;
-    // Said before: when all is measured, nobody waits for MPI's end.
+    // Reported before `end`, so that the starter does not wait for MPI's end.
     say(&Said::End)?;
     part.end()
 }
 
-/// Whoever started this holds the other end of its standard input. Nobody else ends a process that waits for a rank that is gone.
+/// Ends this process when its standard input closes: the process that started it holds the other
+/// end. No other mechanism ends a process that waits for a lost rank.
 fn end_with_parent() {
     std::thread::spawn(|| {
         let mut byte = [0];
@@ -152,18 +151,19 @@ fn point(
     Ok(point)
 }
 
-/// The fastest way for messages of this size, of those that the path may take.
+/// Returns the fastest of the ways that the path may use for messages of this size.
 fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64) -> Result<How> {
     let mut ways = vec![Way::Plain];
     if path.is_pipelined() {
         let chunks = CHUNKS.into_iter().filter(|chunk| chunk * 2 <= bytes);
         for chunk in std::iter::once(bytes).chain(chunks) {
             ways.push(Way::Copy(chunk));
-            // The first process has a GPU if any has: what it can do all can.
+            // The first process has a GPU if any process has one, so its abilities are those of
+            // all.
             ways.extend(part.maps().then_some(Way::Map(chunk)));
         }
     }
-    // How MPI waits was chosen when it was started.
+    // For MPI, the way of waiting was chosen when it was started.
     let waits: &[bool] = if path.needs_mpi() { &[false] } else { &[false, true] };
     let all: Vec<_> = ways
         .into_iter()

@@ -1,4 +1,5 @@
-//! Messages from device memory to device memory through the hosts, in chunks: copy, send and copy of neighbouring chunks at the same time.
+//! Messages from device memory to device memory through the hosts, in chunks. The copies and the
+//! sending of neighbouring chunks overlap.
 
 use std::collections::VecDeque;
 
@@ -10,37 +11,38 @@ use crate::error::Result;
 use crate::plan::{WINDOW, window_of};
 use crate::wire::{Ticket, Wire};
 
-/// Chunks under way: the window.
+/// Number of chunks under way: the window.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const SLOTS: usize = WINDOW as usize;
-/// Copies that are started before the first of them is sent: the queue of the device stays busy, and as many chunks are on their way.
+/// Number of copies that are started before the first chunk is sent. It keeps the device's queue
+/// busy, with as many chunks in the network.
 const AHEAD: usize = SLOTS / 2;
 
-/// How a message gets through the host.
+/// How a message passes through the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
-    /// Copy, send, receive, copy: each waits for the one before.
+    /// Copy, send, receive, copy: each step waits for the previous one.
     Plain,
-    /// Chunks of so many bytes, copied while others are sent.
+    /// Chunks of this number of bytes. Copies overlap with sending.
     Copy(u64),
-    /// Chunks of so many bytes, sent from where the device has them, if it computes on the host's memory.
+    /// Chunks of this number of bytes, sent from the device's own memory, if that is the host's
+    /// memory.
     Map(u64),
 }
 
-/// All that can be chosen.
+/// All choices for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
-    /// How messages get through.
     pub way: Way,
-    /// Whether who waits for a socket spins.
+    /// Whether threads that wait for a socket spin.
     pub spins: bool,
 }
 
 impl How {
-    /// One after the other, as the paper's baseline; who waits sleeps.
+    /// One step after the other, with sleeping waits: the paper's baseline.
     pub const PLAIN: Self = Self { way: Way::Plain, spins: false };
 
-    /// In words.
+    /// Describes the choices for messages of this size.
     #[must_use]
     pub fn name(self, bytes: u64) -> String {
         let name = match self.way {
@@ -54,44 +56,39 @@ impl How {
     }
 }
 
-/// Which messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {
-    /// Whose the other end is.
     pub peer: u32,
-    /// Bytes of each.
+    /// Bytes of each message.
     pub bytes: usize,
-    /// How many.
     pub count: u64,
-    /// The content of all of the buffer.
+    /// Seed of the content of the whole buffer.
     pub seed: u64,
 }
 
-/// Where messages come from or go to: the device's memory, and room of the host's beside it.
+/// One end of a stream of messages: the device's memory, and host memory beside it.
 #[derive(Debug)]
 pub struct Ends<'a> {
     pub local: &'a Local,
     pub wire: &'a mut dyn Wire,
-    /// A window of messages, one behind the other.
+    /// Place for a window of messages, one behind the other.
     pub buffer: Buffer,
     pub stage: Room,
 }
 
-/// Stamps that were compared, and the first wrong one.
+/// The stamps that were compared, and the first wrong one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
-    /// How many.
     pub count: u64,
-    /// How many were wrong.
     pub wrong: u64,
-    /// The first wrong one, ...
+    /// The first wrong stamp.
     pub found: u64,
-    /// ... and what it should be.
+    /// The value that it should have.
     pub expected: u64,
 }
 
 impl Checked {
-    /// Compares one.
+    /// Compares one stamp with its expected value.
     pub fn compare(&mut self, found: u64, expected: u64) {
         self.count += 1;
         if found != expected {
@@ -103,7 +100,7 @@ impl Checked {
     }
 }
 
-/// One chunk: where it is in the buffer, how long, and which word it begins with.
+/// One chunk: its position in the buffer and its length.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     slot: usize,
@@ -111,7 +108,7 @@ struct Chunk {
     bytes: usize,
 }
 
-/// Messages that have a place of their own.
+/// Returns the number of messages that have their own place in the buffer.
 fn places(bytes: usize) -> usize {
     usize::try_from(window_of(bytes as u64)).unwrap_or(1)
 }
@@ -130,7 +127,7 @@ fn chunks(messages: Messages, chunk: usize) -> impl Iterator<Item = Chunk> {
     })
 }
 
-/// A chunk under way, of the sender.
+/// A chunk that the sender has under way.
 struct Leaving {
     chunk: Chunk,
     span: Span,
@@ -138,10 +135,10 @@ struct Leaving {
 }
 
 impl Ends<'_> {
-    /// Sends messages out of the buffer. Returns when the bytes are free again.
+    /// Sends messages from the buffer. Returns when the bytes may be changed.
     ///
     /// # Errors
-    /// The device, or the wire.
+    /// Returns the device's or the wire's error.
     pub fn send(&mut self, messages: Messages, way: Way) -> Result<()> {
         match way {
             Way::Plain => self.send_plain(messages),
@@ -150,10 +147,10 @@ impl Ends<'_> {
         }
     }
 
-    /// Receives messages into the buffer. Returns when they are there.
+    /// Receives messages into the buffer. Returns when they have arrived.
     ///
     /// # Errors
-    /// The device, or the wire.
+    /// Returns the device's or the wire's error.
     pub fn receive(&mut self, messages: Messages, way: Way, checked: &mut Checked) -> Result<()> {
         match way {
             Way::Plain => self.receive_plain(messages, checked),
@@ -225,7 +222,7 @@ impl Ends<'_> {
         Ok(())
     }
 
-    /// Waits for what a slot sends.
+    /// Waits until the chunk in a slot has been sent.
     fn settle(
         &mut self,
         sending: &mut [Option<(Ticket, Span)>],
@@ -250,7 +247,8 @@ impl Ends<'_> {
         let mut writing: VecDeque<Pending> = VecDeque::new();
         let mut all = chunks(messages, chunk_bytes);
         loop {
-            // As many are awaited as there is room for. A slot is free when its copy has ended: those end in order.
+            // As many chunks are awaited as there is room for. A slot is free when its copy has
+            // ended, and copies end in order.
             while arriving.len() < AHEAD
                 && let Some(chunk) = all.next()
             {
@@ -285,7 +283,7 @@ impl Ends<'_> {
         let mut mapping: VecDeque<(Chunk, Span, Pending)> = VecDeque::new();
         let mut arriving: VecDeque<(Chunk, Span, Ticket)> = VecDeque::new();
         let mut all = chunks(messages, chunk_bytes);
-        // What is mapped to be written is mapped once.
+        // Bytes that are mapped for writing must not be mapped twice at the same time.
         let each = messages.bytes.div_ceil(chunk_bytes.min(messages.bytes));
         let most = SLOTS.min(places(messages.bytes) * each);
         loop {
@@ -313,7 +311,7 @@ impl Ends<'_> {
     }
 }
 
-/// What was there before must not look like a message.
+/// Overwrites the stamps, so that old bytes do not look like a message.
 fn poison(span: Span) {
     span.set_stamps(0);
 }

@@ -6,63 +6,62 @@ pub mod tcp;
 use crate::error::Result;
 use crate::host::memory::Span;
 
-/// One process's way to the others. What is started is waited for in the order of its start, for each of the others.
+/// A process's connection to the others. Per peer, operations are waited for in the order in which
+/// they were started.
 pub trait Wire: std::fmt::Debug {
-    /// Who this is.
     fn rank(&self) -> u32;
-    /// How many there are.
     fn ranks(&self) -> u32;
-    /// What it is, with its version.
+    /// Name and version of the transport.
     fn name(&self) -> String;
     /// Sends, and waits until the bytes may be changed.
     ///
     /// # Errors
-    /// The other has gone.
+    /// Returns an error if the peer has gone.
     fn send(&mut self, to: u32, bytes: Span) -> Result<()>;
-    /// Receives, and waits until the bytes are there.
+    /// Receives, and waits until the bytes have arrived.
     ///
     /// # Errors
-    /// The other has gone.
+    /// Returns an error if the peer has gone.
     fn receive(&mut self, from: u32, bytes: Span) -> Result<()>;
-    /// Starts to send: the bytes stay as they are until it was waited for.
+    /// Starts to send. The bytes must not change until the ticket has been waited for.
     ///
     /// # Errors
-    /// The other has gone.
+    /// Returns an error if the peer has gone.
     fn start_send(&mut self, to: u32, bytes: Span) -> Result<Ticket>;
-    /// Starts to receive: the bytes are not touched until it was waited for.
+    /// Starts to receive. The bytes must not be used until the ticket has been waited for.
     ///
     /// # Errors
-    /// The other has gone.
+    /// Returns an error if the peer has gone.
     fn start_receive(&mut self, from: u32, bytes: Span) -> Result<Ticket>;
-    /// Waits.
+    /// Waits for an operation that was started.
     ///
     /// # Errors
-    /// The other has gone.
+    /// Returns an error if the peer has gone.
     fn wait(&mut self, ticket: Ticket) -> Result<()>;
-    /// Waits until all are here.
+    /// Waits until all processes are here.
     ///
     /// # Errors
-    /// One of the others has gone.
+    /// Returns an error if another process has gone.
     fn barrier(&mut self) -> Result<()>;
-    /// From now on, who waits spins, or sleeps. Without meaning where that is not this wire's choice.
+    /// Selects whether waiting threads spin or sleep, if that is this wire's choice.
     ///
     /// # Errors
-    /// A system call.
+    /// Returns an error if a system call fails.
     fn set_spins(&mut self, spins: bool) -> Result<()>;
-    /// Ends in order. Nothing else is called after it.
+    /// Closes the connection. No other function is called afterwards.
     ///
     /// # Errors
-    /// The others do not.
+    /// Returns an error if the other processes do not close theirs.
     fn close(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Something that was started.
+/// An operation that was started.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     pub(crate) id: u64,
-    /// What is still to be received, and from whom, where that is done by who waits.
+    /// Peer and bytes of a receive operation that only runs when it is waited for.
     pub(crate) receive: Option<(u32, Span)>,
 }

@@ -1,4 +1,4 @@
-//! MPI's blocking calls, through libWater's shim to it (`crates/water/shim/wtr_mpi.h`).
+//! MPI's blocking calls, through libWater's shim for MPI (`crates/water/shim/wtr_mpi.h`).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
@@ -10,20 +10,21 @@ use super::{Ticket, Wire};
 use crate::error::{Error, Result};
 use crate::host::memory::Span;
 
-/// `WTR_MPI_BLOCKING_ABI`.
+/// The value of `WTR_MPI_BLOCKING_ABI`.
 const ABI: u32 = 1;
-/// Room for texts of MPI: an error's has up to 512 bytes, of a library's the first line is enough.
+/// Room for texts of MPI. An error text has up to 512 bytes; of a library's text the first line is
+/// enough.
 const TEXT_BYTES: usize = 512;
-/// The tag of all messages: one sends to another in order.
+/// Tag of all messages. Messages between two ranks stay in order.
 const TAG: c_int = 7;
 
-/// `struct wtr_mpi`.
+/// C's `struct wtr_mpi`, which is opaque.
 #[repr(C)]
 struct Opaque {
     _private: [u8; 0],
 }
 
-/// `struct wtr_mpi_blocking`.
+/// C's `struct wtr_mpi_blocking` of the shim.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Calls {
@@ -44,7 +45,7 @@ struct Calls {
     barrier: unsafe extern "C" fn(*mut Opaque) -> c_int,
 }
 
-/// This process's part in a run of MPI.
+/// This process's part in an MPI run.
 pub struct Mpi {
     calls: &'static Calls,
     run: NonNull<Opaque>,
@@ -61,11 +62,11 @@ impl Mpi {
     /// Opens the shim, starts MPI, and waits for all ranks.
     ///
     /// # Errors
-    /// [`Error::Library`], [`Error::Mpi`].
+    /// Returns [`Error::Library`] or [`Error::Mpi`].
     pub fn open(shim: &Path) -> Result<Self> {
         let calls = load(shim)?;
         let (mut run, mut threads) = (null_mut(), 0);
-        // SAFETY: both are there to be written.
+        // SAFETY: both pointers lead to variables that may be written.
         let code = unsafe { (calls.open)(&raw mut run, &raw mut threads) };
         calls.check(code)?;
         let run = NonNull::new(run).ok_or_else(|| calls.failed(1))?;
@@ -79,38 +80,39 @@ impl Calls {
     }
 
     fn failed(&self, code: c_int) -> Error {
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: `to` has room for `room` bytes.
         Error::Mpi { code, text: text(|to, room| unsafe { (self.error_text)(code, to, room) }) }
     }
 }
 
 fn load(shim: &Path) -> Result<&'static Calls> {
     let told = |reason: String| Error::Library { path: shim.to_owned(), reason };
-    // MPIs load parts of themselves later, and those look for symbols of the first among the global ones.
-    // SAFETY: opening runs initialisers of the shim and of an MPI, which is what the user asks for.
+    // MPI implementations load parts of themselves later. These search for symbols of the first
+    // part among the global ones.
+    // SAFETY: opening runs initialisers of the shim and of MPI, which the user asks for.
     let library = unsafe { Library::open(Some(shim), RTLD_NOW | RTLD_GLOBAL) }
         .map_err(|error| told(error.to_string()))?;
-    // SAFETY: the symbol is of this type in each version.
+    // SAFETY: the symbol has this type in each version.
     let entry =
         unsafe { library.get::<unsafe extern "C" fn() -> *const Calls>(b"wtr_mpi_blocking\0") }
             .map_err(|error| told(format!("{error}; build it again together with this program")))?;
-    // SAFETY: it gives a constant of the shim.
+    // SAFETY: the function returns a constant of the shim.
     let table = NonNull::new(unsafe { entry() }.cast_mut())
         .ok_or_else(|| told("it has no calls".to_owned()))?;
-    // An MPI that was started has threads and cannot be unloaded.
+    // A running MPI has threads and cannot be unloaded.
     std::mem::forget(library);
-    // SAFETY: each version begins with these two numbers.
+    // SAFETY: the table of each version begins with these two numbers.
     let [abi, size] = unsafe { table.cast::<[u32; 2]>().read() };
     if abi != ABI || (size as usize) < size_of::<Calls>() {
         return Err(told(format!(
             "it is of version {abi}, this program needs {ABI}: build both together"
         )));
     }
-    // SAFETY: it is of this version, stays and never changes.
+    // SAFETY: the table is of this version, stays loaded and never changes.
     Ok(unsafe { table.as_ref() })
 }
 
-/// A text that a function of the shim writes.
+/// Returns a text that a function of the shim writes.
 fn text(write: impl FnOnce(*mut c_char, c_int) -> c_int) -> String {
     let mut bytes = [0_u8; TEXT_BYTES];
     let length = write(bytes.as_mut_ptr().cast(), c_int::try_from(TEXT_BYTES).unwrap_or(0));
@@ -118,7 +120,7 @@ fn text(write: impl FnOnce(*mut c_char, c_int) -> c_int) -> String {
     String::from_utf8_lossy(bytes.get(..length).unwrap_or_default()).into_owned()
 }
 
-/// MPI's numbers are `int`.
+/// Converts a number to C's `int`, which MPI uses.
 fn int(number: impl TryInto<c_int>) -> c_int {
     number.try_into().unwrap_or(c_int::MAX)
 }
@@ -135,15 +137,15 @@ impl Wire for Mpi {
     }
 
     fn name(&self) -> String {
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: `to` has room for `room` bytes.
         let name = text(|to, room| unsafe { (self.calls.library)(to, room) });
-        // MPICH sets its version off by a tabulator.
+        // MPICH puts a tab before its version.
         name.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     fn send(&mut self, to: u32, bytes: Span) -> Result<()> {
         let start = bytes.start().cast_const().cast();
-        // SAFETY: the bytes are there.
+        // SAFETY: the bytes are valid for the call.
         let code =
             unsafe { (self.calls.send)(self.run.as_ptr(), start, int(bytes.len()), int(to), TAG) };
         self.calls.check(code)
@@ -151,7 +153,7 @@ impl Wire for Mpi {
 
     fn receive(&mut self, from: u32, bytes: Span) -> Result<()> {
         let start = bytes.start().cast();
-        // SAFETY: the bytes are there.
+        // SAFETY: the bytes are valid for the call.
         let code = unsafe {
             (self.calls.receive)(self.run.as_ptr(), start, int(bytes.len()), int(from), TAG)
         };
@@ -161,7 +163,7 @@ impl Wire for Mpi {
     fn start_send(&mut self, to: u32, bytes: Span) -> Result<Ticket> {
         self.next += 1;
         let (run, start) = (self.run.as_ptr(), bytes.start().cast_const().cast());
-        // SAFETY: the bytes stay until the ticket was waited for, as the trait asks.
+        // SAFETY: the bytes stay valid until the ticket has been waited for, as the trait requires.
         let code = unsafe {
             (self.calls.start_send)(run, start, int(bytes.len()), int(to), TAG, self.next)
         };
@@ -172,7 +174,7 @@ impl Wire for Mpi {
     fn start_receive(&mut self, from: u32, bytes: Span) -> Result<Ticket> {
         self.next += 1;
         let (run, start) = (self.run.as_ptr(), bytes.start().cast());
-        // SAFETY: as above.
+        // SAFETY: as for `start_send`.
         let code = unsafe {
             (self.calls.start_receive)(run, start, int(bytes.len()), int(from), TAG, self.next)
         };
@@ -192,14 +194,14 @@ impl Wire for Mpi {
         self.calls.check(code)
     }
 
-    /// MPIs spin; whether they yield is the launcher's choice.
+    /// MPI spins. Its launcher decides whether it yields.
     fn set_spins(&mut self, _spins: bool) -> Result<()> {
         Ok(())
     }
 
     /// Waits for all ranks.
     fn close(&mut self) -> Result<()> {
-        // SAFETY: the run is open, and the trait promises that it is not used after this.
+        // SAFETY: the run is open, and the trait promises that it is not used afterwards.
         let code = unsafe { (self.calls.close)(self.run.as_ptr(), 1) };
         self.calls.check(code)
     }

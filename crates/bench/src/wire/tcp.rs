@@ -9,33 +9,36 @@ use super::{Ticket, Wire};
 use crate::error::{Error, Result};
 use crate::host::memory::{Room, Span};
 
-/// All processes are there in this time: each loads drivers first, on a machine that may be full.
+/// Longest time until all processes have met, in seconds. Each loads drivers first, perhaps on a
+/// busy machine.
 const MEET_S_MAX: u64 = 60;
-/// How often one looks for the others.
+/// How often a process looks for the others.
 const MEET_NAP: Duration = Duration::from_millis(2);
-/// Bytes of what a process says first: the token and its rank.
+/// Bytes of the greeting: the token and the rank.
 const GREETING_BYTES: usize = 12;
-/// Looks at a socket before the core is offered to others: a message on the loopback interface takes some microseconds, a look half of one.
+/// Number of tries before a waiting thread yields its core. A message on the loopback interface
+/// takes some microseconds, a try half a microsecond.
 const SPINS: u32 = 64;
-/// Waiting with sleep ends after this time: the other is gone, or hangs.
+/// Longest wait for a byte. After this time the peer is gone, or hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The sockets of one process.
 #[derive(Debug)]
 pub struct Tcp {
     rank: u32,
-    /// By rank; none for itself.
+    /// By rank; `None` for this process.
     peers: Vec<Option<TcpStream>>,
     spins: bool,
-    /// What is sent in barriers.
+    /// The word that barriers send.
     token: Span,
 }
 
 impl Tcp {
-    /// Meets the others. Each listens, writes its port into `directory`, connects to those below it, and awaits those above.
+    /// Meets the other processes. Each listens, writes its port into `directory`, connects to those
+    /// with lower ranks, and accepts those with higher ranks.
     ///
     /// # Errors
-    /// [`Error::Late`] if one does not come; [`Error::Io`].
+    /// Returns [`Error::Late`] if a process does not come, otherwise [`Error::Io`].
     pub fn open(directory: &Path, token: u64, rank: u32, ranks: u32) -> Result<Self> {
         let deadline = Instant::now() + Duration::from_secs(MEET_S_MAX);
         let listener =
@@ -73,7 +76,7 @@ impl Tcp {
 }
 
 fn tell(directory: &Path, rank: u32, port: u16) -> Result<()> {
-    // Renamed when it is whole.
+    // The file appears under its final name only when it is complete.
     let (new, path) =
         (directory.join(format!("port.{rank}.new")), directory.join(format!("port.{rank}")));
     std::fs::write(&new, port.to_string())
@@ -102,7 +105,7 @@ fn nap(deadline: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Who it is, if it belongs to us. Anybody on this host can connect.
+/// Returns the rank of a peer if it knows the token. Any process on this host can connect.
 fn greeted(mut stream: &TcpStream, token: u64, deadline: Instant) -> Option<u32> {
     let mut greeting = [0; GREETING_BYTES];
     stream.set_nonblocking(false).ok()?;
@@ -124,7 +127,7 @@ fn place(peers: &mut [Option<TcpStream>], rank: u32, stream: TcpStream) -> Resul
     Ok(())
 }
 
-/// Waits as this wire does while a socket is not ready.
+/// Waits while a socket is not ready: spins, and yields from time to time.
 struct Patience {
     looks: u32,
     since: Option<Instant>,
@@ -145,7 +148,7 @@ impl Patience {
     }
 }
 
-/// As often as it takes.
+/// Repeats `step` until all bytes are done.
 fn all(
     mut step: impl FnMut(usize) -> io::Result<usize>,
     bytes: usize,
@@ -160,7 +163,7 @@ fn all(
                 patience = Patience::NEW;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A socket that sleeps says the same when its time is over.
+            // A sleeping socket returns the same error when its time-out is over.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && spins => patience.wait()?,
             Err(error) => return Err(error),
         }
@@ -200,7 +203,7 @@ impl Wire for Tcp {
         received.map_err(Error::io(format!("receiving from rank {from}")))
     }
 
-    /// The socket has room for much, and takes what it can at once.
+    /// The socket buffers much, so sending at once suffices.
     fn start_send(&mut self, to: u32, bytes: Span) -> Result<Ticket> {
         self.send(to, bytes)?;
         Ok(Ticket { id: 0, receive: None })
@@ -214,7 +217,7 @@ impl Wire for Tcp {
         ticket.receive.map_or(Ok(()), |(from, bytes)| self.receive(from, bytes))
     }
 
-    /// By dissemination: in each round one hears of twice as many.
+    /// Dissemination barrier: in each round, a process hears of twice as many others.
     fn barrier(&mut self) -> Result<()> {
         let (token, ranks) = (self.token, self.ranks());
         let mut step = 1;
