@@ -1,7 +1,9 @@
-/* The benchmark program: plain OpenCL, on whatever platform the loader shows. Prints one JSON object.
+/* The benchmark program: plain OpenCL, on the platform that the loader shows. Prints one JSON
+ * object.
  *
- * It measures what a program feels: the same file runs on the driver itself and through the pool, so that the ratio
- * of two runs is the price of the pool. All data is checked. `clbench --help` tells the options.
+ * It measures what a program experiences. The same file runs on the driver itself and through the
+ * pool, so the ratio of two runs is the cost of the pool. All data is checked. `clbench --help`
+ * lists the options.
  */
 #include "clbench.h"
 
@@ -62,7 +64,7 @@ size_t rounds(size_t full) {
     return quick ? (fewer < 5 ? (full < 5 ? full : 5) : fewer) : full;
 }
 
-/* Bytes that differ at every place and from round to round. */
+/* Fills bytes that differ at every position and in every round. */
 void pattern(unsigned char *bytes, size_t size, uint64_t seed) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 0x1234567;
     size_t at = 0;
@@ -122,7 +124,7 @@ static void start_up(const char *wanted) {
     row("start-up: platforms, devices, first context", "s", end_s - start_s);
 }
 
-/* What the process itself takes. */
+/* The memory and the threads of this process. */
 static void footprint(void) {
     char line[256];
     double threads = 0, resident_kb = 0;
@@ -156,7 +158,7 @@ int main(int argc, char **argv) {
         }
     }
     start_up(wanted);
-    /* Before anything grows: what a program pays for having opened the platform. */
+    /* Before anything grows: what a program pays for opening the platform. */
     if (asked("startup")) footprint();
     if (asked("launch")) measure_launches();
     if (asked("transfer")) measure_transfers();

@@ -1,9 +1,12 @@
-/* What calls of the CUDA driver interface cost, beside the same work through the local OpenCL platform, in one run.
+/* The cost of calls of the CUDA driver interface, and of the same work through the local OpenCL
+ * platform, in one run.
  *
- * usage: cudabench [--quick] [--only cuda|opencl]     the libcuda.so.1 that LD_LIBRARY_PATH names, on the pool that PENSTOCK_NODES names
+ * usage: cudabench [--quick] [--only cuda|opencl]
  *
- * One line for each measure: name, unit, CUDA's figure, OpenCL's figure beside it (where there is one), and their ratio.
- * No header of CUDA is needed: the few functions are declared here and found by name.
+ * It uses the libcuda.so.1 that LD_LIBRARY_PATH names, on the pool that PENSTOCK_NODES names.
+ *
+ * Each measurement has one line: name, unit, CUDA's figure, OpenCL's figure if there is one, and
+ * their ratio. No CUDA header is needed: the few functions are declared here and found by name.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -46,7 +49,7 @@ static double median(double *samples, size_t count) {
     return samples[count / 2];
 }
 
-/* Fewer rounds with --quick, for who only wants to see that it works. */
+/* With --quick there are fewer rounds, only to see that everything works. */
 static size_t rounds(size_t full) { return quick ? full / 20 + 1 : full; }
 
 /* ---- figures: seconds, or bytes per second; 0: not measured ------------------------------------------------------- */
@@ -143,7 +146,7 @@ static void cuda_calls(void *empty, uint64_t memory, struct figures *of) {
     of->launches = (seconds() - start) / (double)all;
 }
 
-/* Launches of a kernel that stores a number, which is another one for each launch. */
+/* Launches of a kernel that stores a number, which differs for each launch. */
 static void cuda_stores(void *store, uint64_t memory, struct figures *of) {
     uint64_t value = 0;
     void *params[] = { &memory, &value };
@@ -237,7 +240,7 @@ static void opencl_calls(cl_command_queue queue, cl_kernel empty, cl_mem memory,
     of->launches = (seconds() - start) / (double)all;
 }
 
-/* As CUDA's `stores`: a kernel with a buffer and a number that is another one for each launch. */
+/* As `cuda_stores`: a kernel with a buffer and a number that differs for each launch. */
 static void opencl_stores(cl_command_queue queue, cl_kernel store, cl_mem memory, struct figures *of) {
     cl_ulong first = 0;
     CL(clSetKernelArg(store, 0, sizeof memory, &memory));
@@ -312,7 +315,7 @@ static void run_opencl(unsigned char *host, struct figures *of) {
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 
-/* `more`: the larger figure is the better one. The ratio is that of speeds. */
+/* `more` means that the larger figure is the better one. The ratio is that of speeds. */
 static void row(const char *name, const char *unit, double scale, double cuda, double opencl, bool more) {
     printf("%-34s %-6s", name, unit);
     if (cuda > 0) printf(" %10.2f", cuda * scale); else printf(" %10s", "-");

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Two applications, each with the host between devices and with kernels that talk to each other: speed and energy of both, in one run.
+"""Speed and energy of two applications, each in two versions: with the host between the devices,
+and with kernels that communicate.
 
-Each line of the table is one run of `stencil` or `nbody`, in which both versions compute the same on the same devices: one process with two
-devices of PoCL, or two ranks of MPI with one device each. Times are medians of the repeats of that run. A run counts only if both
-results are right and equal, bit by bit. Bars: kernels that talk are at least 2 times as fast at the smallest sizes, and never slower.
+Each line of the table is one run of `stencil` or `nbody`. Both versions compute the same on the
+same devices: one process with two devices of PoCL, or two MPI ranks with one device each. Times are
+medians over the repeats of that run. A run counts only if both results are right and equal, bit by
+bit. Bars: communicating kernels are at least 2 times as fast at the smallest sizes, and never
+slower.
 
-Writes ggas.json and ggas.md into the output folder. Exits with 1 if a result is wrong, with 2 if a bar is missed.
+Writes ggas.json and ggas.md into the output folder. Exits with 1 if a result is wrong, with 2 if a
+bar is missed.
 """
 
 import argparse
@@ -21,10 +25,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 RUN_S = 300
 SMALL_LEAST = 2.0
-# Two runs of the same differ by some percent where other programs share the machine; "never slower" allows for that.
+# Two equal runs differ by some per cent if other programs share the machine. The bar "never slower"
+# allows for that.
 LARGE_LEAST = 0.95
 
-# (application, options, is it small, is it verified again by a serial computation)
+# (application, options, whether the size is small)
 SIZES = [
     ("stencil", {"rows": 32, "columns": 64, "steps": 2000}, True),
     ("stencil", {"rows": 128, "columns": 128, "steps": 1000}, True),
@@ -44,7 +49,7 @@ QUICK = [
 
 
 def launchers(wanted):
-    """Ways to start a program on two devices: name, command in front, variables."""
+    """Returns the ways to start a program on two devices: name, command in front, variables."""
     found = []
     if "process" in wanted:
         found.append(("one process", [], {"POCL_DEVICES": "pthread pthread", "WTR_TRANSPORT": "none"}))
@@ -130,7 +135,8 @@ def main():
             for way in launchers(chosen.ways.split(",")):
                 row = run(out, app, options | {"groups": chosen.groups}, way, chosen.repeat, chosen.idle, chosen.realtime)
                 row["speedup"] = row["host"]["seconds"] / row["device"]["seconds"]
-                # The bars are for memory that devices share; the proxy's figures are told.
+                # The bars apply to memory that devices share. The proxy's figures are only
+                # reported.
                 row["least"] = None if row["path"] == "proxy" else SMALL_LEAST if small else LARGE_LEAST
                 rows.append(row)
                 print(f"{app} {options} {way[0]}: {row['speedup']:.2f} times as fast", file=sys.stderr)

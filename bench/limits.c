@@ -1,4 +1,5 @@
-/* The limits of this machine, to read the benchmark's figures by: memcpy, raw sockets, waking a thread. One JSON object. */
+/* The limits of this machine, to compare the benchmark's figures with: memcpy, raw sockets, waking
+ * a thread. Prints one JSON object. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -63,7 +64,8 @@ static bool paces(int socket, const char *congestion) {
     return !congestion || setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) == 0;
 }
 
-/* `congestion`: which of TCP's ways to pace itself; NULL for the system's default. `false`: the system does not have it. */
+/* Connects two sockets. `congestion` is TCP's congestion control; NULL selects the system's
+ * default. Returns `false` if the system does not have it. */
 static bool pair(bool tcp, const char *congestion, int ends[2]) {
     const int one = 1;
     if (!tcp) {
@@ -73,7 +75,8 @@ static bool pair(bool tcp, const char *congestion, int ends[2]) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    /* Before the connection is made: one that BBR has begun stays on timers under any successor. The accepted end inherits it. */
+    /* Set before the connection exists: a connection that starts with BBR keeps its timers under
+     * any other choice. The accepted end inherits the choice. */
     bool paced = paces(listener, congestion);
     if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0) fail("listen");
     getsockname(listener, (struct sockaddr *)&address, &length);
@@ -146,9 +149,10 @@ static void measure_sockets(const char *kind, bool tcp) {
     free(source);
 }
 
-/* One message of 16 MiB and a byte back when it has come, then a byte and such a message back: what a plain program gets for
- * one blocking transfer in each direction. Measured with the system's default and with Reno, which never waits for a timer
- * before it sends: the better one is the limit. */
+/* One message of 16 MiB, and one byte back when it has arrived; then the reverse. That is what a
+ * plain program gets for one blocking transfer in each direction. It is measured with the system's
+ * default and with Reno, which never waits for a timer before it sends; the better one is the
+ * limit. */
 enum { MESSAGE_ROUNDS = 40 };
 
 static void *messages(void *argument) {
@@ -198,7 +202,8 @@ static void measure_messages(const char *kind, const char *congestion) {
     free(bytes);
 }
 
-/* A thread that sleeps on one core, woken from another: what any answer costs when nobody spins. */
+/* A thread that sleeps on one core and is woken from another: the cost of any answer if no thread
+ * spins. */
 struct sleeper {
     int pipe[2];
     double woken_s[200];

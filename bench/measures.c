@@ -1,4 +1,5 @@
-/* What is measured. Names of rows are the keys by which runs are compared: do not change them lightly. */
+/* All measurements. The names of the rows are the keys by which runs are compared: do not change
+ * them without need. */
 #include "clbench.h"
 
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static void launch_and_finish(cl_kernel kernel) {
 }
 
 static void launch_after_pause(cl_kernel kernel) {
-    /* The other case: both sides have gone to sleep. */
+    /* The other case: both sides sleep. */
     const size_t count = rounds(100);
     for (size_t i = 0; i < count; i++) {
         usleep(2000);
@@ -91,7 +92,7 @@ static void write_kernel_read(size_t size, size_t full_rounds) {
     const char *source = "kernel void flip(global uchar *to, global const uchar *from) {"
                          "    size_t i = get_global_id(0); to[i] = ~from[i]; }";
     const size_t count = rounds(full_rounds);
-    /* The kernel works on 64 bytes only, so that it is the transfers that are measured. */
+    /* The kernel works on only 64 bytes, so that the transfers dominate. */
     const size_t items = 64;
     cl_kernel kernel = make_kernel(source, "flip");
     cl_mem from = make_buffer(size), to = make_buffer(size);
@@ -169,7 +170,8 @@ static void blocking(size_t size, size_t full_rounds) {
     CALL(clReleaseMemObject(mem));
 }
 
-/* The case that transfers without a message do not help: the program has rested, and everybody has gone to sleep. */
+/* The case in which transfers without a message do not help: the program has rested, and both sides
+ * sleep. */
 static void blocking_after_pause(void) {
     enum { SIZE = 4 };
     const size_t count = rounds(100);
@@ -193,7 +195,8 @@ static void blocking_after_pause(void) {
     CALL(clReleaseMemObject(mem));
 }
 
-/* The same transfers in a queue with profiling: only the device knows their times, so each is a command. */
+/* The same transfers in a queue with profiling. Only the device knows their times, so each transfer
+ * is a command. */
 static void blocking_with_times(void) {
     enum { SIZE = 4 };
     const size_t count = rounds(1000);
@@ -225,7 +228,7 @@ static void blocking_with_times(void) {
     CALL(clReleaseCommandQueue(timed));
 }
 
-/* There and back without a kernel in between. */
+/* A write and a read without a kernel between them. */
 static void there_and_back(size_t size, size_t full_rounds) {
     const size_t count = rounds(full_rounds);
     unsigned char *bytes = bytes_of(size), *back = bytes_of(size);
@@ -246,7 +249,8 @@ static void there_and_back(size_t size, size_t full_rounds) {
     CALL(clReleaseMemObject(mem));
 }
 
-/* A blocking write may return when the bytes have left the program's memory. This is timed to its end on the device. */
+/* A blocking write may return when the bytes have left the program's memory. This measures the time
+ * until they are on the device. */
 static void write_to_its_end(size_t size, size_t full_rounds) {
     const size_t count = rounds(full_rounds);
     unsigned char *bytes = bytes_of(size);
@@ -353,7 +357,7 @@ void measure_builds(void) {
     clock_gettime(CLOCK_REALTIME, &now);
     for (size_t i = 0; i < count; i++) {
         char source[1024];
-        /* A number that no run before had: no cache on any level knows this program. */
+        /* A number that no earlier run had, so that no cache on any level knows this program. */
         snprintf(source, sizeof source,
                  "kernel void build_me(global float *to, global const float *from, float by) {\n"
                  "    const float unique = %ld.%09ldf + %zu.0f;\n"
@@ -400,7 +404,8 @@ void measure_migration(void) {
         CALL(clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, size, bytes, 0, NULL, NULL));
         CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
         for (size_t i = 0; i < moves + 2; i++) {
-            /* The kernel makes this side's copy the only good one; the move to the other side is what is timed. */
+            /* After the kernel, only this side's copy is current. The measurement is the move to
+             * the other side. */
             CALL(clEnqueueNDRangeKernel(queues[i % 2], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
             CALL(clFinish(queues[i % 2]));
             const double start_s = seconds();

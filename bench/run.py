@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Measures the pool beside the local OpenCL platform: the same programs, in turn, in one session.
+"""Measures the pool and the local OpenCL platform: the same programs, in turn, in one session.
 
-Every round runs `clbench` on the local platform, on a node behind a Unix socket, and on a node behind TCP, so that a
-change of the machine's mood touches all of them. What is told are the medians of the rounds and their ratios, beside
-the limits of the machine (`limits`). Writes benchmarks.json and benchmarks.md into the output folder.
+Every round runs `clbench` on the local platform, on a node behind a Unix socket, and on a node
+behind TCP, so that varying load of the machine affects all of them. The results are the medians of
+the rounds and their ratios, beside the limits of the machine (`limits`). Writes benchmarks.json and
+benchmarks.md into the output folder.
 
-`--beside FOLDER` names another build of Penstock, for example of an earlier commit. Each round then runs the same
-`clbench` on the pools of that build, too, and a table says what each row costs now for every unit that it cost there.
+`--beside FOLDER` names another build of Penstock, for example of an earlier commit. Each round then
+runs the same `clbench` on the pools of that build, too, and a table shows the cost of each row
+relative to that build.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# The bars of the project: (row, kind of pool, limit, what it is compared with). "most" and "least" are of the ratio.
+# The bars of the project: (row, kind of pool, bound, baseline). "most" and "least" bound the ratio.
 BARS = {
     ("launch and finish, median", "unix"): ("most", 1.5),
     ("10,000 kernels in order", "unix"): ("least", 0.7),
@@ -42,23 +44,23 @@ BARS = {
     ("write 16 MiB to its end", "tcp"): ("of raw TCP", 0.8),
     ("blocking read 16 MiB", "tcp"): ("of raw TCP", 0.8),
 }
-# When a transfer takes no message: what the best rows stand for, and where they do not apply.
+# When a transfer needs no message: the conditions of the best rows.
 TRANSFERS = """Transfers of a few bytes that take 0.2 µs are one copy into memory that client and worker share, without a message. That applies where all of this holds: the node is this host, reached by a
 Unix socket, and its device works on the host's memory; the context has devices of one platform of one node; the queue is in order and everything in it has ended; and the program asks for no
 event with times. Elsewhere a transfer is a command: see the rows for TCP, those "with its times", and "write, kernel, read back". (Over TCP a blocking write takes 0.2 µs, too, because it returns
 when the client has the bytes. "To its end" is timed until the device has them.) After a rest both sides have gone to sleep, and a call that needs the worker also takes one wake-up of a core.
 """
-# What the name of a kind of pool ends with where the nodes and the client are of the other build (`--beside`).
+# Suffix of a kind of pool whose nodes and client are of the other build (`--beside`).
 OTHER = ", other build"
-# What those are compared with: the best that a plain program gets, with one such message as with many.
+# The baseline: the best that a plain program gets, with one such message or with many.
 RAW_TCP = {
-    # A blocking write returns when the socket has the bytes, so it is not what is compared.
+    # A blocking write returns when the socket has the bytes, so it is no baseline.
     "write 16 MiB to its end": ("TCP loopback: stream", "TCP loopback: 16 MiB there, 1 B back",
                               "TCP loopback, Reno: 16 MiB there, 1 B back"),
     "blocking read 16 MiB": ("TCP loopback: stream", "TCP loopback: 1 B there, 16 MiB back",
                              "TCP loopback, Reno: 1 B there, 16 MiB back"),
 }
-# In these both sides sleep between calls: one more wake-up of a core than locally is allowed.
+# In these rows both sides sleep between calls. One more wake-up of a core than locally is allowed.
 WAKES = {"launch and finish, median", "launch and finish after 2 ms of rest, median", "blocking write 4 B",
          "blocking read 4 B", "blocking write 4 B after 2 ms of rest", "blocking read 4 B after 2 ms of rest",
          "write, kernel, read back 64 B", "write, kernel, read back 64 KiB",
@@ -73,7 +75,8 @@ def find(name, *folders):
 
 
 class Places:
-    """Where the programs are: beside this one, or in the build folder. `build` names another build of Penstock itself."""
+    """Finds the programs, beside this one or in the build folder. `build` names another build of
+    Penstock itself."""
 
     def __init__(self, build=None):
         target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
@@ -92,7 +95,7 @@ class Places:
 
 
 class Pool:
-    """Daemons on this host, ended with the program."""
+    """Daemons on this host, which end with the program."""
 
     def __init__(self, places, folder):
         self.places, self.folder, self.daemons = places, Path(folder), []
@@ -143,11 +146,11 @@ def rows_of(result):
 
 
 def processes_below(pid):
-    """The process and all its children, with their memory and threads."""
+    """Returns the process and all its children, with their memory and threads."""
     found, waiting = [], [pid]
     while waiting:
         at = waiting.pop()
-        # A process that has just ended has no memory to tell of.
+        # A process that has just ended has no memory lines.
         with contextlib.suppress(OSError, ValueError, KeyError):
             status = dict(line.split(":", 1) for line in Path(f"/proc/{at}/status").read_text().splitlines() if ":" in line)
             found.append({"pid": at, "name": status["Name"].strip(), "threads": int(status["Threads"]),
@@ -158,7 +161,8 @@ def processes_below(pid):
 
 
 def footprint(places, pool, address):
-    """Memory and threads of the daemon at rest, and of the worker with one client in the middle of its work."""
+    """Returns memory and threads of the idle daemon, and of the worker while one client
+    computes."""
     daemon = pool.daemons[0].pid
     at_rest = processes_below(daemon)
     known = {process["pid"]: process for process in at_rest}
@@ -175,10 +179,11 @@ def footprint(places, pool, address):
 
 
 def pinned_product(places, pool, quick):
-    """The matrix product on two nodes of one core each, and on each of the two devices alone and local."""
+    """Runs the matrix product on two nodes of one core each, and locally on each of the two devices
+    alone."""
     size = ["--n", "1024", "--slice", "128"] if quick else ["--n", "2048", "--slice", "256"]
     one = {"POCL_MAX_PTHREAD_COUNT": "1"}
-    # A container may have any two of the machine's.
+    # A container may have any two cores of the machine.
     cores = sorted(os.sched_getaffinity(0))[:2]
     first = pool.serve(f"unix:{pool.folder}/pinned.sock", core=cores[0], **one)
     second = pool.serve("tcp:127.0.0.1:0", core=cores[1], **one)
@@ -187,7 +192,7 @@ def pinned_product(places, pool, quick):
     for _ in range(1 if quick else 3):
         commands = [["taskset", "-c", str(core), str(places.matmul), *size, "--json", "--no-check"] for core in cores]
         alone.append([run_json(command, env)["gflops"] for command in commands])
-        # Both at once: two busy cores of one machine share its memory and its clock.
+        # Both at once, because two busy cores of one machine share its memory and its clock.
         running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for command in commands]
         together.append([json.loads(process.communicate()[0])["gflops"] for process in running])
         pooled.append(run_json([places.matmul, *size, "--json"], pool.env(first, second)))
@@ -201,7 +206,8 @@ def pinned_product(places, pool, quick):
 
 
 def start_nodes(pool, suffix=""):
-    """A node behind each kind of address. Returns the environment of a program on each of them, and on both."""
+    """Starts a node behind each kind of address. Returns the environment of a program on each of
+    them, and on both."""
     addresses = {"unix": pool.serve(f"unix:{pool.folder}/node.sock", POCL_DEVICES="pthread"),
                  "tcp": pool.serve("tcp:127.0.0.1:0", POCL_DEVICES="pthread")}
     kinds = {kind + suffix: pool.env(address) for kind, address in addresses.items()}
@@ -224,7 +230,8 @@ def measure(places, pool, other, arguments):
         for kind in order[number % len(order):] + order[:number % len(order)]:
             say(f"round {number + 1} of {arguments.rounds}: {kind}")
             results[kind].append(run_json([places.clbench, *options], kinds[kind]))
-        # In every round: the rates of sockets change with the machine's mood as the pool's do.
+        # In every round, because the rates of sockets vary with the machine's load, as the pool's
+        # do.
         say(f"round {number + 1} of {arguments.rounds}: limits of the machine")
         limits.append(rows_of(run_json([places.limits], dict(os.environ))))
         say(f"round {number + 1} of {arguments.rounds}: between two devices")
@@ -277,9 +284,11 @@ def summarise(results, limits, memory, product, arguments):
 
 
 def beside_other_build(rows):
-    """What each row costs for every unit that it costs with the other build: the median over the rounds, and of the best rounds.
+    """Returns the cost of each row relative to the other build: the median over the rounds, and the
+    value of the best rounds.
 
-    A cost is a time, or the inverse of a rate. A row of which one build has no figure is left out."""
+    A cost is a time, or the inverse of a rate. Rows without a figure of both builds are left
+    out."""
     found = []
     for name, row in rows.items():
         is_rate = row["unit"].endswith("/s")

@@ -1,5 +1,5 @@
-/* What libWater adds to a command: empty kernels through wtr_run_kernel, beside the same through OpenCL's own
- * clEnqueueNDRangeKernel, alternating in one run. Prints one line of JSON. */
+/* The overhead of libWater per command: empty kernels through wtr_run_kernel, and the same through
+ * OpenCL's clEnqueueNDRangeKernel, alternating in one run. Prints one line of JSON. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdio.h>
@@ -64,7 +64,8 @@ static plain open_plain(void) {
     return p;
 }
 
-/* A chain of empty kernels, each waiting for the one before; seconds for each. */
+/* Runs a chain of empty kernels, each of which waits for the previous one. Returns the seconds per
+ * kernel. */
 static double run_plain(const plain *p) {
     static cl_event events[WINDOW];
     const size_t one = 1;

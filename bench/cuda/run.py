@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""What CUDA on OpenCL devices costs: programs beside the same programs written for OpenCL by hand, and calls bar by bar.
+"""The cost of CUDA on OpenCL devices: programs compared with hand-written OpenCL programs, and
+calls compared with bars.
 
     bench/cuda/run.py [--rounds N] [--device pocl|intel|both] [--only programs|calls] [--json FILE]
 
-Programs: on the same device, in the same run. Both run on a pool of one node: the CUDA program (unmodified, examples/cuda) by way of libcudart, libcuda and the translation of its
-PTX; the OpenCL program by way of libpenstock_opencl.so. They take turns, and the figure is the median of the times they print.
-The ratio says how much of the hand-written program's speed the translated one has: the bar is 0.7.
+Programs: a CUDA program and an OpenCL program run on the same device in the same run, on a pool of
+one node. The CUDA program (unmodified, examples/cuda) uses libcudart, libcuda and the translation
+of its PTX. The OpenCL program uses libpenstock_opencl.so. They take turns, and the figure is the
+median of the times that they print. The ratio is the speed of the translated program relative to
+the hand-written one; the bar is 0.7.
 
-Calls: what bench/cudabench.c measures, through a Unix socket beside the local OpenCL platform, and large copies over TCP beside
-what a bare TCP connection of this machine carries (bench/limits.c).
+Calls: the figures of bench/cudabench.c through a Unix socket, compared with the local OpenCL
+platform; and large copies over TCP, compared with a bare TCP connection of this machine
+(bench/limits.c).
 """
 
 import argparse
@@ -27,10 +31,12 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 BAR = 0.7
 LIMIT_S = 120
-# cudabench takes medians of its own; each round is a connection of its own, which may be on one core or on two (below).
+# cudabench takes medians itself. Each round is a connection of its own, whose ends may be on one
+# core or on two (see below).
 CALL_ROUNDS_MAX = 15
 
-# Name, the CUDA program, the OpenCL program, and arguments for each device: sizes that take it some milliseconds for a launch.
+# Name, CUDA program, OpenCL program, and arguments for each device. With these sizes a launch takes
+# some milliseconds.
 PAIRS = [
     ("matrixMul", "matrixMul", "matrix_mul", {"pocl": ["--size", "512", "--repeats", "5"], "intel": ["--size", "1024", "--repeats", "10"]}),
     ("BlackScholes", "BlackScholes", "black_scholes", {"pocl": ["--size", "1000000", "--repeats", "10"], "intel": ["--size", "4000000", "--repeats", "10"]}),
@@ -38,27 +44,30 @@ PAIRS = [
 VENDORS = {"pocl": Path("/etc/OpenCL/vendors"), "intel": ROOT / ".venv-cuda/vendors"}
 
 
-# Rows of cudabench with a bar: which figure is compared, in what direction, with what. The ratio is that of speeds.
+# Rows of cudabench with a bar: the figure, whether it is an upper or a lower bound, and the bound.
+# The ratio is that of speeds.
 CALL_BARS = [
     ("synchronize after a 4 B copy", "cuda", "most", 25),
     ("write 4 B, waited for", "cuda", "most", 25),
     ("read 4 B, waited for", "cuda", "most", 25),
     ("queued launch", "cuda", "most", 1),
-    # Beside kernels that were written by hand for the local platform: an empty one, and one that stores another number at each launch.
+    # Compared with hand-written kernels for the local platform: an empty one, and one that stores a
+    # different number at each launch.
     ("each of 100,000 launches", "ratio", "least", 0.7),
     ("each of 100,000 that store", "ratio", "least", 0.7),
     ("write 16 MiB", "ratio", "least", 0.8),
     ("read 16 MiB", "ratio", "least", 0.8),
 ]
-# What a bare connection carries: the better of the ways to pace it that limits.c measures, each by the median of its rounds, as ours is. The best of
-# all rounds on one side against the median on the other would compare luck: where the scheduler puts both ends of a connection on one core, 16 MiB
-# take some 4 ms, and else 2.5. So it runs in turn with ours.
+# The rate of a bare connection: limits.c measures several congestion controls; the best of their
+# medians over the rounds counts. Comparing the best round of one side with the median of the other
+# would compare luck: if the scheduler puts both ends of a connection on one core, 16 MiB take some
+# 4 ms, otherwise 2.5. So both run in turn.
 RAW_TCP = {"write 16 MiB": "16 MiB there, 1 B back", "read 16 MiB": "1 B there, 16 MiB back"}
 RAW_TCP_BAR = 0.9
 
 
 class Pool:
-    """One daemon of its own, and the surroundings that lead a program there."""
+    """A daemon, and the environment that leads a program to it."""
 
     def __init__(self, device, tcp=False):
         self.folder = tempfile.TemporaryDirectory(prefix="penstock-bench.")
@@ -79,7 +88,7 @@ class Pool:
             subprocess.run([BIN / "penstock", "key", "--create"], env=serve, stdout=subprocess.DEVNULL, check=True)
         self.log = open(folder / "daemon.log", "w")
         self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", address], env=serve, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        # The first line says where it listens; nothing comes if it cannot.
+        # The first line says where the daemon listens. It is empty if the daemon cannot start.
         line = self.daemon.stdout.readline()
         if not line.startswith("listening on "):
             sys.exit(f"the daemon did not start: {(folder / 'daemon.log').read_text()}")
@@ -96,7 +105,7 @@ class Pool:
 
 
 def took_ms(program, arguments, env):
-    """One run; what it says about its result must be right."""
+    """Runs the program once. It must report a right result."""
     done = subprocess.run([program, *arguments], env=env, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode != 0 or not done.stdout.rstrip().endswith("Test passed"):
         sys.exit(f"{program} {' '.join(arguments)} ended with code {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -107,7 +116,8 @@ def took_ms(program, arguments, env):
 
 
 def measured_calls(program, env):
-    """The rows of cudabench: name, unit, CUDA's figure, OpenCL's, and their ratio, None where there is none."""
+    """Returns the rows of cudabench: name, unit, CUDA's figure, OpenCL's, and their ratio; None for
+    a missing figure."""
     done = subprocess.run([program], env=env, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode != 0:
         sys.exit(f"{program} ended with code {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -133,13 +143,13 @@ def median_calls(runs):
 
 
 def raw_tcp(program):
-    """One run of limits.c: the rows of bare TCP connections."""
+    """Runs limits.c once. Returns the rows of bare TCP connections."""
     rows = json.loads(subprocess.run([program], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout)["rows"]
     return [row for row in rows if row["name"].startswith("TCP loopback")]
 
 
 def best_of(rows):
-    """For each of our rows: the best way's median, in MB/s."""
+    """Returns, for each row, the median of the best congestion control in MB/s."""
     ways = {}
     for row in rows:
         ways.setdefault(row["name"], []).append(row["value"] / 1e6)
@@ -147,11 +157,11 @@ def best_of(rows):
 
 
 def calls(out, rounds):
-    """Prints what calls cost; gives the rows with a bar."""
+    """Prints the cost of calls. Returns the rows with a bar."""
     rows = []
     text = lambda value: "-" if value is None else f"{value:.2f}"
     with Pool("pocl") as pool:
-        # OpenCL's side of the figures is the local platform.
+        # OpenCL's figures come from the local platform.
         env = dict(pool.env, OCL_ICD_VENDORS=str(VENDORS["pocl"]), OPENCL_VENDOR_PATH=str(VENDORS["pocl"]), POCL_DEVICES="pthread")
         measured = median_calls([measured_calls(out / "cudabench", env) for _ in range(rounds)])
     print(f"\n{'call (Unix socket, PoCL)':34} {'unit':5} {'CUDA':>9} {'local CL':>9} {'ratio':>6}  bar")
@@ -191,7 +201,7 @@ def build(out):
 
 
 def programs(out, options):
-    """Prints how fast translated programs are; gives the rows."""
+    """Prints the speed of translated programs. Returns the rows."""
     rows = []
     print(f"{'program':14} {'device':6} {'CUDA ms':>10} {'OpenCL ms':>10} {'ratio':>6}  {'bar':>4}")
     for device in ["pocl", "intel"] if options.device == "both" else [options.device]:
