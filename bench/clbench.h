@@ -18,10 +18,11 @@ extern bool quick;
 
 double seconds(void);
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* These sort the samples. */
+/* `median` and `percentile` sort the samples. */
 double median(double *samples, size_t count);
 double percentile(double *samples, size_t count, double share);
-/* One line of the result. Units: s (less is better), B/s and /s (more is better), B, or none. */
+/* Prints one line of the result. Units: s (less is better), B/s and /s (more is better), B, or
+ * none. */
 void row(const char *name, const char *unit, double value);
 size_t rounds(size_t full);
 void pattern(unsigned char *bytes, size_t size, uint64_t seed);

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the tests of all crates: what `cargo test --workspace` runs, but several of its programs at a time, because many tests wait more than they work.
+"""Runs the tests of all crates, as `cargo test --workspace` does, but several programs at a time,
+because many tests wait more than they work.
 
-    tools/cargo-tests.py LOGS TALLY    one line for each program; its output goes to LOGS, its cases to TALLY
+    tools/cargo-tests.py LOGS TALLY
 
-Ends with 1 if a test failed or something did not build.
+Prints one line per program. Writes the output of each program to LOGS and its counts to TALLY.
+Exits with 1 if a test failed or a crate did not build.
 """
 
 import json
@@ -16,9 +18,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-# One more than there are cores: most of what is slow sleeps.
+# One more than the number of cores, because most slow tests sleep.
 AT_A_TIME = (os.cpu_count() or 1) + 1
-# No program of ours takes a minute on a quiet machine; one that takes this long hangs.
+# On a quiet machine, no program of ours takes a minute. A program that takes this long hangs.
 SECONDS_MAX = 600
 OUTPUT_LINES_SHOWN = 60
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
@@ -26,7 +28,8 @@ printing = threading.Lock()
 
 
 def programs():
-    """The tests' programs as (name, file, crate's folder), those of `tests/` first: they take longest."""
+    """Returns the test programs as (name, file, crate's folder). Those of `tests/` come first,
+    because they take longest."""
     command = ["cargo", "test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode != 0:
@@ -38,10 +41,10 @@ def programs():
 
 
 def report(name, began, output, code, logs, tally):
-    """The line of one program, and its cases. Whether all went well."""
+    """Prints the line of one program and adds its counts. Returns whether all its tests passed."""
     (logs / f"cargo-{name.replace('/', '-')}.log").write_text(output)
     counts = [sum(int(found[at]) for found in RESULT.findall(output)) for at in range(3)]
-    # A program that crashed has no result for the test that it was in.
+    # A program that crashed reports no result for its last test.
     if code != 0 and counts[1] == 0:
         counts[1] = 1
     if sum(counts) == 0:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fetches a package's source archive as it is: fetch-source.py NAME VERSION FILE. From the index that pip is set up to use; pip itself
-would try to build the package before it hands the archive over."""
+"""Fetches a package's source archive unchanged: fetch-source.py NAME VERSION FILE. It uses the
+index that pip is configured for. pip itself would build the package before it delivers the
+archive."""
 
 import html.parser
 import os

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs every fuzz target: tools/fuzz.sh [SECONDS_EACH (300)] [TARGET...]
 #
-# The sanitizers are of nightly Rust. Where there is none, the stable compiler is told to take them too (RUSTC_BOOTSTRAP=1). What a
-# target finds is kept in fuzz/artifacts, what it learnt in fuzz/corpus.
+# Sanitizers need nightly Rust. Without it, RUSTC_BOOTSTRAP=1 makes the stable compiler accept them,
+# too. Inputs that make a target fail are kept in fuzz/artifacts, the corpus in fuzz/corpus.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-300}
@@ -20,7 +20,7 @@ fi
 export PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$PWD/fuzz/target
 [ $# -gt 0 ] || mapfile -t targets < <(cd fuzz && "${fuzz[@]}" list)
 [ $# -eq 0 ] || targets=("$@")
-# Real inputs to start from, where the tests have some.
+# Real inputs to start with, from the tests.
 mkdir -p fuzz/corpus/ptx fuzz/corpus/fatbins
 cp crates/ptx/tests/ptx/*.ptx fuzz/corpus/ptx
 cp crates/ptx/tests/ptx/*.fatbin fuzz/corpus/fatbins

@@ -1,8 +1,11 @@
 #!/bin/sh
-# Makes crates/cl-sys/src/generated.rs from the OpenCL headers.
+# Generates crates/cl-sys/src/generated.rs from the OpenCL headers.
 #
-# Needs: opencl-headers (tried with Debian's 3.0~2023.02.06), libclang, `cargo install bindgen-cli` (tried with 0.73.2), rustfmt, perl.
-# Use: tools/gen-cl-sys.sh [FILE]      BINDGEN names another bindgen; CL_HEADERS names another folder than /usr/include.
+# Needs opencl-headers (tried with Debian's 3.0~2023.02.06), libclang, bindgen (`cargo install
+# bindgen-cli`; tried with 0.73.2), rustfmt and perl.
+#
+# Usage: tools/gen-cl-sys.sh [FILE]. BINDGEN names another bindgen; CL_HEADERS names a folder other
+# than /usr/include.
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-crates/cl-sys/src/generated.rs}
@@ -25,9 +28,10 @@ cat > "$work/all.h" <<'C'
 #include <CL/cl_icd.h>
 C
 
-# The vector types have SIMD members whose layout bindgen gets wrong; no function of the API takes one.
-# Functions are left out: nothing links to the loader, it is found at run time. Their types are the cl_api_* pointers.
-# The limits of C's arithmetic types (CL_INT_MAX, CL_M_PI, ...) are the kernel languages' business.
+# The vector types have SIMD members whose layout bindgen gets wrong. No function of the API takes
+# one. Functions are left out, because the loader is found at run time and nothing links to it.
+# Their types are the cl_api_* pointers. The limits of C's arithmetic types (CL_INT_MAX, CL_M_PI,
+# ...) matter only to kernels.
 "$bindgen" "$work/all.h" --output "$work/raw.rs" \
     --ignore-functions --no-layout-tests --no-doc-comments --no-prepend-enum-name --rust-target 1.85 --rust-edition 2024 \
     --allowlist-type '_?cl_.*' --allowlist-type 'cl[A-Z].*_fn' --allowlist-var 'CL_.*' \
@@ -37,7 +41,8 @@ C
     --blocklist-item 'CL_(HAS_.*|MAXFLOAT|HUGE_VALF?|NAN|INFINITY|USE_DEPRECATED_.*|TARGET_OPENCL_VERSION|.*_EXTENSION_NAME)' \
     -- -I"$headers"
 
-# C's macros have no types. Give constants the type of the API that takes them, so that Rust needs no casts.
+# C's macros have no types. Constants get the type of the API that takes them, so that Rust needs no
+# casts.
 perl -pe '
     sub type_of {
         my ($n) = @_;
@@ -60,8 +65,8 @@ perl -pe '
     if (/^pub const (CL_\w+): (u32|i32|u64)/) { my $t = type_of($1); s/: (u32|i32|u64)/: $t/ if defined $t; }
 ' "$work/raw.rs" > "$work/typed.rs"
 
-# Name and first version of each core function, from the declarations in cl.h. A deprecated one is marked with the version
-# that ended it; all of them are of 1.0.
+# Name and first version of each core function, from the declarations in cl.h. Deprecated functions
+# are marked with the version that ended them; all of them are of 1.0.
 perl -0777 -ne '
     s{/\*.*?\*/}{}gs;
     while (/\b(cl[A-Z]\w+)\s*\((?:[^;]*?)\)\s*CL_(?:API|EXT)_SUFFIX__VERSION_(\d)_(\d)(_DEPRECATED)?\s*;/g) {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds LAMMPS with its OpenCL package from Debian's source package into .cache/lammps (about 10 minutes, once).
-# Prints nothing and ends at once when it is there. Nothing outside .cache is touched.
+# Builds LAMMPS with its OpenCL package from Debian's source package into .cache/lammps (about 10
+# minutes, once). Prints nothing and ends at once if it is built. Changes nothing outside .cache.
 set -eu
 cd "$(dirname "$0")/.."
 home=$PWD/.cache/lammps
@@ -8,7 +8,8 @@ home=$PWD/.cache/lammps
 tools/setup.sh build lammps
 mkdir -p "$home/apt/lists/partial" "$home/apt/cache/archives/partial"
 cd "$home"
-# A list of its own, from where the machine has its packages: its own list may lack the source packages.
+# A separate package list from the archive that the machine uses: the machine's own list may lack
+# the source packages.
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 archive=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' | awk '$3 == "main" {print $1, $2, $3; exit}')
 echo "deb-src [signed-by=$keyring] $archive" >apt/sources.list

@@ -1,14 +1,19 @@
-# Sourced by the test and benchmark scripts (bash): runs commands on a chosen pool.
+# Runs commands on a chosen pool. The test and benchmark scripts (bash) source this file.
 #
-#   pool_start KIND            starts the daemons that are needed; sets POOL_ENV (words NAME=VALUE for env); 77 where what they need is
-#                              not installed. local: none. unix, tcp: one node. two: two nodes, the first also on a Unix socket. far: two
-#                              nodes that reach each other over TCP alone. mixed: one node with PoCL and Intel's runtime for CPUs.
-#                              platforms: two nodes, one with PoCL and one with Intel's runtime.
-#   pool_run SECONDS COMMAND...     runs a command there, with a time limit
-#   pool_stop                       ends the daemons and removes their files
+#   pool_start KIND              starts the daemons of a pool and sets POOL_ENV (words NAME=VALUE
+#                                for env); returns 77 if something that the pool needs is missing
+#       local      no daemon
+#       unix, tcp  one node
+#       two        two nodes, the first also on a Unix socket
+#       far        two nodes that reach each other only over TCP
+#       apart      as two, but the nodes do not reach each other
+#       mixed      one node with PoCL and Intel's runtime for CPUs
+#       platforms  two nodes, one with PoCL and one with Intel's runtime
+#   pool_run SECONDS COMMAND...  runs a command on the pool, with a time limit
+#   pool_stop                    ends the daemons and removes their files
 #
-# Where things are found can be given: PENSTOCK_BIN (the folder with penstock and libpenstock_opencl.so),
-# PENSTOCK_PROGRAMS (the folder with matmul and clbench).
+# PENSTOCK_BIN names the folder with penstock and libpenstock_opencl.so, PENSTOCK_PROGRAMS the
+# folder with matmul and clbench.
 
 POOL_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 PENSTOCK_TARGET=$(realpath -m "${CARGO_TARGET_DIR:-$POOL_ROOT/target}")
@@ -18,7 +23,7 @@ POOL_PIDS=()
 POOL_ENV=()
 POOL_DIR=
 
-# Starts one daemon with the given arguments; the address it listens on comes back in POOL_ADDRESS.
+# Starts one daemon with the given arguments. Sets POOL_ADDRESS to the address it listens on.
 pool_serve() {
     local log=$POOL_DIR/daemon-${#POOL_PIDS[@]}.log out=$POOL_DIR/daemon-${#POOL_PIDS[@]}.out pid tries
     env "${POOL_SERVE_ENV[@]}" "$PENSTOCK_BIN/penstock" serve "$@" >"$out" 2>"$log" &
@@ -36,7 +41,7 @@ pool_serve() {
     return 1
 }
 
-# The next daemons have the drivers of these ICD files, and the key if there is one.
+# Makes the next daemons use the drivers of these ICD files, and the key if there is one.
 pool_drivers() {
     local vendors=$POOL_DIR/drivers-${#POOL_PIDS[@]}
     mkdir "$vendors"
@@ -85,7 +90,7 @@ pool_start() {
             PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
             POOL_SERVE_ENV=("PENSTOCK_KEY=$key")
             if [ "$POOL_KIND" = far ]; then
-                # Two nodes that reach each other over TCP alone, as on two hosts.
+                # Two nodes that reach each other only over TCP, as on two hosts.
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$POOL_ADDRESS
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
@@ -94,7 +99,8 @@ pool_start() {
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$POOL_ADDRESS
             else
-                # Two nodes on one host: each daemon listens on TCP, so that the two workers can reach each other.
+                # Two nodes on one host. Each daemon listens on TCP, so that the two workers can
+                # reach each other.
                 pool_serve --listen "unix:$POOL_DIR/node.sock" --listen tcp:127.0.0.1:0 || return 1
                 nodes=unix:$POOL_DIR/node.sock
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
@@ -104,10 +110,10 @@ pool_start() {
             echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, apart, mixed or platforms)" >&2
             return 1 ;;
     esac
-    # OPENCL_VENDOR_PATH is what loaders older than ocl-icd 2.3 and some bundled ones read.
+    # Loaders older than ocl-icd 2.3 and some bundled ones read OPENCL_VENDOR_PATH.
     POOL_ENV=("OCL_ICD_VENDORS=$POOL_DIR/vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/vendors" "PENSTOCK_NODES=$nodes")
     [ -e "$key" ] && POOL_ENV+=("PENSTOCK_KEY=$key")
-    # As "two", but the workers have no link: all that moves between the nodes goes through the client.
+    # As "two", but the workers have no link: all data between the nodes passes through the client.
     [ "$POOL_KIND" = apart ] && POOL_ENV+=("PENSTOCK_PEERS=off")
     return 0
 }

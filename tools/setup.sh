@@ -3,15 +3,17 @@
 #
 #   tools/setup.sh [build] [demo] [test] [cuda] [programs] [lammps] [ucx]     default: build test
 #
-#   build     C compiler, OpenCL headers and loader; Rust through rustup, only where cargo is absent or too old
-#   demo      PoCL, the device where there is no accelerator
-#   test      PoCL, the small real programs, and two MPIs; a Python environment in .venv with PyOpenCL; and what is in cuda
-#   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: the CUDA programs of the tests
-#   programs  the larger ones: clpeak, OpenMM, OpenCV
-#   lammps    what LAMMPS needs to be built from Debian's source package
+#   build     C compiler, OpenCL headers and loader; Rust through rustup, if cargo is missing or old
+#   demo      PoCL, the device of hosts without an accelerator
+#   test      PoCL, the small real programs, two MPIs; a Python environment in .venv with PyOpenCL;
+#             and everything in cuda
+#   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: for the CUDA
+#             programs of the tests
+#   programs  the larger programs: clpeak, OpenMM, OpenCV
+#   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
 #
-# Runs as root or with sudo. Says what it does; says nothing and is quick when all is there.
+# Runs as root or with sudo. Reports what it does; prints nothing if everything is installed.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -25,7 +27,8 @@ packages_of() {
         demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
         test)
             echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
-            # Both MPIs, side by side; the simulator of networks; a header has to compile as C++ too.
+            # Both MPIs side by side; the network simulator; a C++ compiler, because one header must
+            # compile as C++, too.
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
         cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
@@ -35,7 +38,8 @@ packages_of() {
     esac
 }
 
-# A command that is quiet where it succeeds: quietly WHAT COMMAND... On a failure its last lines are shown, and the script ends.
+# quietly WHAT COMMAND...: runs a command and hides its output. If the command fails, shows its last
+# lines and ends the script.
 quietly() {
     local what=$1 log
     shift
@@ -53,7 +57,8 @@ quietly() {
 install_packages() {
     local missing=() name
     for name in $(for group in "$@"; do packages_of "$group"; done | tr ' ' '\n' | sort -u); do
-        # Some packages are provided by others (as virtual ones): ask for the state of the name itself.
+        # Some packages are provided by others (as virtual ones), so this asks for the state of the
+        # name itself.
         dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
     done
     [ ${#missing[@]} -eq 0 ] && return 0
@@ -75,10 +80,10 @@ install_packages() {
     quietly "apt-get install" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# The oldest Rust the workspace takes.
+# Prints the oldest Rust version that the workspace accepts.
 rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1; }
 
-# The version of cargo, nothing if there is none that works.
+# Prints the version of cargo, or nothing if none works.
 rust_here() {
     # shellcheck disable=SC1091
     [ -e "$cargo_home/env" ] && . "$cargo_home/env"
@@ -93,7 +98,7 @@ install_rust() {
     have=$(rust_here)
     if rust_is_new_enough "$have" "$wanted"; then return 0; fi
     if PATH=$cargo_home/bin:$PATH command -v rustup >/dev/null; then
-        # For this folder only: what other projects of this user are built with stays as it is.
+        # Only for this folder: other projects of this user keep their version.
         say "cargo ${have:-is absent}${have:+ is too old}; installing Rust $wanted with rustup, for this folder"
         quietly "rustup toolchain install $wanted" env PATH="$cargo_home/bin:$PATH" \
             rustup toolchain install --profile minimal -c clippy -c rustfmt "$wanted"
@@ -114,12 +119,12 @@ install_rust() {
     exit 1
 }
 
-# make_environment FOLDER: a Python environment there, if there is none that works.
+# make_environment FOLDER: creates a Python environment there, unless one works.
 make_environment() {
     "$1/bin/python" -c '' 2>/dev/null && return 0
     say "making a Python environment in $1"
     rm -rf "$1"
-    # Debian's own Python where it is there: others may lack venv.
+    # Debian's own Python if it is installed: others may lack venv.
     if [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null; then
         /usr/bin/python3 -m venv "$1"
     else
@@ -137,7 +142,8 @@ install_python() {
     touch "$stamp"
 }
 
-# Parts of the wheels that nothing here uses: an LLVM plugin, a second form of NVRTC, static libraries of NVRTC.
+# Parts of the wheels that nothing here uses: an LLVM plugin, a second form of NVRTC, static
+# libraries of NVRTC.
 cuda_unused=(icx-lto.so 'libnvrtc*.alt.so*' 'libnvrtc*_static.a' libintelocl_emu.so\*)
 
 install_cuda() {
@@ -146,13 +152,13 @@ install_cuda() {
     [ -e "$stamp" ] && return 0
     make_environment $env
     say "installing nvcc, Numba, CuPy and Intel's OpenCL runtime in $env: about 670 MB to fetch, 1.5 GB on the disk, some minutes the first time"
-    # Pip's own lines say what is being fetched and how large it is; the other ones are only noise.
+    # Of pip's output, only the lines with the names and sizes of downloads are shown.
     $env/bin/pip install --disable-pip-version-check --progress-bar off --no-compile -r $requirements |
         sed -un 's/^ *Downloading \(.* MB)\)$/setup:   \1/p; s/^\(Successfully\) .*/setup:   installed/p'
     [ "${PIPESTATUS[0]}" -eq 0 ] || { say "pip could not install what is in $requirements" >&2; exit 1; }
 
     for name in "${cuda_unused[@]}"; do find $env -name "$name" -delete; done
-    # Wheels hold no links: the same library is there once for each of its names.
+    # Wheels cannot contain links, so each library is there once per name.
     for file in $env/lib/*.so.*; do
         twin=${file%%.so.*}.so
         [ -e "$twin" ] && ! [ "$file" -ef "$twin" ] && cmp -s "$file" "$twin" && ln -f "$file" "$twin"
@@ -160,13 +166,13 @@ install_cuda() {
     # The linker asks for the name without a version, which the wheel lacks.
     toolkit=$(echo $env/lib/python3*/site-packages/nvidia/cu13)
     ln -sfn libcudart.so.13 "$toolkit/lib/libcudart.so"
-    # The entry for the ICD loader in the wheel names another folder.
+    # The wheel's entry for the ICD loader names another folder.
     mkdir -p $env/vendors
     echo "$root/$env/lib/libintelocl.so" >$env/vendors/intel.icd
     touch "$stamp"
 }
 
-# PyOpenCL's own tests are in its source package only.
+# Only PyOpenCL's source package contains its tests.
 pyopencl_version=2026.1.4
 pyopencl_sha256=6cb9544a004609061e86873fe36500da6c2101042e9c7b9c3b804a29a12b98bf
 

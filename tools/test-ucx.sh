@@ -1,8 +1,10 @@
 #!/bin/bash
-# Builds with UCX and tests heaps over it: tools/test-ucx.sh [--installed]. One line for each part; the last line counts them.
+# Builds with UCX and tests heaps over it: tools/test-ucx.sh [--installed]. Prints one line per
+# part; the last line counts the parts.
 #
-# Installs libucx0 and libucx-dev, unless --installed says that what is here will do. Where there is no UCX all is skipped, loudly. The
-# programs and libraries in the target folder are those with UCX afterwards, until the next `make build`.
+# Installs libucx0 and libucx-dev, unless --installed is given. Without UCX, reports that everything
+# is skipped. Afterwards, the programs and libraries in the target folder are those with UCX, until
+# the next `make build`.
 set -u
 cd "$(dirname "$0")/.."
 PROFILE=${PROFILE:-quick}
@@ -30,11 +32,11 @@ part() { # part NAME COMMAND...
         tail -n 40 "$log"
         failed=$((failed + 1))
     fi
-    # What a test could not do is said here too.
+    # Also reports what the tests skipped.
     grep -h '^SKIPPED' "$log" | sort -u >&2 || true
 }
 
-# The nodes' logs are not kept, so the path is read where a heap's user sees it.
+# The nodes' logs are not kept, so this reads the path from what the user of a heap sees.
 shows_ucx() {
     PENSTOCK_HEAP_TRANSPORT=ucx "$PENSTOCK_BIN/penstock" bench comm --quick --path proxy --sizes 8,1048576 --devices 2 --seconds 0.2 |
         tee /dev/stderr | grep -q 'proxy (ucx) between workers'

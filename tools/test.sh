@@ -1,12 +1,12 @@
 #!/bin/bash
-# All tests of the project, one line each with its time; the last line counts the cases.
+# Runs all tests, with one line and the time of each; the last line counts the cases.
 #
-#   tools/test.sh [--only setup,build,cargo,lint,c,model,water,cuda,programs,bench,notices,load,faults,hostile] [--lane fast|slow]
-#
-# `make test` runs it without arguments. On a failure the log of what failed is printed.
+#   tools/test.sh [--only GROUP,...] [--lane fast|slow]
+#   GROUP: setup build cargo lint c model water cuda programs bench notices load faults hostile
+# `make test` runs it without arguments. If a test fails, its log is printed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-# What is tested is built without link-time optimisation. PENSTOCK_BIN names another build.
+# Without link-time optimisation. PENSTOCK_BIN names another build.
 PROFILE=quick
 export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
 . tools/pool.sh
@@ -36,7 +36,7 @@ summary() {
     exit $?
 }
 
-# One command, one line, one case: step NAME COMMAND...
+# step NAME COMMAND...: runs one command as one case, with one line.
 step() {
     local name=$1 started code
     shift
@@ -63,7 +63,7 @@ if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summa
 if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
 
 if wanted cargo; then
-    # It fails where a test does, which is in the tally, or itself.
+    # It fails if a test does, which the tally contains, or by itself.
     tools/cargo-tests.py "$logs" "$TEST_TALLY" || awk '{f += $2} END {exit f == 0}' "$TEST_TALLY" || echo "0 1 0" >>"$TEST_TALLY"
 fi
 if wanted lint; then
@@ -71,8 +71,8 @@ if wanted lint; then
     step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
 fi
 
-# A runner prints its own lines, and what it counts is in the tally: runner COMMAND... One that ends without a summary has
-# failed itself.
+# runner COMMAND...: runs a script that prints its own lines and adds its counts to the tally. A
+# script that ends without a summary counts as one failure.
 runner() {
     local printed=$logs/runner-$BASHPID.log summary='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' code
     "$@" | tee "$printed" | grep -vE "$summary"
@@ -91,7 +91,8 @@ if wanted c; then
     runner tests/c/run.sh --on unix
     runner tests/c/run.sh --on tcp
     runner tests/c/run.sh --on two
-    # Heaps have ways of their own: by the proxy over TCP and over a Unix socket, and between two drivers.
+    # Heaps use other paths here: the proxy over TCP and over a Unix socket, and between two
+    # drivers.
     runner tests/c/run.sh --on far multi_heaps
     PENSTOCK_HEAP_PATH=proxy runner tests/c/run.sh --on two multi_heaps
     runner tests/c/run.sh --on mixed multi_heaps
@@ -100,7 +101,7 @@ if wanted c; then
 fi
 if wanted model; then
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000
-    # Random programs, the same in each run. A search from other seeds is `tests/model/run.sh --seed`.
+    # Random programs, the same in each run. `tests/model/run.sh --seed` searches from other seeds.
     for pool in unix tcp two far apart mixed platforms; do
         step model/$pool tests/model/run.sh --on $pool --programs 400 --shrink-seconds 10 --findings 3
     done
@@ -118,9 +119,11 @@ if wanted water; then
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
 if wanted cuda; then
-    # Everything once on each device; over TCP and on two nodes what depends on the way there, or needs two devices.
+    # Everything once per device. Over TCP and on two nodes only what depends on the transport or
+    # needs two devices.
     runner tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors
-    # What was built for the first is there for the others. Shares of a device are measured with nothing beside.
+    # The runs share the programs that the first one built. Shares of a device are measured while
+    # nothing else runs.
     runner tests/cuda/run.sh --on unix --device pocl --without sharing &
     runner tests/cuda/run.sh --on unix --device intel --without sharing
     wait
@@ -135,14 +138,14 @@ if wanted programs; then
     for pool in unix tcp two; do runner tests/programs/run.sh --lane "$lane" --on "$pool"; done
 fi
 if wanted bench; then
-    # Not for the figures, but because each measure checks its data.
+    # Not for the figures, but because each measurement checks its data.
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 fi
 if wanted notices; then runner tests/notices/run.py; fi
 if wanted load; then runner tests/load/run.py --programs 40 --on tcp --alone 4; fi
 if wanted faults; then runner tests/faults/run.py --busy --times 5; fi
 if wanted hostile; then
-    # Attacks wait more than they work: two runs at a time, each with a daemon of its own.
+    # Attacks wait more than they work, so two runs share them, each with its own daemon.
     runner tests/hostile/run.sh --part 1/2 &
     runner tests/hostile/run.sh --part 2/2
     wait

@@ -1,8 +1,10 @@
 #!/bin/bash
-# Compiles the benchmark's kernels (crates/bench/src/device/kernels.cl) as CUDA C++ to kernels.ptx beside them, for GPUs that CUDA's own driver has.
-# It is kept in the repository, because machines with a GPU need not have a compiler; a test says when it is to be made anew.
+# Compiles the benchmark's kernels (crates/bench/src/device/kernels.cl) as CUDA C++ to kernels.ptx
+# beside them, for GPUs of CUDA's own driver. The result is in the repository, because machines with
+# a GPU may lack a compiler. A test fails if it is out of date.
 #
-# The PTX says version 7.0, which drivers since CUDA 11.0 take: nothing in it is newer, as ptxas finds here.
+# The PTX states version 7.0, which drivers since CUDA 11.0 accept. It uses nothing newer, as ptxas
+# checks here.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 toolkit=${CUDA:-$(echo "$root"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13)}

@@ -1,13 +1,16 @@
 #!/bin/bash
-# Links the libraries that CUDA programs load, of what cargo built:
+# Links the libraries that CUDA programs load, from the libraries that cargo built:
 #
-#   tools/cuda/link.sh FOLDER [PART...]      FOLDER = target/debug or target/release; the libraries come to FOLDER/cuda
+#   tools/cuda/link.sh FOLDER [PART...]
 #
-# Parts are runtime, patch and names (all, if none is given):
+# FOLDER is target/debug or target/release; the libraries go to FOLDER/cuda. Parts are runtime,
+# patch and names (default: all):
 #
-#   libcudart.so.12, libcudart.so.13   NVIDIA's names and symbol versions, of libpenstock_cudart.a and the lists of symbols beside this script
-#   libcuda.so.1, libnvidia-ml.so.1    libpenstock_cuda.so and libpenstock_nvml.so under the names that programs ask for
-#   libpenstock_cudapatch.so           for programs with the runtime inside or NVRTC, of libpenstock_cuda_patch.a
+#   libcudart.so.12, libcudart.so.13   from libpenstock_cudart.a, with NVIDIA's names and the symbol
+#                                      versions listed beside this script
+#   libcuda.so.1, libnvidia-ml.so.1    libpenstock_cuda.so and libpenstock_nvml.so under these names
+#   libpenstock_cudapatch.so           from libpenstock_cuda_patch.a, for programs with the runtime
+#                                      linked in or with NVRTC
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:?usage: link.sh FOLDER [PART...]}
@@ -16,19 +19,19 @@ out=$folder/cuda
 work=$out/.link
 mkdir -p "$work"
 cc=${CC:-cc}
-# What a static library of Rust needs of the system, and options for all: nothing is found by chance of the loading order, and nothing goes
-# away while functions of it may still be called.
+# Libraries that a static Rust library needs, and options for all libraries: symbols do not depend
+# on the load order, and no library is unloaded while its functions may still be called.
 system=(-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc)
 options=(-shared -fPIC -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs)
 
-# A script that exports the symbols of a list and nothing else: version_script NODE LIST
+# version_script NODE LIST: prints a linker script that exports only the symbols of a list.
 version_script() {
     echo "$1 { global:"
     sed 's/$/;/' "$2"
     echo "local: *; };"
 }
 
-# Newer than what it is made of: fresh TARGET SOURCE...
+# fresh TARGET SOURCE...: whether TARGET is newer than all its sources.
 fresh() {
     local target=$1 source
     [ -e "$target" ] || return 1
@@ -36,7 +39,8 @@ fresh() {
     for source in "$@"; do [ "$target" -nt "$source" ] || return 1; done
 }
 
-# Whoever has a library open keeps the old file: links in a file of another name, and renames it.
+# Links to a file of another name and renames it, so that processes that have the library open keep
+# the old file.
 runtime() {
     local major=$1 name=libcudart.so.$1
     fresh "$out/$name" "$folder/libpenstock_cudart.a" "$here/cudart-$major.symbols" "$here/link.sh" && return 0

@@ -3,9 +3,10 @@
 #
 #   tools/sim/build.sh DIRECTORY [NAME SOURCE.c...]
 #
-# Without NAME: all applications of examples/libwater that are there, as DIRECTORY/APP with DIRECTORY/APP.cl beside it. With NAME: that
-# program of these sources. Each gets its own copy of the runtime: the simulator separates only what is in the executable.
-# WTR_STATIC names libwater.a (default: that of the build in PENSTOCK_BIN, or of the release build).
+# Without NAME, builds all applications in examples/libwater as DIRECTORY/APP, with
+# DIRECTORY/APP.cl. With NAME, builds that program from these sources. Each program gets its own
+# copy of the runtime, because the simulator separates ranks only within the executable. WTR_STATIC
+# names libwater.a (default: in PENSTOCK_BIN, or of the release build).
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,8 +23,8 @@ mkdir -p "$into"
 build() {
     local name=$1
     shift
-    # Memory that the program asks for is folded, but not that of the shims, which is small and used. Names are dropped: there is a
-    # copy of the file for each rank.
+    # The simulator folds the memory that the program allocates, but not that of the shims, which is
+    # small and used. Symbols are stripped, because each rank has a copy of the file.
     smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -DSMPI_NO_OVERRIDE_MALLOC -DWTR_SIMULATED \
         -c "$water/shim/wtr_mpi.c" -o "$into/$name.mpi.o"
     smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -c "$water/shim/wtr_smpi.c" -o "$into/$name.smpi.o"

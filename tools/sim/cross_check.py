@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the same programs emulated (tier B: network namespaces, real TCP, wall clock) and simulated (tier C), and writes both with the error.
+"""Runs the same programs emulated (tier B: network namespaces, real TCP, wall clock) and simulated
+(tier C). Writes both times and the error.
 
     tools/sim/cross_check.py --native DIR [--programs DIR] [--output FILE]
-    tools/sim/cross_check.py --again FILE     simulate the rows of FILE again, and keep their emulated times
+    tools/sim/cross_check.py --again FILE    simulate the rows of FILE again, keep the emulated times
 
-DIR has the applications as they are built for a cluster, with libwater.so and libwtr_mpi_openmpi.so. Needs root. Wall-clock times are the best of
-three: whatever else the host does only makes them longer.
+DIR contains the applications built for a cluster, with libwater.so and libwtr_mpi_openmpi.so. Needs
+root. Wall-clock times are the best of three, because other load on the host only makes them longer.
 """
 import argparse
 import csv
@@ -17,7 +18,7 @@ import sys
 
 import run
 
-# Some seconds each at most, and enough bytes that the links count.
+# At most some seconds each, with enough bytes that the links matter.
 RUNS = [("matrix_mul", "size=1500"), ("lin_reg", "paper"), ("perlin_noise", "size=4000")]
 NODES = (2, 4, 8)
 REPEAT = 3

@@ -1,15 +1,16 @@
 #!/bin/bash
-# Tier B: nodes that are network namespaces of this host, with links of 1 Gbit/s between them; real Open MPI over real TCP, real bytes,
-# wall clock. Only the kernels' times are modelled. Needs root, iproute2 with tbf, and Open MPI.
+# Tier B: nodes are network namespaces of this host with links of 1 Gbit/s; real Open MPI over real
+# TCP, real bytes, wall clock. Only the times of kernels are modelled. Needs root, iproute2 and Open
+# MPI.
 #
 #   tools/sim/emulate.sh NODES MODEL.json PROGRAM [ARGUMENTS...]
 #
-# The model should be of mode hollow or real; PROGRAM is built as usual, with libwater.so. Prints what the program prints.
-# Exit status 77: skipped, and the last line on standard error says why.
+# The model should be of mode hollow or real. PROGRAM is built with libwater.so, as usual. Prints
+# what the program prints. Exit status 77: skipped, and the last line on standard error says why.
 set -euo pipefail
 agent=0
 if [ "${1:-}" = --agent ]; then
-    # mpirun calls this in place of ssh: --agent HOST COMMAND...
+    # mpirun calls this script instead of ssh: --agent HOST COMMAND...
     agent=1
     shift
 fi
@@ -18,7 +19,8 @@ net=${PENSTOCK_EMULATION_NET:-10.77.0}
 prefix=${PENSTOCK_EMULATION_PREFIX:-pse}
 rate=${PENSTOCK_EMULATION_RATE:-1gbit}
 
-# enter NODE COMMAND...: runs it on that node, which has its own host name too. Nodes count from 0.
+# enter NODE COMMAND...: runs a command on that node, which also has its own host name. Nodes count
+# from 0.
 enter() {
     local node=$1
     shift
@@ -48,8 +50,9 @@ clean() {
 }
 trap clean EXIT
 clean
-# The switch is a namespace with a bridge. A queue at each end of each cable has the rate; its buffer holds 2 ms at that rate (tbf needs
-# rate / HZ at least, and HZ is 250 on most hosts), and packets wait up to 50 ms before they are dropped.
+# The switch is a namespace with a bridge. A queue at each end of each cable limits the rate. Its
+# buffer holds 2 ms at that rate (tbf needs at least rate / HZ, and HZ is 250 on most hosts).
+# Packets wait up to 50 ms before they are dropped.
 ip netns add "${prefix}s" || skip "this kernel makes no network namespaces"
 ip -n "${prefix}s" link add br0 type bridge
 ip -n "${prefix}s" link set br0 up

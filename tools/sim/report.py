@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the tables and pictures of docs/scaling.md from tools/sim/results/*.csv. `--check` only tells whether they are up to date.
+"""Writes the tables and pictures of docs/scaling.md from tools/sim/results/*.csv. `--check` only
+checks that they are up to date.
 
-It fails where two tables have different times for the same run."""
+Fails if two tables have different times for the same run."""
 import argparse
 import csv
 import math
@@ -18,25 +19,26 @@ MODES = ["off", "paper", "auto"]
 COLOURS = {"off": "#999999", "paper": "#d1782a", "auto": "#1f6fb2", "bound": "#444444", "libwater": "#b03060"}
 # As in run.py.
 PAPER_SIZE = {"nbody": "paper steps=2"}
-# Bytes a second that a program gets in each direction of a node's link.
+# Bytes per second that a program gets in each direction of a node's link.
 RATE = {"ib-qdr": 3.2e9, "gbe": 125e6 * 0.94}
-# Efficiencies that the text of the libWater paper states: (application, nodes, with DCR) -> %.
+# Efficiencies in the text of the libWater paper: (application, nodes, with DCR) -> %.
 PAPER = {("perlin_noise", 64, "off"): 83, ("lin_reg", 64, "paper"): 55, ("lin_reg", 64, "off"): 27.5, ("lin_reg", 2, "off"): 75}
 PAPER_MEAN = {(32, "paper"): 80, (64, "paper"): 64, (64, "off"): 47}
-# What passes the root's link at the paper's sizes, in bytes: to every node, divided among the nodes, back to the root.
+# Bytes over the root's link at the paper's sizes: to every node, divided among the nodes, back to
+# the root.
 TRAFFIC = {
     "perlin_noise": (0, 0, 4 * 20000**2),
     "matrix_mul": (4 * 7000**2, 4 * 7000**2, 4 * 7000**2),
     "lin_reg": (8 * 10**6, 8 * 10**6, 4 * 10**6),
     "nbody": (32 * 600_000, 0, 32 * 600_000),
     "knn": (16 * 8_000_000, 16 * 80_000, 8 * 8 * 80_000),
-    # The rows of the pivots, 256 MB more, go from node to node.
+    # The pivot rows, 256 MB more, go from node to node.
     "floyd": (0, 4 * 8000**2, 4 * 8000**2),
 }
 
 
 def read():
-    """The simulated times of all tables. A run that is in several of them has one time."""
+    """Reads the simulated times of all tables. A run that is in several tables has one time."""
     rows, texts = {}, {}
     for name in ("ib-qdr.csv", "gbe.csv", "large.csv", "sensitivity.csv", "gate.csv", "emulated.csv"):
         with open(RESULTS / name, newline="") as file:
@@ -51,13 +53,15 @@ def read():
 
 
 def on_one(rows, app, size, platform, model, mode):
-    """The time on one node. There is nobody to send to there, so the mode makes no difference, and the run of another mode serves."""
+    """Returns the time on one node. It does not depend on the mode, because there is no other node
+    to send to, so the run of any mode serves."""
     return next((rows[key] for name in (mode, "off", "auto") if (key := (app, size, platform, model, name, 1)) in rows), None)
 
 
 def bound(app, nodes, one, rate):
-    """No run on so many nodes is faster: the last node's input has passed the root's link before it computes its part and returns its
-    result, and all results pass the link after the first part is computed."""
+    """Returns a lower bound of the time on `nodes` nodes. The last node's input passes the root's
+    link before that node computes its part and returns its result. All results pass the link after
+    the first part is computed."""
     everywhere, divided, back = TRAFFIC[app]
     others = (nodes - 1) / nodes
     if nodes == 1:
@@ -68,7 +72,7 @@ def bound(app, nodes, one, rate):
 
 
 def series(rows, app, platform, mode, size="paper", model="vsc2"):
-    """nodes -> efficiency in %, beside one node."""
+    """Returns nodes -> efficiency in %, relative to one node."""
     size = PAPER_SIZE.get(app, size)
     one = on_one(rows, app, size, platform, model, mode)
     points = {key[5]: value for key, value in rows.items() if key[:5] == (app, size, platform, model, mode)}
@@ -83,7 +87,8 @@ def bounds(rows, app, platform):
 
 
 def picture(title, lines, marks):
-    """One panel: efficiency over nodes. lines: name -> {nodes: %}; marks: [(nodes, %)] of the paper."""
+    """Returns one panel: efficiency over nodes. lines: name -> {nodes: %}; marks: [(nodes, %)] of
+    the paper."""
     width, height, left, top, right, bottom = 360, 240, 44, 28, 12, 34
     nodes = sorted({count for points in lines.values() for count in points} | {1})
     most = math.log2(max(nodes)) or 1
@@ -138,7 +143,7 @@ def mean(values):
 
 
 def sensitivity(rows):
-    """Efficiency on 64 nodes where all kernels take other times than the model says."""
+    """Returns the efficiency on 64 nodes if all kernels take other times than the model says."""
     nodes, models = 64, {"half": "vsc2 kernels=0.5", "as above": "vsc2", "twice": "vsc2 kernels=2"}
     columns = [(mode, name, model) for mode in ("paper", "auto") for name, model in models.items()]
     lines = ["| application | " + " | ".join(f"{mode}, {name}" for mode, name, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
@@ -155,7 +160,7 @@ def weak(rows):
     for (app, size, platform, model, mode, nodes), seconds in sorted(rows.items(), key=lambda item: (item[0][0], item[0][2], item[0][4], item[0][5])):
         if size.startswith("paper") or nodes <= 64:
             continue
-        # Values of the model that were changed for many nodes do not concern one.
+        # Model values that were changed for many nodes do not affect one node.
         one = rows.get((app, size, platform, model.split()[0], mode, 1))
         if not one:
             sys.exit(f"{app} with {size} on {nodes} nodes: the time of one node is missing")
@@ -165,7 +170,7 @@ def weak(rows):
 
 
 def plain(name):
-    """A table of the file's own columns."""
+    """Returns a table with the columns of the file."""
     path = RESULTS / name
     if not path.exists():
         return "Not measured yet."

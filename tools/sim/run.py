@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the applications under the network simulator, and writes or checks a table of simulated times.
+"""Runs the applications under the network simulator. Writes or checks a table of simulated times.
 
-    tools/sim/run.py [--apps a,b] [--nodes 1,2,4] [--platform ib-qdr] [--model vsc2] [--dcr off,auto] [--programs DIR] [--output FILE]
-    tools/sim/run.py --check FILE [--fast]    run the rows of FILE again: any difference fails
-    tools/sim/run.py --again FILE             run the rows of FILE again, and write the new times into FILE
+    tools/sim/run.py [--apps a,b] [--nodes 1,2,4] [--platform ib-qdr] [--model vsc2]
+                     [--dcr off,auto] [--programs DIR] [--output FILE]
+    tools/sim/run.py --check FILE [--fast]    run the rows of FILE again; any difference fails
+    tools/sim/run.py --again FILE             run the rows of FILE again, and write the new times
 
---apps, --nodes and --dcr choose among the rows of FILE too. A run without FILE prints efficiencies at its end, where it has a run on one node.
-A model may have changed values and options of the simulator behind its name: 'vsc2 nap_us=2000 network/crosstraffic=0'.
-The value 'kernels=0.5' halves the time of every kernel of the model.
-Simulated times do not depend on the machine, so they are compared exactly. Build the programs first: tools/sim/build.sh DIR.
+--apps, --nodes and --dcr also select rows of FILE. A run without FILE prints efficiencies at its
+end if it includes one node. Changed values and simulator options may follow the name of a model:
+'vsc2 nap_us=2000 network/crosstraffic=0'. The value 'kernels=0.5' halves the time of every kernel
+of the model. Simulated times do not depend on the machine, so they are compared exactly. Build the
+programs first: tools/sim/build.sh DIR.
 """
 import argparse
 import concurrent.futures
@@ -29,11 +31,14 @@ FIELDS = ["app", "size", "platform", "model", "dcr", "nodes", "seconds"]
 APPS = "perlin_noise,nbody,knn,floyd,matrix_mul,lin_reg"
 NODES = "1,2,4,8,16,32,64"
 MODES = "off,paper,auto"
-# The paper's sizes; it does not say how many steps its bodies make, and two show what a step costs.
+# The paper's sizes. It does not say how many steps nbody makes; two are enough to show the cost per
+# step.
 PAPER = {"nbody": "paper steps=2"}
-# A run that takes longer than this on the real clock has gone wrong: the largest (1024 nodes) take minutes.
+# A run that takes longer than this in real time has failed: the largest ones (1024 nodes) take
+# minutes.
 REAL_SECONDS_MAX = 7200
-# Rows of the table that --fast runs: they take less than 20 s together on two busy cores.
+# Largest number of nodes of the rows that --fast runs. They take less than 20 s in total on two
+# busy cores.
 FAST_NODES_MAX = 8
 
 
@@ -43,13 +48,14 @@ def smpi_options():
 
 
 def simulator_options(model):
-    """What the words of a model that name options of the simulator say: 'vsc2 network/crosstraffic=0'."""
+    """Returns the simulator options among the words of a model: 'vsc2 network/crosstraffic=0'."""
     words = [word for word in str(model).split() if "/" in word and not word.endswith(".json")]
     return [f"--cfg={word.replace('=', ':')}" for word in words]
 
 
 def model_file(model, directory):
-    """The file of a model: 'vsc2', a path, or either with changed values after it: 'vsc2 nap_us=1000'."""
+    """Returns the file of a model: 'vsc2' or a path, perhaps followed by changed values: 'vsc2
+    nap_us=1000'."""
     name, *changes = [word for word in str(model).split() if "/" not in word or word.endswith(".json")]
     file = pathlib.Path(name).resolve() if name.endswith(".json") else HERE / "models" / f"{name}.json"
     if not changes:
@@ -62,7 +68,8 @@ def model_file(model, directory):
 
 
 def scaled(values, factor):
-    """A model whose kernels take `factor` times as long. What the runtime, a launch and the network take stays the same."""
+    """Returns a model whose kernels take `factor` times as long. The runtime, launches and the
+    network keep their times."""
     for kernel in values["kernels"].values():
         if "ns_per_item" not in kernel:
             sys.exit(f"'kernels=' scales kernels with a time for each work-item, and this one has none: {kernel}")
@@ -71,7 +78,7 @@ def scaled(values, factor):
 
 
 def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
-    """One run; its simulated seconds, and the real ones."""
+    """Runs once. Returns the simulated and the real seconds."""
     program = programs / app
     if not program.is_file():
         sys.exit(f"{program} is missing: run tools/sim/build.sh {programs}")
@@ -91,14 +98,16 @@ def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
 
 
 def chosen(path, arguments):
-    """The rows of a table that --apps, --nodes and --dcr name. All of them, for what was not given."""
+    """Returns the rows of a table that --apps, --nodes and --dcr select. An option that is not
+    given selects all."""
     lists = {"app": arguments.apps, "nodes": arguments.nodes, "dcr": arguments.dcr}
     with open(path, newline="") as file:
         return [row for row in csv.DictReader(file) if all(names is None or row[field] in names.split(",") for field, names in lists.items())]
 
 
 def simulated(rows, arguments):
-    """Each row with what its run gives, in order. Runs beside each other do not change each other's simulated times."""
+    """Yields each row with the result of its run, in order. Parallel runs do not affect each
+    other's simulated times."""
     def one(row):
         return simulate(arguments.programs, row["app"], int(row["nodes"]), row["platform"], row["model"], row["dcr"], row["size"])
 
@@ -171,7 +180,7 @@ def main():
 
 
 def print_efficiencies(rows):
-    """T(1) / (N T(N)) of what was run, for each application and for all together."""
+    """Prints T(1) / (N T(N)) for each application and for all together."""
     seconds = {(row["app"], row["dcr"], row["nodes"]): float(row["seconds"]) for row in rows}
     for dcr, nodes in sorted({(row["dcr"], row["nodes"]) for row in rows if row["nodes"] > 1}):
         apps = [row["app"] for row in rows if (row["dcr"], row["nodes"]) == (dcr, nodes) and (row["app"], dcr, 1) in seconds]
@@ -182,7 +191,8 @@ def print_efficiencies(rows):
 
 
 def store(path, row):
-    """Replaces or adds one row, and keeps the table sorted: a run that is interrupted has stored what it did."""
+    """Replaces or adds one row and keeps the table sorted, so that an interrupted run has stored
+    its results."""
     rows = []
     if os.path.exists(path):
         with open(path, newline="") as file:

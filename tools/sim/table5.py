@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The paper's Table 5 again, simulated: shares of the work on devices of different speed, with the paper's own times of single devices.
+"""Simulates the paper's Table 5: shares of the work on devices of different speed, with the paper's
+own times of single devices.
 
     tools/sim/table5.py [--programs DIR] [--output FILE]
 """
@@ -11,9 +12,9 @@ import tempfile
 
 import run
 
-# The ranks of the devices of models/mc.json, in the order of Table 5.
+# The ranks of the devices in models/mc.json, in the order of Table 5.
 RANKS = ["0", "0", "1", "2"]
-# Configuration: shares in %, seconds of the paper.
+# Configuration: shares in %, seconds in the paper.
 TABLE = {
     "matrix_mul": {"C1": ((100, 0, 0, 0), 63.3), "C2": ((50, 50, 0, 0), 32.5), "C3": ((0, 0, 100, 0), 29.4), "C4": ((0, 0, 0, 100), 68.4),
                    "C5": ((35, 0, 65, 0), 23.7), "C6": ((25, 25, 50, 0), 19.0), "C7": ((0, 0, 75, 25), 26.6), "C8": ((22, 22, 44, 12), 17.3),
@@ -36,7 +37,8 @@ def main():
     for app in arguments.apps.split(","):
         for name, (shares, paper) in TABLE[app].items():
             used = [place for place, share in enumerate(shares) if share > 0]
-            # smpirun splits arguments at spaces, so devices are picked by leaving out the others and not by a query.
+            # smpirun splits arguments at spaces, so a query cannot select devices. Instead, unused
+            # devices are removed from the model.
             model = json.loads((run.HERE / "models/mc.json").read_text())
             for rank in model["ranks"]:
                 count = sum(1 for place in used if RANKS[place] == rank)

@@ -1,6 +1,7 @@
 #!/bin/bash
-# The simulated times that are committed, again: exactly the same? Needs libsimgrid-dev and a release build of penstock-water.
-# Takes about two minutes of two cores, and 4 GB of memory. Prints SKIPPED and ends with 77 where the simulator is missing.
+# Checks that the simulated times in the repository are reproduced exactly. Needs libsimgrid-dev and
+# a release build of penstock-water. Takes about two minutes on two cores, and 4 GB of memory.
+# Prints SKIPPED and exits with 77 if the simulator is missing.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if ! command -v smpirun >/dev/null || ! command -v smpicc >/dev/null; then
@@ -10,7 +11,7 @@ fi
 programs=${CARGO_TARGET_DIR:-$here/../../target}/sim
 "$here/build.sh" "$programs"
 "$here/run.py" --programs "$programs" --jobs 2 --check "$here/results/gate.csv"
-# The published rows on 64 nodes. Those of floyd take minutes each.
+# The published rows on 64 nodes, without floyd, whose rows take minutes each.
 "$here/run.py" --programs "$programs" --jobs 2 --check "$here/results/ib-qdr.csv" --nodes 64 --apps perlin_noise,nbody,knn,matrix_mul,lin_reg
 "$here/run.py" --programs "$programs" --check "$here/results/sensitivity.csv" --apps lin_reg
 "$here/report.py" --check
