@@ -1,4 +1,5 @@
-"""What the system tells of processes, also of those that have just ended, and what they may leave in shared memory."""
+"""Information about processes, including those that have just ended, and about what they leave in
+shared memory."""
 
 import contextlib
 import os
@@ -6,7 +7,8 @@ from pathlib import Path
 
 
 def fields_of(pid):
-    """/proc/PID/stat from the state on, which is its third field; empty where there is no such process."""
+    """Returns the fields of /proc/PID/stat from the state on, which is its third field; empty if
+    there is no such process."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return []
@@ -17,19 +19,21 @@ def is_alive(pid):
 
 
 def start_of(pid):
-    """When a process began, in ticks since the start of the system; None if there is none. Numbers of processes are used again."""
+    """Returns when a process began, in ticks since the start of the system, or None. It
+    distinguishes processes with the same id."""
     fields = fields_of(pid)
     return int(fields[19]) if fields else None
 
 
 def cpu_of(pid):
-    """CPU time of a process that lives, in seconds."""
+    """Returns the CPU time of a living process in seconds."""
     fields = fields_of(pid)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def status_of(pid, *names):
-    """Sum of lines of /proc/PID/status, in bytes; a process that has just ended has none of them."""
+    """Returns the sum of lines of /proc/PID/status in bytes. A process that has just ended has none
+    of them."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return sum(int(lines.get(name, "0").split()[0]) * 1024 for name in names)
 
@@ -44,7 +48,7 @@ def children_of(pid):
 
 
 def tree(pid):
-    """All processes below, without the first."""
+    """Returns all descendants of a process, without the process itself."""
     found = []
     for child in children_of(pid):
         found.append(child)
@@ -53,7 +57,7 @@ def tree(pid):
 
 
 class Roll:
-    """Processes that must have ended when something has."""
+    """Processes that must have ended at a certain time."""
 
     def __init__(self):
         self.began = {}
@@ -66,12 +70,13 @@ class Roll:
 
 
 def shared_memory():
-    """Named shared memory of this user."""
+    """Returns the names of this user's shared memory."""
     return {name for name in (os.listdir("/dev/shm") if os.path.exists("/dev/shm") else ()) if is_ours(name)}
 
 
 def left_memory(before):
-    """What is new and nobody's: other programs of this machine may have made some, too, and map it while they live."""
+    """Returns new shared memory that no process maps. Other programs may have created some, too,
+    but map it while they live."""
     found = sorted(shared_memory() - before)
     mapped = "" if not found else "".join(map(maps_of, Path("/proc").glob("[0-9]*/maps")))
     return [name for name in found if f"/dev/shm/{name}" not in mapped]

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Builds and runs the C tests: tests/c/run.sh [--on local|unix|tcp|two|far|apart|mixed] [--times N] [NAME...]
+# Builds and runs the C tests.
 #
-# With --times each program runs N times, and each run is one line and has to pass.
-# One line per program with its time; the log of a program that fails; a summary as the last line.
-# Logs stay in target/c-tests/log. Programs named multi_* and stress* get several devices from PoCL.
-# A program is one file, NAME.c, or that and its parts: NAME-*.c and NAME.h.
+#   tests/c/run.sh [--on local|unix|tcp|two|far|apart|mixed] [--times N] [NAME...]
+#
+# Prints one line per program with its time, the log of a program that fails, and a summary. With
+# --times each program runs N times, and each run must pass. Logs stay in target/c-tests/log. A
+# program is NAME.c with NAME-*.c and NAME.h; multi_* and stress* get several PoCL devices.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -37,12 +38,11 @@ build() {
     for source in "$here/$name"-*.c; do [ -e "$source" ] && sources+=("$source"); done
     for source in "${sources[@]}" "$here/harness.h" "$here/$name.h" "$here"/../../include/CL/*.h; do
         if [ -e "$source" ] && [ ! "$target" -nt "$source" ]; then
-            # A fresh file each time: another run may be using the old one.
-            # shellcheck disable=SC2086
+            # A new file each time, because another run may be using the old one.
             if gcc $flags "${sources[@]}" -o "$target.$$" -lOpenCL -lpthread -lm; then
                 mv "$target.$$" "$target"
             else
-                # An older one must not pass in its place.
+                # So that an older program does not pass in its place.
                 rm -f "$target"
             fi
             return
@@ -74,7 +74,8 @@ for name in "${names[@]}"; do
     for ((run = 0; run < times; run++)); do runs+=("$name"); done
 done
 for name in "${runs[@]}"; do
-    # PoCL 3.1 hangs with "pthread basic" in these tests, alone: two devices of one kind work.
+    # PoCL 3.1 hangs with "pthread basic" in these tests, even locally. Two devices of one kind
+    # work.
     case $name-$on in multi_*-two | multi_*-far | multi_*-apart | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
     start_pool "$devices"
     case $? in
@@ -105,7 +106,8 @@ for name in "${runs[@]}"; do
         *) note="ended with code $code" ;;
     esac
     printf '%s c/%-18s %-5s %8s  %s\n' "$verdict" "$name" "$on" "$took" "$note"
-    # For tools/test.sh: the cases of this program; one that gives no summary counts as one failure.
+    # For tools/test.sh: the counts of this program. A program without a summary counts as one
+    # failure.
     if [ -n "${TEST_TALLY:-}" ]; then
         counts=$(sed -n 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p' "$log" | tail -n 1)
         case $code in 0 | 1 | 77) echo "${counts:-0 1 0}" >>"$TEST_TALLY" ;; *) echo "0 1 0" >>"$TEST_TALLY" ;; esac

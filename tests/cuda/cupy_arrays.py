@@ -1,9 +1,11 @@
-"""CuPy: arrays, its three kinds of kernels, templates, streams and events. CuPy has NVIDIA's runtime inside its modules, and compiles by NVRTC."""
+"""CuPy: arrays, its three kinds of kernels, templates, streams and events. CuPy's modules contain
+NVIDIA's runtime, and CuPy compiles with NVRTC."""
 
 import os
 import sys
 
-# The pool's devices have no machine code of NVIDIA's: neither of what NVRTC makes, nor of CUB, whose kernels CuPy has ready for reductions.
+# The pool's devices cannot run NVIDIA's machine code. So NVRTC must produce PTX, and CuPy must not
+# use CUB, which contains precompiled kernels for reductions.
 os.environ["CUPY_COMPILE_WITH_PTX"] = "1"
 os.environ["CUPY_ACCELERATORS"] = ""
 os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
@@ -30,7 +32,7 @@ COUNT = 1000
 
 
 def wrong(found, expected, tolerance=0):
-    """How many values are not as they should be."""
+    """Returns the number of wrong values."""
     found, expected = np.asarray(cp.asnumpy(found)), np.asarray(expected)
     return int(np.count_nonzero(np.abs(found - expected) > tolerance)) if found.shape == expected.shape else expected.size
 

@@ -1,18 +1,23 @@
 #!/bin/bash
-# What needs an NVIDIA GPU with CUDA's own driver: symmetric heaps on it, and what communication with it costs. One command on such a machine:
+# Tests and measurements that need an NVIDIA GPU with CUDA's own driver: symmetric heaps on the GPU,
+# and the cost of communication with it.
 #
 #   tests/cuda/gpu.sh [--quick]
 #
 # 1. tests/cuda/native.c on the GPU.
-# 2. Heaps: GPU with CPU device in one worker and in two, by shared memory and by the proxy; GPU with GPU: two of them, or one as two devices
-#    with one context (PENSTOCK_CUDA_EACH). Each word of each message is looked at, abort, reset and the loss of a node are tried.
-# 3. Litmus: 1,000,000 messages between GPU and CPU device, and as many between two contexts' kernels (LITMUS_ROUNDS).
-# 4. `penstock bench comm --gpus 1` and `--gpus 2`: ping-pong, bandwidth and barrier, beside copies through the hosts by CUDA, MPI and TCP, with joules of
-#    NVML by word. All is kept in target/cuda/gpu too.
+# 2. Heaps: a GPU and a CPU device in one worker and in two, by shared memory and by the proxy; two
+#    GPUs, or one GPU as two devices with one context (PENSTOCK_CUDA_EACH). Each word of each
+#    message is checked. Abort, reset and the loss of a node are tried.
+# 3. Litmus: 1,000,000 messages between GPU and CPU device, and as many between the kernels of two
+#    contexts (LITMUS_ROUNDS).
+# 4. `penstock bench comm --gpus 1` and `--gpus 2`: ping-pong, bandwidth and barrier, and copies
+#    through the hosts with CUDA, MPI and TCP, with joules per word from NVML. All results are also
+#    kept in target/cuda/gpu.
 #
-# Where it runs without a GPU: `PENSTOCK_LIBCUDA=library tests/cuda/gpu.sh` takes another driver, as the stand-in of native.sh. GPU_NAME is a part of its
-# devices' names. The modules are compiled with nvcc, from .venv-cuda (tools/setup.sh cuda) or CUDA=folder; with HEAP_PTX=file they are there already.
-# CPU devices are PoCL's.
+# Without a GPU, `PENSTOCK_LIBCUDA=library tests/cuda/gpu.sh` uses another driver, such as the
+# stand-in of native.sh. GPU_NAME is a part of its devices' names. nvcc compiles the modules, from
+# .venv-cuda (tools/setup.sh cuda) or CUDA=folder; HEAP_PTX=file names a compiled module. CPU
+# devices are PoCL's.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -32,14 +37,14 @@ if [ -z "${PENSTOCK_LIBCUDA:-}" ] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; t
 fi
 ptx=${HEAP_PTX:-$out/heap_kernels.ptx}
 if [ -z "${HEAP_PTX:-}" ]; then
-    # PTX of version 7.0, for drivers since CUDA 11: nothing in it is newer.
+    # PTX of version 7.0, for drivers since CUDA 11. The module uses nothing newer.
     "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" -o "$ptx" "$here/heap_kernels.cu" || exit 1
     sed -i 's/^\.version .*/.version 7.0/' "$ptx"
 fi
 "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/native" "$here/native.c" -ldl &&
     "${CC:-cc}" -std=gnu17 -O1 "-I$toolkit/include" "-I$POOL_ROOT/include" -o "$out/native_heaps" "$here/native_heaps.c" "-L$libraries" -l:libcuda.so.1 -ldl || exit 1
 
-# run NAME NODES COMMAND...
+# run NAME NODES COMMAND...: runs a test on these nodes and prints its verdict.
 run() {
     local what=$1 nodes=$2 code
     shift 2
@@ -61,7 +66,8 @@ POOL_DIR=$(mktemp -d "${TMPDIR:-/tmp}/penstock-test.XXXXXX")
 driver=()
 [ -n "${PENSTOCK_LIBCUDA:-}" ] && driver=("PENSTOCK_LIBCUDA=$PENSTOCK_LIBCUDA")
 rounds=${LITMUS_ROUNDS:-1000000}
-# Nodes with the GPU and PoCL: once as it is, once as two devices; one with the GPU alone, and one with PoCL alone.
+# Nodes with the GPU and PoCL: one with the GPU as it is, one with the GPU as two devices. One node
+# with only the GPU, and one with only PoCL.
 POOL_SERVE_ENV=("${driver[@]}" "POCL_DEVICES=pthread")
 pool_serve --listen "unix:$POOL_DIR/gpu.sock" || exit 1
 gpu=$POOL_ADDRESS

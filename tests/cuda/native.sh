@@ -1,12 +1,14 @@
 #!/bin/bash
-# CUDA programs on a node whose worker drives CUDA's own driver, without a GPU: once a stand-in for the driver, which has the kernels that
-# native.c and native_heaps.c need; once our own libcuda.so.1, which goes on to a second daemon with an OpenCL device, so that any program runs.
+# CUDA programs on a node whose worker uses CUDA's driver interface, without a GPU. The driver is a
+# stand-in with the kernels that native.c and native_heaps.c need, or our own libcuda.so.1 on top of
+# a second daemon with an OpenCL device ("the chain"), where any program runs.
 #
 #   tests/cuda/native.sh [NAME...]
 #
-# NAME: programs of tests/cuda/run.sh that have been built, or Python programs beside this file; they run on the chain of two; or "heaps". Without
-# names: native.c on both, on the chain what is named below, and symmetric heaps: of the stand-in's GPUs with each other and with PoCL, in one worker
-# and in two. One line each with its time; a summary as the last line.
+# NAME is a program that tests/cuda/run.sh has built or a Python program beside this file, which run
+# on the chain; or "heaps". Without names: native.c on both, the programs below on the chain, and
+# symmetric heaps of the stand-in's GPUs with each other and with PoCL, in one worker and in two.
+# Prints one line per test with its time, and a summary.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -32,7 +34,7 @@ report() {
         "$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')" "$note"
 }
 
-# run_on NODES COMMAND...: a program with our libraries on a pool; its verdict.
+# run_on NODES COMMAND...: runs a program with our libraries on a pool, and reports its verdict.
 run_on() {
     local nodes=$1 log=$out/log/native-$name.log code last
     shift
@@ -63,7 +65,8 @@ trap 'exit 130' INT TERM
 POOL_KIND=unix
 POOL_DIR=$(mktemp -d "${TMPDIR:-/tmp}/penstock-test.XXXXXX")
 mkdir "$POOL_DIR/none"
-# The stand-in alone; then a node with an OpenCL device, and one whose driver is our own library over it.
+# A node with only the stand-in; a node with an OpenCL device, and one whose driver is our own
+# library on top of it.
 none=("OCL_ICD_VENDORS=$POOL_DIR/none" "OPENCL_VENDOR_PATH=$POOL_DIR/none")
 POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so")
 pool_serve --listen "unix:$POOL_DIR/standin.sock" || exit 1
@@ -74,8 +77,9 @@ POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$libraries/libcuda.so.1" "PENSTOC
 pool_serve --listen "unix:$POOL_DIR/first.sock" || exit 1
 chain=$POOL_ADDRESS
 
-# A node whose worker has the stand-in and PoCL; a PoCL node beside one with the stand-in alone; drivers that can not register; the chain, whose
-# devices are those of another daemon.
+# Heaps on a node whose worker has the stand-in and PoCL; on a PoCL node and one with only the
+# stand-in; with drivers that cannot register memory; and on the chain, whose devices belong to
+# another daemon.
 heap_tests() {
     local toolkit ptx=$out/tests/heap_kernels.ptx program=$out/tests/native_heaps both refused why
     toolkit=$(echo "$POOL_ROOT"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13)
@@ -116,14 +120,14 @@ if [ -z "$others" ]; then
 fi
 name=native-standin
 run_on "$standin" "$out/tests/native" Stand-in
-# The program has something at all addresses that the device's memory has at first.
+# The test program occupies the addresses at which the device's memory first appears.
 name=native-taken
 POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" STANDIN_AT=200000000000)
 pool_serve --listen "unix:$POOL_DIR/taken.sock" || exit 1
 run_on "$POOL_ADDRESS" env PENSTOCK_TEST_TAKEN=200000000000 "$out/tests/native" Stand-in
 name=native-chain
 run_on "$chain" "$out/tests/native"
-# Where our own library lies in the way of a daemon, as under `penstock run`, it is not taken for a driver.
+# A daemon that finds our own library first, as under `penstock run`, must not take it for a driver.
 name=own-library-is-no-driver
 POOL_SERVE_ENV=("${none[@]}" "LD_LIBRARY_PATH=$libraries")
 pool_serve --listen "unix:$POOL_DIR/own.sock" || exit 1

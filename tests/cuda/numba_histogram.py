@@ -1,4 +1,5 @@
-"""A histogram with numba-cuda: atomic additions in shared memory, then in global memory; and atomic extremes."""
+"""A histogram with numba-cuda: atomic additions in shared memory, then in global memory, and atomic
+minimum and maximum."""
 
 import sys
 
@@ -30,7 +31,7 @@ def main():
     values = rng.integers(0, 1_000_000, 50_000, dtype=np.int32)
     bins = cuda.to_device(np.zeros(BINS, dtype=np.int32))
     extremes = cuda.to_device(np.array([2_000_000, -1], dtype=np.int32))
-    # Whole numbers below 2^53: the order of the additions does not show.
+    # Whole numbers below 2^53, so that the order of the additions does not matter.
     total = cuda.to_device(np.zeros(1, dtype=np.float64))
     histogram[16, 128](cuda.to_device(values), bins, extremes, total)
     wrong = int(np.count_nonzero(bins.copy_to_host() != np.bincount(values % BINS, minlength=BINS)))

@@ -17,7 +17,7 @@ def multiply(a, b, c):
     total = float32(0)
     for tile in range((a.shape[1] + TILE - 1) // TILE):
         start = tile * TILE
-        # Beyond the edge there are zeros: every thread has to come to the barriers.
+        # Zeros beyond the edge, because every thread must reach the barriers.
         tile_a[x, y] = a[row, start + y] if row < a.shape[0] and start + y < a.shape[1] else float32(0)
         tile_b[x, y] = b[start + x, column] if start + x < b.shape[0] and column < b.shape[1] else float32(0)
         cuda.syncthreads()

@@ -1,4 +1,4 @@
-"""The sum of two vectors with numba-cuda: an unmodified program, through the driver API alone."""
+"""The sum of two vectors with numba-cuda: an unmodified program that only uses the driver API."""
 
 import sys
 
@@ -21,7 +21,7 @@ def main():
     total = cuda.device_array_like(on_a)
     add[(count + block - 1) // block, block](on_a, on_b, total)
     wrong = int(np.count_nonzero(total.copy_to_host() != a + b))
-    # Arrays of the host as arguments: numba copies them there and back.
+    # The arguments are host arrays, which numba copies to the device and back.
     again = np.zeros_like(a)
     add[(count + block - 1) // block, block](a, b, again)
     wrong += int(np.count_nonzero(again != a + b))

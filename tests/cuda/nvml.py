@@ -1,4 +1,5 @@
-"""NVIDIA's own Python binding of NVML lists and watches the pool's devices: what it says is right, and the same as CUDA says."""
+"""NVIDIA's own Python binding of NVML lists and watches the pool's devices. Its answers must be
+right, and agree with CUDA's."""
 
 import ctypes
 import os
@@ -33,7 +34,7 @@ def main():
             assert pynvml.nvmlDeviceGetIndex(other) == index
         memory, second = pynvml.nvmlDeviceGetMemoryInfo(device), pynvml.nvmlDeviceGetMemoryInfo(device, pynvml.nvmlMemory_v2)
         assert memory.total == second.total and memory.used + memory.free == memory.total and 0 < memory.free <= memory.total
-        # A core that is kept busy shows.
+        # A busy core must be visible.
         until = time.monotonic() + 0.5
         while time.monotonic() < until:
             pass
@@ -49,7 +50,7 @@ def main():
 
 
 def same_as_cuda(count):
-    """The driver interface gives the same devices the same names."""
+    """The driver interface must give the same devices the same names."""
     cuda = ctypes.CDLL("libcuda.so.1")
     assert cuda.cuInit(0) == 0
     found = ctypes.c_int()

@@ -1,4 +1,5 @@
-"""A C++ template compiled at run time by NVRTC and launched through cuda.core; a compiler error is found as such."""
+"""A C++ template that NVRTC compiles at run time and cuda.core launches. A compiler error must be
+reported as such."""
 
 import sys
 
@@ -34,7 +35,7 @@ def run(device, module, name, dtype):
     scale = np.array([(2.5, 3)], dtype=np.dtype([("factor", dtype), ("shift", np.int32)], align=True))
     kernel = module.get_kernel(name)
     out = np.zeros_like(x)
-    # The structure goes by value: its bytes are the kernel's first parameter.
+    # The structure is passed by value: its bytes are the kernel's first parameter.
     addresses = [np.array([int(buffer.handle)], dtype=np.uint64) for buffer in buffers]
     size = np.array([count], dtype=np.uint64)
     values = [scale, addresses[0], addresses[1], addresses[2], size]
@@ -50,7 +51,7 @@ def run(device, module, name, dtype):
 
 
 def run_plain(device):
-    """The same library's own way to launch, with scalars as arguments."""
+    """The library's own launch function, with scalars as arguments."""
     source = 'extern "C" __global__ void fill(int *to, int value, int count) { int at = blockIdx.x * blockDim.x + threadIdx.x; if (at < count) to[at] = value + at; }'
     module = Program(source, code_type="c++", options=ProgramOptions(arch="compute_75")).compile("ptx")
     stream = device.create_stream()

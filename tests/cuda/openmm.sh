@@ -1,10 +1,12 @@
 #!/bin/bash
-# OpenMM's CUDA platform, from PyPI, on an OpenCL device of the host: forces of 8,000 atoms beside the Reference platform's.
+# OpenMM's CUDA platform, from PyPI, on an OpenCL device of the host. Compares the forces of 8,000
+# atoms with those of the Reference platform.
 #
 #   tests/cuda/openmm.sh [--device pocl|intel] [ATOMS]
 #
-# Installs OpenMM into target/openmm if it is not there (some 600 MB). Mapped host memory is not served yet, so a library that is
-# preloaded stands in for it (mapped.c). PENSTOCK_BIN is the folder with penstock and its folder cuda, target/release if it is not set.
+# Installs OpenMM into target/openmm if it is not there (some 600 MB). Mapped host memory is not
+# supported yet; a preloaded library (mapped.c) replaces it. PENSTOCK_BIN is the folder with
+# penstock and its folder cuda (default: target/release).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"

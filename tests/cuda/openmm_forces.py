@@ -1,6 +1,7 @@
-"""Forces of a Lennard-Jones fluid with bonds, angles and torsions on OpenMM's CUDA platform, beside its Reference platform.
+"""Compares forces of a Lennard-Jones fluid with bonds, angles and torsions on OpenMM's CUDA
+platform with those on its Reference platform.
 
-openmm_forces.py [ATOMS]: ATOMS is the number of atoms, 8,000 if it is not given.
+openmm_forces.py [ATOMS]: ATOMS is the number of atoms (default: 8,000).
 """
 
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import openmm
 
 SPACING_NM = 0.38
-# OpenMM's own test of an installation takes this as the largest median of the relative differences of forces.
+# Largest median of the relative differences of forces that OpenMM's own installation test accepts.
 MEDIAN_MAX = 1e-4
 ENERGY_MAX = 1e-5
 

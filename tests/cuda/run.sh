@@ -1,11 +1,11 @@
 #!/bin/bash
-# Builds and runs CUDA programs on a pool without an NVIDIA device: through `penstock run`, on an OpenCL device of the host.
+# Builds and runs CUDA programs on a pool without an NVIDIA device, through `penstock run`.
 #
 #   tests/cuda/run.sh [--on unix|tcp|two|far] [--device pocl|intel] [--without NAME] [NAME...]
 #
-# The programs: those of examples/cuda, linked with the shared runtime (NAME) and with the static one (NAME-static); Python programs
-# (*.py beside this file); and tests of the libraries (*.cu and *.c beside this file). One line each with its time; the log of what
-# fails; a summary as the last line. Logs stay in target/cuda/log.
+# Programs: examples/cuda with the shared (NAME) and the static runtime (NAME-static); *.py, *.cu
+# and *.c beside this file. Prints one line per program with its time, logs of failures, and a
+# summary. Logs stay in target/cuda/log.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -34,12 +34,13 @@ examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter 
     imageDenoising matrixMul)
 scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cupy_arrays)
 tests=(driver nvml_structs images_size images_speed images_none images_two images_machine errors information devices copies streams streams_per_thread graphs spaces atomics surfaces warps steps printing memcheck sharing)
-# Needs two devices that are apart.
+# Needs two separate devices.
 case $on in two | far) tests+=(heaps) ;; esac
 if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
 
 passed=0 failed=0 skipped=0
-# report VERDICT NOTE [PASSED FAILED SKIPPED]: one line; the counts go to the tally of tools/test.sh. The time runs since $started.
+# report VERDICT NOTE [PASSED FAILED SKIPPED]: prints one line and adds the counts to the tally of
+# tools/test.sh. The time runs since $started.
 report() {
     local verdict=$1 note=$2 counts
     shift 2
@@ -62,7 +63,7 @@ skip_all() {
 [ -x "$env_folder/bin/python" ] || skip_all "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 
-# What makes one build does not make the next: nothing is done where nothing has changed.
+# Only builds what has changed.
 for folder in "$POOL_ROOT/examples/cuda $out/examples" "$here $out/tests"; do
     read -r source target <<<"$folder"
     if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$target" LIBCUDA="$libraries" >"$out/log/build.log" 2>&1; then
@@ -85,18 +86,19 @@ trap pool_stop EXIT
 trap 'exit 130' INT TERM
 pool_start "$on" || exit 1
 
-# Programs of the examples and of Python as a user starts them; tests with the libraries' folder alone.
+# Example programs and Python programs run as a user starts them; tests only get the libraries'
+# folder.
 as_user() { pool_run "$1" "$PENSTOCK_BIN/penstock" run --no-local -- "${@:2}"; }
 with_path() { pool_run "$1" env LD_LIBRARY_PATH="$libraries" "${@:2}"; }
 
-# The command of a program, into `command`.
+# Sets `command` to the command of a program.
 command_of() {
     case $name in
         numba_* | nvrtc_* | nvml) command=(as_user 120 "$python" "$here/$name.py") ;;
         sharing) command=(with_path 120 "$python" "$here/sharing.py" "$out/tests/sharing") ;;
-        # Its modules have the runtime inside, which `penstock run` cannot see in the program.
+        # Its modules contain the runtime, which `penstock run` cannot see in the program.
         cupy_*) command=(as_user 120 env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$name.py") ;;
-        # Its last case ends the daemon of the second node.
+        # Its last case kills the daemon of the second node.
         heaps) command=(with_path 120 env ${POOL_PIDS[1]:+PENSTOCK_TEST_VICTIM=${POOL_PIDS[1]}} "$out/tests/heaps") ;;
         memcheck) command=(with_path 120 env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
         *)
@@ -118,9 +120,9 @@ for name in "${names[@]}"; do
     started=$(date +%s.%N)
     "${command[@]}" >"$log" 2>&1
     code=$?
-    # Not the shell's own word about a daemon that a test has ended.
+    # Without the shell's message about a daemon that a test has killed.
     last=$(grep -v '^[^ ]*pool\.sh: line [0-9]*: .*Killed' "$log" | tail -n 1 | cut -c 1-110)
-    # A test of several cases ends with their counts; for the tally they are cases of their own.
+    # A test with several cases ends with their counts, and the tally counts each case.
     counts=$(sed -n 's/^[a-z_]*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
     case $code in
         0)

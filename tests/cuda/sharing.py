@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Several CUDA clients on one device: sharing.py PROGRAM, the program being what is built from sharing.cu.
+"""Several CUDA clients on one device: sharing.py PROGRAM. PROGRAM is built from sharing.cu.
 
-Two clients that both have work get equal parts; a client that makes short calls is not held up by another's long queue.
+Two clients that both have work must get equal shares. The long queue of one client must not delay
+short calls of another.
 """
 
 import subprocess
@@ -9,11 +10,11 @@ import sys
 
 SECONDS = 3
 ATTEMPTS_MAX = 3
-# A part is measured against the sum of both.
+# Bounds of one client's share of the sum of both.
 PART_MIN, PART_MAX = 0.40, 0.60
 SLOWER_MAX = 10
-# What one launch of a busy client takes. A kernel that runs is not stopped, so that this is what a short call waits for at least;
-# its own launch takes a tenth of a millisecond.
+# Duration of a launch of a busy client, and of a short one. A running kernel is not interrupted, so
+# a short call waits at least as long as the former.
 BUSY_MS, SHORT_MS = 2, 0.1
 
 
@@ -47,7 +48,8 @@ def rounds_of(program, wanted_ms):
 
 
 def run(program, *kinds):
-    """Clients, each a pair of its kind and its rounds: all are ready before one starts."""
+    """Runs several clients, given as pairs of kind and rounds. All are ready before any of them
+    starts."""
     clients = [Client(program, kind, rounds).until_ready() for kind, rounds in kinds]
     for client in clients:
         client.start()
@@ -62,7 +64,7 @@ def equal_parts(program, busy):
 
 
 def short_beside_long(program, busy, short):
-    # Of two measurements alone the better one: a disturbed one would let anything pass.
+    # The better of two measurements: a disturbed one would accept any result.
     solo = min((run(program, ("short", short))[0] for _ in range(2)), key=lambda figures: figures["p99_us"])
     beside = run(program, ("queue", busy), ("short", short))[1]
     ratio = beside["p99_us"] / solo["p99_us"]
@@ -73,7 +75,8 @@ def short_beside_long(program, busy, short):
 
 
 def attempted(measure, *arguments):
-    """What else runs on the host falls on one client or the other: the best of a few attempts is what the pool does."""
+    """Repeats a measurement. Other load on the host slows one client or the other, so the best of a
+    few attempts is what the pool achieves."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         good, text = measure(*arguments)
         print(f"  {'ok  ' if good else 'FAIL' if attempt == ATTEMPTS_MAX else 'once more:'} {text}", flush=True)

@@ -1,5 +1,6 @@
-"""The cases: what is ended or sent, and what must then be true. Each is a function of how many times, of the kind of link, and of a
-folder of its own; it raises `Fault` for what is wrong, and may return a note, which begins with SKIPPED where the system does not allow the case.
+"""The cases: what is ended or sent, and what must be true afterwards. Each case is a function of
+the number of repetitions, the kind of link, and a folder of its own. It raises `Fault` for a
+failure, and may return a note, which begins with SKIPPED if the system does not allow the case.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ is_busy = False
 
 
 def slowest(errors_s):
-    """What a case notes of the times after which errors came."""
+    """Returns a note on the times after which errors came."""
     worst_s = max(errors_s, default=0)
     return f"errors after {worst_s:.1f} s at most" + (", later than the bar" if worst_s > ERROR_WITHIN_S else "")
 
@@ -32,7 +33,7 @@ MODES = ["transfers", "kernels", "reads", "maps", "builds"]
 
 @contextlib.contextmanager
 def node_in_use(folder, kind):
-    """A node with a client that must notice nothing of what else happens there."""
+    """Provides a node with a client that must not notice anything else that happens there."""
     node = Node(folder, kind)
     other = node.client("steady", 3600)
     try:
@@ -53,7 +54,7 @@ def must_live(other):
 
 
 def kill_clients(times, kind, folder):
-    """Clients end; the worker ends, the daemon and another client go on."""
+    """Clients are killed. Their workers must end; the daemon and another client must go on."""
     with node_in_use(folder, kind) as (node, other):
         before = set(node.workers())
         for turn in range(times):
@@ -63,12 +64,13 @@ def kill_clients(times, kind, folder):
             node.workers()
             client.kill()
             must_live(other)
-        # Spare workers may be new ones, but there are no more than before.
+        # Spare workers may be new ones, but there must be no more than before.
         wait_for(lambda: len(node.workers()) <= len(before) + 1, PATIENCE_S, lambda: f"workers left: {len(node.workers())}, before {len(before)}")
 
 
 def kill_workers(times, kind, folder):
-    """A worker ends: its client gets an error in time, the daemon and another client go on."""
+    """A worker is killed. Its client must get an error in time; the daemon and another client must
+    go on."""
     errors_s = []
     with node_in_use(folder, kind) as (node, other):
         for turn in range(times):
@@ -98,7 +100,8 @@ def inodes_of(pid):
 
 
 def worker_of(client, node):
-    """The worker at the other end of the client's socket, as the kernel's tables tell (ss knows both ends)."""
+    """Returns the worker at the other end of the client's socket, from the kernel's tables (ss
+    knows both ends)."""
     mine = inodes_of(client.process.pid)
     peers = set()
     listing = subprocess.run(["ss", "-xnp"], capture_output=True, text=True).stdout
@@ -125,7 +128,8 @@ def worker_of(client, node):
 
 
 def kill_daemons(times, kind, folder):
-    """The daemon ends: its workers may finish their clients' work, or the clients get an error. A new one starts."""
+    """The daemon is killed. Its clients may finish their work or get an error. A new daemon must
+    start."""
     for turn in range(times):
         node = Node(folder, kind, 0)
         client = node.client(MODES[turn % len(MODES)], 2)
@@ -135,7 +139,7 @@ def kill_daemons(times, kind, folder):
         since = time.monotonic()
         node.daemon.kill()
         node.daemon.wait()
-        # The load ends by itself after 2 seconds: right, or with an error in time.
+        # The load ends by itself after 2 seconds, with right results or with an error in time.
         client.must_end(PATIENCE_S, "a client hangs after the daemon's end")
         if client.process.returncode < 0 or any("wrong" in line for line in client.lines):
             raise Fault(f"a client ended with {client.process.returncode}: {client.lines[-3:]}")
@@ -147,7 +151,7 @@ def kill_daemons(times, kind, folder):
 
 
 def kill_one_of_two(times, kind, folder):
-    """One node of two ends: commands on it fail in time, the process goes on."""
+    """One of two nodes is killed. Commands on it must fail in time, and the process must go on."""
     errors_s = []
     for turn in range(times):
         first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
@@ -175,7 +179,8 @@ def kill_one_of_two(times, kind, folder):
 
 
 def spare_the_rest(times, kind, folder):
-    """The worker of one node stops, and ends: commands on the other node that only come after what fails with it run."""
+    """The worker of one node is stopped, then killed. Commands on the other node that are only
+    ordered after the failing ones must run."""
     first, second = Node(folder, kind, 0), Node(folder, kind, 1)
     try:
         for _ in range(times):
@@ -199,8 +204,9 @@ def spare_the_rest(times, kind, folder):
 
 
 def kill_member(times, kind, folder):
-    """Kernels on two nodes wait for each other in a heap, and the worker of one ends: the other one's kernel leaves in time. Over Unix
-    sockets the two share memory, over TCP they have proxies."""
+    """Kernels on two nodes wait for each other in a heap, and the worker of one is killed. The
+    kernel of the other must leave in time. Over Unix sockets the two share memory, over TCP they
+    have proxies."""
     first, second = Node(folder, kind, 0), Node(folder, kind, 1)
     aborted_s = []
     try:
@@ -216,7 +222,7 @@ def kill_member(times, kind, folder):
             since = time.monotonic()
             os.kill(workers[turn % 2], signal.SIGKILL)
             aborted_s.append(client.must_be_aborted(since))
-        # And where the client itself ends, no kernel that waits keeps its worker.
+        # If the client itself ends, a waiting kernel must not keep its worker alive.
         for _ in range(max(1, times // 10)):
             client = first.client("heap", nodes=[first, second])
             client.wait_busy()
@@ -236,14 +242,15 @@ def kill_member(times, kind, folder):
 
 
 def end_links(pid, port):
-    """Ends the connections of a process to a port of this host, as a network would. How many there were."""
+    """Ends the connections of a process to a port of this host, as a network failure would. Returns
+    the number of connections."""
     ended, pidfd = 0, os.pidfd_open(pid)
     libc = ctypes.CDLL(None, use_errno=True)
     for number in [int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir()]:
-        # pidfd_getfd
+        # The system call pidfd_getfd.
         copy = libc.syscall(438, pidfd, number, 0)
         if copy < 0:
-            # A container may forbid it, and then for all.
+            # A container may forbid it, and then for all processes.
             if ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
                 os.close(pidfd)
                 raise PermissionError("a process may not take a descriptor of another here")
@@ -261,7 +268,8 @@ def end_links(pid, port):
 
 
 def lose_link(times, kind, folder):
-    """The link between two workers ends, and both live: what was under way fails in time, and then the client relays."""
+    """The link between two workers ends, and both live. Operations under way must fail in time;
+    then the client relays."""
     for _ in range(times):
         first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
         try:
@@ -300,7 +308,7 @@ def dial(node):
 
 
 def silent_connections(times, kind, folder):
-    """A thousand connections that say nothing: the daemon serves on, and drops them in time."""
+    """A thousand silent connections. The daemon must keep serving, and drop them in time."""
     node = Node(folder, kind)
     connections = []
     try:
@@ -328,7 +336,8 @@ def silent_connections(times, kind, folder):
 
 
 def garbage(times, kind, folder):
-    """Random bytes, cut-off beginnings, lengths that lie: refused, and the daemon serves on."""
+    """Random bytes, truncated hellos, wrong lengths. The daemon must refuse them and keep
+    serving."""
     node = Node(folder, kind)
     generator = random.Random(1)
     try:
@@ -342,7 +351,7 @@ def garbage(times, kind, folder):
             elif turn % 4 == 2:
                 sent = bytes(size)
             else:
-                # What a real client says first, then garbage: the beginning comes from a real one.
+                # Part of a real client's hello, then garbage.
                 sent = real_hello(node)[: generator.randrange(1, 200)] + generator.randbytes(size)
             with contextlib.suppress(OSError):
                 connection.sendall(sent)
@@ -361,7 +370,7 @@ _hello = {}
 
 
 def real_hello(node):
-    """The first bytes that a client says, caught by a listener that answers nothing."""
+    """Returns the first bytes that a client sends to a listener that does not answer."""
     if node.kind not in _hello:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
@@ -383,7 +392,7 @@ def real_hello(node):
 
 
 def replayed_hello_in_pieces(times, kind, folder):
-    """A right beginning, cut off at every byte."""
+    """Sends a correct hello, cut off at every byte."""
     node = Node(folder, kind)
     try:
         start = real_hello(node)
@@ -398,7 +407,7 @@ def replayed_hello_in_pieces(times, kind, folder):
 
 
 def wrong_keys(times, kind, folder):
-    """No key, another key: refused with a message, and nothing is served."""
+    """Without the right key, a client must be refused with a message and must not be served."""
     node = Node(folder, "tcp")
     try:
         other = Path(folder) / "other-key"
@@ -416,12 +425,14 @@ def wrong_keys(times, kind, folder):
         node.stop()
 
 
-# What a worker may still take. The large buffer of the load is more than that, and its threads and messages take much less.
+# Memory that a worker may still allocate. The large buffer of the load is larger; its threads and
+# messages need much less.
 SPARE_BYTES = 192 << 20
 
 
 def refuse_memory(times, kind, folder):
-    """One node of two has no memory for a buffer: its kernels fail, and the other node has the content from before them."""
+    """One of two nodes has no memory for a buffer. Its kernels must fail, and the other node must
+    have the content from before them."""
     for _ in range(min(times, 3)):
         first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
         try:

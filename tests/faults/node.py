@@ -1,4 +1,4 @@
-"""A daemon whose processes are ended, and the clients that work on it."""
+"""A daemon whose processes are killed, and the clients that use it."""
 
 import os
 import shutil
@@ -15,19 +15,20 @@ ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 LOAD = TARGET / "programs" / "fault-load"
-# The bar of the project ...
+# The bar of the project for errors after a kill.
 ERROR_WITHIN_S = 2.0
-# ... and what a full machine may add to it: threads that get no processor do not count. The worst is told in each line.
+# Additional time on a busy machine, where threads may wait for a processor. Each line shows the
+# worst time.
 FULL_MACHINE_S = 6.0
-# The same for kernels in a heap of which a member ends. Later is a failure; with --busy, where other programs take the cores, only
-# what is later than FULL_MACHINE_S more.
+# The bar for kernels in a heap that loses a member. A later end is a failure; with --busy, only if
+# it is more than FULL_MACHINE_S later.
 ABORTED_WITHIN_S = 1.0
-# What is not there after so long never comes.
+# After this time, a test stops waiting.
 PATIENCE_S = 60
 
 
 class Fault(Exception):
-    """What a case found."""
+    """A failure that a case has found."""
 
 
 def build_load():
@@ -48,7 +49,7 @@ def wait_for(condition, patience_s, what):
 
 
 def stacks_of(pid):
-    """Where the threads of a process that hangs are; empty without gdb."""
+    """Returns the stacks of a hanging process's threads; empty without gdb."""
     if not shutil.which("gdb"):
         return ""
     command = ["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 14"]
@@ -57,7 +58,7 @@ def stacks_of(pid):
 
 
 class Node:
-    """One daemon in a folder of its own."""
+    """A daemon in a folder of its own."""
 
     def __init__(self, folder, kind, number=0):
         self.folder, self.kind = Path(folder), kind
@@ -92,7 +93,7 @@ class Node:
         return found
 
     def must_serve(self):
-        """A new client gets right results."""
+        """Checks that a new client gets right results."""
         if self.daemon.poll() is not None:
             raise Fault(f"the daemon ended with {self.daemon.returncode}")
         self.client("check").must_be_right(PATIENCE_S)
@@ -116,7 +117,7 @@ class Node:
 
 
 class Client:
-    """A process of load.c; its lines tell what it does."""
+    """A process of load.c. Its output lines tell what it does."""
 
     def __init__(self, command, env):
         self.process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -139,7 +140,7 @@ class Client:
         self.process.wait()
 
     def must_end(self, patience_s, fault):
-        """Ends by itself; what it printed is read."""
+        """Waits until the client ends by itself, and reads its output."""
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -148,13 +149,14 @@ class Client:
         self.reader.join(2)
 
     def must_be_right(self, patience_s):
-        """Ends by itself, with right results."""
+        """Checks that the client ends by itself, with right results."""
         self.must_end(patience_s, "a client hangs")
         if self.process.returncode != 0:
             raise Fault(f"a client ended with {self.process.returncode}: {self.lines[-3:]}")
 
     def must_get_error(self, since):
-        """Says "error CODE" in time after the kill, and ends in order. After how many seconds."""
+        """Checks that the client reports "error CODE" in time after the kill and ends normally.
+        Returns the seconds until the error."""
         try:
             self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -175,7 +177,8 @@ class Client:
         return errors[0] - since
 
     def must_be_aborted(self, since):
-        """A heap's kernel on the other device leaves in time after the kill, and the client ends in order. After how many seconds."""
+        """Checks that a heap's kernel on the other device leaves in time after the kill, and that
+        the client ends normally. Returns the seconds until then."""
         self.must_be_right(PATIENCE_S)
         aborted = [stamp - since for line, stamp in zip(self.lines, self.stamps) if line.startswith("aborted")]
         if len(aborted) != 1 or sum(line.startswith("lost") for line in self.lines) != 1:

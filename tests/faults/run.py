@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Ends clients, workers and daemons in the middle of their work, and looks at what is left.
+"""Kills clients, workers and daemons in the middle of their work, and checks what is left.
 
     tests/faults/run.py [--busy] [--times N] [CASE...]
 
-After each kill: the survivors get an OpenCL error within 2 seconds, or do not notice; another client's results stay
-right; and when all is done no process, socket or shared memory is left. Also: connections that say nothing, garbage,
-frames that are cut off or announce too much, wrong keys. One line per case; the last line counts them.
+After each kill, the survivors must get an OpenCL error within 2 seconds, or not notice it, and
+another client's results must stay right. At the end no process, socket or shared memory may be
+left. Further cases: silent connections, garbage, frames that are truncated or announce too much,
+wrong keys. Prints one line per case; the last line counts them.
 """
 
 import argparse

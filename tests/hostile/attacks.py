@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Attacks on a daemon and its workers: by a stranger, by a client with the key, by what runs in a worker.
+"""Attacks on a daemon and its workers: by strangers, by clients with the key, by code in a worker.
 
     tests/hostile/run.sh [--part N/OF] [PART OF A NAME...]
 
-With --part 1/2 and --part 2/2 two runs at a time share the attacks, most of which wait more than they work. Each attack is one line, PASS or FAIL; after each the daemon must serve a client right, and after all of them it must hold no more
-than at its start, and leave nothing behind. The last line counts.
+With --part 1/2 and --part 2/2, two parallel runs share the attacks, most of which wait more than
+they work. Prints one line per attack, PASS or FAIL. After each attack the daemon must serve a
+client correctly. After all of them it must hold no more resources than at its start, and leave
+nothing behind. The last line counts the attacks.
 """
 
 import contextlib
@@ -78,12 +80,12 @@ def main():
 
         def rests():
             node.settle(30)
-            # The thread that answered the last question may be about to end.
+            # The thread that answered the last request may not have ended yet.
             with contextlib.suppress(AssertionError):
                 wait_for(lambda: node.threads() <= start["threads"] and node.fds() <= start["fds"], 3, "")
             now = {"fds": node.fds(), "threads": node.threads(), "rss": node.rss()}
             assert now["fds"] <= start["fds"] and now["threads"] <= start["threads"], f"{start} before, {now} now"
-            # Threads that came and went leave what the C library keeps for each: up to 8 for a core, some pages each.
+            # The C library keeps some pages for threads that have ended: up to 8 arenas per core.
             kept = min(8 * (os.cpu_count() or 1), 320) * (16 << 10)
             assert now["rss"] <= start["rss"] + 8 * MEBI + kept, f"{start} before, {now} now"
             return f"RSS {start['rss'] // 1024} KiB before, {now['rss'] // 1024} KiB after; {now['fds']} descriptors, {now['threads']} threads"

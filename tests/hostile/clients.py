@@ -1,4 +1,4 @@
-"""Who has the key, and a session, and means harm: calls that are wrong."""
+"""Clients with the key and a session that make malicious calls."""
 
 import contextlib
 import os
@@ -15,12 +15,13 @@ INVALID_VALUE, INVALID_MEM_OBJECT, INVALID_QUEUE, INVALID_WORK_GROUP_SIZE = -30,
 
 
 def memory_of(pid):
-    """What a process holds, but not what it maps of shared files."""
+    """Returns the memory of a process without its mapped shared files."""
     return status_of(pid, "RssAnon", "RssShmem")
 
 
 def ends_alone(node, client, act, *words):
-    """`act` ends this client's session, with a reason that has one of `words`; another one does not notice."""
+    """Checks that `act` ends this client's session, with a reason that contains one of `words`, and
+    that another client does not notice."""
     other = Client(node).works()
     with contextlib.suppress(OSError):
         act()
@@ -57,7 +58,7 @@ def wrong_frames(node):
 
 
 def frames_cut_off(node):
-    """A right frame that ends in the middle, at every byte; and one that never goes on."""
+    """A correct frame cut off at every byte, and one whose rest never comes."""
     right = frame("LaunchKernel", *range(3), 1, 0, *range(9), waits=[1, 2], payload=bytes(40))
     silent = Client(node).setup()
     silent.connection.sendall(right[:50])
@@ -72,7 +73,8 @@ def frames_cut_off(node):
 
 
 def announced_and_not_sent(node):
-    """A program of 256 MiB and 8 TiB for a buffer, announced only: no memory for them."""
+    """A program of 256 MiB and 8 TiB for a buffer, only announced. The worker must not allocate
+    memory for them."""
     client = Client(node).setup()
     mem = client.buffer(4096)
     client.ping()
@@ -87,7 +89,7 @@ def announced_and_not_sent(node):
     client.ping()
     before = memory_of(client.worker)
     client.connection.sendall(frame("WriteBuffer", client.queue, mem, 0, 0, announce=1 << 43))
-    # It does not fit the buffer, so it is thrown away as it comes.
+    # The data does not fit the buffer, so the worker discards it on arrival.
     for _ in range(64):
         client.connection.sendall(bytes(MEBI))
     grown = memory_of(client.worker) - before
@@ -120,12 +122,12 @@ def ids_unknown_reused_released(node):
     waits = client.id()
     client.send("Marker", client.queue, waits, waits=[123456789])
     assert client.wait(waits) < 0
-    # Resolving and releasing what is not there.
+    # Resolves and releases events that do not exist.
     client.send("ResolveEvent", 777, 0)
     client.send("ReleaseEvents", payload=struct.pack("<3Q", 777, 778, 0))
     client.send("TellPeer", 777, 5)
     client.ping()
-    # An event of a command is not the client's to end.
+    # The client cannot end the event of a command.
     mine = client.id()
     client.send("Marker", client.queue, mine)
     ends_alone(node, client, lambda: client.send("ResolveEvent", mine, 0), "id")
@@ -140,7 +142,8 @@ def ids_unknown_reused_released(node):
 
 
 def offsets_and_sizes(node):
-    """Ranges, rectangles and regions that lead outside, or wrap around: each an error, and the session goes on."""
+    """Ranges, rectangles and regions that are out of bounds or wrap around. Each must give an
+    error, and the session must go on."""
     client = Client(node).setup()
     mem, big = client.buffer(4096), (1 << 64) - 1
     bad = []
@@ -163,7 +166,7 @@ def offsets_and_sizes(node):
         event = client.id()
         client.send("WriteBufferRect", client.queue, mem, event, *rect, payload=b"1234")
         bad.append(event)
-    # A buffer so large that overlapping rows of it would be more pieces than memory holds.
+    # The buffer is so large that its overlapping rows would be more pieces than fit into memory.
     large = client.buffer(1 << 30)
     event = client.id()
     client.send("ReadBufferRect", client.queue, large, event, 0, 0, 0, 1 << 29, 1 << 29, 1, 1, 1 << 29)
@@ -200,7 +203,7 @@ def offsets_and_sizes(node):
 
 
 def launches(node):
-    """Absurd sizes, argument garbage."""
+    """Absurd sizes and invalid arguments."""
     client = Client(node).setup()
     mem, kernel, big = client.buffer(4096), client.kernel("kernel void k(global int *a, int b, local int *c) {}", "k"), (1 << 64) - 1
     good = mem_arg(0, mem) + value_arg(1, bytes(4)) + local_arg(2, 64)
@@ -227,7 +230,7 @@ def launches(node):
 
 
 def programs(node):
-    """Sources that are none, compilers that are asked for much."""
+    """Invalid sources, and sources that take much of the compiler."""
     client = Client(node).setup()
     for source in (b"", b"\0" * 1000, os.urandom(20000), b"kernel void k(" + b"(" * 20000, b"#include \"/dev/zero\"", b"#include \"/proc/self/environ\"",
                    b"#define A(x) x x x x\n#define B(x) A(A(A(A(x))))\n kernel void k() { B(B(;)) }"):
@@ -237,7 +240,7 @@ def programs(node):
         try:
             client.until(lambda: request in client.replies, 60)
         except ConnectionError:
-            # The compiler ran in the worker, and took it along.
+            # The compiler crashed in the worker, which ended with it.
             client = Client(node).setup()
     for options in ("-" * 60000, "\0", "-I /nowhere -D" + "x" * 1000, "-cl-std=CL9.9"):
         program, request = client.id(), client.id()

@@ -1,4 +1,5 @@
-"""What claims to be a daemon, and its workers, towards the library: it must not crash a program, nor hold it for ever."""
+"""False daemons and workers against the library. They must not crash a program, nor block it for
+ever."""
 
 import os
 import random
@@ -15,12 +16,12 @@ import wire
 from node import BIN, ROOT, TARGET
 from wire import exactly
 
-# A program gives a node that is silent five seconds for its hello; the rest is for a full machine.
+# A program waits five seconds for the hello of a silent node. The rest is for a busy machine.
 PATIENCE = 60
 
 
 class Impostor:
-    """Listens, says what it is told to, and keeps nobody waiting when it ends."""
+    """A listener that plays a false daemon. It releases all its connections when it ends."""
 
     def __init__(self, node, talk):
         self.path = node.folder / "impostor.sock"
@@ -55,7 +56,8 @@ class Impostor:
 
 
 def welcome(connection, features=0, verdict=0, final=0):
-    """The accepting side of a hello on a Unix socket; the role of who connects."""
+    """Performs the accepting side of a hello on a Unix socket. Returns the role of the connecting
+    side."""
     role = struct.unpack_from("<H", exactly(connection, wire.HELLO_BYTES), 10)[0]
     connection.sendall(struct.pack("<8sHHQ160s", wire.MAGIC, wire.VERSION, verdict, features, os.urandom(160)))
     exactly(connection, 64)
@@ -64,13 +66,14 @@ def welcome(connection, features=0, verdict=0, final=0):
 
 
 def describe(connection, role, description):
-    """What follows the hello: for a client the description, for a survey also that no problem is known."""
+    """Sends what follows the hello: for a client the description, for a survey also that no problem
+    is known."""
     content = description + (b"\0" if role == wire.SURVEY else b"")
     connection.sendall(struct.pack("<I", len(content)) + content)
 
 
 def load(node):
-    """The program of the fault tests, with the library as its only driver."""
+    """Builds the program of the fault tests and makes the library its only driver."""
     program, source = TARGET / "programs" / "fault-load", ROOT / "tests/faults/load.c"
     program.parent.mkdir(parents=True, exist_ok=True)
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
@@ -83,7 +86,8 @@ def load(node):
 
 
 def meet(node, talk, command=None, variables=None, patience=PATIENCE):
-    """Has a program meet an impostor; it must end by itself, in time, and not by a signal."""
+    """Connects a program to an impostor. The program must end by itself, in time, and not by a
+    signal."""
     impostor = Impostor(node, talk)
     env = dict(node.env, PENSTOCK_NODES=f"unix:{impostor.path}", **(variables or {}))
     process = subprocess.Popen([str(part) for part in command or [BIN / "penstock", "devices"]], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -128,7 +132,7 @@ def impostors_in_the_hello(node):
         lambda connection: welcome(connection, final=77),
         lambda connection: welcome(connection, features=(1 << 64) - 1),
         lambda connection: (welcome(connection), time.sleep(PATIENCE)),
-        # A line without end, and without another word.
+        # A line that never moves, without any further message.
         lambda connection: (welcome(connection, final=wire.IN_LINE), time.sleep(PATIENCE)),
         lambda connection: (welcome(connection, final=wire.IN_LINE), connection.sendall(struct.pack("<HI", 77, 0))),
         lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0xFFFFFFFF)), time.sleep(PATIENCE)),
@@ -142,7 +146,7 @@ def impostors_in_the_hello(node):
 
 
 def impostors_with_wrong_descriptions(node):
-    """A node's own description with bytes changed, cut off or added; sizes that lie."""
+    """A real node's description with bytes changed, removed or added, and with wrong sizes."""
     right, generator = description_of(node), random.Random(5)
     for turn in range(60):
         wrong = bytearray(right)
@@ -165,7 +169,7 @@ def impostors_with_wrong_descriptions(node):
 
 
 def workers_that_lie(node):
-    """A right start, and then frames that answer nothing, everything, or too much."""
+    """A correct start, then frames that answer no request, all requests, or send too much."""
     right, generator = description_of(node), random.Random(9)
 
     def frame(opcode, body, payload=b"", announce=None):
@@ -194,7 +198,7 @@ def workers_that_lie(node):
     for number, flood in enumerate(floods):
         def talk(connection, flood=flood):
             describe(connection, welcome(connection), right)
-            # Said when the program has asked something, and again after each further word of it.
+            # Sent when the program has made a request, and again after each further one.
             while connection.recv(65536):
                 for piece in flood:
                     connection.sendall(piece)
@@ -207,7 +211,8 @@ def workers_that_lie(node):
 
 
 def a_line_without_end(node):
-    """A program waits as long as the daemon lives, says so, and can be ended; a daemon that ends is noticed at once."""
+    """A program must wait as long as the daemon lives, say so, and be interruptible. It must notice
+    at once if the daemon ends."""
     for lives_on in (True, False):
         end = threading.Event()
 
@@ -237,7 +242,7 @@ def a_line_without_end(node):
 
 
 def a_socket_where_others_can_write(node):
-    """The user's own socket is not trusted in a directory that others can write to."""
+    """The user's own socket must not be trusted in a directory that others can write to."""
     folder = node.folder / "runtime"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "penstock").mkdir(parents=True)

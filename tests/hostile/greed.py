@@ -1,4 +1,5 @@
-"""Clients, and kernels in their workers, that take all they can get: objects, memory, time, sessions."""
+"""Clients, and kernels in their workers, that use all they can get: objects, memory, time,
+sessions."""
 
 import contextlib
 import socket
@@ -16,7 +17,7 @@ from wire import Client, frame, mem_arg, value_arg
 def more_objects_than_allowed(node):
     client = Client(node, "tcp").setup()
     batch = bytearray()
-    # Samplers of a context that is not there cost the worker little.
+    # Samplers of a context that does not exist cost the worker little.
     for number in range((1 << 20) + 10):
         batch += frame("CreateSampler", 1000 + number, 999999, payload=b"\0")
         if len(batch) > MEBI:
@@ -27,13 +28,14 @@ def more_objects_than_allowed(node):
 
 
 def bytes_for_commands_that_wait(node):
-    """Writes behind a user event that never ends: at GATED_BYTES_MAX (4 GiB) the worker stops reading."""
+    """Writes behind a user event that is never set. At GATED_BYTES_MAX (4 GiB) the worker must stop
+    reading."""
     client = Client(node).setup()
     mem, never = client.buffer(64 * MEBI), client.id()
     client.send("ExpectEvent", never, 0)
     client.ping()
     before, sent = memory_of(client.worker), 0
-    # At 1 GiB the worker waits for two seconds before it takes more.
+    # At 1 GiB the worker waits for two seconds before it reads more.
     client.connection.settimeout(8)
     block = bytes(64 * MEBI)
     with contextlib.suppress(TimeoutError):
@@ -48,7 +50,7 @@ def bytes_for_commands_that_wait(node):
 
 
 def a_client_that_never_reads(node):
-    """Answers, completions and data pile up to a limit, not beyond."""
+    """Answers, completions and data must accumulate only up to a limit."""
     notes = []
     for name in ("pings", "markers", "reads"):
         client = Client(node).setup()
@@ -82,7 +84,8 @@ def a_client_that_never_reads(node):
 
 
 def a_client_that_sends_for_ever(node):
-    """Never finishes, never waits, but reads: its worker does not grow, others are served."""
+    """A client that sends without finish or wait, but reads. Its worker must not grow, and others
+    must be served."""
     client = Client(node).setup()
     mem = client.buffer(4096)
     kernel = client.kernel("kernel void k(global int *a) { a[0]++; }", "k")
@@ -115,7 +118,7 @@ def a_client_that_sends_for_ever(node):
 
 
 def output_without_end(node):
-    """Kernels print far more than their client reads: they wait, and nobody else does."""
+    """Kernels print far more than their client reads. Only these kernels may wait."""
     client = Client(node).setup()
     kernel = client.kernel('kernel void k(int n) { for (int i = 0; i < n; i++) printf("%s %d\\n", "01234567890123456789012345678901234567890123456789", i); }', "k")
     client.ping()
@@ -128,7 +131,7 @@ def output_without_end(node):
         time.sleep(0.1)
         most = max(most, memory_of(client.worker) - before)
         assert other.ping() < 3, "another client has to wait"
-    # Whoever reads at last, gets all of it before the end is told.
+    # A client that finally reads gets all output before the answer to its finish.
     assert client.request("Finish", client.queue, patience=60)[0] == 0
     printed = client.output.count(b"\n")
     assert printed == lines * launches, f"{printed} of {lines * launches} lines"
@@ -140,7 +143,7 @@ def output_without_end(node):
 
 
 def a_kernel_without_end(node):
-    """Its client leaves: the worker is gone within a second."""
+    """The client of an endless kernel leaves. Its worker must end within a second."""
     for way in ("unix", "tcp"):
         client = Client(node, way).setup()
         kernel = client.kernel("kernel void k(global volatile int *a) { while (a[0] == 0) ; }", "k")
@@ -157,7 +160,7 @@ def a_kernel_without_end(node):
 
 
 def a_kernel_that_crashes(node):
-    """Only its session ends; the daemon says how."""
+    """Only the session of the crashed kernel may end, and the daemon must say how."""
     for body in ("*(global volatile int *)(size_t)(a[0] + 8) = 1;", "for (size_t i = 0; ; i += 4096) a[i] = 1;"):
         client = Client(node).setup()
         kernel = client.kernel("kernel void k(global volatile int *a) { " + body + " }", "k")
@@ -172,7 +175,8 @@ def a_kernel_that_crashes(node):
 
 
 def sessions_over_the_limit(node):
-    """Clients with the key come until the sessions and the line behind them are full: each is answered at once."""
+    """Clients with the key connect until the sessions and the line are full. Each must be answered
+    at once."""
     node.settle()
     limits = node.control()["limits"]
     most = limits["sessions"] + limits["clients_in_line"]
@@ -187,7 +191,8 @@ def sessions_over_the_limit(node):
         connections.append(connection)
     served = len(node.control()["sessions"])
     assert node.control()["waiting_clients"] <= limits["clients_in_line"]
-    # All of them die, in the line and in their sessions: the line is free for others.
+    # All of them leave, both those in line and those in sessions. The line must then be free for
+    # others.
     for connection in connections:
         connection.close()
     assert slowest < 5 * SLOWNESS, f"one was answered after {slowest:.1f} s"
@@ -196,7 +201,8 @@ def sessions_over_the_limit(node):
 
 
 def a_place_in_line_is_kept(node):
-    """Who comes first is served first, also where others in the line die or do not listen."""
+    """Clients must be served in the order of their arrival, even if others in line leave or do not
+    read."""
     node.settle()
     order, lock = [], threading.Lock()
     clients = [wire.dial(node.address("unix")) for _ in range(24)]
@@ -221,7 +227,7 @@ def a_place_in_line_is_kept(node):
         assert not thread.is_alive(), "a client is not served"
     for number in range(24):
         clients[number].close()
-    # Two that are served within the same moment may be told apart the wrong way round by our own threads.
+    # The test's own threads may swap two clients that are served at the same moment.
     served = [number for _, number in sorted(order)]
     late = [(one, other) for one, other in zip(served, served[1:]) if one > other + 3]
     assert not late, f"served in the order {served}"

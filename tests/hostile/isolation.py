@@ -1,4 +1,4 @@
-"""Memory that one client has used is never another's to read."""
+"""No client may read memory that another client has used."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def fill(client):
     for _ in range(3):
         mem = client.buffer(SIZE)
         client.send("WriteBuffer", client.queue, mem, 0, 0, payload=PATTERN * (SIZE // MEBI))
-    # Commands that wait: their bytes lie in the worker's own memory.
+    # The bytes of waiting commands are in the worker's own memory.
     never = client.id()
     client.send("ExpectEvent", never, 0)
     staged = client.buffer(MEBI)
@@ -66,7 +66,7 @@ def must_be_zero(what, content, size):
 
 
 def search(client):
-    """Looks for what others left, in every kind of fresh memory."""
+    """Looks for data of others in every kind of new memory."""
     for number in range(3):
         mem = client.buffer(SIZE)
         must_be_zero(f"buffer {number}", client.bytes_of(client.read(mem, SIZE)), SIZE)
@@ -93,7 +93,7 @@ def freed_memory_is_not_another_clients(node):
         first.send("WriteBuffer", first.queue, first.svm, svm, 0, payload=PATTERN * (SIZE // MEBI))
         assert first.wait(svm) == 0
         if way == "tcp":
-            # While the first one lives, too.
+            # Also while the first client lives.
             other = Client(node).setup()
             search(other)
             other.close()
@@ -105,7 +105,7 @@ def freed_memory_is_not_another_clients(node):
 
 
 def freed_memory_of_the_same_client(node):
-    """Within a session fresh memory is zero as well, as the protocol says of buffers."""
+    """New memory must be zero within a session, too, as the protocol promises for buffers."""
     client = Client(node).setup()
     for _ in range(3):
         mem = client.buffer(SIZE)
@@ -117,7 +117,8 @@ def freed_memory_of_the_same_client(node):
 
 
 def nothing_of_a_session_outlives_it(node):
-    """Neither mapped nor as an open descriptor of daemon or workers. What workers count (memfd:penstock-usage) is the living ones'."""
+    """After a session, its memory must not be mapped or open in the daemon or in workers.
+    memfd:penstock-usage, where workers count, may only be that of living ones."""
     first = Client(node).setup()
     fill(first)
     first.close()
@@ -125,7 +126,7 @@ def nothing_of_a_session_outlives_it(node):
     time.sleep(0.2)
     for pid in [node.daemon.pid, *node.workers()]:
         living = len(node.workers()) if pid == node.daemon.pid else 1
-        # Processes and descriptors may go away meanwhile.
+        # Processes and descriptors may disappear during the search.
         names, maps = [], ""
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fd"):

@@ -1,4 +1,4 @@
-"""A daemon to be attacked, and what it may hold before and after."""
+"""A daemon to attack, and the resources it may hold before and after."""
 
 import os
 import resource
@@ -19,8 +19,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 
 
-# Times in these tests are for a machine that has nothing else to do. A full one may take so many times longer; what is
-# wrong takes for ever.
+# The times in these tests are for an idle machine. A busy one may take this many times longer; a
+# real failure takes for ever.
 SLOWNESS = 5
 
 
@@ -33,7 +33,7 @@ def wait_for(condition, patience, what):
 
 
 class Node:
-    """One daemon on a Unix socket and on TCP, in a folder of its own."""
+    """A daemon on a Unix socket and on TCP, in a folder of its own."""
 
     def __init__(self):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
@@ -48,7 +48,8 @@ class Node:
         self.key = bytes.fromhex(key.read_text().strip())
         self.log = open(self.folder / "daemon.log", "w+b", buffering=0)
         listen = ["--listen", f"unix:{self.folder}/node.sock", "--listen", "tcp:127.0.0.1:0"]
-        # The usual limit of descriptors, whatever ours is: the daemon must do with what users have.
+        # The usual limit of descriptors, whatever this process has: the daemon must work with what
+        # users have.
         usual = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         self.daemon = subprocess.Popen([BIN / "penstock", "serve", *listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, preexec_fn=usual, text=True)
         timer = threading.Timer(60, self.daemon.kill)
@@ -82,7 +83,7 @@ class Node:
         return found
 
     def control(self):
-        """The daemon's own account of itself."""
+        """Returns the daemon's own status."""
         import json
         import struct
         connection = wire.enter(self.address("unix"), role=wire.CONTROL)
@@ -90,7 +91,7 @@ class Node:
         return json.loads(wire.exactly(connection, size))
 
     def settle(self, patience=20):
-        """Waits until nobody is served and the spares are ready."""
+        """Waits until no client is served and the spare workers are ready."""
 
         def settled():
             status = self.control()
@@ -103,7 +104,7 @@ class Node:
         assert code is None, f"the daemon ended with {code}: {self.said()[-800:]}"
 
     def stop(self):
-        """Ends it; says what is left."""
+        """Ends the daemon. Returns what is left of it."""
         self.workers()
         self.daemon.send_signal(signal.SIGTERM)
         self.daemon.wait(60)
@@ -124,12 +125,12 @@ class Node:
 
 
 def stranger(node):
-    """A connection over TCP that has said nothing."""
+    """Opens a silent connection over TCP."""
     return wire.dial(node.address("tcp"))
 
 
 def hangs_up(connection, patience):
-    """Whether the other side ends the connection, and what it said before."""
+    """Returns whether the other side closes the connection, and what it sent before."""
     connection.settimeout(patience)
     said = b""
     try:

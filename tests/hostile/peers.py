@@ -1,4 +1,5 @@
-"""A client that invites workers of other nodes, or says that it is one: tickets, and what comes over such a link."""
+"""A client that invites workers of other nodes, or claims to be one: tickets, and data over such a
+link."""
 
 import contextlib
 import os
@@ -14,7 +15,7 @@ from wire import Client, frame
 
 
 def tickets(node):
-    """Unknown, used twice, another's, and more of them than allowed."""
+    """Tickets that are unknown, used twice, or another session's, and more tickets than allowed."""
     for way in ("unix", "tcp"):
         key = node.key if way == "tcp" else None
         refused(lambda: wire.enter(node.address(way), key, wire.PEER, os.urandom(32)), wire.WRONG_TICKET)
@@ -22,14 +23,14 @@ def tickets(node):
     client, ticket = Client(node).setup(), os.urandom(32)
     assert client.request("AdmitPeer", 5, payload=ticket)[0] == 0
     refused(lambda: wire.enter(node.address("tcp"), os.urandom(32), wire.PEER, ticket, check=False), wire.WRONG_KEY)
-    # Another session can not take it over.
+    # Another session cannot take the ticket over.
     thief, request = Client(node), 77
     thief.send("AdmitPeer", request, 5, payload=ticket)
     thief.ping()
     time.sleep(0.2)
     peer = wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
     refused(lambda: wire.enter(node.address("tcp"), node.key, wire.PEER, ticket), wire.WRONG_TICKET)
-    # It has come to the first one: an event that it tells is known there.
+    # The peer has reached the first session: the client learns of an event that the peer announces.
     event, waits = client.id(), client.id()
     client.send("ExpectEvent", event, 5)
     client.send("Marker", client.queue, waits, waits=[event])
@@ -38,7 +39,7 @@ def tickets(node):
     peer.sendall(frame("PeerEvent", event, 0))
     assert client.wait(waits) == 0
     thief.close()
-    # One that was not used goes with its session.
+    # An unused ticket becomes invalid with its session.
     lost = os.urandom(32)
     assert client.request("AdmitPeer", 6, payload=lost)[0] == 0
     client.close()
@@ -51,14 +52,15 @@ def tickets(node):
 
 
 def admitted(node, client, number):
-    """A link to a client's worker, as the peer with this number."""
+    """Opens a link to a client's worker, as the peer with this number."""
     ticket = os.urandom(32)
     assert client.request("AdmitPeer", number, payload=ticket)[0] == 0
     return wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
 
 
 def data_of_another_peer(node):
-    """A peer sends content, and ends of events, that the client awaits from another peer: before the client names that one, and after."""
+    """A peer sends content and ends of events that the client expects from another peer, before and
+    after the client names that other peer."""
     client, size, patience_s = Client(node).setup(), 4096, 0.5
     right, forged = b"r" * size, b"f" * size
     for number, early in ((10, True), (20, False)):
@@ -75,7 +77,7 @@ def data_of_another_peer(node):
             forger.sendall(frame("TransferData", transfer, 0, payload=forged))
             forger.sendall(frame("TransferData", transfer, -5))
             if early:
-                # An event that a command will have: its name is not taken.
+                # The id of an event that a command will have. The peer must not take it.
                 forger.sendall(frame("PeerEvent", own, 0))
             forger.sendall(frame("PeerEvent", told, 0))
             time.sleep(patience_s)
@@ -96,7 +98,7 @@ def data_of_another_peer(node):
 
 
 def garbage_of_a_peer(node):
-    """What another worker says wrong costs the link to it, not the session."""
+    """Wrong messages of another worker may end the link to it, but not the session."""
     client = Client(node).setup()
     own = client.id()
     client.send("Marker", client.queue, own)
@@ -111,7 +113,8 @@ def garbage_of_a_peer(node):
         peer.shutdown(socket.SHUT_WR)
         assert client.wait(waits) < 0, "an event of a lost peer ends well"
         peer.close()
-    # Content that nobody asked for: taken up to the limit of a session, and not one large piece beyond it.
+    # Unexpected content is accepted up to the limit of a session, and not one large piece beyond
+    # it.
     before, peer = memory_of(client.worker), admitted(node, client, 100)
     peer.settimeout(3)
     with contextlib.suppress(OSError):
@@ -124,7 +127,7 @@ def garbage_of_a_peer(node):
             peer.sendall(frame("TransferData", 1000 + number, 0, payload=bytes(16 * MEBI)))
     grown = memory_of(client.worker) - before
     assert grown < 1300 * MEBI, f"{grown // MEBI} MiB"
-    # The session itself goes on, also with bytes of its own that have to wait.
+    # The session itself goes on, even if it has waiting data of its own.
     mem, never, written = client.buffer(4 * MEBI), client.id(), client.id()
     client.send("ExpectEvent", never, 0)
     client.send("WriteBuffer", client.queue, mem, written, 0, waits=[never], payload=bytes(4 * MEBI))
@@ -135,7 +138,8 @@ def garbage_of_a_peer(node):
 
 
 def peers_to_anywhere(node):
-    """Invitations to what is no daemon, with addresses that are none: answered, and not one forged line of log."""
+    """Invitations to invalid addresses, and to hosts without a daemon. Each must be answered, and
+    none may forge a line of the log."""
     listener = socket.create_server(("127.0.0.1", 0))
     client = Client(node)
     here = f"tcp:127.0.0.1:{listener.getsockname()[1]}"
@@ -144,7 +148,7 @@ def peers_to_anywhere(node):
         client.send("ConnectPeer", request, number, payload=wire.invitation(addresses, bytes(32)))
         client.until(lambda: request in client.replies)
         assert client.replies[request][0] == wire.NODE_LOST
-    # A listener that is silent holds nobody up.
+    # A silent listener must not delay others.
     client.send("ConnectPeer", 9999, 90, payload=wire.invitation([here], bytes(32)))
     for _ in range(20):
         assert client.ping() < 3

@@ -1,4 +1,5 @@
-"""A client that says the right hello, and then lies about the memory that it shares with its worker, or is silent."""
+"""Clients that send a correct hello, then corrupt the memory that they share with their worker, or
+send nothing."""
 
 import contextlib
 import fcntl
@@ -13,7 +14,7 @@ from wire import frame
 
 
 def authenticated_and_gone(node):
-    """Says the right hello and leaves, or stays and says nothing of rings."""
+    """Clients that authenticate and leave, or stay and never mention rings."""
     node.settle()
     for turn in range(30):
         connection = wire.enter(node.address("unix" if turn % 2 else "tcp"), None if turn % 2 else node.key)
@@ -49,7 +50,8 @@ def rings(size=(4 << 20) + 4096, seal=True):
 
 
 def counts_that_can_not_be(node):
-    """A client with rings whose counts lie: its session ends, with no byte out of place."""
+    """A client with wrong counts in its rings. Its session must end, without an access outside the
+    rings."""
     for head, tail in ((0, 1 << 63), (0, (4 << 20) + 1), (5, 0), (1 << 40, 0), (0, 100)):
         client = wire.dial(node.address("unix"))
         wire.enter(node.address("unix"), connection=client, hello=wire.hello_bytes(features=1))
@@ -58,12 +60,12 @@ def counts_that_can_not_be(node):
         fds = rings()
         socket.send_fds(client, [b"RINGS  1"], fds)
         to_worker, to_client = (mmap.mmap(fd, (4 << 20) + 4096) for fd in fds[:2])
-        # 100 bytes of garbage in the last case: an opcode that is none.
+        # In the last case 100 bytes of garbage, which begin with an invalid opcode.
         to_worker[4096:4196] = b"\xee" * 100
         to_client[0:8] = struct.pack("<Q", head)
         to_worker[128:136] = struct.pack("<Q", tail)
         if head:
-            # A right ping, whose answer meets the lie.
+            # A correct ping, whose answer meets the wrong count.
             to_worker[4096:4120] = frame("Ping", 1)
             to_worker[128:136] = struct.pack("<Q", 24)
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a session's client, or who says to be its peer, can make the worker remember or start."""
+"""What a client, or a process that claims to be its peer, can make a worker remember or start."""
 
 import contextlib
 import os
@@ -17,7 +17,8 @@ def threads_of(pid):
 
 
 def failures_of_a_peer(node):
-    """Failed transfers that nobody waits for: as many as a session has objects, then the link to that peer ends."""
+    """Failed transfers that no client waits for, as many as a session has objects. Then the link to
+    that peer must end."""
     client, ticket = Client(node).setup(), os.urandom(32)
     assert client.request("AdmitPeer", 5, payload=ticket)[0] == 0
     expected, waits = client.id(), client.id()
@@ -37,7 +38,8 @@ def failures_of_a_peer(node):
 
 
 def threads_for_peers(node):
-    """The same peer invited again and again, to where nobody answers: one thread for each, then the end of the session."""
+    """The same peer is invited repeatedly, at an address that does not answer. The worker may start
+    one thread for each invitation, then the session must end."""
     listener = socket.create_server(("127.0.0.1", 0))
     here = f"tcp:127.0.0.1:{listener.getsockname()[1]}"
     client = Client(node)

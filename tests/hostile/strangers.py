@@ -1,4 +1,4 @@
-"""Who has no key, or not the right one, or is silent."""
+"""Connections without a key, with a wrong key, or without any message."""
 
 import contextlib
 import os
@@ -49,13 +49,13 @@ def other_versions_and_roles(node):
 
 
 def reflected_proof(node):
-    """The daemon's own proof, sent back to it."""
+    """Sends the daemon's own proof back to it."""
     connection = stranger(node)
     connection.sendall(wire.hello_bytes())
     welcome = wire.exactly(connection, wire.WELCOME_BYTES)
     connection.sendall(welcome[-32:] + bytes(32))
     assert wire.last_of(connection) == wire.WRONG_KEY
-    # And with the daemon's nonce as ours.
+    # Also with the daemon's nonce as the client's.
     connection = stranger(node)
     connection.sendall(wire.hello_bytes(nonce=welcome[20:52]))
     second = wire.exactly(connection, wire.WELCOME_BYTES)
@@ -65,7 +65,7 @@ def reflected_proof(node):
 
 
 def replayed_hello(node):
-    """All that a right client said, said again."""
+    """Replays everything that a real client sent."""
     connection, hello = stranger(node), wire.hello_bytes()
     connection.sendall(hello)
     welcome = wire.exactly(connection, wire.WELCOME_BYTES)
@@ -80,7 +80,8 @@ def replayed_hello(node):
 
 
 def relayed_proofs_of_two_daemons_do_not_mix(node):
-    """A proof for one connection is none for another one, made at the same time with the same hello."""
+    """A proof for one connection must not be valid for another one, even at the same time with the
+    same hello."""
     hello, pair = wire.hello_bytes(), [stranger(node), stranger(node)]
     for connection in pair:
         connection.sendall(hello)
@@ -123,7 +124,7 @@ def garbage_bytes(node):
 
 
 def one_byte_a_second(node):
-    """Who speaks too slowly has no more time than who is silent."""
+    """A slow client must not get more time than a silent one."""
     connection, started = stranger(node), time.monotonic()
     connection.setblocking(False)
     for byte in wire.hello_bytes():
@@ -139,7 +140,8 @@ def one_byte_a_second(node):
 
 
 def thousand_silent_connections(node):
-    """The daemon serves a client meanwhile as fast as before, and ends the silent ones in time."""
+    """During silent connections, the daemon must serve a client as fast as before, and it must end
+    the silent ones in time."""
     usual = []
     for _ in range(3):
         node.settle()
@@ -156,7 +158,7 @@ def thousand_silent_connections(node):
         client = Client(node, way)
         client.ping()
         took = time.monotonic() - started
-        # Who waits for the silent ones waits for most of their HELLO_S.
+        # A client that waited for the silent ones would wait for most of their HELLO_S.
         assert took < max(usual) + 2, f"{took * 1000:.0f} ms over {way}, usually {[round(u * 1000) for u in usual]}"
         client.works().close()
     assert node.threads() < 320, f"{node.threads()} threads"
@@ -168,7 +170,7 @@ def thousand_silent_connections(node):
 
 
 def connect_and_disconnect(node):
-    """3,000 connections from four threads that are gone at once."""
+    """Four threads open 3,000 connections in total and close them at once."""
 
     def storm(way):
         for turn in range(750):
@@ -191,7 +193,8 @@ def connect_and_disconnect(node):
 
 
 def strangers_are_cheap(node):
-    """Messages that announce much, before any proof: no memory is taken for them."""
+    """Messages that announce large data before any proof. The daemon must not allocate memory for
+    them."""
     before = node.rss()
     connections = [stranger(node) for _ in range(50)]
     for connection in connections:
@@ -215,7 +218,7 @@ def a_socket_of_the_user_alone(node):
         try:
             told = {name: Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
         except (FileNotFoundError, ProcessLookupError):
-            # The worker of an earlier client may end between the list of workers and this look.
+            # The worker of an earlier client may end after it was listed.
             wait_for(lambda: pid not in node.workers(), 5, f"process {pid} is listed and cannot be read")
             continue
         for name, text in told.items():
@@ -224,7 +227,8 @@ def a_socket_of_the_user_alone(node):
     assert looked_at >= 3, f"{looked_at} processes were there to look at: the daemon and two spare workers should be"
     if os.geteuid() != 0:
         return "not tried as another user: needs root"
-    # Another user: neither by the file's mode nor, where that is open, by the kernel's word of who connects.
+    # Another user must be refused: by the file's mode and, if the mode allows access, by the
+    # kernel's credentials of the connection.
     for opened in (False, True):
         os.chmod(node.folder, 0o755)
         os.chmod(node.folder / "node.sock", 0o666 if opened else 0o600)
@@ -250,7 +254,7 @@ def a_socket_of_the_user_alone(node):
 
 
 def idle_costs_nothing(node):
-    """Daemon, spares, and workers with idle clients: no CPU time in two seconds."""
+    """Daemon, spare workers, and workers with idle clients must use no CPU time in two seconds."""
     node.settle()
     idle = [Client(node, "unix").setup(), Client(node, "tcp").setup()]
     for client in idle:
@@ -258,10 +262,11 @@ def idle_costs_nothing(node):
     tries = []
 
     def spent(pid, was):
-        # The daemon has just ended a spare worker that it needs no more: then it was not idle.
+        # The daemon has just ended a spare worker that it no longer needs, so it was not idle.
         return round(cpu_of(pid) - was, 3) if is_alive(pid) else 1
 
-    # Who is not idle is so in none of them. On a full machine the end of the start may still be in the first.
+    # A process that is not idle is busy in every try. On a busy machine, the first try may still
+    # include the end of the start.
     while len(tries) < 4 and (not tries or max(tries[-1].values()) > 0.01):
         time.sleep(1)
         wait_for(lambda: node.control()["spare_workers"] == 2 and not node.control()["starting_workers"], 20, "no spares")
@@ -274,7 +279,7 @@ def idle_costs_nothing(node):
 
 
 def log_is_short(node):
-    """Strangers can not fill the disk, nor write lines of their own."""
+    """Strangers must not be able to fill the disk, nor write lines of their own."""
     said = node.said()
     lines = said.splitlines()
     odd = [line for line in lines if not line.startswith("20") and "PoCL" not in line and "pocl" not in line]

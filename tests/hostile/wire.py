@@ -1,4 +1,5 @@
-"""Penstock's protocol, as little of it as an attacker needs: the hello, and frames over a plain socket."""
+"""The part of Penstock's protocol that an attacker needs: the hello, and frames over a plain
+socket."""
 
 import hashlib
 import hmac
@@ -32,7 +33,7 @@ REPLY, EVENT_DONE, READ_DATA, OUTPUT, CONTEXT_ERROR, FAULT, MEM_GONE, PEER_LOST 
 
 
 class Refused(Exception):
-    """The other side said no, in its own words."""
+    """The other side refused the hello."""
 
     def __init__(self, verdict):
         super().__init__(f"refused with verdict {verdict}")
@@ -48,7 +49,7 @@ def varint(number):
 
 
 def numbers(values):
-    """A postcard list of unsigned numbers."""
+    """Encodes a postcard list of unsigned numbers."""
     return varint(len(values)) + b"".join(varint(value) for value in values)
 
 
@@ -106,7 +107,7 @@ def verdict_of(welcome):
 
 
 def enter(address, key=None, role=CLIENT, ticket=bytes(32), connection=None, hello=None, check=True):
-    """Says a right hello; the connection behind it."""
+    """Sends a correct hello. Returns the connection."""
     connection = connection or dial(address)
     hello = hello or hello_bytes(role)
     connection.sendall(hello)
@@ -123,12 +124,13 @@ def enter(address, key=None, role=CLIENT, ticket=bytes(32), connection=None, hel
 
 
 def final_of(connection):
-    """The verdict of the next message after the answer, which may be that there is a line."""
+    """Returns the verdict of the next message after the answer. It may be that there is a line."""
     return struct.unpack("<HI", exactly(connection, FINAL_BYTES))[0]
 
 
 def greet(connection):
-    """A right hello on a Unix socket, up to the first answer: whether there is a worker, or a line."""
+    """Sends a correct hello on a Unix socket and reads the first answer. Returns whether there is a
+    worker, or a line."""
     connection.sendall(hello_bytes())
     welcome = exactly(connection, WELCOME_BYTES)
     if verdict_of(welcome) == WELCOME:
@@ -138,7 +140,7 @@ def greet(connection):
 
 
 def last_of(connection):
-    """The last verdict, behind all messages about the line."""
+    """Returns the last verdict, after all messages about the line."""
     while (final := final_of(connection)) == IN_LINE:
         pass
     return final
@@ -158,7 +160,7 @@ class Client:
 
     @staticmethod
     def worker_of(description):
-        """Its process: after the host's name and the boot id."""
+        """Reads the worker's process id, which follows the host's name and the boot id."""
         at = 0
 
         def number():
@@ -185,7 +187,7 @@ class Client:
         self.connection.sendall(frame(name, *fields, **more))
 
     def receive(self):
-        """One frame."""
+        """Receives one frame."""
         opcode, body, waits, _, payload = struct.unpack("<HHHHQ", exactly(self.connection, 16))
         fields = exactly(self.connection, body)
         exactly(self.connection, 8 * waits)
@@ -235,7 +237,8 @@ class Client:
         return b"".join(content for _, content in sorted(self.data.pop(event, {}).items()))
 
     def end_of(self, patience=60):
-        """Receives until the worker hangs up; why, if it says so."""
+        """Receives until the worker closes the connection. Returns the reason, if the worker gives
+        one."""
         end = time.monotonic() + patience
         try:
             while time.monotonic() < end:
@@ -247,7 +250,7 @@ class Client:
             pass
         raise AssertionError("the session goes on")
 
-    # What most attacks start with.
+    # The objects with which most attacks begin.
 
     def setup(self, properties=0):
         self.context, self.queue = self.id(), self.id()
@@ -279,7 +282,7 @@ class Client:
         return event
 
     def works(self):
-        """A kernel runs and its result is right."""
+        """Runs a kernel and checks its result."""
         self.setup()
         mem, count = self.buffer(4096), 1024
         self.send("WriteBuffer", self.queue, mem, 0, 0, payload=struct.pack(f"<{count}I", *range(count)))

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Many programs that start together against one daemon: all must compute right, and none may be refused.
+"""Starts many programs together on one daemon. All must compute right, and none may be refused.
 
     tests/load/run.py [--programs 200] [--on unix,tcp] [--cores 2] [--through run|icd] [--alone 20]
 
-Each program compiles a kernel of its own and computes. The daemon, its workers and all programs share the given number of
-cores. For each pool the script prints one line: how many programs were right, when the last one began to compute, and the sum
-of the work of all others, which is what explains that time. The work of one program is the CPU time of the program and of its
-worker, with the worker's start, divided by the cores; it is the mean of some programs that run one after the other. The time that
-other processes of the machine took on the same cores is told, and does not count. The exit status is 1 where a program failed,
-or where the last one began later than the work explains.
+Each program compiles a kernel of its own and computes. The daemon, its workers and all programs
+share the given number of cores. For each pool the script prints one line: the number of right
+programs, the time at which the last one began to compute, and the sum of the work of all others,
+which explains that time. The work of one program is the CPU time of the program and of its worker
+(including the worker's start), divided by the number of cores; it is the mean over some programs
+that run one after the other. The time that other processes used on the same cores is reported, but
+does not count. Exits with 1 if a program failed, or if the last one began later than the work
+explains.
 """
 
 import argparse
@@ -25,10 +27,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 
-# The last program may begin so many times later than the work of the others explains: caches and memory are shared, too.
+# Factor by which the last program may begin later than the work of the others explains, because
+# they share caches and memory.
 SLACK = 1.5
 
-# A run of all programs may take so many seconds for each of them before it counts as hanging.
+# Seconds per program after which a run counts as hanging.
 PATIENCE_S = 10
 
 
@@ -41,7 +44,7 @@ def build():
 
 
 class Pool:
-    """One daemon, and how a program reaches it."""
+    """A daemon, and how a program reaches it."""
 
     def __init__(self, kind, through):
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-load."))
@@ -73,7 +76,7 @@ class Pool:
         return subprocess.Popen(self.command(program, number), env=self.client, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def cpu_s(self):
-        """CPU time of the daemon and of all its workers that have ended."""
+        """Returns the CPU time of the daemon and of all its workers that have ended."""
         ticks = Path(f"/proc/{self.daemon.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return sum(map(int, ticks[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -86,13 +89,13 @@ class Pool:
 
 
 def busy_s(cores):
-    """CPU time that all processes of the machine took on some cores."""
+    """Returns the CPU time that all processes of the machine used on some cores."""
     busy = 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, *fields = line.split()
         if name in {f"cpu{core}" for core in cores}:
             ticks = list(map(int, fields))
-            # Without idle time, and without the time of guests, which is in that of users.
+            # Without idle time, and without the time of guests, which is included in that of users.
             busy += sum(ticks[:8]) - ticks[3] - ticks[4]
     return busy / os.sysconf("SC_CLK_TCK")
 
@@ -110,7 +113,8 @@ def times_of(process, patience):
 
 
 def work_of_one(pool, program, count, cores):
-    """Seconds that one program needs of all cores: its own CPU time and that of its worker, its worker's start included."""
+    """Returns the seconds that one program takes on all cores: its own CPU time and that of its
+    worker, including the worker's start."""
     for number in range(2):
         times_of(pool.start(program, 10_000 + number), 120)
     time.sleep(2)
@@ -123,7 +127,8 @@ def work_of_one(pool, program, count, cores):
 
 
 def together(pool, program, programs):
-    """Starts all at once; the times of those that were right, and what the others said."""
+    """Starts all programs at once. Returns the times of those that were right, and the messages of
+    the others."""
     began = time.monotonic()
     processes = [pool.start(program, number) for number in range(programs)]
     right, wrong, lines = [], [], []
@@ -146,14 +151,14 @@ def run(kind, args, program):
         began, right, wrong, lines = together(pool, program, args.programs)
         took = time.monotonic() - began
         all_busy += busy_s(args.cores)
-        # The workers of the last programs have to end before their time is known.
+        # The CPU time of the last workers is known only after they have ended.
         time.sleep(1)
         own += pool.cpu_s() + children_cpu_s()
     finally:
         pool.close()
     last = max((times[1] for times in right), default=began) - began
     first = min((times[1] for times in right), default=began) - began
-    # What other processes of the machine took is not ours to explain.
+    # The time of other processes of the machine does not count.
     foreign = max(0.0, all_busy - own) / len(args.cores) * last / took
     explained = one * (args.programs - 1)
     is_good = not wrong and last - foreign <= SLACK * explained + 1

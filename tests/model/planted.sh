@@ -1,15 +1,14 @@
 #!/bin/bash
-# Plants one defect after the other into the whole system, and has the checker find each of them:
+# Plants one defect after the other into the whole system. The checker must find each of them.
 #
 #   tests/model/planted.sh [--seconds N] [--shrink-seconds N] [--no-build] [NAME...]
 #
-# It builds Penstock with the features that plant defects and inject delays, in target/planted, and
-# runs random programs on a pool for each defect. NAME is a defect of crates/trial/src/defect.rs or
-# a rule of crates/coherence/src/rules.rs; without names, all of the table below are planted.
-# NAME:KIND waits for a finding of this kind, such as wrong-bytes or hang. --seconds is the time
-# that each may take (600). It prints a table for docs/checker.md. A program that finds something
-# must be right without the defect; those that are not are kept in target/model, and the search goes
-# on. The exit status is 1 if a defect was not found.
+# Builds Penstock with planted defects and delays in target/planted, and runs random programs on a
+# pool for each defect. NAME is a defect of crates/trial/src/defect.rs or a rule of
+# crates/coherence/src/rules.rs (default: the table below); NAME:KIND waits for a finding of this
+# kind, such as wrong-bytes or hang. --seconds limits the search for each (600). Prints a table for
+# docs/checker.md. A program with a finding must be right without the defect; otherwise it is kept
+# in target/model, and the search goes on. Exits with 1 if a defect was not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -28,7 +27,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-# The name, the pool that shows the defect, and features that random programs do not have without being asked
+# The name, the pool that shows the defect, and features that random programs lack by default
 # (tests/model/run.sh says which, and why).
 table='
 HostReadAfterWrite      unix
@@ -94,13 +93,13 @@ fi
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$target/quick}
 [ ${#names[@]} -eq 0 ] && mapfile -t names < <(awk 'NF { print $1 }' <<<"$table")
 
-# What goes wrong with a defect of this name.
+# Prints what goes wrong with a defect of this name.
 about() {
     sed -n "s/^    [A-Za-z]* \"$1\" \"\(.*\)\",\$/\1/p" "$root/crates/trial/src/defect.rs"
     sed -n "/^    \/\/\/ /{s/^    \/\/\/ //;h};/^    $1,\$/{g;s/^/Not applied: /;p}" "$root/crates/coherence/src/rules.rs"
 }
 
-# The first value of a key in a summary.
+# Prints the first value of a key in a summary.
 value() {
     sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$2" | head -n 1
 }
@@ -140,7 +139,7 @@ for name in "${names[@]}"; do
             seed=$(($(value seed "$out") + 1))
             continue
         fi
-        # The same program must be right without the defect, or something else was found.
+        # The same program must be right without the defect. Otherwise it found something else.
         file=$(value file "$out")
         MODEL_WITH=$with "$here/run.sh" --on "$pool" --replay "${file%.c}.json" --programs 5 --hang-seconds 8 \
             >"$folder/replay.log" 2>&1 && break

@@ -1,12 +1,14 @@
 #!/bin/bash
-# Runs random OpenCL or CUDA programs on a pool:
-# tests/model/run.sh [--on local|unix|tcp|two|far|apart|mixed|platforms] [--cuda] [OPTION...]
+# Runs random OpenCL or CUDA programs on a pool.
 #
-# With --cuda the programs are CUDA's, through Penstock's libcuda.so.1; on `local` through the libcuda.so.1 of this host.
-# The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in
-# target/model/KIND, or target/model/cuda-KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
-# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it; with --cuda it is the device of each node. Builds with
-# the feature `test-delays` of penstock-trial take PENSTOCK_TEST_DELAYS as the seed of the delays in daemons and workers.
+#   tests/model/run.sh [--on local|unix|tcp|two|far|apart|mixed|platforms] [--cuda] [OPTION...]
+#
+# Without --seconds and --programs, runs for a minute. Other options are those of `penstock-check`.
+# With --cuda, uses Penstock's libcuda.so.1, or on `local` that of this host. Findings are in
+# target/model/KIND or target/model/cuda-KIND. MODEL_DEVICES names PoCL's devices on each node
+# (POCL_DEVICES). MODEL_INTEL=1 selects Intel's runtime for CPUs instead of PoCL on `local`, or with
+# --cuda on each node. Test builds (feature `test-delays`) read the seed of their delays from
+# PENSTOCK_TEST_DELAYS.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -46,12 +48,13 @@ if [ "$interface" = cuda ]; then
 fi
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
-# What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
+# Features that PoCL 3.1 does not support, on a node or locally: docs/checker.md.
 without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image-view-fills,rect-copies
 platform=Penstock
 case $on in
     local) platform=Portable; without=$without,failing-launches ;;
-    # Two platforms of one node share its worker, which cannot have two copies of an allocation at one address.
+    # Two platforms of one node share a worker, which cannot have two copies of an allocation at one
+    # address.
     mixed) without=$without,svm ;;
     *) ;;
 esac
@@ -59,7 +62,7 @@ if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
     export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
     platform=Intel without=writes-end,failing-blocking,failing-events,failing-callbacks
 fi
-# Features that are left out otherwise can be asked for by their names: MODEL_WITH.
+# MODEL_WITH names features that are left out by default.
 for feature in ${MODEL_WITH:-}; do
     without=$(printf %s ",$without," | sed "s/,$feature,/,/;s/^,//;s/,\$//")
 done

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A program with one library of ours, for the tests of what the library prints.
+"""A program with one of our libraries, for the tests of what the library prints.
 
     client.py opencl|cuda|nvml LIBRARY [wait]
 
-It loads the library as programs do and prints `pool` or `nothing`. With `wait` it keeps a queue open until a line comes on
-standard input, uses the queue three times, prints the code of the last use, and ends in order.
+It loads the library as programs do and prints `pool` or `nothing`. With `wait` it keeps a queue
+open until a line arrives on standard input, uses the queue three times, prints the code of the last
+use, and ends normally.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ elif kind == "cuda":
     code = library.cuInit(0)
 else:
     code = library.nvmlInit_v2()
-    # Tools do it again and again.
+    # Tools initialise NVML repeatedly.
     library.nvmlInit_v2()
 print("nothing" if code else "pool", flush=True)
 if more and not code:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What a person in front of a program is told: each node that is left out or lost, a pool without devices, a wrong setting.
+"""What the libraries and the command tell the user: each node that is left out or lost, a pool
+without devices, a wrong setting.
 
     tests/notices/run.py [PART OF A NAME...]
 
-Each case is one line, PASS or FAIL. Where nothing is wrong, the libraries print nothing.
+Prints one line per case, PASS or FAIL. If nothing is wrong, the libraries must print nothing.
 """
 
 import os
@@ -26,11 +27,11 @@ PATIENCE_S = 60
 
 
 class Skipped(Exception):
-    """The case cannot be tried here."""
+    """The case cannot be tested on this host."""
 
 
 class Place:
-    """A folder for daemons and their clients, with nothing of the environment's configuration."""
+    """A folder for daemons and their clients, without any configuration from the environment."""
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-notices."))
@@ -46,7 +47,7 @@ class Place:
         subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def serve(self, *listen, **variables):
-        """A daemon; its address."""
+        """Starts a daemon. Returns it and its address."""
         listen = [word for address in listen for word in ("--listen", address)]
         daemon = subprocess.Popen([BIN / "penstock", "serve", *listen], env=self.env | variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.daemons.append(daemon)
@@ -60,7 +61,7 @@ class Place:
         return subprocess.Popen(command, env=self.env | self.icd | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, *words, program=("sh", "-c", "echo started"), **variables):
-        """`penstock run` with a program that says that it was started, or another one."""
+        """Runs `penstock run` with a program that prints `started`, or with another one."""
         command = [BIN / "penstock", "run", *words, "--", *program]
         return subprocess.run(command, env=self.env | variables, capture_output=True, text=True, timeout=PATIENCE_S)
 
@@ -74,7 +75,8 @@ class Place:
 
 
 def said(process, word):
-    """A client ends by itself, has said `word` last, and what it printed on standard error, line by line."""
+    """Waits until a client ends by itself with `word` as its last output. Returns the lines of its
+    standard error."""
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0 and out.split()[-1:] == [word], f"exit {process.returncode}: {out}{err}"
     return err.splitlines()
@@ -87,7 +89,7 @@ def one(lines, *parts):
 def nothing_where_nothing_is_wrong(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock")
     assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
-    # A host without a pool is no mistake of anybody, and a worker must not see the pool.
+    # A host without a pool is no error, and a worker must not see the pool.
     quiet = said(place.client(kind), "nothing") + said(place.client(kind, PENSTOCK_NODES=address, PENSTOCK_WORKER="1"), "nothing")
     assert kind == "nvml" or quiet == [], quiet
 
@@ -105,7 +107,7 @@ def a_node_that_is_not_there(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock")
     nobody = f"unix:{place.folder}/nobody.sock"
     one(said(place.client(kind, PENSTOCK_NODES=f"{nobody},{address}"), "pool"), f"node {nobody} is left out: ", "penstockd")
-    # NVML is there without devices.
+    # NVML also works without devices.
     one(said(place.client(kind, PENSTOCK_NODES=nobody), "pool" if kind == "nvml" else "nothing"), f"node {nobody} is left out: ")
 
 
@@ -122,13 +124,14 @@ def a_node_that_is_late(place, kind):
 
 
 def a_key_that_is_not_there(place, kind):
-    """A pool over TCP needs the key: what is wrong with the file, and which node is left out for it."""
+    """A pool over TCP needs the key. The messages must say what is wrong with the file, and which
+    node is left out."""
     _, unix = place.serve(f"unix:{place.folder}/node.sock")
     _, tcp = place.serve("tcp:127.0.0.1:0")
     lines = said(place.client(kind, PENSTOCK_NODES=f"{unix},{tcp}", PENSTOCK_KEY="/nonexistent/key"), "pool")
     one(lines[:1], "the key file /nonexistent/key")
     one(lines[1:], f"node {tcp} is left out: ", "key")
-    # One daemon without devices beside one that has some is named once, also under `penstock run`.
+    # A daemon without devices, beside one with devices, is named once, also under `penstock run`.
     _, empty = place.serve(f"unix:{place.folder}/empty.sock", PENSTOCK_LIBOPENCL="libc.so.6")
     command = f"{sys.executable} {HERE / 'client.py'} {kind} {LIBRARIES[kind]}".split()
     run = place.run("--no-local", "--nodes", f"{unix},{empty}", program=command)
@@ -156,7 +159,7 @@ def a_node_without_devices(place, kind):
 
 
 def a_node_that_is_lost(place):
-    """The daemon's or the worker's end is told once, and an orderly end is not told."""
+    """The end of the daemon or of the worker is reported once. A normal end is not reported."""
     for lost in ("daemon", "worker", None):
         daemon, address = place.serve(f"unix:{place.folder}/{lost}.sock")
         client = place.client("opencl", "wait", PENSTOCK_NODES=address)
@@ -177,7 +180,7 @@ def a_node_that_is_lost(place):
 
 
 def a_program_that_waits_in_line(place):
-    """It says so after a second, and goes on when it is its turn."""
+    """A program that waits in line says so after a second, and goes on in its turn."""
     slow = place.folder / "slow.c"
     slow.write_text("#include <unistd.h>\n__attribute__((constructor)) static void f(void) { sleep(3); }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", place.folder / "libslow.so", slow, "-lOpenCL"], check=True)

@@ -1,4 +1,4 @@
-# clinfo asks everything there is to ask. Every query that is answered locally is answered by the pool.
+# clinfo makes all queries. The pool must answer every query that the local platform answers.
 SEVERAL=yes
 LIMIT_S=30
 needs() { command -v clinfo >/dev/null || { echo "clinfo is not installed"; return 1; }; }

@@ -1,4 +1,4 @@
-# clpeak: its figures are not compared, but each must be there, for each device.
+# clpeak: its figures are not compared, but each must be present for each device.
 LANE=slow
 SEVERAL=yes
 LIMIT_S=600

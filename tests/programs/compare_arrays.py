@@ -1,4 +1,4 @@
-"""Compares the arrays of two .npz files: --max-difference X (absolute) or --relative-rms X."""
+"""Compares the arrays in two .npz files: --max-difference X (absolute) or --relative-rms X."""
 
 import sys
 

@@ -1,9 +1,9 @@
-"""Compares two outputs of `clinfo --raw`: the local platform's, and the pool's."""
+"""Compares two outputs of `clinfo --raw`: that of the local platform, and that of the pool."""
 
 import re
 import sys
 
-# What a pool answers for itself, or must not claim because its devices are elsewhere.
+# Queries that a pool answers itself, or must answer differently because its devices are remote.
 DIFFERS = {
     "CL_DEVICE_HOST_UNIFIED_MEMORY": "a map costs a transfer",
     "CL_DEVICE_SVM_CAPABILITIES": "coarse buffers at most",
@@ -22,11 +22,12 @@ DIFFERS = {
     "CL_DEVICE_IL_VERSION": "",
     "CL_DEVICE_ILS_WITH_VERSION": "",
 }
-# Where the driver asks the processor how fast it runs just now: so many times more or less is the same.
+# The driver reads the current speed of the processor. Answers within this factor count as equal.
 FLUCTUATES = {"CL_DEVICE_MAX_CLOCK_FREQUENCY": 4}
-# clinfo asks these of devices that have the extension, and the pool passes only extensions on whose functions it has.
+# clinfo makes these queries for devices with the extension. The pool lists only extensions whose
+# functions it has.
 ABSENT = ("CL_DEVICE_COMMAND_BUFFER_",)
-# Queries of an extension: asked only where the extension is listed.
+# Queries of an extension, made only if the extension is listed.
 OF_EXTENSION = {
     "CL_DEVICE_COMMAND_BUFFER_": "cl_khr_command_buffer",
 }
@@ -34,7 +35,7 @@ BAD = re.compile(r"error|invalid|n/a|unavailable|<.*failed", re.IGNORECASE)
 
 
 def devices(path):
-    """One dict of queries for each device; the platform's own queries are left out."""
+    """Returns one dict of queries per device, without the queries of the platform."""
     found = {}
     for line in open(path, encoding="utf-8", errors="replace"):
         match = re.match(r"\[(\S+?)/(\d+|\*)\]\s+(CL_DEVICE\w+|CL_DRIVER\w+)\s*(.*)$", line)
@@ -44,7 +45,8 @@ def devices(path):
 
 
 def is_near(one, other, factor):
-    """Whether two texts begin with numbers, neither of which is more than so many times the other."""
+    """Whether two texts begin with numbers, neither of which exceeds the other by more than the
+    factor."""
     numbers = [re.match(r"\d+", text) for text in (one, other)]
     if not all(numbers):
         return False

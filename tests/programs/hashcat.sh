@@ -1,4 +1,5 @@
-# hashcat: compiles and links many programs, keeps their binaries, uses two contexts and all devices.
+# hashcat compiles and links many programs, keeps their binaries, and uses two contexts and all
+# devices.
 SEVERAL=yes
 LIMIT_S=300
 needs() { command -v hashcat >/dev/null || { echo "hashcat is not installed"; return 1; }; }
@@ -8,7 +9,7 @@ run() {
     for word in 7919 55433 39640 31721; do
         grep -qx "word$word" words.txt && printf 'word%d' "$word" | md5sum | cut -c 1-32
     done >hashes.txt
-    # Its own cache of binaries: the second start loads what the first one built.
+    # A separate cache for binaries: the second run loads what the first one built.
     export XDG_DATA_HOME=$XDG_CACHE_HOME HOME=$XDG_CACHE_HOME
     mkdir -p "$XDG_CACHE_HOME"
     hashcat -m 0 -a 0 -O --potfile-disable --force --quiet --outfile found.txt hashes.txt words.txt || return 1

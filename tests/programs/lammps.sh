@@ -1,5 +1,6 @@
-# LAMMPS with its GPU package on OpenCL: Lennard-Jones, 32,000 atoms, 100 steps. PoCL 3.1 itself does not run its default
-# (neighbour lists on the device: it crashes), nor two processes (`mpirun -np 2`: sub-buffers that are not aligned, -13).
+# LAMMPS with its GPU package on OpenCL: Lennard-Jones, 32,000 atoms, 100 steps. PoCL 3.1 itself
+# cannot run the default (neighbour lists on the device: it crashes) nor two processes (`mpirun -np
+# 2`: sub-buffers that are not aligned, -13).
 LANE=slow
 LIMIT_S=600
 lammps=$CACHE/lammps

@@ -1,4 +1,5 @@
-# LAMMPS, Rhodopsin: 32,000 atoms with long-range forces; about two minutes. The total energy of each step is compared.
+# LAMMPS, Rhodopsin: 32,000 atoms with long-range forces; about two minutes. Compares the total
+# energy of each step.
 LANE=slow
 LIMIT_S=1200
 lammps=$CACHE/lammps

@@ -1,4 +1,4 @@
-# Our example, on all devices; it checks its product itself.
+# Our example, on all devices. It checks its product itself.
 SEVERAL=yes
 LIMIT_S=60
 needs() { [ -x "$PENSTOCK_PROGRAMS/matmul" ] || { echo "not built: make build"; return 1; }; }

@@ -1,4 +1,5 @@
-# OpenCV's transparent API: a chain of filters on UMat; the local result must come out, bit for bit.
+# OpenCV's transparent API: a chain of filters on UMat. The result must equal the local one, bit for
+# bit.
 LANE=slow
 needs() { "$PYTHON" -c 'import cv2' 2>/dev/null || { echo "OpenCV is not installed: tools/setup.sh programs"; return 1; }; }
 run() {

@@ -24,7 +24,7 @@ for turn in range(3):
     _, black = cv2.threshold(small, 128, 255, cv2.THRESH_BINARY)
     mixed = cv2.addWeighted(grown, 0.5, black, 0.5, 0)
     lines = cv2.Sobel(small, cv2.CV_32F, 1, 0)
-    # Read back in the middle, then worked on further.
+    # Read back in the middle, then processed further.
     half = small.get()
     for name, value in (("blurred", blurred), ("edges", edges), ("mixed", mixed), ("lines", lines)):
         results[f"{name}{turn}"] = value.get()

@@ -1,4 +1,5 @@
-# OpenMM: its own installation test, and forces of a box of water, then 100 steps. On two nodes one simulation runs on both devices.
+# OpenMM: its own installation test, the forces of a box of water, and 100 steps. On two nodes one
+# simulation runs on both devices.
 LANE=slow
 SEVERAL=yes
 LIMIT_S=600

@@ -1,6 +1,7 @@
-"""A box of TIP3P water with PME on OpenMM's OpenCL platform: openmm_water.py FILE [DEVICES], these for instance 0,1.
+"""A box of TIP3P water with PME on OpenMM's OpenCL platform: openmm_water.py FILE [DEVICES].
+DEVICES is a list such as 0,1.
 
-The forces at the start go to the file; 100 steps follow.
+Writes the forces at the start to FILE, then computes 100 steps.
 """
 
 import sys
@@ -34,7 +35,8 @@ for _ in range(100):  # one synchronisation per step, as a program that looks at
     simulation.step(1)
     simulation.context.getState(getEnergy=True).getPotentialEnergy()
 took = time.perf_counter() - start
-# The way after some steps depends on the order of additions, which differs from run to run: only the start is compared.
+# After some steps, the result depends on the order of additions, which differs between runs. So
+# only the start is compared.
 assert numpy.isfinite(forces()).all()
 numpy.savez(sys.argv[1], forces=first)
 devices = platform.getPropertyValue(simulation.context, "DeviceIndex").split(",")

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Runs real, unmodified programs, and compares what they give on a pool with what they give on the local platform.
+# Runs real, unmodified programs, and compares their results on a pool with the local ones.
 #
 #   tests/programs/run.sh [--on local|unix|tcp|two] [--lane fast|slow|all] [NAME...]
 #
-# Each program is a file NAME.sh beside this one. Logs and results stay in target/programs-log/NAME/POOL.
+# Each program has a file NAME.sh beside this one. Logs and results: target/programs-log/NAME/POOL.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -34,7 +34,7 @@ CACHE=$ROOT/.cache
 export ROOT PROGRAM_TESTS PYTHON CACHE PENSTOCK_PROGRAMS
 results=$PENSTOCK_TARGET/programs-log
 
-# What a program's file may set or replace.
+# Settings and functions that a program's file may replace.
 defaults() {
     LANE=fast                # or slow: only in `make test-programs`
     LIMIT_S=120
@@ -45,7 +45,7 @@ defaults() {
     compare() { diff -u "$1/result.txt" "$2/result.txt"; }
 }
 
-# Runs one program in a clean folder; $1: the pool's name (for the folder).
+# Runs one program in a clean folder. $1 is the name of the pool, and of the folder.
 run_in() {
     local folder=$results/$name/$1
     rm -rf "$folder"
@@ -53,8 +53,8 @@ run_in() {
     (
         cd "$folder" || exit 1
         [ "$1" = local ] && POOL_ENV=()
-        # A function cannot be given to `timeout`: a shell that reads the same file can.
-        # The program's own caches must not carry a result from the pool to the local run or back.
+        # `timeout` cannot run a function, but a shell that reads the same file. Caches of the
+        # program must not carry a result from the pool to the local run or back.
         POOL=$1 XDG_CACHE_HOME=$CACHE/xdg-$1 pool_run "$LIMIT_S" bash -c '
             '"$(declare -f defaults)"'
             defaults; . "$0"; run' "$here/$name.sh" >log.txt 2>&1
@@ -95,7 +95,8 @@ one() {
     [ "$lane" != all ] && [ "$lane" != "$LANE" ] && return
     [ "$on" = two ] && [ "$SEVERAL" = no ] && return
     if ! why=$(needs); then report skip "$why"; return; fi
-    # The local run comes first, without any pool in its surroundings. It is kept for the other pools of one test run.
+    # The local run comes first, without any pool in its environment. Its result is kept for the
+    # other pools of one test run.
     local stamp=$results/$name/local/done-$VERSION-${TEST_RUN:-$$}
     if [ "$on" = local ] || [ ! -e "$stamp" ]; then
         local_started=$(date +%s.%N)

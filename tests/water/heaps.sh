@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Heaps, for kernels that talk to each other: what wtr_ext.h promises of them (heaps.c), and the two applications of examples/ggas, each compared with
-# its version without and with a serial computation: in one process, on 2 ranks of MPI, on 2 daemons, by memory and by sending. Too many work-groups are
-# refused, and a rank that is killed ends the others' kernels.
+# Heaps, for kernels that communicate: what wtr_ext.h promises (heaps.c), and the two applications
+# of examples/ggas, each compared with its version without heaps and with a serial computation. They
+# run in one process, on 2 MPI ranks and on 2 daemons, through memory and through the proxy.
+# Launches with too many work-groups must be refused, and the loss of a rank must end the others'
+# kernels.
 #
 #   heaps.sh [--mpi openmpi|mpich] [--no-pool]      default: openmpi, and the pool
 #
-# PENSTOCK_BIN is the folder of penstock, libwater.so, libpenstock_energy.so and the shims (default: target/release). PROGRAM_S is the time that one program
-# may take, LOST_S the time in which the end of a rank has to be noticed.
+# PENSTOCK_BIN is the folder of penstock, libwater.so, libpenstock_energy.so and the shims (default:
+# target/release). PROGRAM_S is the time limit of one program, LOST_S that for noticing the loss of
+# a rank.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -42,7 +45,7 @@ cd "$out" || exit 1
 passed=0 failed=0 skipped=0
 since() { awk "BEGIN { print $EPOCHREALTIME - $1 }"; }
 
-# check NAME EXPECTED COMMAND...: it ends well, and says what is expected.
+# check NAME EXPECTED COMMAND...: the command must succeed and print the expected text.
 check() {
     local name=$1 expected=$2 start=$EPOCHREALTIME text verdict=FAIL
     shift 2
@@ -71,7 +74,7 @@ small() {
     esac
 }
 
-# Two devices as one process has them, and as 2 ranks have them.
+# Runs all tests on two devices: of one process, of 2 ranks, or of 2 daemons.
 both() {
     local way=$1 app
     # shellcheck disable=SC2046 # a word, or none
@@ -83,7 +86,7 @@ both() {
     done
 }
 
-# Rank 1 is killed while kernels wait for each other: rank 0 returns with an error that says so.
+# Kills rank 1 while kernels wait for each other. Rank 0 must return with an error that says so.
 killed() {
     local start victim root pid line
     timeout --kill-after=5 "$PROGRAM_S" env POCL_DEVICES=pthread mpirun.openmpi --enable-recovery --oversubscribe --bind-to none -n 2 \
@@ -97,7 +100,7 @@ killed() {
             [ "$line" = OMPI_COMM_WORLD_RANK=1 ] && victim=$pid
             [ "$line" = OMPI_COMM_WORLD_RANK=0 ] && root=$pid
         done
-        # PoCL's threads work for the kernel when their time goes up fast.
+        # If the CPU time of the process grows fast, PoCL's threads execute the kernel.
         [ -n "$victim" ] && [ -n "$root" ] && [ "$(awk '{ print $14 }' "/proc/$victim/stat")" -gt 100 ] && break
         sleep 0.1
     done
@@ -118,7 +121,7 @@ killed() {
 }
 
 both local
-# PoCL and Intel's runtime for CPUs: kernels of two compilers, and two pools of threads.
+# PoCL and Intel's runtime for CPUs: kernels of two compilers, and two thread pools.
 intel=$POOL_ROOT/.venv-cuda/vendors/intel.icd
 if [ -e "$intel" ] && [ -e /etc/OpenCL/vendors/pocl.icd ]; then
     mkdir vendors && cp "$intel" /etc/OpenCL/vendors/pocl.icd vendors

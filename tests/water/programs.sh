@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The headers by themselves, Listing 1 of the paper, the order that events promise, and the six applications in both versions at small sizes, in one
-# process and with libwater.so of the folder given.
+# Checks that the headers compile on their own. Runs Listing 1 of the paper, a test of the order of
+# events, and both versions of the six applications at small sizes, in one process, with the
+# libwater.so in the given folder.
 #
 #   programs.sh DIR_OF_LIBWATER
 set -euo pipefail

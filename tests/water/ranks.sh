@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Listing 1 and the six applications with --verify on ranks of a real MPI, at small sizes: rank 0 and wtrd beside it for the first half of them, the same
-# program on all ranks for the others.
+# Runs Listing 1 and the six applications with --verify on ranks of a real MPI, at small sizes. For
+# the first half of them, rank 0 runs the program and the others run wtrd; for the rest, all ranks
+# run the program.
 #
-#   ranks.sh [--mpi openmpi|mpich] [--ranks N[,N...]] [--dcr off|paper|auto]      default: both that are here, 2 and 4, auto
+#   ranks.sh [--mpi openmpi|mpich] [--ranks N[,N...]] [--dcr off|paper|auto]
 #
-# PENSTOCK_BIN is the folder of libwater.so, wtrd and the shims (default: target/release). PROGRAM_S is the time that one program may take.
+# Default: all installed MPIs, 2 and 4 ranks, auto. PENSTOCK_BIN is the folder of libwater.so, wtrd
+# and the shims (default: target/release). PROGRAM_S is the time limit of one program.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -24,7 +26,7 @@ done
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# Both launchers refuse root, or more ranks than cores, unless they are told.
+# By default, both launchers refuse root and more ranks than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 WTR_DCR=$dcr POCL_DEVICES=pthread
 "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/listing1" "$here/listing1.c" \
     -L"$PENSTOCK_BIN" -lwater || exit 1
@@ -35,7 +37,7 @@ cd "$out" || exit 1
 passed=0 failed=0 skipped=0
 since() { awk "BEGIN { print $EPOCHREALTIME - $1 }"; }
 
-# launch MPI RANKS WAY PROGRAM...
+# launch MPI RANKS WAY PROGRAM...: runs a program on ranks.
 launch() {
     local mpi=$1 count=$2 way=$3 launcher
     shift 3
@@ -54,7 +56,7 @@ check() {
     local name=$1 mpi=$2 count=$3 start=$EPOCHREALTIME text verdict=FAIL
     shift
     text=$(launch "$@" 2>&1) && verdict=ok
-    # An application says by itself whether it is right; one that says nothing is not.
+    # An application must report that its result is right.
     case $name in
         listing1) ;;
         *) grep -q '"verified": true' <<<"$text" || verdict=FAIL ;;

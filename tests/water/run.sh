@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# libWater programs in one process or on the daemons of a pool, without MPI: Listing 1, the six applications with --verify, and on two nodes
-# what only those show (nodes.c), also with the second daemon killed in the middle of its work.
+# Runs libWater programs in one process or on the daemons of a pool, without MPI: Listing 1, the six
+# applications with --verify, and on two nodes also nodes.c, once with the second daemon killed
+# during its work.
 #
 #   run.sh [--on local|unix|two|hosts] [-- OPTIONS...]      default: two
 #
-#   --on KIND      local: the process's own OpenCL; unix: one daemon; two: two daemons on this host; hosts: two daemons on hosts that are
-#                  network namespaces of this one (root and iproute2 are needed), of which the second one's network fails in the end
+#   --on KIND      local: the process's own OpenCL; unix: one daemon; two: two daemons on this host;
+#                  hosts: two daemons in network namespaces of this host (needs root and iproute2),
+#                  the second of which loses its network at the end
 #   -- OPTIONS...  for the applications, as in: -- --repeat 3; default: small sizes
 #
-# PENSTOCK_BIN is the folder of penstock and libwater.so (default: target/release). PROGRAM_S is the time that one program may take.
+# PENSTOCK_BIN is the folder of penstock and libwater.so (default: target/release). PROGRAM_S is the
+# time limit of one program.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -45,7 +48,7 @@ cp "$here/kernel.cl" "$out"
 make -s -C "$here/../../examples/libwater" water OUT="$out" LIBWATER="$PENSTOCK_BIN" || exit 1
 cd "$out" || exit 1
 
-# The name of a host, and of its namespace.
+# Prints the name of a host, which is also that of its namespace.
 host() { echo "wtr-$$-$1"; }
 on_host() { # NODE COMMAND...
     # shellcheck disable=SC2016 # the inner shell expands
@@ -75,11 +78,11 @@ start_hosts() {
         done
         POOL_ENV+=("NODES_HOST_$node=$(host $node)")
     done
-    # An idle peer is asked after 2 s, and 3 times in 3 s; whoever waits looks once a second.
+    # TCP probes an idle peer after 2 s, and 3 times in 3 s. Waiting threads check once a second.
     POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2" NODES_LOSS_S=6.5)
 }
 
-# A command on the pool, from the first host if there are hosts.
+# Runs a command on the pool, from the first host if there are hosts.
 on_pool() {
     if [ "$kind" = hosts ]; then
         (on_host 0 timeout --kill-after=5 "$PROGRAM_S" env "${POOL_ENV[@]}" "$@")
@@ -88,7 +91,7 @@ on_pool() {
     fi
 }
 
-# Runs a test, and says how it went.
+# Runs a test and reports its result.
 check() {
     local name=$1 start=$EPOCHREALTIME text
     shift
@@ -114,7 +117,8 @@ small_sizes() {
     esac
 }
 
-# The applications print what they found and how long it took; their status says whether it was right.
+# The applications print their results and times. Their exit status says whether the result was
+# right.
 application() {
     local line
     line=$(on_pool "./$1-water" --verify --json "${@:2}") || { echo "$line"; return 1; }
@@ -123,7 +127,7 @@ application() {
     [[ $nodes = 1 || $line == *'"devices": 2'* ]] || { echo "not on two devices: $line"; return 1; }
 }
 
-# The second daemon is killed, or its host can not be reached any more, when the program is in the middle of its work.
+# Kills the second daemon, or cuts its host off, during the program's work.
 loss() {
     local status line
     coproc PROGRAM { on_pool ./nodes loss 2>&1; }
@@ -161,7 +165,7 @@ done
 [ "$kind" != local ] || check together on_pool ./nodes together
 if [ $nodes = 2 ]; then
     check nodes on_pool ./nodes
-    # Else the shell would tell of its end.
+    # Otherwise the shell would report its end.
     disown "${POOL_PIDS[1]}"
     check loss loss
 fi
