@@ -24,7 +24,7 @@ pub const CLEAN: u8 = 0;
 pub const FOUND: u8 = 1;
 /// Exit status: no program could be run.
 pub const UNABLE: u8 = 2;
-/// Number of programs that a child runs before the next child starts. Whatever a child leaks ends
+/// Number of programs that a child runs before the next child starts. What a child leaks ends
 /// with it.
 const BATCH: u64 = 250;
 /// Default duration of a campaign, in seconds.
@@ -95,7 +95,7 @@ pub fn campaign<I: Interface>(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
     state.conclude(&starter, &platform)
 }
 
-/// How often a replayed program runs, if nothing else is said.
+/// Default number of runs of a replayed program.
 const REPLAYS_DEFAULT: u64 = 20;
 
 fn replay<I: Interface>(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCode {

@@ -49,7 +49,7 @@ impl Embedded {
             .child
             .stdout
             .take()
-            .ok_or_else(|| "its output is not there".into())
+            .ok_or_else(|| "it has no output".into())
             .and_then(await_listening)
         {
             Ok(address) => {

@@ -36,7 +36,7 @@ pub fn show(command: &mut Command, opencl: &Path) {
     let Some(program) = find(command.get_program(), env::var_os("PATH").as_deref()) else { return };
     match inspect(&program) {
         Runtime::Elsewhere if wants_machine_code(&program) => {
-            preload(command, &folder, &program, "to have NVRTC give it PTX");
+            preload(command, &folder, &program, "to make NVRTC return PTX");
         }
         Runtime::Elsewhere => {}
         Runtime::Inside { .. } => {
@@ -53,7 +53,7 @@ fn preload(command: &mut Command, folder: &Path, program: &Path, why: &str) {
     if patch.is_file() {
         command.env(PRELOAD, before(&patch, env::var_os(PRELOAD).as_deref()));
     } else {
-        eprintln!("penstock: {}: {PATCH} is not there {why}", program.display());
+        eprintln!("penstock: {}: {PATCH}, needed {why}, is not there", program.display());
     }
 }
 

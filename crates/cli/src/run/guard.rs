@@ -58,7 +58,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     // `setsid` fails only in the leader of a process group. Another process has just started this
-    // one, so it is none.
+    // one, so it leads no group.
     _ = rustix::process::setsid();
     let directory = PrivateDirectory::hold(args.directory.clone())?;
     let watched = watch(&directory, args);
