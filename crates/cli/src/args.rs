@@ -20,7 +20,7 @@ node may take to answer. With PENSTOCK_LOG=1 the library and the embedded daemon
 
 Exit status:
 0 if the command succeeded; 1 if it failed; 2 if the command line or the configuration is wrong; \
-3 if no node answers.
+3 if no node is configured, or if none answers.
 `penstock run` exits as its program does, or with 125 if the pool could not be set up, 126 if the \
 program cannot be executed, 127 if it is not found.";
 
