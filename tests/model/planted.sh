@@ -96,7 +96,8 @@ export PENSTOCK_BIN=${PENSTOCK_BIN:-$target/quick}
 # Prints what goes wrong with a defect of this name.
 about() {
     sed -n "s/^    [A-Za-z]* \"$1\" \"\(.*\)\",\$/\1/p" "$root/crates/trial/src/defect.rs"
-    sed -n "/^    \/\/\/ /{s/^    \/\/\/ //;h};/^    $1,\$/{g;s/^/Not applied: /;p}" "$root/crates/coherence/src/rules.rs"
+    awk -v name="$1" '/^ *\/\/\/ / {sub(/^ *\/\/\/ /, ""); doc = doc (doc ? " " : "") $0; next}
+        $1 == name "," {print "Not applied: " doc} {doc = ""}' "$root/crates/coherence/src/rules.rs"
 }
 
 # Prints the first value of a key in a summary.
