@@ -54,7 +54,8 @@ double percentile(double *samples, size_t count, double share) {
 }
 
 void row(const char *name, const char *unit, double value) {
-    printf("%s\n    {\"name\": \"%s\", \"unit\": \"%s\", \"value\": %.9g}", first_row ? "" : ",", name, unit, value);
+    printf("%s\n    {\"name\": \"%s\", \"unit\": \"%s\", \"value\": %.9g}", first_row ? "" : ",",
+           name, unit, value);
     fflush(stdout);
     first_row = false;
 }
@@ -119,8 +120,9 @@ static void start_up(const char *wanted) {
     CALL(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL));
     CALL(clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version, version, NULL));
     CALL(clGetDeviceInfo(devices[0], CL_DEVICE_NAME, sizeof device, device, NULL));
-    printf("{\n  \"platform\": \"%s\", \"version\": \"%s\", \"device\": \"%s\", \"devices\": %u,\n  \"rows\": [", name, version,
-           device, device_count);
+    printf(
+        "{\n  \"platform\": \"%s\", \"version\": \"%s\", \"device\": \"%s\", \"devices\": %u,\n  \"rows\": [",
+        name, version, device, device_count);
     row("start-up: platforms, devices, first context", "s", end_s - start_s);
 }
 

@@ -12,7 +12,7 @@
 extern cl_platform_id platform;
 extern cl_device_id devices[16];
 extern cl_uint device_count;
-extern cl_context context;       /* over the first device */
+extern cl_context context; /* over the first device */
 extern cl_command_queue queue;
 extern bool quick;
 
@@ -35,10 +35,11 @@ void measure_maps(void);
 void measure_builds(void);
 void measure_migration(void);
 
-#define CALL(call)                                                                                          \
-    do {                                                                                                    \
-        cl_int call_code_ = (call);                                                                         \
-        if (call_code_ != CL_SUCCESS) fail("%s:%d: %s gave %d", __FILE__, __LINE__, #call, call_code_);      \
+#define CALL(call)                                                            \
+    do {                                                                      \
+        cl_int call_code_ = (call);                                           \
+        if (call_code_ != CL_SUCCESS)                                         \
+            fail("%s:%d: %s gave %d", __FILE__, __LINE__, #call, call_code_); \
     } while (0)
 
 #endif

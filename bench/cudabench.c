@@ -52,13 +52,17 @@ static double median(double *samples, size_t count) {
 /* With --quick there are fewer rounds, only to see that everything works. */
 static size_t rounds(size_t full) { return quick ? full / 20 + 1 : full; }
 
-/* ---- figures: seconds, or bytes per second; 0: not measured ------------------------------------------------------- */
+/* ---- figures: seconds, or bytes per second; 0: not measured
+ * ------------------------------------------------------- */
 
 struct figures {
-    double sync_after_copy, write4, read4, launch_and_sync, queued, launches, stores, write16, read16;
+    double sync_after_copy, write4, read4, launch_and_sync, queued, launches, stores, write16,
+        read16;
 };
 
-/* ---- CUDA ---------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static struct {
     int (*init)(unsigned);
@@ -71,13 +75,14 @@ static struct {
     int (*read)(void *, uint64_t, size_t);
     int (*load)(void **, const void *);
     int (*function)(void **, void *, const char *);
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  void *, void **, void **);
 } cu;
 
-#define CU(call)                                                                       \
-    do {                                                                               \
-        int code_ = (call);                                                            \
-        if (code_ != 0) fail("%s:%d: %s gave %d", __FILE__, __LINE__, #call, code_);    \
+#define CU(call)                                                                     \
+    do {                                                                             \
+        int code_ = (call);                                                          \
+        if (code_ != 0) fail("%s:%d: %s gave %d", __FILE__, __LINE__, #call, code_); \
     } while (0)
 
 static void find(void *library, const char *name, void *place) {
@@ -113,7 +118,7 @@ static void cuda_calls(void *empty, uint64_t memory, struct figures *of) {
     static double samples[SAMPLES], copies[SAMPLES], reads[SAMPLES], launches[SAMPLES];
     uint32_t value = 5;
     uint64_t param = 7;
-    void *params[] = { &param };
+    void *params[] = {&param};
     size_t count = rounds(SAMPLES);
     for (size_t i = 0; i < count; i++) {
         double start = seconds();
@@ -136,7 +141,8 @@ static void cuda_calls(void *empty, uint64_t memory, struct figures *of) {
     of->launch_and_sync = median(launches, count);
     size_t queued = rounds(QUEUED);
     double start = seconds();
-    for (size_t i = 0; i < queued; i++) CU(cu.launch(empty, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    for (size_t i = 0; i < queued; i++)
+        CU(cu.launch(empty, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
     of->queued = (seconds() - start) / (double)queued;
     CU(cu.synchronize());
     size_t all = rounds(LAUNCHES);
@@ -149,7 +155,7 @@ static void cuda_calls(void *empty, uint64_t memory, struct figures *of) {
 /* Launches of a kernel that stores a number, which differs for each launch. */
 static void cuda_stores(void *store, uint64_t memory, struct figures *of) {
     uint64_t value = 0;
-    void *params[] = { &memory, &value };
+    void *params[] = {&memory, &value};
     CU(cu.launch(store, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
     CU(cu.synchronize());
     size_t all = rounds(LAUNCHES);
@@ -181,7 +187,7 @@ static void run_cuda(unsigned char *host, struct figures *of) {
     CU(cu.function(&empty, module, "empty"));
     CU(cu.function(&store, module, "store"));
     uint64_t param = 7;
-    void *params[] = { &param };
+    void *params[] = {&param};
     CU(cu.launch(empty, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
     CU(cu.synchronize());
     cuda_calls(empty, memory, of);
@@ -200,15 +206,18 @@ static void run_cuda(unsigned char *host, struct figures *of) {
     of->read16 = COPY_BYTES / median(reads, COPIES);
 }
 
-/* ---- OpenCL -------------------------------------------------------------------------------------------------------- */
+/* ---- OpenCL
+ * --------------------------------------------------------------------------------------------------------
+ */
 
-#define CL(call)                                                                       \
-    do {                                                                               \
-        cl_int code_ = (call);                                                         \
+#define CL(call)                                                                              \
+    do {                                                                                      \
+        cl_int code_ = (call);                                                                \
         if (code_ != CL_SUCCESS) fail("%s:%d: %s gave %d", __FILE__, __LINE__, #call, code_); \
     } while (0)
 
-static void opencl_calls(cl_command_queue queue, cl_kernel empty, cl_mem memory, struct figures *of) {
+static void opencl_calls(cl_command_queue queue, cl_kernel empty, cl_mem memory,
+                         struct figures *of) {
     static double copies[SAMPLES], reads[SAMPLES], launches[SAMPLES];
     uint32_t value = 5;
     const size_t one = 1;
@@ -230,18 +239,21 @@ static void opencl_calls(cl_command_queue queue, cl_kernel empty, cl_mem memory,
     of->launch_and_sync = median(launches, count);
     size_t queued = rounds(QUEUED);
     double start = seconds();
-    for (size_t i = 0; i < queued; i++) CL(clEnqueueNDRangeKernel(queue, empty, 1, NULL, &one, &one, 0, NULL, NULL));
+    for (size_t i = 0; i < queued; i++)
+        CL(clEnqueueNDRangeKernel(queue, empty, 1, NULL, &one, &one, 0, NULL, NULL));
     of->queued = (seconds() - start) / (double)queued;
     CL(clFinish(queue));
     size_t all = rounds(LAUNCHES);
     start = seconds();
-    for (size_t i = 0; i < all; i++) CL(clEnqueueNDRangeKernel(queue, empty, 1, NULL, &one, &one, 0, NULL, NULL));
+    for (size_t i = 0; i < all; i++)
+        CL(clEnqueueNDRangeKernel(queue, empty, 1, NULL, &one, &one, 0, NULL, NULL));
     CL(clFinish(queue));
     of->launches = (seconds() - start) / (double)all;
 }
 
 /* As `cuda_stores`: a kernel with a buffer and a number that differs for each launch. */
-static void opencl_stores(cl_command_queue queue, cl_kernel store, cl_mem memory, struct figures *of) {
+static void opencl_stores(cl_command_queue queue, cl_kernel store, cl_mem memory,
+                          struct figures *of) {
     cl_ulong first = 0;
     CL(clSetKernelArg(store, 0, sizeof memory, &memory));
     CL(clSetKernelArg(store, 1, sizeof first, &first));
@@ -313,13 +325,22 @@ static void run_opencl(unsigned char *host, struct figures *of) {
     clReleaseContext(context);
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------- */
+/* ---- results
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 /* `more` means that the larger figure is the better one. The ratio is that of speeds. */
-static void row(const char *name, const char *unit, double scale, double cuda, double opencl, bool more) {
+static void row(const char *name, const char *unit, double scale, double cuda, double opencl,
+                bool more) {
     printf("%-34s %-6s", name, unit);
-    if (cuda > 0) printf(" %10.2f", cuda * scale); else printf(" %10s", "-");
-    if (opencl > 0) printf(" %10.2f", opencl * scale); else printf(" %10s", "-");
+    if (cuda > 0)
+        printf(" %10.2f", cuda * scale);
+    else
+        printf(" %10s", "-");
+    if (opencl > 0)
+        printf(" %10.2f", opencl * scale);
+    else
+        printf(" %10s", "-");
     if (cuda > 0 && opencl > 0) printf(" %8.2f", more ? cuda / opencl : opencl / cuda);
     printf("\n");
 }
@@ -327,11 +348,14 @@ static void row(const char *name, const char *unit, double scale, double cuda, d
 int main(int argc, char **argv) {
     const char *only = "";
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--quick")) quick = true;
-        else if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
-        else fail("no such option: %s", argv[i]);
+        if (!strcmp(argv[i], "--quick"))
+            quick = true;
+        else if (!strcmp(argv[i], "--only") && i + 1 < argc)
+            only = argv[++i];
+        else
+            fail("no such option: %s", argv[i]);
     }
-    struct figures cuda = { 0 }, opencl = { 0 };
+    struct figures cuda = {0}, opencl = {0};
     unsigned char *host = malloc(COPY_BYTES);
     if (!host) fail("no memory");
     memset(host, 7, COPY_BYTES);

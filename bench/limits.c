@@ -36,7 +36,8 @@ static double median(double *samples, size_t count) {
 
 static void row(const char *name, const char *unit, double value) {
     static bool first = true;
-    printf("%s\n    {\"name\": \"%s\", \"unit\": \"%s\", \"value\": %.9g}", first ? "" : ",", name, unit, value);
+    printf("%s\n    {\"name\": \"%s\", \"unit\": \"%s\", \"value\": %.9g}", first ? "" : ",", name,
+           unit, value);
     first = false;
 }
 
@@ -61,7 +62,8 @@ static void measure_memcpy(const char *name, size_t size, int rounds) {
 }
 
 static bool paces(int socket, const char *congestion) {
-    return !congestion || setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) == 0;
+    return !congestion || setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion,
+                                     (socklen_t)strlen(congestion)) == 0;
 }
 
 /* Connects two sockets. `congestion` is TCP's congestion control; NULL selects the system's
@@ -78,7 +80,8 @@ static bool pair(bool tcp, const char *congestion, int ends[2]) {
     /* Set before the connection exists: a connection that starts with BBR keeps its timers under
      * any other choice. The accepted end inherits the choice. */
     bool paced = paces(listener, congestion);
-    if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0) fail("listen");
+    if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0)
+        fail("listen");
     getsockname(listener, (struct sockaddr *)&address, &length);
     ends[0] = socket(AF_INET, SOCK_STREAM, 0);
     paced &= paces(ends[0], congestion);
@@ -137,7 +140,8 @@ static void measure_sockets(const char *kind, bool tcp) {
     row(name, "s", median(samples, PINGS));
     for (int round = 0; round < STREAM_ROUNDS; round++) {
         const double start_s = seconds();
-        for (size_t done = 0; done < STREAM_BYTES; done += PIECE) whole(ends[0], source, PIECE, true);
+        for (size_t done = 0; done < STREAM_BYTES; done += PIECE)
+            whole(ends[0], source, PIECE, true);
         whole(ends[0], bytes, 1, false);
         samples[round] = (double)STREAM_BYTES / (seconds() - start_s);
     }

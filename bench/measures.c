@@ -20,9 +20,12 @@ static void *bytes_of(size_t size) {
 }
 
 static const char *size_name(size_t size, char text[32]) {
-    if (size >= 1u << 20) snprintf(text, 32, "%zu MiB", size >> 20);
-    else if (size >= 1024) snprintf(text, 32, "%zu KiB", size >> 10);
-    else snprintf(text, 32, "%zu B", size);
+    if (size >= 1u << 20)
+        snprintf(text, 32, "%zu MiB", size >> 20);
+    else if (size >= 1024)
+        snprintf(text, 32, "%zu KiB", size >> 10);
+    else
+        snprintf(text, 32, "%zu B", size);
     return text;
 }
 
@@ -60,7 +63,8 @@ static void launches_in_order(cl_kernel kernel) {
     static double enqueued[64];
     for (size_t run = 0; run < runs; run++) {
         const double start_s = seconds();
-        for (int i = 0; i < COUNT; i++) CALL(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+        for (int i = 0; i < COUNT; i++)
+            CALL(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
         enqueued[run] = (seconds() - start_s) / COUNT;
         CALL(clFinish(queue));
         samples[run] = COUNT / (seconds() - start_s);
@@ -84,7 +88,8 @@ static void write_and_kernel(cl_kernel kernel, cl_mem mem) {
         samples[run] = (seconds() - start_s) / PAIRS;
     }
     CALL(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
-    if (memcmp(back, bytes[PAIRS - 1], SIZE) != 0) fail("the last of the small writes did not arrive");
+    if (memcmp(back, bytes[PAIRS - 1], SIZE) != 0)
+        fail("the last of the small writes did not arrive");
     row("2,000 x (write 64 B + kernel), a pair", "s", median(samples, runs));
 }
 
@@ -108,7 +113,8 @@ static void write_kernel_read(size_t size, size_t full_rounds) {
         CALL(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, size, back, 0, NULL, NULL));
         if (i >= 3) samples[i - 3] = seconds() - start_s;
         for (int k = 0; k < 64; k++)
-            if (back[k] != (unsigned char)~bytes[k]) fail("write, kernel, read gave the wrong bytes");
+            if (back[k] != (unsigned char)~bytes[k])
+                fail("write, kernel, read gave the wrong bytes");
     }
     snprintf(name, sizeof name, "write, kernel, read back %s", size_name(size, text));
     row(name, "s", median(samples, count));
@@ -157,9 +163,11 @@ static void blocking(size_t size, size_t full_rounds) {
             samples[i - 2] = written_s - start_s;
             reads[i - 2] = read_s - written_s;
         }
-        if (back[i % size] != bytes[i % size]) fail("a blocking read of %zu bytes gave the wrong bytes", size);
+        if (back[i % size] != bytes[i % size])
+            fail("a blocking read of %zu bytes gave the wrong bytes", size);
     }
-    if (memcmp(bytes, back, size) != 0) fail("a blocking read of %zu bytes gave the wrong bytes", size);
+    if (memcmp(bytes, back, size) != 0)
+        fail("a blocking read of %zu bytes gave the wrong bytes", size);
     const double write_s = median(samples, count), read_s = median(reads, count);
     snprintf(name, sizeof name, "blocking write %s", size_name(size, text));
     row(name, as_rate ? "B/s" : "s", as_rate ? (double)size / write_s : write_s);
@@ -203,7 +211,8 @@ static void blocking_with_times(void) {
     static double reads[SAMPLES_MAX];
     unsigned char bytes[SIZE] = {1, 2, 3, 4}, back[SIZE];
     cl_int code;
-    cl_command_queue timed = clCreateCommandQueue(context, devices[0], CL_QUEUE_PROFILING_ENABLE, &code);
+    cl_command_queue timed =
+        clCreateCommandQueue(context, devices[0], CL_QUEUE_PROFILING_ENABLE, &code);
     CALL(code);
     cl_mem mem = make_buffer(SIZE);
     for (size_t i = 0; i < count + 3; i++) {
@@ -280,15 +289,18 @@ static void sixteen_in_flight(void) {
         pattern(bytes, (size_t)PARTS * SIZE, run);
         const double start_s = seconds();
         for (size_t i = 0; i < PARTS; i++)
-            CALL(clEnqueueWriteBuffer(queue, mems[i], CL_FALSE, 0, SIZE, bytes + i * SIZE, 0, NULL, NULL));
+            CALL(clEnqueueWriteBuffer(queue, mems[i], CL_FALSE, 0, SIZE, bytes + i * SIZE, 0, NULL,
+                                      NULL));
         CALL(clFinish(queue));
         const double written_s = seconds();
         for (size_t i = 0; i < PARTS; i++)
-            CALL(clEnqueueReadBuffer(queue, mems[i], CL_FALSE, 0, SIZE, back + i * SIZE, 0, NULL, NULL));
+            CALL(clEnqueueReadBuffer(queue, mems[i], CL_FALSE, 0, SIZE, back + i * SIZE, 0, NULL,
+                                     NULL));
         CALL(clFinish(queue));
         samples[run] = (double)PARTS * SIZE / (written_s - start_s);
         reads[run] = (double)PARTS * SIZE / (seconds() - written_s);
-        if (memcmp(bytes, back, (size_t)PARTS * SIZE) != 0) fail("16 reads in flight gave the wrong bytes");
+        if (memcmp(bytes, back, (size_t)PARTS * SIZE) != 0)
+            fail("16 reads in flight gave the wrong bytes");
     }
     row("16 x 16 MiB not blocking, write", "B/s", median(samples, runs));
     row("16 x 16 MiB not blocking, read", "B/s", median(reads, runs));
@@ -321,7 +333,8 @@ void measure_maps(void) {
         cl_int code;
         pattern(expected, SIZE, i);
         const double start_s = seconds();
-        void *at = clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &code);
+        void *at =
+            clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &code);
         CALL(code);
         memcpy(at, expected, SIZE);
         CALL(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
@@ -416,7 +429,8 @@ void measure_migration(void) {
         CALL(clEnqueueReadBuffer(queues[0], mem, CL_TRUE, 0, size, back, 0, NULL, NULL));
         first += (cl_uint)(moves + 2);
         memcpy(bytes, &first, 4);
-        if (memcmp(bytes, back, size) != 0) fail("a buffer of %zu bytes that moved is not right", size);
+        if (memcmp(bytes, back, size) != 0)
+            fail("a buffer of %zu bytes that moved is not right", size);
         snprintf(name, sizeof name, "move %s between two devices", size_name(size, text));
         row(name, "s", median(samples, moves));
         CALL(clReleaseMemObject(mem));

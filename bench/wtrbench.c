@@ -10,7 +10,8 @@
 
 enum { COMMANDS = 4000, ROUNDS = 9, WINDOW = 500 };
 
-static const char *source = "__kernel void nothing(__global int *p) { if (p[0] == 123456789) p[0] = 1; }";
+static const char *source =
+    "__kernel void nothing(__global int *p) { if (p[0] == 123456789) p[0] = 1; }";
 
 static double now(void) {
     struct timespec t;
@@ -49,10 +50,14 @@ static plain open_plain(void) {
     cl_device_id device;
     cl_int code;
     check(clGetPlatformIDs(16, platforms, &count), "clGetPlatformIDs");
-    check(count ? clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, NULL) : CL_DEVICE_NOT_FOUND, "clGetDeviceIDs");
+    check(count ? clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, NULL)
+                : CL_DEVICE_NOT_FOUND,
+          "clGetDeviceIDs");
     p.context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
     check(code, "clCreateContext");
-    p.queue = clCreateCommandQueue(p.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE, &code);
+    p.queue = clCreateCommandQueue(
+        p.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE,
+        &code);
     check(code, "clCreateCommandQueue");
     cl_program program = clCreateProgramWithSource(p.context, 1, &source, NULL, &code);
     check(code, "clCreateProgramWithSource");
@@ -73,7 +78,8 @@ static double run_plain(const plain *p) {
     for (int done = 0; done < COMMANDS; done += WINDOW) {
         for (int i = 0; i < WINDOW; i++) {
             check(clSetKernelArg(p->kernel, 0, sizeof p->mem, &p->mem), "clSetKernelArg");
-            check(clEnqueueNDRangeKernel(p->queue, p->kernel, 1, NULL, &one, NULL, i > 0, i > 0 ? &events[i - 1] : NULL, &events[i]),
+            check(clEnqueueNDRangeKernel(p->queue, p->kernel, 1, NULL, &one, NULL, i > 0,
+                                         i > 0 ? &events[i - 1] : NULL, &events[i]),
                   "clEnqueueNDRangeKernel");
         }
         check(clFlush(p->queue), "clFlush");
@@ -90,7 +96,8 @@ static double run_water(wtr_kernel *kernel, wtr_buffer *buffer) {
     for (int done = 0; done < COMMANDS; done += WINDOW) {
         memset(events, 0, sizeof events);
         for (int i = 0; i < WINDOW; i++) {
-            wtr_run_kernel(kernel, 1, &one, NULL, i > 0 ? &events[i - 1] : NULL, &events[i], 1, WTR_BUF(buffer));
+            wtr_run_kernel(kernel, 1, &one, NULL, i > 0 ? &events[i - 1] : NULL, &events[i], 1,
+                           WTR_BUF(buffer));
         }
         wtr_wait_for_events(1, &events[WINDOW - 1]);
         wtr_release_event_array(WINDOW, events);
@@ -115,6 +122,8 @@ int main(void) {
     wtr_release_kernel(kernel, NULL, NULL);
     wtr_release_devices();
     double a = median(own), b = median(water);
-    printf("{\"measure\":\"empty kernels in a chain\",\"opencl_us\":%.2f,\"libwater_us\":%.2f,\"overhead\":%.2f,\"bar\":2.0}\n", a * 1e6, b * 1e6, (b - a) / a);
+    printf(
+        "{\"measure\":\"empty kernels in a chain\",\"opencl_us\":%.2f,\"libwater_us\":%.2f,\"overhead\":%.2f,\"bar\":2.0}\n",
+        a * 1e6, b * 1e6, (b - a) / a);
     return 0;
 }

@@ -1,9 +1,11 @@
-/* Prices of options in OpenCL: what examples/cuda/BlackScholes.cu does, two options for each work-item, written for OpenCL. */
+/* Prices of options in OpenCL: what examples/cuda/BlackScholes.cu does, two options for each
+ * work-item, written for OpenCL. */
 #include "opencl.h"
 
-/* In two forms, of which one is much faster than the other on each device: arithmetic on pairs of options (FORM = float2), which PoCL
- * makes SSE code of, and on single ones (FORM = float), of which Intel's compiler makes vectors over many work-items. exp() and
- * log(), not native_exp() and native_log(): on Intel's runtime those give three digits only, and on PoCL they are slower.
+/* In two forms, of which one is much faster than the other on each device: arithmetic on pairs of
+ * options (FORM = float2), which PoCL makes SSE code of, and on single ones (FORM = float), of
+ * which Intel's compiler makes vectors over many work-items. exp() and log(), not native_exp() and
+ * native_log(): on Intel's runtime those give three digits only, and on PoCL they are slower.
  */
 static const char source[] =
     "FORM normal_cdf(FORM x)\n"
@@ -44,27 +46,31 @@ static const char source[] =
 
 static double below(double x) { return 0.5 * erfc(-x / sqrt(2.0)); }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     size_t size = 4000000, repeats = 32;
     opencl_options(argc, argv, &size, &repeats);
     struct opencl cl = opencl_open();
     const size_t count = (size + 1) / 2 * 2, bytes = count * sizeof(float);
     const cl_uint pairs = (cl_uint)(count / 2);
-    float *stocks = malloc(bytes), *strikes = malloc(bytes), *years = malloc(bytes), *calls = malloc(bytes), *puts_ = malloc(bytes);
+    float *stocks = malloc(bytes), *strikes = malloc(bytes), *years = malloc(bytes),
+          *calls = malloc(bytes), *puts_ = malloc(bytes);
     unsigned state = 5347;
     for (size_t at = 0; at < count; at++) {
         stocks[at] = random_between(&state, 5, 30);
         strikes[at] = random_between(&state, 1, 100);
         years[at] = random_between(&state, 0.25F, 10);
     }
-    cl_mem buffers[] = {opencl_buffer(&cl, bytes, NULL), opencl_buffer(&cl, bytes, NULL), opencl_buffer(&cl, bytes, stocks),
-                        opencl_buffer(&cl, bytes, strikes), opencl_buffer(&cl, bytes, years)};
+    cl_mem buffers[] = {opencl_buffer(&cl, bytes, NULL), opencl_buffer(&cl, bytes, NULL),
+                        opencl_buffer(&cl, bytes, stocks), opencl_buffer(&cl, bytes, strikes),
+                        opencl_buffer(&cl, bytes, years)};
     char version[256] = "";
     CHECK(clGetDeviceInfo(cl.device, CL_DEVICE_VERSION, sizeof version, version, NULL));
-    const char *options = strstr(version, "pocl") != NULL || strstr(version, "PoCL") != NULL ? "-DPAIRS -DFORM=float2" : "-DFORM=float";
+    const char *options = strstr(version, "pocl") != NULL || strstr(version, "PoCL") != NULL
+                              ? "-DPAIRS -DFORM=float2"
+                              : "-DFORM=float";
     cl_kernel kernel = opencl_kernel(&cl, source, options, "black_scholes");
-    for (cl_uint at = 0; at < 5; at++) CHECK(clSetKernelArg(kernel, at, sizeof buffers[at], &buffers[at]));
+    for (cl_uint at = 0; at < 5; at++)
+        CHECK(clSetKernelArg(kernel, at, sizeof buffers[at], &buffers[at]));
     CHECK(clSetKernelArg(kernel, 5, sizeof pairs, &pairs));
     const size_t local = 128, global = (pairs + local - 1) / local * local;
     const double took_ms = opencl_time(&cl, kernel, 1, &global, &local, repeats);
@@ -75,7 +81,8 @@ int main(int argc, char **argv)
     const double r = 0.02, v = 0.30;
     for (size_t at = 0; at < count; at++) {
         const double stock = stocks[at], strike = strikes[at], time = years[at], root = sqrt(time);
-        const double d1 = (log(stock / strike) + (r + 0.5 * v * v) * time) / (v * root), discounted = strike * exp(-r * time);
+        const double d1 = (log(stock / strike) + (r + 0.5 * v * v) * time) / (v * root),
+                     discounted = strike * exp(-r * time);
         const double call = stock * below(d1) - discounted * below(d1 - v * root);
         const double put = discounted * (1 - below(d1 - v * root)) - stock * (1 - below(d1));
         const double one = fabs(calls[at] - call) + fabs(puts_[at] - put);
@@ -83,7 +90,10 @@ int main(int argc, char **argv)
         sum += fabs(call) + fabs(put);
         if (!(one <= largest)) largest = one;
     }
-    printf("black_scholes: %zu options by OpenCL on %s, %.3f ms, %.1f million options/s\n", count, cl.name, took_ms, 1e-3 * (double)count / took_ms);
-    printf("sum of errors %.2e of the sum (tolerance 2e-06), largest error %.2e (tolerance 2e-04)\n", error / sum, largest);
+    printf("black_scholes: %zu options by OpenCL on %s, %.3f ms, %.1f million options/s\n", count,
+           cl.name, took_ms, 1e-3 * (double)count / took_ms);
+    printf(
+        "sum of errors %.2e of the sum (tolerance 2e-06), largest error %.2e (tolerance 2e-04)\n",
+        error / sum, largest);
     return verdict(error / sum < 2e-6 && largest < 2e-4);
 }

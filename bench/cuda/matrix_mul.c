@@ -1,5 +1,6 @@
-/* The product of two matrices in OpenCL: what examples/cuda/matrixMul.cu does, with the same tiles, written for OpenCL.
- * Unrolling the loop by hand, or fma() and mad() for the sum, makes it slower on PoCL and on Intel's runtime.
+/* The product of two matrices in OpenCL: what examples/cuda/matrixMul.cu does, with the same tiles,
+ * written for OpenCL. Unrolling the loop by hand, or fma() and mad() for the sum, makes it slower
+ * on PoCL and on Intel's runtime.
  */
 #include "opencl.h"
 
@@ -20,8 +21,7 @@ static const char source[] =
     "    c[row * columns + column] = sum;\n"
     "}\n";
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     size_t size = 640, repeats = 30;
     opencl_options(argc, argv, &size, &repeats);
     struct opencl cl = opencl_open();
@@ -29,9 +29,11 @@ int main(int argc, char **argv)
     const size_t count = (size_t)side * side, bytes = count * sizeof(float);
     float *a = malloc(bytes), *b = malloc(bytes), *c = malloc(bytes);
     unsigned state = 6;
-    for (size_t at = 0; at < count; at++) a[at] = random_between(&state, -1, 1), b[at] = random_between(&state, -1, 1);
+    for (size_t at = 0; at < count; at++)
+        a[at] = random_between(&state, -1, 1), b[at] = random_between(&state, -1, 1);
 
-    cl_mem on_a = opencl_buffer(&cl, bytes, a), on_b = opencl_buffer(&cl, bytes, b), on_c = opencl_buffer(&cl, bytes, NULL);
+    cl_mem on_a = opencl_buffer(&cl, bytes, a), on_b = opencl_buffer(&cl, bytes, b),
+           on_c = opencl_buffer(&cl, bytes, NULL);
     cl_kernel kernel = opencl_kernel(&cl, source, "-DTILE=32", "multiply");
     CHECK(clSetKernelArg(kernel, 0, sizeof on_c, &on_c));
     CHECK(clSetKernelArg(kernel, 1, sizeof on_a, &on_a));
@@ -48,15 +50,16 @@ int main(int argc, char **argv)
         for (int column = 0; column < side; column++) {
             double sum = 0, products = 0;
             for (int k = 0; k < side; k++) {
-                const double product = (double)a[(size_t)row * side + k] * b[(size_t)k * side + column];
+                const double product =
+                    (double)a[(size_t)row * side + k] * b[(size_t)k * side + column];
                 sum += product;
                 products += fabs(product);
             }
             const double error = fabs(c[(size_t)row * side + column] - sum) / products;
             if (!(error <= largest)) largest = error;
         }
-    printf("matrix_mul: %d x %d by OpenCL, tiles of %d on %s, %.3f ms, %.2f GFlop/s\n", side, side, tile, cl.name, took_ms,
-           2e-6 * side * side * side / took_ms);
+    printf("matrix_mul: %d x %d by OpenCL, tiles of %d on %s, %.3f ms, %.2f GFlop/s\n", side, side,
+           tile, cl.name, took_ms, 2e-6 * side * side * side / took_ms);
     printf("largest error %.2e of the products' sizes (tolerance 1e-06)\n", largest);
     return verdict(largest < 1e-6);
 }

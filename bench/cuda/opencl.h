@@ -1,4 +1,5 @@
-/* What the two hand-written OpenCL programs have in common: the first device, checked calls, options, time. */
+/* What the two hand-written OpenCL programs have in common: the first device, checked calls,
+ * options, time. */
 #ifndef PENSTOCK_BENCH_CUDA_OPENCL_H
 #define PENSTOCK_BENCH_CUDA_OPENCL_H
 
@@ -11,8 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-static inline void check(cl_int code, const char *call, int line)
-{
+static inline void check(cl_int code, const char *call, int line) {
     if (code == CL_SUCCESS) return;
     fprintf(stderr, "line %d: %s gave %d\n", line, call, code);
     exit(1);
@@ -26,8 +26,7 @@ struct opencl {
     char name[256];
 };
 
-static inline struct opencl opencl_open(void)
-{
+static inline struct opencl opencl_open(void) {
     struct opencl cl;
     cl_platform_id platform;
     cl_int code;
@@ -41,8 +40,8 @@ static inline struct opencl opencl_open(void)
     return cl;
 }
 
-static inline cl_kernel opencl_kernel(struct opencl *cl, const char *source, const char *options, const char *name)
-{
+static inline cl_kernel opencl_kernel(struct opencl *cl, const char *source, const char *options,
+                                      const char *name) {
     cl_int code;
     cl_program program = clCreateProgramWithSource(cl->context, 1, &source, NULL, &code);
     CHECK(code);
@@ -58,45 +57,46 @@ static inline cl_kernel opencl_kernel(struct opencl *cl, const char *source, con
 }
 
 /* A buffer with `bytes` bytes, from `data` if that is not NULL. */
-static inline cl_mem opencl_buffer(struct opencl *cl, size_t bytes, const void *data)
-{
+static inline cl_mem opencl_buffer(struct opencl *cl, size_t bytes, const void *data) {
     cl_int code;
     cl_mem buffer = clCreateBuffer(cl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     CHECK(code);
-    if (data != NULL) CHECK(clEnqueueWriteBuffer(cl->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL));
+    if (data != NULL)
+        CHECK(clEnqueueWriteBuffer(cl->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL));
     return buffer;
 }
 
-static inline double now_ms(void)
-{
+static inline double now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
 }
 
 /* The mean time of `repeats` launches in a row, after one that is not counted. */
-static inline double opencl_time(struct opencl *cl, cl_kernel kernel, cl_uint dimensions, const size_t *global, const size_t *local, size_t repeats)
-{
-    CHECK(clEnqueueNDRangeKernel(cl->queue, kernel, dimensions, NULL, global, local, 0, NULL, NULL));
+static inline double opencl_time(struct opencl *cl, cl_kernel kernel, cl_uint dimensions,
+                                 const size_t *global, const size_t *local, size_t repeats) {
+    CHECK(
+        clEnqueueNDRangeKernel(cl->queue, kernel, dimensions, NULL, global, local, 0, NULL, NULL));
     CHECK(clFinish(cl->queue));
     const double began_ms = now_ms();
     for (size_t repeat = 0; repeat < repeats; repeat++)
-        CHECK(clEnqueueNDRangeKernel(cl->queue, kernel, dimensions, NULL, global, local, 0, NULL, NULL));
+        CHECK(clEnqueueNDRangeKernel(cl->queue, kernel, dimensions, NULL, global, local, 0, NULL,
+                                     NULL));
     CHECK(clFinish(cl->queue));
     return (now_ms() - began_ms) / (double)repeats;
 }
 
-static inline float random_between(unsigned *state, float low, float high)
-{
+static inline float random_between(unsigned *state, float low, float high) {
     *state = *state * 1664525U + 1013904223U;
     return low + (high - low) * (float)(*state >> 8) / 16777216.0F;
 }
 
 /* `--size N` and `--repeats N`. */
-static inline void opencl_options(int argc, char **argv, size_t *size, size_t *repeats)
-{
+static inline void opencl_options(int argc, char **argv, size_t *size, size_t *repeats) {
     for (int at = 1; at + 1 < argc; at += 2) {
-        size_t *const value = strcmp(argv[at], "--size") == 0 ? size : strcmp(argv[at], "--repeats") == 0 ? repeats : NULL;
+        size_t *const value = strcmp(argv[at], "--size") == 0      ? size
+                              : strcmp(argv[at], "--repeats") == 0 ? repeats
+                                                                   : NULL;
         if (value != NULL) *value = strtoull(argv[at + 1], NULL, 10);
         if (value == NULL || *value == 0) {
             fprintf(stderr, "%s [--size N] [--repeats N]\n", argv[0]);
@@ -105,8 +105,7 @@ static inline void opencl_options(int argc, char **argv, size_t *size, size_t *r
     }
 }
 
-static inline int verdict(int passed)
-{
+static inline int verdict(int passed) {
     puts(passed ? "Test passed" : "Test failed");
     return passed ? 0 : 1;
 }

@@ -34,7 +34,8 @@ size_t round_up(size_t number, size_t granularity) {
     return (number + granularity - 1) / granularity * granularity;
 }
 
-/* A Weyl sequence, mixed by two rounds of multiply and xor-shift: neighbours look unrelated, which is all that is asked here. */
+/* A Weyl sequence, mixed by two rounds of multiply and xor-shift: neighbours look unrelated, which
+ * is all that is asked here. */
 uint64_t random_bits(uint64_t seed, uint64_t index) {
     uint64_t bits = (seed << 48) + (index + 1) * 0x9e3779b97f4a7c15u;
     bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93u;
@@ -61,7 +62,8 @@ uint64_t option_number(const char *name, const char *text) {
 const char *kernel_beside_program(void) {
     static char path[PATH_MAX];
     const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length < 0) fail("cannot tell where this program is; say where its kernels are with --kernel");
+    if (length < 0)
+        fail("cannot tell where this program is; say where its kernels are with --kernel");
     path[length] = 0;
     char *name = strrchr(path, '/') + 1;
     snprintf(name, sizeof path - (size_t)(name - path), "%s.cl", app_name);

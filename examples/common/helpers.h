@@ -24,7 +24,8 @@ float random_unit(uint64_t seed, uint64_t index);
 /* A whole number in [0, limit). */
 uint64_t random_below(uint64_t seed, uint64_t index, uint64_t limit);
 
-/* The number above 0 that is the value of an option, or the end of the program. `text`: NULL where the value is missing. */
+/* The number above 0 that is the value of an option, or the end of the program. `text`: NULL where
+ * the value is missing. */
 uint64_t option_number(const char *name, const char *text);
 /* `matrix_mul.cl` beside the program, wherever that is called from. */
 const char *kernel_beside_program(void);

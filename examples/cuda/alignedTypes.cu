@@ -1,6 +1,8 @@
-// Copies arrays of structures: how their size and alignment decide which loads and stores the compiler may use.
+// Copies arrays of structures: how their size and alignment decide which loads and stores the
+// compiler may use.
 //
-// A structure of four 32-bit words that promises 16-byte alignment moves in one access; one that does not, in four.
+// A structure of four 32-bit words that promises 16-byte alignment moves in one access; one that
+// does not, in four.
 #include "common/example.h"
 
 namespace {
@@ -9,42 +11,66 @@ using Byte = unsigned char;
 using Half = unsigned short;
 using Word = unsigned int;
 
-struct Rgba8Loose { Byte r, g, b, a; };
-struct La32Loose { Word l, a; };
-struct Rgb32Loose { Word r, g, b; };
-struct Rgba32Loose { Word r, g, b, a; };
-struct alignas(4) Rgba8 { Byte r, g, b, a; };
-struct alignas(8) La32 { Word l, a; };
-struct alignas(16) Rgb32 { Word r, g, b; };
-struct alignas(16) Rgba32 { Word r, g, b, a; };
-struct alignas(16) Rgba32Pair { Rgba32 first, second; };
-struct alignas(8) Mixed { Byte tag; Half small; double large; };
+struct Rgba8Loose {
+    Byte r, g, b, a;
+};
+struct La32Loose {
+    Word l, a;
+};
+struct Rgb32Loose {
+    Word r, g, b;
+};
+struct Rgba32Loose {
+    Word r, g, b, a;
+};
+struct alignas(4) Rgba8 {
+    Byte r, g, b, a;
+};
+struct alignas(8) La32 {
+    Word l, a;
+};
+struct alignas(16) Rgb32 {
+    Word r, g, b;
+};
+struct alignas(16) Rgba32 {
+    Word r, g, b, a;
+};
+struct alignas(16) Rgba32Pair {
+    Rgba32 first, second;
+};
+struct alignas(8) Mixed {
+    Byte tag;
+    Half small;
+    double large;
+};
 
-template <typename T> __global__ void copy(T *to, const T *from, int count)
-{
+template <typename T> __global__ void copy(T *to, const T *from, int count) {
     const int threads = blockDim.x * gridDim.x;
-    for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += threads) to[at] = from[at];
+    for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += threads)
+        to[at] = from[at];
 }
 
 // Member by member where there is padding: its bytes are not promised to be copied.
-template <typename T> bool same(const T &left, const T &right) { return std::memcmp(&left, &right, sizeof(T)) == 0; }
-template <> bool same(const Rgb32 &left, const Rgb32 &right) { return std::memcmp(&left, &right, 3 * sizeof(Word)) == 0; }
-template <> bool same(const Mixed &left, const Mixed &right)
-{
-    return left.tag == right.tag && left.small == right.small && std::memcmp(&left.large, &right.large, sizeof(double)) == 0;
+template <typename T> bool same(const T &left, const T &right) {
+    return std::memcmp(&left, &right, sizeof(T)) == 0;
+}
+template <> bool same(const Rgb32 &left, const Rgb32 &right) {
+    return std::memcmp(&left, &right, 3 * sizeof(Word)) == 0;
+}
+template <> bool same(const Mixed &left, const Mixed &right) {
+    return left.tag == right.tag && left.small == right.small &&
+           std::memcmp(&left.large, &right.large, sizeof(double)) == 0;
 }
 
 class Bench {
-public:
-    explicit Bench(std::size_t bytes) : bytes_(bytes), pattern_(bytes), from_(bytes), to_(bytes)
-    {
+  public:
+    explicit Bench(std::size_t bytes) : bytes_(bytes), pattern_(bytes), from_(bytes), to_(bytes) {
         example::Random random(2);
         for (Byte &byte : pattern_) byte = static_cast<Byte>(random.bits() >> 24);
         CHECK(cudaMemcpy(from_.data(), pattern_.data(), bytes, cudaMemcpyHostToDevice));
     }
 
-    template <typename T> bool run(const char *name)
-    {
+    template <typename T> bool run(const char *name) {
         constexpr int repeats = 8;
         const int count = static_cast<int>(bytes_ / sizeof(T));
         T *const to = reinterpret_cast<T *>(to_.data());
@@ -62,12 +88,13 @@ public:
         const T *const expected = reinterpret_cast<const T *>(pattern_.data());
         int wrong = 0;
         for (int at = 0; at < count; at++) wrong += !same(got[at], expected[at]);
-        std::printf("%-14s size %2zu, alignment %2zu: %8.3f ms, %7.2f GB/s, %d of %d wrong\n", name, sizeof(T), alignof(T), took_ms,
-                    1e-6 * count * sizeof(T) / took_ms, wrong, count);
+        std::printf("%-14s size %2zu, alignment %2zu: %8.3f ms, %7.2f GB/s, %d of %d wrong\n", name,
+                    sizeof(T), alignof(T), took_ms, 1e-6 * count * sizeof(T) / took_ms, wrong,
+                    count);
         return wrong == 0;
     }
 
-private:
+  private:
     std::size_t bytes_;
     std::vector<Byte> pattern_;
     example::DeviceArray<Byte> from_, to_;
@@ -75,9 +102,9 @@ private:
 
 } // namespace
 
-int main(int argc, char **argv)
-{
-    const example::Options options = example::read_options(argc, argv, "bytes", 50'000'000, 1'000'000);
+int main(int argc, char **argv) {
+    const example::Options options =
+        example::read_options(argc, argv, "bytes", 50'000'000, 1'000'000);
     std::printf("alignedTypes: arrays of %zu bytes\n", options.size);
     Bench bench(options.size);
     bool passed = bench.run<Byte>("byte");

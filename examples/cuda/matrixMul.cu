@@ -1,11 +1,12 @@
-// The product of two matrices, tile by tile through shared memory, on a stream of its own, with events for the time.
+// The product of two matrices, tile by tile through shared memory, on a stream of its own, with
+// events for the time.
 #include "common/example.h"
 
 namespace {
 
 // C (rows x columns) = A (rows x depth) B (depth x columns); all are multiples of `tile`.
-template <int tile> __global__ void multiply(float *c, const float *a, const float *b, int depth, int columns)
-{
+template <int tile>
+__global__ void multiply(float *c, const float *a, const float *b, int depth, int columns) {
     __shared__ float tile_a[tile][tile], tile_b[tile][tile];
     const int column = blockIdx.x * tile + threadIdx.x, row = blockIdx.y * tile + threadIdx.y;
     float sum = 0;
@@ -20,14 +21,13 @@ template <int tile> __global__ void multiply(float *c, const float *a, const flo
     c[row * columns + column] = sum;
 }
 
-void fill(const example::PinnedArray<float> &array, example::Random &random)
-{
+void fill(const example::PinnedArray<float> &array, example::Random &random) {
     for (std::size_t at = 0; at < array.size(); at++) array[at] = random.between(-1.0F, 1.0F);
 }
 
 // The largest error, as a share of the sum of the absolute values of the products.
-double largest_error(const float *c, const float *a, const float *b, int rows, int depth, int columns)
-{
+double largest_error(const float *c, const float *a, const float *b, int rows, int depth,
+                     int columns) {
     double largest = 0;
     std::vector<double> sums(columns), sizes(columns);
     for (int row = 0; row < rows; row++) {
@@ -42,7 +42,9 @@ double largest_error(const float *c, const float *a, const float *b, int rows, i
             }
         }
         for (int column = 0; column < columns; column++) {
-            const double error = std::fabs(c[static_cast<std::size_t>(row) * columns + column] - sums[column]) / sizes[column];
+            const double error =
+                std::fabs(c[static_cast<std::size_t>(row) * columns + column] - sums[column]) /
+                sizes[column];
             if (!(error <= largest)) largest = error;
         }
     }
@@ -51,13 +53,14 @@ double largest_error(const float *c, const float *a, const float *b, int rows, i
 
 } // namespace
 
-int main(int argc, char **argv)
-{
-    const example::Options options = example::read_options(argc, argv, "columns, rounded up to a multiple of 32", 640, 256, 30);
-    const int columns = static_cast<int>(example::divide_up(options.size, 32) * 32), rows = columns, depth = columns;
+int main(int argc, char **argv) {
+    const example::Options options =
+        example::read_options(argc, argv, "columns, rounded up to a multiple of 32", 640, 256, 30);
+    const int columns = static_cast<int>(example::divide_up(options.size, 32) * 32), rows = columns,
+              depth = columns;
     example::Random random(6);
-    const example::PinnedArray<float> a(static_cast<std::size_t>(rows) * depth), b(static_cast<std::size_t>(depth) * columns),
-        c(static_cast<std::size_t>(rows) * columns);
+    const example::PinnedArray<float> a(static_cast<std::size_t>(rows) * depth),
+        b(static_cast<std::size_t>(depth) * columns), c(static_cast<std::size_t>(rows) * columns);
     fill(a, random);
     fill(b, random);
 
@@ -73,9 +76,11 @@ int main(int argc, char **argv)
     const dim3 threads(tile, tile), blocks(columns / tile, rows / tile);
     const auto launch = [&] {
         if (tile == 32)
-            multiply<32><<<blocks, threads, 0, stream>>>(on_c.data(), on_a.data(), on_b.data(), depth, columns);
+            multiply<32><<<blocks, threads, 0, stream>>>(on_c.data(), on_a.data(), on_b.data(),
+                                                         depth, columns);
         else
-            multiply<16><<<blocks, threads, 0, stream>>>(on_c.data(), on_a.data(), on_b.data(), depth, columns);
+            multiply<16><<<blocks, threads, 0, stream>>>(on_c.data(), on_a.data(), on_b.data(),
+                                                         depth, columns);
         CHECK_LAUNCH();
     };
     launch();
@@ -90,8 +95,10 @@ int main(int argc, char **argv)
 
     const double error = largest_error(c.data(), a.data(), b.data(), rows, depth, columns);
     constexpr double tolerance = 1e-6;
-    std::printf("matrixMul: A %d x %d, B %d x %d, tiles of %d on %s (compute capability %d.%d), %.3f ms, %.2f GFlop/s\n", rows, depth, depth,
-                columns, tile, device.name, device.major, device.minor, took_ms, 2e-6 * rows * depth * columns / took_ms);
+    std::printf(
+        "matrixMul: A %d x %d, B %d x %d, tiles of %d on %s (compute capability %d.%d), %.3f ms, %.2f GFlop/s\n",
+        rows, depth, depth, columns, tile, device.name, device.major, device.minor, took_ms,
+        2e-6 * rows * depth * columns / took_ms);
     std::printf("largest error %.2e of the products' sizes (tolerance %.0e)\n", error, tolerance);
     return example::verdict(error < tolerance);
 }

@@ -21,21 +21,26 @@ uint64_t share_of(uint64_t total, unsigned index, unsigned count) {
 /* ---- Options ---- */
 
 static void print_help(FILE *file) {
-    fprintf(file, "%s: the same computation with the host between devices, and with kernels that talk to each other\n\n", app_name);
+    fprintf(
+        file,
+        "%s: the same computation with the host between devices, and with kernels that talk to each other\n\n",
+        app_name);
     for (const struct setting *setting = app_settings; setting->name; setting++)
-        fprintf(file, "  --%-14s N  %s (default %llu)\n", setting->name, setting->help, (unsigned long long)setting->normal);
-    fputs("  --groups         N  work-groups of each device (default 1)\n"
-          "  --repeat         N  runs of each version, in turns; medians count (default 3)\n"
-          "  --timeout-ms     N  how long a kernel waits for another (default 10000)\n"
-          "  --devices    QUERY  the devices (default \"SELECT ALL\")\n"
-          "  --kernel      FILE  the file with the kernels (default: beside the program)\n"
-          "  --idle           S  seconds of idle power before and after, for energy net of idle (default 0)\n"
-          "  --only     VERSION  host or device\n"
-          "  --proxy             send what goes to other processes, also where memory could be shared\n"
-          "  --refuse            ask for more work-groups than can run, and expect to be refused\n"
-          "  --verify            compare with a serial computation, and both versions bit by bit\n"
-          "  --json              print one line of JSON\n",
-          file);
+        fprintf(file, "  --%-14s N  %s (default %llu)\n", setting->name, setting->help,
+                (unsigned long long)setting->normal);
+    fputs(
+        "  --groups         N  work-groups of each device (default 1)\n"
+        "  --repeat         N  runs of each version, in turns; medians count (default 3)\n"
+        "  --timeout-ms     N  how long a kernel waits for another (default 10000)\n"
+        "  --devices    QUERY  the devices (default \"SELECT ALL\")\n"
+        "  --kernel      FILE  the file with the kernels (default: beside the program)\n"
+        "  --idle           S  seconds of idle power before and after, for energy net of idle (default 0)\n"
+        "  --only     VERSION  host or device\n"
+        "  --proxy             send what goes to other processes, also where memory could be shared\n"
+        "  --refuse            ask for more work-groups than can run, and expect to be refused\n"
+        "  --verify            compare with a serial computation, and both versions bit by bit\n"
+        "  --json              print one line of JSON\n",
+        file);
 }
 
 static bool read_setting(struct options *options, const char *name, const char *value) {
@@ -48,26 +53,38 @@ static bool read_setting(struct options *options, const char *name, const char *
 }
 
 static bool read_value(struct options *options, const char *name, const char *value) {
-    if (strcmp(name, "--groups") == 0) options->groups = option_number(name, value);
-    else if (strcmp(name, "--repeat") == 0) options->repeat = option_number(name, value);
-    else if (strcmp(name, "--timeout-ms") == 0) options->timeout_ms = option_number(name, value);
-    else if (strcmp(name, "--devices") == 0) options->devices = value;
-    else if (strcmp(name, "--kernel") == 0) options->kernel = value;
-    else if (strcmp(name, "--idle") == 0) options->idle_s = value ? atof(value) : 0;
+    if (strcmp(name, "--groups") == 0)
+        options->groups = option_number(name, value);
+    else if (strcmp(name, "--repeat") == 0)
+        options->repeat = option_number(name, value);
+    else if (strcmp(name, "--timeout-ms") == 0)
+        options->timeout_ms = option_number(name, value);
+    else if (strcmp(name, "--devices") == 0)
+        options->devices = value;
+    else if (strcmp(name, "--kernel") == 0)
+        options->kernel = value;
+    else if (strcmp(name, "--idle") == 0)
+        options->idle_s = value ? atof(value) : 0;
     else if (strcmp(name, "--only") == 0 && value) {
         options->host_only = strcmp(value, "host") == 0;
         options->device_only = strcmp(value, "device") == 0;
         if (!options->host_only && !options->device_only) fail("--only wants host or device");
-    } else return read_setting(options, name, value);
+    } else
+        return read_setting(options, name, value);
     return true;
 }
 
 static bool read_flag(struct options *options, const char *name) {
-    if (strcmp(name, "--verify") == 0) options->verify = true;
-    else if (strcmp(name, "--json") == 0) options->json = true;
-    else if (strcmp(name, "--proxy") == 0) options->proxy = true;
-    else if (strcmp(name, "--refuse") == 0) options->refuse = true;
-    else return false;
+    if (strcmp(name, "--verify") == 0)
+        options->verify = true;
+    else if (strcmp(name, "--json") == 0)
+        options->json = true;
+    else if (strcmp(name, "--proxy") == 0)
+        options->proxy = true;
+    else if (strcmp(name, "--refuse") == 0)
+        options->refuse = true;
+    else
+        return false;
     return true;
 }
 
@@ -90,7 +107,8 @@ static void read_options(struct options *options, int argc, char **argv) {
     if (!options->kernel) options->kernel = kernel_beside_program();
 }
 
-/* ---- Core-seconds: of this process and the other ranks on this host, which are children of the same launcher. ---- */
+/* ---- Core-seconds: of this process and the other ranks on this host, which are children of the
+ * same launcher. ---- */
 
 static int parent_of(long pid) {
     char path[64], text[512];
@@ -108,7 +126,8 @@ static int parent_of(long pid) {
 static bool is_rank(long pid) {
     char path[64], target[PATH_MAX], own[PATH_MAX];
     snprintf(path, sizeof path, "/proc/%ld/exe", pid);
-    const ssize_t length = readlink(path, target, sizeof target - 1), own_length = readlink("/proc/self/exe", own, sizeof own - 1);
+    const ssize_t length = readlink(path, target, sizeof target - 1),
+                  own_length = readlink("/proc/self/exe", own, sizeof own - 1);
     if (length < 0 || own_length < 0) return false;
     target[length] = own[own_length] = 0;
     const char *name = strrchr(target, '/');
@@ -122,7 +141,8 @@ static unsigned find_ranks(uint32_t *pids) {
     DIR *folder = opendir("/proc");
     for (struct dirent *entry; folder && count < RANKS_MAX && (entry = readdir(folder));) {
         const long pid = strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && pid != getpid() && parent_of(pid) == getppid() && is_rank(pid)) pids[count++] = (uint32_t)pid;
+        if (pid > 0 && pid != getpid() && parent_of(pid) == getppid() && is_rank(pid))
+            pids[count++] = (uint32_t)pid;
     }
     if (folder) closedir(folder);
     return count;
@@ -132,7 +152,8 @@ static double core_seconds(const uint32_t *pids, unsigned count) {
     double sum = 0;
     for (unsigned i = 0; i < count; i++) {
         double seconds = 0;
-        if (penstock_energy_process_seconds(pids[i], &seconds) == PENSTOCK_ENERGY_SUCCESS) sum += seconds;
+        if (penstock_energy_process_seconds(pids[i], &seconds) == PENSTOCK_ENERGY_SUCCESS)
+            sum += seconds;
     }
     return sum;
 }
@@ -181,14 +202,17 @@ static void take_energy(penstock_energy_meter *meter, struct figures *figures) {
 }
 
 /* All runs of one version, and what they took. */
-static void measure(const struct options *options, bool on_devices, const uint32_t *pids, unsigned ranks, struct figures *figures) {
+static void measure(const struct options *options, bool on_devices, const uint32_t *pids,
+                    unsigned ranks, struct figures *figures) {
     penstock_energy_meter *meter = NULL;
     const penstock_energy_options energy = {.size = sizeof energy, .watch_s = 0.2};
-    if (penstock_energy_open(&energy, &meter) != PENSTOCK_ENERGY_SUCCESS) fail("no energy meter: %s", penstock_energy_last_error());
+    if (penstock_energy_open(&energy, &meter) != PENSTOCK_ENERGY_SUCCESS)
+        fail("no energy meter: %s", penstock_energy_last_error());
     if (options->idle_s > 0) penstock_energy_idle(meter, options->idle_s);
     (on_devices ? app_fill_device : app_fill_host)();
     const double cores_before = core_seconds(pids, ranks);
-    if (penstock_energy_start(meter) != PENSTOCK_ENERGY_SUCCESS) fail("the energy meter: %s", penstock_energy_last_error());
+    if (penstock_energy_start(meter) != PENSTOCK_ENERGY_SUCCESS)
+        fail("the energy meter: %s", penstock_energy_last_error());
     for (uint64_t i = 0; i < options->repeat; i++) {
         /* Only the first one starts from the input: more steps take as long. */
         const double start = seconds();
@@ -217,7 +241,8 @@ struct checks {
 };
 
 static bool is_right(const struct options *options, const struct checks *checks) {
-    const bool host = options->device_only || checks->error_host <= 1, device = options->host_only || checks->error_device <= 1;
+    const bool host = options->device_only || checks->error_host <= 1,
+               device = options->host_only || checks->error_device <= 1;
     return !options->verify || (host && device && checks->equal);
 }
 
@@ -230,50 +255,73 @@ static const char *path_name(void) {
             const int path = wtr_heap_path(heap, from, to);
             if (path > worst) worst = path;
         }
-    return worst == WTR_PATH_PROXY ? "proxy" : worst == WTR_PATH_SHARED ? "shared" : worst == WTR_PATH_OWN ? "own" : "none";
+    return worst == WTR_PATH_PROXY    ? "proxy"
+           : worst == WTR_PATH_SHARED ? "shared"
+           : worst == WTR_PATH_OWN    ? "own"
+                                      : "none";
 }
 
-static void print_version(const char *name, const struct options *options, const struct figures *figures, bool ran) {
+static void print_version(const char *name, const struct options *options,
+                          const struct figures *figures, bool ran) {
     if (!ran) {
         printf(", \"%s\": null", name);
         return;
     }
-    printf(", \"%s\": {\"seconds\": %.9f, \"core_seconds\": %.9f", name, median(figures->times_s, options->repeat), figures->cores_s);
-    if (figures->unavailable[0]) printf(", \"joules\": null, \"unavailable\": \"%s\"}", figures->unavailable);
-    else printf(", \"joules\": %.6g, \"net_joules\": %.6g, \"covered\": \"%s\"}", figures->joules, figures->net_joules, figures->covered);
+    printf(", \"%s\": {\"seconds\": %.9f, \"core_seconds\": %.9f", name,
+           median(figures->times_s, options->repeat), figures->cores_s);
+    if (figures->unavailable[0])
+        printf(", \"joules\": null, \"unavailable\": \"%s\"}", figures->unavailable);
+    else
+        printf(", \"joules\": %.6g, \"net_joules\": %.6g, \"covered\": \"%s\"}", figures->joules,
+               figures->net_joules, figures->covered);
 }
 
-static void report_json(const struct options *options, unsigned pes, unsigned ranks, const char *path, const struct figures *host,
-                        const struct figures *device, const struct checks *checks) {
+static void report_json(const struct options *options, unsigned pes, unsigned ranks,
+                        const char *path, const struct figures *host, const struct figures *device,
+                        const struct checks *checks) {
     printf("{\"app\": \"%s\"", app_name);
-    for (size_t i = 0; app_settings[i].name; i++) printf(", \"%s\": %llu", app_settings[i].name, (unsigned long long)options->value[i]);
-    printf(", \"pes\": %u, \"ranks\": %u, \"groups\": %llu, \"path\": \"%s\", \"repeat\": %llu", pes, ranks, (unsigned long long)options->groups, path,
+    for (size_t i = 0; app_settings[i].name; i++)
+        printf(", \"%s\": %llu", app_settings[i].name, (unsigned long long)options->value[i]);
+    printf(", \"pes\": %u, \"ranks\": %u, \"groups\": %llu, \"path\": \"%s\", \"repeat\": %llu",
+           pes, ranks, (unsigned long long)options->groups, path,
            (unsigned long long)options->repeat);
     print_version("host", options, host, !options->device_only);
     print_version("device", options, device, !options->host_only);
     if (options->verify)
-        printf(", \"error_host\": %.3g, \"error_device\": %.3g, \"equal\": %s", checks->error_host, checks->error_device,
-               checks->equal ? "true" : "false");
-    printf(", \"verified\": %s}\n", !options->verify ? "null" : is_right(options, checks) ? "true" : "false");
+        printf(", \"error_host\": %.3g, \"error_device\": %.3g, \"equal\": %s", checks->error_host,
+               checks->error_device, checks->equal ? "true" : "false");
+    printf(", \"verified\": %s}\n", !options->verify            ? "null"
+                                    : is_right(options, checks) ? "true"
+                                                                : "false");
 }
 
-static void report_text(const struct options *options, unsigned pes, const char *path, const struct figures *host, const struct figures *device,
+static void report_text(const struct options *options, unsigned pes, const char *path,
+                        const struct figures *host, const struct figures *device,
                         const struct checks *checks) {
     printf("%s:", app_name);
-    for (size_t i = 0; app_settings[i].name; i++) printf(" %s %llu,", app_settings[i].name, (unsigned long long)options->value[i]);
-    printf(" %u devices, %llu work-groups each, path: %s\n", pes, (unsigned long long)options->groups, path);
-    const struct figures *both[] = {options->device_only ? NULL : host, options->host_only ? NULL : device};
+    for (size_t i = 0; app_settings[i].name; i++)
+        printf(" %s %llu,", app_settings[i].name, (unsigned long long)options->value[i]);
+    printf(" %u devices, %llu work-groups each, path: %s\n", pes,
+           (unsigned long long)options->groups, path);
+    const struct figures *both[] = {options->device_only ? NULL : host,
+                                    options->host_only ? NULL : device};
     const char *const names[] = {"host between steps", "one kernel"};
     for (int i = 0; i < 2; i++) {
         if (!both[i]) continue;
-        printf("  %-20s %.6f s, %.6f core-seconds, ", names[i], median(both[i]->times_s, options->repeat), both[i]->cores_s);
-        if (both[i]->unavailable[0]) printf("joules unavailable (%s)\n", both[i]->unavailable);
-        else printf("%.6g J, net of idle %.6g J, of %s\n", both[i]->joules, both[i]->net_joules, both[i]->covered);
+        printf("  %-20s %.6f s, %.6f core-seconds, ", names[i],
+               median(both[i]->times_s, options->repeat), both[i]->cores_s);
+        if (both[i]->unavailable[0])
+            printf("joules unavailable (%s)\n", both[i]->unavailable);
+        else
+            printf("%.6g J, net of idle %.6g J, of %s\n", both[i]->joules, both[i]->net_joules,
+                   both[i]->covered);
     }
     if (both[0] && both[1])
-        printf("  one kernel is %.2f times as fast\n", median(host->times_s, options->repeat) / median(device->times_s, options->repeat));
+        printf("  one kernel is %.2f times as fast\n",
+               median(host->times_s, options->repeat) / median(device->times_s, options->repeat));
     if (options->verify)
-        printf("%s: error %.3g and %.3g of what is tolerated, both versions %s\n", is_right(options, checks) ? "right" : "WRONG", checks->error_host,
+        printf("%s: error %.3g and %.3g of what is tolerated, both versions %s\n",
+               is_right(options, checks) ? "right" : "WRONG", checks->error_host,
                checks->error_device, checks->equal ? "equal" : "DIFFERENT");
 }
 
@@ -296,7 +344,8 @@ static void check(const struct options *options, uint64_t steps, struct checks *
     app_set_steps(steps);
 }
 
-/* A version's result, to be compared with the other's: the next version may use the same buffers. */
+/* A version's result, to be compared with the other's: the next version may use the same buffers.
+ */
 static float *kept(const float *result) {
     float *copy = allocate(app_result_count(), sizeof *copy);
     memcpy(copy, result, app_result_count() * sizeof *copy);
@@ -351,13 +400,16 @@ int main(int argc, char **argv) {
         results[1] = kept(app_result_device());
     }
     /* All that was measured, bit by bit. */
-    if (results[0] && results[1]) checks.equal = memcmp(results[0], results[1], app_result_count() * sizeof(float)) == 0;
+    if (results[0] && results[1])
+        checks.equal = memcmp(results[0], results[1], app_result_count() * sizeof(float)) == 0;
     free(results[0]);
     free(results[1]);
     const char *path = path_name();
     app_release();
     wtr_release_devices();
-    if (options.json) report_json(&options, pes, ranks, path, &host, &device, &checks);
-    else report_text(&options, pes, path, &host, &device, &checks);
+    if (options.json)
+        report_json(&options, pes, ranks, path, &host, &device, &checks);
+    else
+        report_text(&options, pes, path, &host, &device, &checks);
     return is_right(&options, &checks) ? 0 : 1;
 }

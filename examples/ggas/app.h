@@ -1,8 +1,10 @@
-/* What the two applications share: options, time and energy of two versions of one computation, checks, the report.
+/* What the two applications share: options, time and energy of two versions of one computation,
+ * checks, the report.
  *
- * An application computes the same thing twice, on the same devices: once with a kernel for each step, and the host moving what devices need of
- * each other between steps (libWater's events order all of it, nothing waits for the program); once with one kernel that stays for all steps
- * and talks to those of the other devices itself. */
+ * An application computes the same thing twice, on the same devices: once with a kernel for each
+ * step, and the host moving what devices need of each other between steps (libWater's events order
+ * all of it, nothing waits for the program); once with one kernel that stays for all steps and
+ * talks to those of the other devices itself. */
 #ifndef APP_H
 #define APP_H
 
@@ -28,7 +30,7 @@ struct options {
     uint64_t value[SETTINGS_MAX]; /* in the order of the application's settings */
     uint64_t groups;              /* work-groups of each device */
     uint64_t repeat;
-    uint64_t timeout_ms;          /* how long a kernel waits for another; 0: as ggas.h says */
+    uint64_t timeout_ms; /* how long a kernel waits for another; 0: as ggas.h says */
     const char *devices, *kernel;
     bool verify, json, proxy, host_only, device_only, refuse;
     double idle_s;
@@ -39,7 +41,8 @@ struct options {
 /* And app_name, which the helpers know. */
 extern const struct setting app_settings[]; /* the last has no name */
 
-/* A serial computation, which rounds otherwise, can be compared with after so many steps at most. */
+/* A serial computation, which rounds otherwise, can be compared with after so many steps at most.
+ */
 extern const uint64_t app_checked_steps_max;
 void app_set_steps(uint64_t steps);
 /* Makes input, buffers, kernels and the heap. */
@@ -59,7 +62,8 @@ double app_error(const float *result);
 wtr_heap *app_heap(void);
 void app_release(void);
 
-/* The part of `total` things that place `index` of `count` has; the first have one more where it does not come out even. */
+/* The part of `total` things that place `index` of `count` has; the first have one more where it
+ * does not come out even. */
 uint64_t share_of(uint64_t total, unsigned index, unsigned count);
 
 #endif

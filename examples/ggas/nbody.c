@@ -13,9 +13,10 @@ const struct setting app_settings[] = {
 };
 
 #define TIME_STEP 0.01f
-#define SOFTENING 0.01f  /* the square of the distance that is added to all */
-#define TOLERANCE 1e-5   /* relative to the largest position */
-/* Bodies that meet closely make large differences of small ones; until then the difference is some 1e-6. */
+#define SOFTENING 0.01f /* the square of the distance that is added to all */
+#define TOLERANCE 1e-5  /* relative to the largest position */
+/* Bodies that meet closely make large differences of small ones; until then the difference is some
+ * 1e-6. */
 const uint64_t app_checked_steps_max = 40;
 
 struct body_vector {
@@ -39,10 +40,13 @@ static void make_bodies(void) {
     all.velocity = allocate(all.bodies, sizeof *all.velocity);
     all.result = allocate(all.bodies, sizeof *all.result);
     for (uint64_t i = 0; i < all.bodies; i++) {
-        /* The masses add up to about 1, so that the pull does not grow with the number of bodies. */
+        /* The masses add up to about 1, so that the pull does not grow with the number of bodies.
+         */
         const float mass = (0.5f + random_unit(4, i)) / (float)all.bodies;
-        all.position[i] = (struct body_vector){random_unit(1, i) - 0.5f, random_unit(2, i) - 0.5f, random_unit(3, i) - 0.5f, mass};
-        all.velocity[i] = (struct body_vector){random_unit(5, i) - 0.5f, random_unit(6, i) - 0.5f, random_unit(7, i) - 0.5f, 0};
+        all.position[i] = (struct body_vector){random_unit(1, i) - 0.5f, random_unit(2, i) - 0.5f,
+                                               random_unit(3, i) - 0.5f, mass};
+        all.velocity[i] = (struct body_vector){random_unit(5, i) - 0.5f, random_unit(6, i) - 0.5f,
+                                               random_unit(7, i) - 0.5f, 0};
     }
 }
 
@@ -54,54 +58,62 @@ void app_create(const struct options *options, unsigned pes, wtr_device *const *
     all.time_step = TIME_STEP;
     all.softening = SOFTENING;
     all.all_bytes = all.bodies * sizeof(struct body_vector);
-    if (all.bodies / pes < all.groups) fail("%llu bodies are too few for %u devices with %zu work-groups", (unsigned long long)all.bodies, pes, all.groups);
+    if (all.bodies / pes < all.groups)
+        fail("%llu bodies are too few for %u devices with %zu work-groups",
+             (unsigned long long)all.bodies, pes, all.groups);
     make_bodies();
-    wtr_heap_options heap = {.size = sizeof heap, .timeout_ms = options->timeout_ms, .force_proxy = options->proxy};
+    wtr_heap_options heap = {
+        .size = sizeof heap, .timeout_ms = options->timeout_ms, .force_proxy = options->proxy};
     const size_t signals = (pes + 1) * all.groups * LINE_BYTES;
     all.heap = wtr_create_heap(pes, devices, 3 * all.all_bytes + signals, &heap, NULL);
     for (unsigned i = 0; i < pes; i++) {
         all.first[i] = i == 0 ? 0 : all.first[i - 1] + all.count[i - 1];
         all.count[i] = share_of(all.bodies, i, pes);
-        all.step[i] = wtr_create_kernel(devices[i], options->kernel, "one_step", NULL, WTR_SOURCE, NULL);
-        all.all_steps[i] = wtr_create_kernel(devices[i], options->kernel, "all_steps", NULL, WTR_SOURCE, NULL);
+        all.step[i] =
+            wtr_create_kernel(devices[i], options->kernel, "one_step", NULL, WTR_SOURCE, NULL);
+        all.all_steps[i] =
+            wtr_create_kernel(devices[i], options->kernel, "all_steps", NULL, WTR_SOURCE, NULL);
         all.velocities[i] = wtr_create_buffer(devices[i], WTR_MEM_READ_WRITE, all.all_bytes, NULL);
-        for (int k = 0; k < 2; k++) all.positions[i][k] = wtr_create_buffer(devices[i], WTR_MEM_READ_WRITE, all.all_bytes, NULL);
+        for (int k = 0; k < 2; k++)
+            all.positions[i][k] =
+                wtr_create_buffer(devices[i], WTR_MEM_READ_WRITE, all.all_bytes, NULL);
     }
 }
 
-void app_set_steps(uint64_t steps) {
-    all.steps = steps;
-}
+void app_set_steps(uint64_t steps) { all.steps = steps; }
 
-wtr_heap *app_heap(void) {
-    return all.heap;
-}
+wtr_heap *app_heap(void) { return all.heap; }
 
 /* Both positions: of the second only the masses would be needed, which no step moves. */
 void app_fill_host(void) {
     for (unsigned i = 0; i < all.pes; i++) {
         wtr_write_buffer(all.velocities[i], all.all_bytes, all.velocity, NULL, NULL);
-        for (int k = 0; k < 2; k++) wtr_write_buffer(all.positions[i][k], all.all_bytes, all.position, NULL, NULL);
+        for (int k = 0; k < 2; k++)
+            wtr_write_buffer(all.positions[i][k], all.all_bytes, all.position, NULL, NULL);
     }
 }
 
 void app_fill_device(void) {
     for (unsigned i = 0; i < all.pes; i++) {
         wtr_buffer *part = wtr_heap_part(all.heap, i);
-        for (size_t k = 0; k < 2; k++) wtr_write_buffer_at(part, k * all.all_bytes, all.all_bytes, all.position, NULL, NULL);
+        for (size_t k = 0; k < 2; k++)
+            wtr_write_buffer_at(part, k * all.all_bytes, all.all_bytes, all.position, NULL, NULL);
         wtr_write_buffer_at(part, 2 * all.all_bytes, all.all_bytes, all.velocity, NULL, NULL);
     }
 }
 
-/* Brings the new positions of all devices to one of them, once its step, and so the last that read what they overwrite, has ended. */
+/* Brings the new positions of all devices to one of them, once its step, and so the last that read
+ * what they overwrite, has ended. */
 static wtr_event *gather(unsigned to, int which, wtr_event **ran) {
     wtr_event *arrived[PES_MAX] = {0}, **needed[PES_MAX];
     for (unsigned i = 0; i < all.pes; i++) {
-        const size_t at = all.first[i] * sizeof(struct body_vector), bytes = all.count[i] * sizeof(struct body_vector);
+        const size_t at = all.first[i] * sizeof(struct body_vector),
+                     bytes = all.count[i] * sizeof(struct body_vector);
         needed[i] = &ran[to];
         if (i == to) continue;
         wtr_event *both = wtr_merge_events(2, &ran[i], &ran[to]);
-        wtr_copy_buffer(all.positions[i][which], at, all.positions[to][which], at, bytes, &both, &arrived[i]);
+        wtr_copy_buffer(all.positions[i][which], at, all.positions[to][which], at, bytes, &both,
+                        &arrived[i]);
         wtr_release_event(both);
         needed[i] = &arrived[i];
     }
@@ -111,7 +123,8 @@ static wtr_event *gather(unsigned to, int which, wtr_event **ran) {
     return ready;
 }
 
-/* Nothing is waited for but the end: events order the kernels of all steps and what moves between them. */
+/* Nothing is waited for but the end: events order the kernels of all steps and what moves between
+ * them. */
 void app_run_host(void) {
     const size_t local = 1;
     wtr_event *ran[PES_MAX] = {0}, *ready[PES_MAX] = {0};
@@ -119,9 +132,11 @@ void app_run_host(void) {
         const int is = (int)(s % 2);
         for (unsigned i = 0; i < all.pes; i++) {
             wtr_event *now = NULL;
-            wtr_run_kernel(all.step[i], 1, &all.groups, &local, ready[i] ? &ready[i] : NULL, &now, 8, WTR_BUF(all.positions[i][!is]),
-                           WTR_BUF(all.velocities[i]), WTR_BUF(all.positions[i][is]), WTR_ARG(all.bodies), WTR_ARG(all.first[i]), WTR_ARG(all.count[i]),
-                           WTR_ARG(all.time_step), WTR_ARG(all.softening));
+            wtr_run_kernel(all.step[i], 1, &all.groups, &local, ready[i] ? &ready[i] : NULL, &now,
+                           8, WTR_BUF(all.positions[i][!is]), WTR_BUF(all.velocities[i]),
+                           WTR_BUF(all.positions[i][is]), WTR_ARG(all.bodies),
+                           WTR_ARG(all.first[i]), WTR_ARG(all.count[i]), WTR_ARG(all.time_step),
+                           WTR_ARG(all.softening));
             if (ran[i]) wtr_release_event(ran[i]);
             ran[i] = now;
         }
@@ -140,7 +155,8 @@ void app_run_host(void) {
 
 int app_run_device(void) {
     const size_t local = 1;
-    wtr_run_collective(all.heap, all.all_steps, 1, &all.groups, &local, NULL, NULL, 6, WTR_HEAP(all.heap), WTR_ARG(all.bodies), WTR_ARG(all.steps),
+    wtr_run_collective(all.heap, all.all_steps, 1, &all.groups, &local, NULL, NULL, 6,
+                       WTR_HEAP(all.heap), WTR_ARG(all.bodies), WTR_ARG(all.steps),
                        WTR_ARG(all.epoch), WTR_ARG(all.time_step), WTR_ARG(all.softening));
     if (wtr_last_error()) return 1;
     all.epoch += all.steps;
@@ -164,13 +180,12 @@ const float *app_result_host(void) {
 }
 
 const float *app_result_device(void) {
-    wtr_read_buffer_at(wtr_heap_part(all.heap, all.pes - 1), all.steps % 2 * all.all_bytes, all.all_bytes, all.result, NULL, NULL);
+    wtr_read_buffer_at(wtr_heap_part(all.heap, all.pes - 1), all.steps % 2 * all.all_bytes,
+                       all.all_bytes, all.result, NULL, NULL);
     return &all.result->x;
 }
 
-size_t app_result_count(void) {
-    return all.bodies * 4;
-}
+size_t app_result_count(void) { return all.bodies * 4; }
 
 struct precise {
     double x, y, z;
@@ -179,8 +194,10 @@ struct precise {
 static struct precise pull_on(const struct precise *position, uint64_t body) {
     struct precise pull = {0};
     for (uint64_t i = 0; i < all.bodies; i++) {
-        const double x = position[i].x - position[body].x, y = position[i].y - position[body].y, z = position[i].z - position[body].z;
-        const double square = x * x + y * y + z * z + all.softening, strength = all.position[i].w / (square * sqrt(square));
+        const double x = position[i].x - position[body].x, y = position[i].y - position[body].y,
+                     z = position[i].z - position[body].z;
+        const double square = x * x + y * y + z * z + all.softening,
+                     strength = all.position[i].w / (square * sqrt(square));
         pull.x += strength * x;
         pull.y += strength * y;
         pull.z += strength * z;
@@ -189,7 +206,8 @@ static struct precise pull_on(const struct precise *position, uint64_t body) {
 }
 
 static void compute_serially(void) {
-    struct precise *at = allocate(all.bodies, sizeof *at), *speed = allocate(all.bodies, sizeof *speed);
+    struct precise *at = allocate(all.bodies, sizeof *at),
+                   *speed = allocate(all.bodies, sizeof *speed);
     for (uint64_t i = 0; i < all.bodies; i++) {
         at[i] = (struct precise){all.position[i].x, all.position[i].y, all.position[i].z};
         speed[i] = (struct precise){all.velocity[i].x, all.velocity[i].y, all.velocity[i].z};
@@ -197,7 +215,9 @@ static void compute_serially(void) {
     for (uint64_t s = 0; s < all.steps; s++) {
         for (uint64_t i = 0; i < all.bodies; i++) {
             const struct precise pull = pull_on(at, i);
-            speed[i] = (struct precise){speed[i].x + all.time_step * pull.x, speed[i].y + all.time_step * pull.y, speed[i].z + all.time_step * pull.z};
+            speed[i] = (struct precise){speed[i].x + all.time_step * pull.x,
+                                        speed[i].y + all.time_step * pull.y,
+                                        speed[i].z + all.time_step * pull.z};
         }
         for (uint64_t i = 0; i < all.bodies; i++) {
             at[i].x += all.time_step * speed[i].x;
@@ -207,7 +227,8 @@ static void compute_serially(void) {
     }
     all.serial = allocate(all.bodies, sizeof *all.serial);
     for (uint64_t i = 0; i < all.bodies; i++)
-        all.serial[i] = (struct body_vector){(float)at[i].x, (float)at[i].y, (float)at[i].z, all.position[i].w};
+        all.serial[i] =
+            (struct body_vector){(float)at[i].x, (float)at[i].y, (float)at[i].z, all.position[i].w};
     free(at);
     free(speed);
 }

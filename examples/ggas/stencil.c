@@ -16,7 +16,8 @@ const struct setting app_settings[] = {
 #define TOLERANCE 1e-5 /* of a temperature, which is 0 to 1: some hundred roundings of 6e-8 */
 #define EDGES 6
 #define LINES_PER_BAND 3
-const uint64_t app_checked_steps_max = UINT64_MAX; /* means of means: what was rounded does not grow */
+const uint64_t app_checked_steps_max =
+    UINT64_MAX; /* means of means: what was rounded does not grow */
 
 static struct {
     uint64_t rows, columns, steps, epoch;
@@ -36,13 +37,9 @@ static size_t edges_bytes(void) {
 }
 
 /* A device's slab with its ghost rows: from the row above the first one on. */
-static const float *slab(unsigned i) {
-    return all.input + all.first[i] * all.columns;
-}
+static const float *slab(unsigned i) { return all.input + all.first[i] * all.columns; }
 
-static size_t slab_bytes(unsigned i) {
-    return (all.count[i] + 2) * all.columns * sizeof(float);
-}
+static size_t slab_bytes(unsigned i) { return (all.count[i] + 2) * all.columns * sizeof(float); }
 
 void app_create(const struct options *options, unsigned pes, wtr_device *const *devices) {
     all.rows = options->value[ROWS];
@@ -50,52 +47,58 @@ void app_create(const struct options *options, unsigned pes, wtr_device *const *
     all.steps = options->value[STEPS];
     all.pes = pes;
     all.groups = options->groups;
-    if (all.rows / pes < all.groups && !options->refuse) fail("%llu rows are too few for %u devices with %zu work-groups", (unsigned long long)all.rows, pes, all.groups);
+    if (all.rows / pes < all.groups && !options->refuse)
+        fail("%llu rows are too few for %u devices with %zu work-groups",
+             (unsigned long long)all.rows, pes, all.groups);
     if (all.columns < 3) fail("3 columns are the least");
     const size_t points = (all.rows + 2) * all.columns;
     all.input = allocate(points, sizeof(float));
     all.result = allocate(points, sizeof(float));
     for (uint64_t i = 0; i < points; i++) all.input[i] = random_unit(1, i);
-    wtr_heap_options heap = {.size = sizeof heap, .timeout_ms = options->timeout_ms, .force_proxy = options->proxy};
-    all.heap = wtr_create_heap(pes, devices, edges_bytes() + all.groups * LINES_PER_BAND * LINE_BYTES, &heap, NULL);
+    wtr_heap_options heap = {
+        .size = sizeof heap, .timeout_ms = options->timeout_ms, .force_proxy = options->proxy};
+    all.heap = wtr_create_heap(
+        pes, devices, edges_bytes() + all.groups * LINES_PER_BAND * LINE_BYTES, &heap, NULL);
     for (unsigned i = 0; i < pes; i++) {
         all.first[i] = i == 0 ? 0 : all.first[i - 1] + all.count[i - 1];
         all.count[i] = share_of(all.rows, i, pes);
-        all.step[i] = wtr_create_kernel(devices[i], options->kernel, "one_step", NULL, WTR_SOURCE, NULL);
-        all.all_steps[i] = wtr_create_kernel(devices[i], options->kernel, "all_steps", NULL, WTR_SOURCE, NULL);
-        for (int k = 0; k < 2; k++) all.grid[k][i] = wtr_create_buffer(devices[i], WTR_MEM_READ_WRITE, slab_bytes(i), NULL);
+        all.step[i] =
+            wtr_create_kernel(devices[i], options->kernel, "one_step", NULL, WTR_SOURCE, NULL);
+        all.all_steps[i] =
+            wtr_create_kernel(devices[i], options->kernel, "all_steps", NULL, WTR_SOURCE, NULL);
+        for (int k = 0; k < 2; k++)
+            all.grid[k][i] = wtr_create_buffer(devices[i], WTR_MEM_READ_WRITE, slab_bytes(i), NULL);
     }
 }
 
-void app_set_steps(uint64_t steps) {
-    all.steps = steps;
-}
+void app_set_steps(uint64_t steps) { all.steps = steps; }
 
-wtr_heap *app_heap(void) {
-    return all.heap;
-}
+wtr_heap *app_heap(void) { return all.heap; }
 
 void app_fill_host(void) {
     for (unsigned i = 0; i < all.pes; i++)
-        for (int k = 0; k < 2; k++) wtr_write_buffer(all.grid[k][i], slab_bytes(i), slab(i), NULL, NULL);
+        for (int k = 0; k < 2; k++)
+            wtr_write_buffer(all.grid[k][i], slab_bytes(i), slab(i), NULL, NULL);
 }
 
 /* The same buffers: only what is exchanged lies in the heap. */
-void app_fill_device(void) {
-    app_fill_host();
-}
+void app_fill_device(void) { app_fill_host(); }
 
-/* Brings an edge of one device, once it is computed, to its neighbour's ghost row. `*ready` of the neighbour waits for it. */
+/* Brings an edge of one device, once it is computed, to its neighbour's ghost row. `*ready` of the
+ * neighbour waits for it. */
 static void move_edge(unsigned from, unsigned to, int which, wtr_event **ran, wtr_event **arrived) {
     const size_t row_bytes = all.columns * sizeof(float);
-    const size_t edge = from > to ? row_bytes : all.count[from] * row_bytes, ghost = from > to ? (all.count[to] + 1) * row_bytes : 0;
+    const size_t edge = from > to ? row_bytes : all.count[from] * row_bytes,
+                 ghost = from > to ? (all.count[to] + 1) * row_bytes : 0;
     /* The neighbour's last step has read what is overwritten, or will never read it. */
     wtr_event *both = wtr_merge_events(2, &ran[from], &ran[to]);
-    wtr_copy_buffer(all.grid[which][from], edge, all.grid[which][to], ghost, row_bytes, &both, arrived);
+    wtr_copy_buffer(all.grid[which][from], edge, all.grid[which][to], ghost, row_bytes, &both,
+                    arrived);
     wtr_release_event(both);
 }
 
-/* Nothing is waited for but the end: events order the kernels of all steps and the edges between them. */
+/* Nothing is waited for but the end: events order the kernels of all steps and the edges between
+ * them. */
 void app_run_host(void) {
     const size_t local = 1;
     wtr_event *ran[PES_MAX] = {0}, *ready[PES_MAX] = {0};
@@ -103,7 +106,8 @@ void app_run_host(void) {
         const int is = (int)(s % 2);
         for (unsigned i = 0; i < all.pes; i++) {
             wtr_event *now = NULL;
-            wtr_run_kernel(all.step[i], 1, &all.groups, &local, ready[i] ? &ready[i] : NULL, &now, 4, WTR_BUF(all.grid[!is][i]), WTR_BUF(all.grid[is][i]),
+            wtr_run_kernel(all.step[i], 1, &all.groups, &local, ready[i] ? &ready[i] : NULL, &now,
+                           4, WTR_BUF(all.grid[!is][i]), WTR_BUF(all.grid[is][i]),
                            WTR_ARG(all.count[i]), WTR_ARG(all.columns));
             if (ran[i]) wtr_release_event(ran[i]);
             ran[i] = now;
@@ -130,13 +134,16 @@ void app_run_host(void) {
 
 int app_run_device(void) {
     const size_t local = 1;
-    wtr_run_collective(all.heap, all.all_steps, 1, &all.groups, &local, NULL, NULL, 7, WTR_HEAP(all.heap), WTR_BUFS(all.grid[0]), WTR_BUFS(all.grid[1]),
-                       WTR_ARG(all.rows), WTR_ARG(all.columns), WTR_ARG(all.steps), WTR_ARG(all.epoch));
+    wtr_run_collective(all.heap, all.all_steps, 1, &all.groups, &local, NULL, NULL, 7,
+                       WTR_HEAP(all.heap), WTR_BUFS(all.grid[0]), WTR_BUFS(all.grid[1]),
+                       WTR_ARG(all.rows), WTR_ARG(all.columns), WTR_ARG(all.steps),
+                       WTR_ARG(all.epoch));
     if (wtr_last_error()) return 1;
     all.epoch += all.steps;
     for (unsigned i = 0; i < all.pes; i++) {
         char lines[all.groups * LINES_PER_BAND * LINE_BYTES];
-        wtr_read_buffer_at(wtr_heap_part(all.heap, i), edges_bytes(), sizeof lines, lines, NULL, NULL);
+        wtr_read_buffer_at(wtr_heap_part(all.heap, i), edges_bytes(), sizeof lines, lines, NULL,
+                           NULL);
         for (size_t band = 0; band < all.groups; band++) {
             int status;
             memcpy(&status, lines + (LINES_PER_BAND * band + 2) * LINE_BYTES, sizeof status);
@@ -151,20 +158,18 @@ const float *app_result_host(void) {
     memcpy(all.result, all.input, app_result_count() * sizeof(float));
     const size_t row_bytes = all.columns * sizeof(float);
     for (unsigned i = 0; i < all.pes; i++)
-        wtr_read_buffer_at(all.grid[all.steps % 2][i], row_bytes, all.count[i] * row_bytes, all.result + (all.first[i] + 1) * all.columns, NULL, NULL);
+        wtr_read_buffer_at(all.grid[all.steps % 2][i], row_bytes, all.count[i] * row_bytes,
+                           all.result + (all.first[i] + 1) * all.columns, NULL, NULL);
     return all.result;
 }
 
-const float *app_result_device(void) {
-    return app_result_host();
-}
+const float *app_result_device(void) { return app_result_host(); }
 
-size_t app_result_count(void) {
-    return (all.rows + 2) * all.columns;
-}
+size_t app_result_count(void) { return (all.rows + 2) * all.columns; }
 
 static void compute_serially(void) {
-    double *grid[2] = {allocate(app_result_count(), sizeof(double)), allocate(app_result_count(), sizeof(double))};
+    double *grid[2] = {allocate(app_result_count(), sizeof(double)),
+                       allocate(app_result_count(), sizeof(double))};
     for (size_t i = 0; i < app_result_count(); i++) grid[0][i] = grid[1][i] = all.input[i];
     for (uint64_t s = 1; s <= all.steps; s++) {
         const double *old = grid[(s - 1) % 2];
@@ -172,7 +177,8 @@ static void compute_serially(void) {
         for (uint64_t row = 1; row <= all.rows; row++)
             for (uint64_t c = 1; c + 1 < all.columns; c++) {
                 const size_t at = row * all.columns + c;
-                new[at] = 0.25 * (old[at - all.columns] + old[at + all.columns] + old[at - 1] + old[at + 1]);
+                new[at] = 0.25 * (old[at - all.columns] + old[at + all.columns] + old[at - 1] +
+                                  old[at + 1]);
             }
     }
     all.serial = allocate(app_result_count(), sizeof(float));

@@ -1,8 +1,9 @@
-/* The check of Freivalds: a wrong product C passes C r = A (B r) for a random r with a chance of 1 in 65,536.
+/* The check of Freivalds: a wrong product C passes C r = A (B r) for a random r with a chance of 1
+ * in 65,536.
  *
- * All numbers are whole, and no sum passes 2^53: |r| <= 2^15, |B r| <= 8 n 2^15, |A (B r)| <= 64 n^2 2^15, which
- * is below 2^53 up to n = 65,536; the same holds for C r. So both sides are exact, and must be equal.
- * Above that order smaller vectors are used.
+ * All numbers are whole, and no sum passes 2^53: |r| <= 2^15, |B r| <= 8 n 2^15, |A (B r)| <= 64
+ * n^2 2^15, which is below 2^53 up to n = 65,536; the same holds for C r. So both sides are exact,
+ * and must be equal. Above that order smaller vectors are used.
  */
 #include "matmul.h"
 
@@ -25,7 +26,8 @@ static double dot(const float *row, const double *vector, size_t n) {
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-size_t check_product(size_t n, const float *a, const float *b_transposed, const float *c, unsigned rounds) {
+size_t check_product(size_t n, const float *a, const float *b_transposed, const float *c,
+                     unsigned rounds) {
     uint64_t state = 0x5eed5eed5eedu;
     const int bound = n <= 65536 ? 1 << 15 : 1 << 11;
     double *r = malloc(n * sizeof *r), *br = malloc(n * sizeof *br);
@@ -44,7 +46,8 @@ size_t check_product(size_t n, const float *a, const float *b_transposed, const 
             for (size_t k = 0; k < n; k++) br[k] += factor * (double)column[k];
         }
         for (size_t i = 0; i < n; i++)
-            if (!(dot(c + i * n, r, n) == dot(a + i * n, br, n))) bad[i] = true; /* not a number is wrong, too */
+            if (!(dot(c + i * n, r, n) == dot(a + i * n, br, n)))
+                bad[i] = true; /* not a number is wrong, too */
     }
     for (size_t i = 0; i < n; i++) wrong += bad[i];
     free(r);

@@ -1,4 +1,5 @@
-/* Block matrix product C = A B over every OpenCL device of the machine, or of the pool: shared declarations. */
+/* Block matrix product C = A B over every OpenCL device of the machine, or of the pool: shared
+ * declarations. */
 #ifndef MATMUL_H
 #define MATMUL_H
 
@@ -10,7 +11,8 @@
 
 #include "../common/helpers.h"
 
-/* Penstock tells on which host a platform or device is; other platforms do not know these queries. */
+/* Penstock tells on which host a platform or device is; other platforms do not know these queries.
+ */
 #ifndef CL_PLATFORM_HOSTNAME_PENSTOCK
 #define CL_PLATFORM_HOSTNAME_PENSTOCK 0x50530001
 #endif
@@ -22,11 +24,11 @@
 
 struct options {
     size_t n, slice;
-    size_t depth;            /* slices in flight per device */
-    unsigned rounds;         /* random vectors of the check */
-    const char *platform;    /* part of a platform's name, or NULL: all platforms */
-    const char *devices;     /* numbers with commas, or NULL: all devices */
-    const char *timeline;    /* an SVG file to write, or NULL */
+    size_t depth;         /* slices in flight per device */
+    unsigned rounds;      /* random vectors of the check */
+    const char *platform; /* part of a platform's name, or NULL: all platforms */
+    const char *devices;  /* numbers with commas, or NULL: all devices */
+    const char *timeline; /* an SVG file to write, or NULL */
     bool json, list, keep, wide, check;
 };
 
@@ -34,7 +36,7 @@ struct options {
 enum step { STEP_WRITE, STEP_KERNEL, STEP_READ, STEPS };
 struct bar {
     enum step step;
-    unsigned row, column;    /* which block of C */
+    unsigned row, column; /* which block of C */
     double start_s, end_s;
 };
 
@@ -51,8 +53,10 @@ struct device {
 
 bool options_read(struct options *options, int argc, char **argv, int *exit_code);
 
-/* The check of Freivalds: C r = A (B r) for random r. Returns the number of rows of C that are wrong. */
-size_t check_product(size_t n, const float *a, const float *b_transposed, const float *c, unsigned rounds);
+/* The check of Freivalds: C r = A (B r) for random r. Returns the number of rows of C that are
+ * wrong. */
+size_t check_product(size_t n, const float *a, const float *b_transposed, const float *c,
+                     unsigned rounds);
 
 /* The rows of the table and the picture. */
 bool timeline_write(const char *file, const struct device *devices, size_t count, double total_s,
@@ -60,10 +64,11 @@ bool timeline_write(const char *file, const struct device *devices, size_t count
 
 const char *error_name(cl_int code);
 
-#define CALL(call)                                                                                          \
-    do {                                                                                                    \
-        cl_int call_code_ = (call);                                                                         \
-        if (call_code_ != CL_SUCCESS) fail("%s: %s (%d)", #call, error_name(call_code_), call_code_);       \
+#define CALL(call)                                                          \
+    do {                                                                    \
+        cl_int call_code_ = (call);                                         \
+        if (call_code_ != CL_SUCCESS)                                       \
+            fail("%s: %s (%d)", #call, error_name(call_code_), call_code_); \
     } while (0)
 
 #endif

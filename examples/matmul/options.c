@@ -42,21 +42,34 @@ bool options_read(struct options *options, int argc, char **argv, int *exit_code
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         bool takes_value = true;
-        if (strcmp(name, "--n") == 0) options->n = option_number(name, value);
-        else if (strcmp(name, "--slice") == 0) options->slice = option_number(name, value);
-        else if (strcmp(name, "--paper") == 0) paper_sizes(options, value);
-        else if (strcmp(name, "--depth") == 0) options->depth = option_number(name, value);
-        else if (strcmp(name, "--rounds") == 0) options->rounds = (unsigned)option_number(name, value);
-        else if (strcmp(name, "--platform") == 0) options->platform = value;
-        else if (strcmp(name, "--devices") == 0) options->devices = value;
-        else if (strcmp(name, "--timeline") == 0) options->timeline = value;
+        if (strcmp(name, "--n") == 0)
+            options->n = option_number(name, value);
+        else if (strcmp(name, "--slice") == 0)
+            options->slice = option_number(name, value);
+        else if (strcmp(name, "--paper") == 0)
+            paper_sizes(options, value);
+        else if (strcmp(name, "--depth") == 0)
+            options->depth = option_number(name, value);
+        else if (strcmp(name, "--rounds") == 0)
+            options->rounds = (unsigned)option_number(name, value);
+        else if (strcmp(name, "--platform") == 0)
+            options->platform = value;
+        else if (strcmp(name, "--devices") == 0)
+            options->devices = value;
+        else if (strcmp(name, "--timeline") == 0)
+            options->timeline = value;
         else {
             takes_value = false;
-            if (strcmp(name, "--keep") == 0) options->keep = true;
-            else if (strcmp(name, "--wide") == 0) options->wide = true;
-            else if (strcmp(name, "--json") == 0) options->json = true;
-            else if (strcmp(name, "--list") == 0) options->list = true;
-            else if (strcmp(name, "--no-check") == 0) options->check = false;
+            if (strcmp(name, "--keep") == 0)
+                options->keep = true;
+            else if (strcmp(name, "--wide") == 0)
+                options->wide = true;
+            else if (strcmp(name, "--json") == 0)
+                options->json = true;
+            else if (strcmp(name, "--list") == 0)
+                options->list = true;
+            else if (strcmp(name, "--no-check") == 0)
+                options->check = false;
             else {
                 bool asked = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
                 if (!asked) fprintf(stderr, "matmul: no such option: %s\n", name);
@@ -68,10 +81,13 @@ bool options_read(struct options *options, int argc, char **argv, int *exit_code
         if (takes_value && !value) fail("%s wants a value", name);
         i += takes_value;
     }
-    if (options->n % options->slice) fail("the slice (%zu) must divide n (%zu)", options->slice, options->n);
-    if (options->wide && options->n % 8) fail("--wide wants n to be a multiple of 8, not %zu", options->n);
+    if (options->n % options->slice)
+        fail("the slice (%zu) must divide n (%zu)", options->slice, options->n);
+    if (options->wide && options->n % 8)
+        fail("--wide wants n to be a multiple of 8, not %zu", options->n);
     /* 64 n < 2^24, see fill() */
-    if (options->n > 262143) fail("n is at most 262143: beyond it the sums are not exact in single precision");
+    if (options->n > 262143)
+        fail("n is at most 262143: beyond it the sums are not exact in single precision");
     if (options->depth > 16) fail("--depth is at most 16");
     if (options->rounds > 64) fail("--rounds is at most 64");
     return true;

@@ -7,7 +7,8 @@
  * could wait for the other. */
 TEST(reads_that_wait_before_writes) {
     cl_int code;
-    cl_command_queue timed = clCreateCommandQueue(context, device, CL_QUEUE_PROFILING_ENABLE, &code);
+    cl_command_queue timed =
+        clCreateCommandQueue(context, device, CL_QUEUE_PROFILING_ENABLE, &code);
     OK(code);
     cl_mem from = clCreateBuffer(context, CL_MEM_READ_WRITE, BLOCK, NULL, &code);
     OK(code);
@@ -18,8 +19,10 @@ TEST(reads_that_wait_before_writes) {
     unsigned char *back = calloc(1, BLOCK), *bytes = malloc(BLOCK);
     REQUIRE(back && bytes);
     memset(bytes, 0xc3, BLOCK);
-    for (int i = 0; i < 6; i++) OK(clEnqueueReadBuffer(timed, from, CL_FALSE, 0, BLOCK, back, 0, NULL, NULL));
-    for (int i = 0; i < 2; i++) OK(clEnqueueWriteBuffer(timed, to, CL_FALSE, 0, BLOCK, bytes, 0, NULL, NULL));
+    for (int i = 0; i < 6; i++)
+        OK(clEnqueueReadBuffer(timed, from, CL_FALSE, 0, BLOCK, back, 0, NULL, NULL));
+    for (int i = 0; i < 2; i++)
+        OK(clEnqueueWriteBuffer(timed, to, CL_FALSE, 0, BLOCK, bytes, 0, NULL, NULL));
     OK(clFinish(timed));
     CHECK(back[0] == mark && memcmp(back, back + 1, BLOCK - 1) == 0);
     OK(clEnqueueReadBuffer(timed, to, CL_TRUE, 0, BLOCK, back, 0, NULL, NULL));

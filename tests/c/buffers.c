@@ -11,7 +11,8 @@ TEST(write_then_read) {
 }
 
 TEST(sizes_from_one_byte_to_32_mib) {
-    static const size_t sizes[] = {1, 3, 7, 64, 255, 4096, 4097, 65535, 65536, 1u << 20, (1u << 20) + 1, 32u << 20};
+    static const size_t sizes[] = {
+        1, 3, 7, 64, 255, 4096, 4097, 65535, 65536, 1u << 20, (1u << 20) + 1, 32u << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, sizes[i], NULL);
         write_pattern(queue, mem, sizes[i], (unsigned)i);
@@ -46,7 +47,8 @@ TEST(many_writes_without_blocking) {
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, sizeof bytes, NULL);
     for (int i = 0; i < COUNT; i++) {
         pattern(bytes[i], sizeof bytes[i], (unsigned)i);
-        OK(clEnqueueWriteBuffer(queue, mem, CL_FALSE, (size_t)i * 512, 512, bytes[i], 0, NULL, NULL));
+        OK(clEnqueueWriteBuffer(queue, mem, CL_FALSE, (size_t)i * 512, 512, bytes[i], 0, NULL,
+                                NULL));
     }
     for (int i = 0; i < COUNT; i++)
         OK(clEnqueueReadBuffer(queue, mem, CL_FALSE, (size_t)i * 512, 512, back[i], 0, NULL, NULL));
@@ -92,7 +94,8 @@ TEST(use_host_ptr_follows_kernels) {
     set_mem(kernel, 0, mem);
     OK(clSetKernelArg(kernel, 1, sizeof by, &by));
     launch(queue, kernel, SIZE / 4);
-    cl_uint *seen = clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &code);
+    cl_uint *seen = clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, 0,
+                                       NULL, NULL, &code);
     OK(code);
     CHECK(seen == words);
     bool right = true;
@@ -151,7 +154,8 @@ TEST(fill_with_every_pattern_size) {
         write_pattern(queue, mem, SIZE, 11);
         OK(clEnqueueFillBuffer(queue, mem, what, size, start, length, 0, NULL, NULL));
         OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
-        for (size_t at = start; at < start + length; at++) right = right && back[at] == what[(at - start) % size];
+        for (size_t at = start; at < start + length; at++)
+            right = right && back[at] == what[(at - start) % size];
         CHECK(right);
         unsigned char expected[SIZE];
         pattern(expected, SIZE, 11);
@@ -179,18 +183,25 @@ TEST(creation_errors) {
     const cl_mem_flags both = CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
     REFUSED(CL_INVALID_BUFFER_SIZE, clCreateBuffer(context, CL_MEM_READ_WRITE, 0, NULL, &err));
     REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, both, 64, NULL, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY, 64, NULL, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY, 64, NULL, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY, 64, NULL, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR, 64, bytes, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR, 64, bytes, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY, 64, NULL, &err));
+    REFUSED(
+        CL_INVALID_VALUE,
+        clCreateBuffer(context, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY, 64, NULL, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateBuffer(context, CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY, 64, NULL, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateBuffer(context, CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR, 64, bytes, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateBuffer(context, CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR, 64, bytes, &err));
     REFUSED(CL_INVALID_VALUE, clCreateBuffer(context, (cl_mem_flags)1 << 40, 64, NULL, &err));
     REFUSED(CL_INVALID_HOST_PTR, clCreateBuffer(context, CL_MEM_USE_HOST_PTR, 64, NULL, &err));
     REFUSED(CL_INVALID_HOST_PTR, clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, 64, NULL, &err));
     REFUSED(CL_INVALID_HOST_PTR, clCreateBuffer(context, CL_MEM_READ_WRITE, 64, bytes, &err));
     REFUSED(CL_INVALID_CONTEXT, clCreateBuffer(NULL, CL_MEM_READ_WRITE, 64, NULL, &err));
     cl_ulong most = device_ulong(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    REFUSED(CL_INVALID_BUFFER_SIZE, clCreateBuffer(context, CL_MEM_READ_WRITE, most + 4096, NULL, &err));
+    REFUSED(CL_INVALID_BUFFER_SIZE,
+            clCreateBuffer(context, CL_MEM_READ_WRITE, most + 4096, NULL, &err));
     /* The error pointer may be NULL. */
     CHECK(clCreateBuffer(context, CL_MEM_READ_WRITE, 0, NULL, NULL) == NULL);
 }
@@ -200,14 +211,20 @@ TEST(transfer_errors) {
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
     cl_mem other = make_buffer(context, CL_MEM_READ_WRITE, SIZE / 2, NULL);
     GIVES(CL_INVALID_VALUE, clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE, NULL, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, SIZE, NULL, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadBuffer(queue, mem, CL_TRUE, 1, SIZE, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueWriteBuffer(queue, mem, CL_TRUE, SIZE, 1, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadBuffer(queue, mem, CL_TRUE, (size_t)-8, 16, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, SIZE, NULL, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadBuffer(queue, mem, CL_TRUE, 1, SIZE, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueWriteBuffer(queue, mem, CL_TRUE, SIZE, 1, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadBuffer(queue, mem, CL_TRUE, (size_t)-8, 16, bytes, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueCopyBuffer(queue, mem, other, 0, 0, SIZE, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueCopyBuffer(queue, other, mem, SIZE / 2, 0, 1, 0, NULL, NULL));
-    GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueReadBuffer(NULL, mem, CL_TRUE, 0, 1, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_MEM_OBJECT, clEnqueueReadBuffer(queue, NULL, CL_TRUE, 0, 1, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE,
+          clEnqueueReadBuffer(NULL, mem, CL_TRUE, 0, 1, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          clEnqueueReadBuffer(queue, NULL, CL_TRUE, 0, 1, bytes, 0, NULL, NULL));
     GIVES(CL_INVALID_MEM_OBJECT, clEnqueueCopyBuffer(queue, mem, NULL, 0, 0, 1, 0, NULL, NULL));
     OK(clReleaseMemObject(mem));
     OK(clReleaseMemObject(other));
@@ -219,10 +236,14 @@ TEST(host_access_flags) {
     cl_mem none = make_buffer(context, CL_MEM_HOST_NO_ACCESS, 64, NULL);
     cl_mem reads = make_buffer(context, CL_MEM_HOST_READ_ONLY, 64, NULL);
     cl_mem writes = make_buffer(context, CL_MEM_HOST_WRITE_ONLY, 64, NULL);
-    GIVES(CL_INVALID_OPERATION, clEnqueueReadBuffer(queue, none, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_OPERATION, clEnqueueWriteBuffer(queue, none, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_OPERATION, clEnqueueWriteBuffer(queue, reads, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_OPERATION, clEnqueueReadBuffer(queue, writes, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          clEnqueueReadBuffer(queue, none, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          clEnqueueWriteBuffer(queue, none, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          clEnqueueWriteBuffer(queue, reads, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          clEnqueueReadBuffer(queue, writes, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
     CHECK(!clEnqueueMapBuffer(queue, none, CL_TRUE, CL_MAP_READ, 0, 64, 0, NULL, NULL, &code));
     GIVES(CL_INVALID_OPERATION, code);
     CHECK(!clEnqueueMapBuffer(queue, reads, CL_TRUE, CL_MAP_WRITE, 0, 64, 0, NULL, NULL, &code));
@@ -275,5 +296,6 @@ TEST(with_properties) {
     OK(code);
     CHECK(mem);
     OK(clReleaseMemObject(mem));
-    REFUSED(CL_INVALID_PROPERTY, clCreateBufferWithProperties(context, wrong, CL_MEM_READ_WRITE, 64, NULL, &err));
+    REFUSED(CL_INVALID_PROPERTY,
+            clCreateBufferWithProperties(context, wrong, CL_MEM_READ_WRITE, 64, NULL, &err));
 }

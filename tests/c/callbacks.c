@@ -101,7 +101,8 @@ static void CL_CALLBACK start_next(cl_event event, cl_int status, void *data) {
 /* A callback may call OpenCL functions that do not block. */
 TEST(callback_releases_a_user_event) {
     cl_int code;
-    cl_event first = clCreateUserEvent(context, &code), second = clCreateUserEvent(context, &code), end;
+    cl_event first = clCreateUserEvent(context, &code), second = clCreateUserEvent(context, &code),
+             end;
     OK(code);
     OK(clEnqueueMarkerWithWaitList(queue, 1, &second, &end));
     OK(clFlush(queue));
@@ -129,8 +130,10 @@ static void CL_CALLBACK enqueue_next(cl_event event, cl_int status, void *data) 
         __atomic_store_n(&chain->done, 1, __ATOMIC_RELEASE);
         return;
     }
-    if (clEnqueueNDRangeKernel(chain->queue, chain->kernel, 1, NULL, &one, NULL, 0, NULL, &next) != CL_SUCCESS ||
-        clSetEventCallback(next, CL_COMPLETE, enqueue_next, chain) != CL_SUCCESS || clFlush(chain->queue) != CL_SUCCESS)
+    if (clEnqueueNDRangeKernel(chain->queue, chain->kernel, 1, NULL, &one, NULL, 0, NULL, &next) !=
+            CL_SUCCESS ||
+        clSetEventCallback(next, CL_COMPLETE, enqueue_next, chain) != CL_SUCCESS ||
+        clFlush(chain->queue) != CL_SUCCESS)
         chain->failed = 1;
     clReleaseEvent(next);
 }
@@ -256,7 +259,8 @@ TEST(build_callback) {
     OK(clBuildProgram(program, 1, &device, NULL, on_built, &built));
     CHECK(wait_until(&built.calls, 1, 60));
     CHECK(built.program == program);
-    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status, NULL));
+    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status,
+                             NULL));
     CHECK(status == CL_BUILD_SUCCESS);
     cl_kernel kernel = make_kernel(program, "later");
     OK(clReleaseKernel(kernel));
@@ -273,12 +277,14 @@ TEST(build_callback_of_a_wrong_program) {
     code = clBuildProgram(program, 1, &device, NULL, on_built, &built);
     CHECK(code == CL_SUCCESS || code == CL_BUILD_PROGRAM_FAILURE);
     CHECK(wait_until(&built.calls, 1, 60));
-    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status, NULL));
+    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status,
+                             NULL));
     CHECK(status == CL_BUILD_ERROR);
     OK(clReleaseProgram(program));
 }
 
-static void CL_CALLBACK on_context_error(const char *text, const void *info, size_t size, void *data) {
+static void CL_CALLBACK on_context_error(const char *text, const void *info, size_t size,
+                                         void *data) {
     (void)text;
     (void)info;
     (void)size;

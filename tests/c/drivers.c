@@ -8,11 +8,13 @@ TEST(a_queue_made_after_a_blocking_write_sees_it) {
     cl_context own = make_context(1, &device);
     cl_command_queue busy = make_queue(own, device, 0); /* the only queue of its context */
     cl_uint zero = 0, value = 42, got = 99, one = 1;
-    cl_mem mem = make_buffer(own, CL_MEM_COPY_HOST_PTR, 4, &zero), other = make_buffer(own, 0, 4, NULL);
-    cl_kernel slow = kernel_from(own,
-                                 "kernel void slow(global uint *a, uint n) { uint x = n; for (uint i = 0; i < 100000000u; i++)"
-                                 " x = x * 1664525u + (i ^ (x >> 7)); a[0] = x; }",
-                                 "slow");
+    cl_mem mem = make_buffer(own, CL_MEM_COPY_HOST_PTR, 4, &zero),
+           other = make_buffer(own, 0, 4, NULL);
+    cl_kernel slow = kernel_from(
+        own,
+        "kernel void slow(global uint *a, uint n) { uint x = n; for (uint i = 0; i < 100000000u; i++)"
+        " x = x * 1664525u + (i ^ (x >> 7)); a[0] = x; }",
+        "slow");
     set_mem(slow, 0, other);
     OK(clSetKernelArg(slow, 1, sizeof one, &one));
     launch(busy, slow, 1);

@@ -1,6 +1,6 @@
 #include "harness.h"
 
-#define NAMED(code)                                                                                         \
+#define NAMED(code) \
     case code: return #code
 
 const char *error_name(cl_int code) {
@@ -69,9 +69,9 @@ const char *error_name(cl_int code) {
         NAMED(CL_INVALID_DEVICE_QUEUE);
         NAMED(CL_INVALID_SPEC_ID);
         NAMED(CL_MAX_SIZE_RESTRICTION_EXCEEDED);
-        case -1001: return "CL_PLATFORM_NOT_FOUND_KHR";
-        case -1057: return "CL_DEVICE_PARTITION_FAILED_EXT";
-        default: break;
+    case -1001: return "CL_PLATFORM_NOT_FOUND_KHR";
+    case -1057: return "CL_DEVICE_PARTITION_FAILED_EXT";
+    default: break;
     }
     snprintf(unknown, sizeof unknown, "code %d", code);
     return unknown;

@@ -36,19 +36,21 @@ TEST(info) {
 
 TEST(command_types) {
     unsigned char bytes[64] = {0};
-    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL), b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL),
+           b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     cl_event events[9];
-    const cl_command_type expected[9] = {CL_COMMAND_WRITE_BUFFER,     CL_COMMAND_COPY_BUFFER, CL_COMMAND_FILL_BUFFER,
-                                         CL_COMMAND_MAP_BUFFER,       CL_COMMAND_UNMAP_MEM_OBJECT,
-                                         CL_COMMAND_NDRANGE_KERNEL,   CL_COMMAND_MARKER,      CL_COMMAND_BARRIER,
-                                         CL_COMMAND_MIGRATE_MEM_OBJECTS};
+    const cl_command_type expected[9] = {
+        CL_COMMAND_WRITE_BUFFER, CL_COMMAND_COPY_BUFFER,      CL_COMMAND_FILL_BUFFER,
+        CL_COMMAND_MAP_BUFFER,   CL_COMMAND_UNMAP_MEM_OBJECT, CL_COMMAND_NDRANGE_KERNEL,
+        CL_COMMAND_MARKER,       CL_COMMAND_BARRIER,          CL_COMMAND_MIGRATE_MEM_OBJECTS};
     const size_t one = 1;
     cl_int code;
     cl_kernel kernel = kernel_from(context, "kernel void nothing(void) { }", "nothing");
     OK(clEnqueueWriteBuffer(queue, a, CL_FALSE, 0, 64, bytes, 0, NULL, &events[0]));
     OK(clEnqueueCopyBuffer(queue, a, b, 0, 0, 64, 0, NULL, &events[1]));
     OK(clEnqueueFillBuffer(queue, a, bytes, 4, 0, 64, 0, NULL, &events[2]));
-    void *at = clEnqueueMapBuffer(queue, a, CL_FALSE, CL_MAP_READ, 0, 64, 0, NULL, &events[3], &code);
+    void *at =
+        clEnqueueMapBuffer(queue, a, CL_FALSE, CL_MAP_READ, 0, 64, 0, NULL, &events[3], &code);
     OK(code);
     OK(clEnqueueUnmapMemObject(queue, a, at, 0, NULL, &events[4]));
     OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, &events[5]));
@@ -147,7 +149,8 @@ TEST(chain_over_two_queues) {
     for (cl_uint i = 0; i < ROUNDS; i++) {
         cl_event next;
         OK(clSetKernelArg(kernel, 1, sizeof i, &i));
-        OK(clEnqueueNDRangeKernel(queues[i % 2], kernel, 1, NULL, &one, NULL, last ? 1 : 0, last ? &last : NULL, &next));
+        OK(clEnqueueNDRangeKernel(queues[i % 2], kernel, 1, NULL, &one, NULL, last ? 1 : 0,
+                                  last ? &last : NULL, &next));
         OK(clFlush(queues[i % 2]));
         if (last) OK(clReleaseEvent(last));
         last = next;
@@ -227,18 +230,24 @@ TEST(wait_list_errors) {
     cl_int code;
     cl_event foreign = clCreateUserEvent(other, &code), own = make_user_event(context), null = NULL;
     OK(code);
-    GIVES(CL_INVALID_EVENT_WAIT_LIST, clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, NULL, NULL));
-    GIVES(CL_INVALID_EVENT_WAIT_LIST, clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 0, &own, NULL));
-    GIVES(CL_INVALID_EVENT_WAIT_LIST, clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, &null, NULL));
-    GIVES(CL_INVALID_CONTEXT, clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, &foreign, NULL));
+    GIVES(CL_INVALID_EVENT_WAIT_LIST,
+          clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, NULL, NULL));
+    GIVES(CL_INVALID_EVENT_WAIT_LIST,
+          clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 0, &own, NULL));
+    GIVES(CL_INVALID_EVENT_WAIT_LIST,
+          clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, &null, NULL));
+    GIVES(CL_INVALID_CONTEXT,
+          clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, &foreign, NULL));
     GIVES(CL_INVALID_VALUE, clWaitForEvents(0, NULL));
     GIVES(CL_INVALID_VALUE, clWaitForEvents(0, &own));
     GIVES(CL_INVALID_VALUE, clWaitForEvents(1, NULL));
     cl_event pair[2] = {own, foreign};
     GIVES(CL_INVALID_CONTEXT, clWaitForEvents(2, pair));
     cl_int status;
-    GIVES(CL_INVALID_EVENT, clGetEventInfo(NULL, CL_EVENT_COMMAND_EXECUTION_STATUS, 4, &status, NULL));
-    GIVES(CL_INVALID_VALUE, clGetEventInfo(own, CL_EVENT_COMMAND_EXECUTION_STATUS, 1, &status, NULL));
+    GIVES(CL_INVALID_EVENT,
+          clGetEventInfo(NULL, CL_EVENT_COMMAND_EXECUTION_STATUS, 4, &status, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clGetEventInfo(own, CL_EVENT_COMMAND_EXECUTION_STATUS, 1, &status, NULL));
     GIVES(CL_INVALID_VALUE, clGetEventInfo(own, 0x1, 4, &status, NULL));
     GIVES(CL_INVALID_EVENT, clReleaseEvent(NULL));
     GIVES(CL_INVALID_EVENT, clRetainEvent(NULL));
@@ -270,7 +279,8 @@ TEST(ten_thousand_events) {
     for (int i = 0; i < COUNT; i++) OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &events[i]));
     OK(clWaitForEvents(COUNT, events));
     for (int i = 0; i < COUNT; i++) {
-        if (status_of(events[i]) != CL_COMPLETE) test_fail(__FILE__, __LINE__, "event %d is not complete", i);
+        if (status_of(events[i]) != CL_COMPLETE)
+            test_fail(__FILE__, __LINE__, "event %d is not complete", i);
         OK(clReleaseEvent(events[i]));
     }
     free(events);

@@ -99,7 +99,8 @@ static void choose_platform(void) {
         exit(1);
     }
     for (cl_uint i = 0; i < count && i < 32; i++) {
-        code = clGetPlatformInfo(all[i], CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL);
+        code =
+            clGetPlatformInfo(all[i], CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL);
         if (code != CL_SUCCESS) continue;
         if (!wanted || strstr(platform_name, wanted)) {
             platform = all[i];
@@ -127,7 +128,10 @@ static int run_case(const struct test_case *test) {
     test_in_gap = false;
     if (setjmp(leave_case) == 0) test->run();
     test_in_gap = false;
-    const char *verdict = failures_of_case ? "FAIL" : skipped_case ? "skip" : gaps_of_case ? "gap " : "ok  ";
+    const char *verdict = failures_of_case ? "FAIL"
+                          : skipped_case   ? "skip"
+                          : gaps_of_case   ? "gap "
+                                           : "ok  ";
     printf("  %s %-44s %7.1f ms\n", verdict, test->name, 1e3 * (seconds() - start));
     fflush(stdout);
     return failures_of_case ? 1 : skipped_case ? 77 : 0;
@@ -154,7 +158,10 @@ int main(int argc, char **argv) {
     /* A clean end of the program shows that the objects of all cases can be released. */
     clReleaseCommandQueue(queue);
     clReleaseContext(context);
-    printf("%s %s: %d passed, %d failed, %d skipped (%d checks)\n", failed ? "FAIL" : passed ? "PASS" : "SKIP",
+    printf("%s %s: %d passed, %d failed, %d skipped (%d checks)\n",
+           failed   ? "FAIL"
+           : passed ? "PASS"
+                    : "SKIP",
            name, passed, failed, skipped, checks);
     return failed ? 1 : passed ? 0 : 77;
 }
@@ -170,7 +177,8 @@ cl_context make_context(cl_uint count, const cl_device_id *of) {
     return made;
 }
 
-cl_command_queue make_queue(cl_context in, cl_device_id on, cl_command_queue_properties properties) {
+cl_command_queue make_queue(cl_context in, cl_device_id on,
+                            cl_command_queue_properties properties) {
     cl_int code = CL_SUCCESS;
     cl_command_queue made = clCreateCommandQueue(in, on, properties, &code);
     if (!made || code != CL_SUCCESS) {
@@ -185,7 +193,8 @@ cl_mem make_buffer(cl_context in, cl_mem_flags flags, size_t size, void *host) {
     cl_int code = CL_SUCCESS;
     cl_mem made = clCreateBuffer(in, flags, size, host, &code);
     if (!made || code != CL_SUCCESS) {
-        test_fail(__FILE__, __LINE__, "clCreateBuffer of %zu bytes gave %s", size, error_name(code));
+        test_fail(__FILE__, __LINE__, "clCreateBuffer of %zu bytes gave %s", size,
+                  error_name(code));
         test_abort();
     }
     return made;
@@ -203,7 +212,8 @@ cl_program build(cl_context in, const char *source, const char *options) {
         static char log[8192];
         cl_device_id first = NULL;
         clGetContextInfo(in, CL_CONTEXT_DEVICES, sizeof first, &first, NULL);
-        clGetProgramBuildInfo(made, first ? first : device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
+        clGetProgramBuildInfo(made, first ? first : device, CL_PROGRAM_BUILD_LOG, sizeof log, log,
+                              NULL);
         test_fail(__FILE__, __LINE__, "clBuildProgram gave %s\n%s", error_name(code), log);
         test_abort();
     }

@@ -122,7 +122,8 @@ TEST(ranges_that_overlap) {
     cl_uint *back = calloc(1, BYTES);
     for (unsigned i = 0; i < HALF; i++) pair.host[i] = OLD;
     set_slowly(queue, pair.from);
-    OK(clEnqueueReadBuffer(queue, pair.from, CL_FALSE, 0, BYTES / 2, pair.host + HALF, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, pair.from, CL_FALSE, 0, BYTES / 2, pair.host + HALF, 0, NULL,
+                           NULL));
     OK(clEnqueueWriteBuffer(queue, pair.to, CL_FALSE, 0, BYTES, pair.host, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(queue, pair.to, CL_TRUE, 0, BYTES, back, 0, NULL, NULL));
     CHECK(all_are(back, HALF, OLD));
@@ -141,12 +142,15 @@ TEST(rows_with_gaps) {
     cl_uint *back = calloc(1, BYTES);
     for (unsigned i = 0; i < WORDS; i++) pair.host[i] = 7;
     set_slowly(queue, pair.from);
-    OK(clEnqueueReadBufferRect(queue, pair.from, CL_FALSE, buffer_at, read_at, read_region, 0, 0, SIDE * 4, 0, pair.host, 0, NULL, NULL));
-    OK(clEnqueueWriteBufferRect(queue, pair.to, CL_FALSE, buffer_at, write_at, write_region, 0, 0, SIDE * 4, 0, pair.host, 0, NULL, NULL));
+    OK(clEnqueueReadBufferRect(queue, pair.from, CL_FALSE, buffer_at, read_at, read_region, 0, 0,
+                               SIDE * 4, 0, pair.host, 0, NULL, NULL));
+    OK(clEnqueueWriteBufferRect(queue, pair.to, CL_FALSE, buffer_at, write_at, write_region, 0, 0,
+                                SIDE * 4, 0, pair.host, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(queue, pair.to, CL_TRUE, 0, 128 * SIDE, back, 0, NULL, NULL));
     bool right = true;
     for (unsigned y = 0; y < SIDE; y++)
-        for (unsigned x = 0; x < 32; x++) right = right && back[y * 32 + x] == (x >= 4 && x < 20 ? VALUE : 7u);
+        for (unsigned x = 0; x < 32; x++)
+            right = right && back[y * 32 + x] == (x >= 4 && x < 20 ? VALUE : 7u);
     CHECK(right);
     free(back);
     drop(pair);
@@ -187,9 +191,11 @@ TEST(a_long_chain) {
  * back. */
 static void map_chain(cl_mem_flags flags) {
     Pair pair = make_pair();
-    cl_mem mapped = make_buffer(context, flags, BYTES, flags & CL_MEM_USE_HOST_PTR ? pair.host : NULL);
+    cl_mem mapped =
+        make_buffer(context, flags, BYTES, flags & CL_MEM_USE_HOST_PTR ? pair.host : NULL);
     cl_int code;
-    void *at = clEnqueueMapBuffer(queue, mapped, CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL, &code);
+    void *at =
+        clEnqueueMapBuffer(queue, mapped, CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL, &code);
     OK(code);
     set_slowly(queue, pair.from);
     OK(clEnqueueReadBuffer(queue, pair.from, CL_FALSE, 0, BYTES, at, 0, NULL, NULL));
@@ -201,14 +207,17 @@ static void map_chain(cl_mem_flags flags) {
 
 TEST(read_into_a_mapped_buffer) { map_chain(CL_MEM_READ_WRITE); }
 
-TEST(read_into_a_mapped_buffer_over_host_memory) { map_chain(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR); }
+TEST(read_into_a_mapped_buffer_over_host_memory) {
+    map_chain(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR);
+}
 
 /* The mapped memory is the source of a write to another buffer while the map is in progress. */
 TEST(map_then_write_from_it) {
     Pair pair = make_pair();
     cl_int code;
     set_slowly(queue, pair.from);
-    void *at = clEnqueueMapBuffer(queue, pair.from, CL_FALSE, CL_MAP_READ, 0, BYTES, 0, NULL, NULL, &code);
+    void *at =
+        clEnqueueMapBuffer(queue, pair.from, CL_FALSE, CL_MAP_READ, 0, BYTES, 0, NULL, NULL, &code);
     OK(code);
     OK(clEnqueueWriteBuffer(queue, pair.to, CL_FALSE, 0, BYTES, at, 0, NULL, NULL));
     OK(clFinish(queue));
@@ -229,7 +238,8 @@ TEST(a_blocking_map_that_reads_nothing) {
     Pair pair = make_pair();
     cl_int code;
     read_slowly(&pair);
-    void *at = clEnqueueMapBuffer(queue, pair.to, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, BYTES, 0, NULL, NULL, &code);
+    void *at = clEnqueueMapBuffer(queue, pair.to, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, BYTES,
+                                  0, NULL, NULL, &code);
     OK(code);
     CHECK(all_are(pair.host, WORDS, VALUE));
     OK(clEnqueueUnmapMemObject(queue, pair.to, at, 0, NULL, NULL));
@@ -240,7 +250,8 @@ TEST(a_blocking_map_that_reads_nothing) {
 TEST(a_blocking_read_of_nothing) {
     Pair pair = make_pair();
     read_slowly(&pair);
-    const cl_int code = clEnqueueReadBuffer(queue, pair.to, CL_TRUE, 0, 0, pair.host, 0, NULL, NULL);
+    const cl_int code =
+        clEnqueueReadBuffer(queue, pair.to, CL_TRUE, 0, 0, pair.host, 0, NULL, NULL);
     /* Before OpenCL 2.1 a read of zero bytes is an error. */
     if (code == CL_SUCCESS) CHECK(all_are(pair.host, WORDS, VALUE));
     OK(clFinish(queue));

@@ -6,7 +6,8 @@ static const size_t zero[3] = {0, 0, 0};
 static const cl_image_format rgba8 = {CL_RGBA, CL_UNSIGNED_INT8};
 static const cl_image_format rgba32f = {CL_RGBA, CL_FLOAT};
 
-static cl_mem make_image(cl_mem_flags flags, cl_image_format format, cl_image_desc desc, void *host) {
+static cl_mem make_image(cl_mem_flags flags, cl_image_format format, cl_image_desc desc,
+                         void *host) {
     cl_int code;
     cl_mem image = clCreateImage(context, flags, &format, &desc, host, &code);
     OK(code);
@@ -14,7 +15,8 @@ static cl_mem make_image(cl_mem_flags flags, cl_image_format format, cl_image_de
 }
 
 static cl_image_desc desc_2d(size_t width, size_t height) {
-    return (cl_image_desc){.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height};
+    return (cl_image_desc){
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height};
 }
 
 struct kind {
@@ -25,14 +27,27 @@ struct kind {
 
 static const struct kind kinds[] = {
     {"1D", {.image_type = CL_MEM_OBJECT_IMAGE1D, .image_width = 57}, {57, 1, 1}},
-    {"1D array", {.image_type = CL_MEM_OBJECT_IMAGE1D_ARRAY, .image_width = 33, .image_array_size = 5}, {33, 5, 1}},
-    {"2D", {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 37, .image_height = 21}, {37, 21, 1}},
-    {"2D array", {.image_type = CL_MEM_OBJECT_IMAGE2D_ARRAY, .image_width = 19, .image_height = 11, .image_array_size = 4}, {19, 11, 4}},
-    {"3D", {.image_type = CL_MEM_OBJECT_IMAGE3D, .image_width = 13, .image_height = 9, .image_depth = 6}, {13, 9, 6}},
+    {"1D array",
+     {.image_type = CL_MEM_OBJECT_IMAGE1D_ARRAY, .image_width = 33, .image_array_size = 5},
+     {33, 5, 1}},
+    {"2D",
+     {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 37, .image_height = 21},
+     {37, 21, 1}},
+    {"2D array",
+     {.image_type = CL_MEM_OBJECT_IMAGE2D_ARRAY,
+      .image_width = 19,
+      .image_height = 11,
+      .image_array_size = 4},
+     {19, 11, 4}},
+    {"3D",
+     {.image_type = CL_MEM_OBJECT_IMAGE3D, .image_width = 13, .image_height = 9, .image_depth = 6},
+     {13, 9, 6}},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
-static size_t bytes_of(const size_t region[3], size_t element) { return region[0] * region[1] * region[2] * element; }
+static size_t bytes_of(const size_t region[3], size_t element) {
+    return region[0] * region[1] * region[2] * element;
+}
 
 TEST(write_and_read_every_kind) {
     need_images();
@@ -41,9 +56,12 @@ TEST(write_and_read_every_kind) {
         unsigned char *bytes = malloc(size), *back = calloc(1, size);
         cl_mem image = make_image(CL_MEM_READ_WRITE, rgba8, kinds[i].desc, NULL);
         pattern(bytes, size, (unsigned)i);
-        OK(clEnqueueWriteImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, bytes, 0, NULL, NULL));
-        OK(clEnqueueReadImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, back, 0, NULL, NULL));
-        if (memcmp(bytes, back, size) != 0) test_fail(__FILE__, __LINE__, "%s comes back changed", kinds[i].name);
+        OK(clEnqueueWriteImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, bytes, 0, NULL,
+                               NULL));
+        OK(clEnqueueReadImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, back, 0, NULL,
+                              NULL));
+        if (memcmp(bytes, back, size) != 0)
+            test_fail(__FILE__, __LINE__, "%s comes back changed", kinds[i].name);
         OK(clReleaseMemObject(image));
         free(bytes);
         free(back);
@@ -66,7 +84,9 @@ TEST(part_with_pitches) {
     memset(host, 0, ROW * ROWS);
     OK(clEnqueueReadImage(queue, image, CL_TRUE, origin, region, ROW, 0, host, 0, NULL, NULL));
     bool right = true;
-    for (size_t y = 0; y < 10; y++) right = right && memcmp(host + y * ROW, expected + ((y + 4) * 37 + 5) * 4, 80) == 0 && host[y * ROW + 80] == 0;
+    for (size_t y = 0; y < 10; y++)
+        right = right && memcmp(host + y * ROW, expected + ((y + 4) * 37 + 5) * 4, 80) == 0 &&
+                host[y * ROW + 80] == 0;
     CHECK(right);
     OK(clReleaseMemObject(image));
     free(host);
@@ -112,7 +132,8 @@ TEST(host_pointers) {
 TEST(copy_between_images) {
     need_images();
     unsigned char bytes[37 * 21 * 4], expected[37 * 21 * 4], back[37 * 21 * 4];
-    const size_t whole[3] = {37, 21, 1}, from[3] = {3, 2, 0}, to[3] = {10, 8, 0}, region[3] = {15, 12, 1};
+    const size_t whole[3] = {37, 21, 1}, from[3] = {3, 2, 0}, to[3] = {10, 8, 0},
+                 region[3] = {15, 12, 1};
     cl_mem a = make_image(CL_MEM_READ_WRITE, rgba8, desc_2d(37, 21), NULL);
     cl_mem b = make_image(CL_MEM_READ_WRITE, rgba8, desc_2d(37, 21), NULL);
     pattern(bytes, sizeof bytes, 5);
@@ -121,7 +142,8 @@ TEST(copy_between_images) {
     OK(clEnqueueWriteImage(queue, b, CL_TRUE, zero, whole, 0, 0, expected, 0, NULL, NULL));
     OK(clEnqueueCopyImage(queue, a, b, from, to, region, 0, NULL, NULL));
     OK(clEnqueueReadImage(queue, b, CL_TRUE, zero, whole, 0, 0, back, 0, NULL, NULL));
-    for (size_t y = 0; y < 12; y++) memcpy(expected + ((y + 8) * 37 + 10) * 4, bytes + ((y + 2) * 37 + 3) * 4, 60);
+    for (size_t y = 0; y < 12; y++)
+        memcpy(expected + ((y + 8) * 37 + 10) * 4, bytes + ((y + 2) * 37 + 3) * 4, 60);
     CHECK(memcmp(back, expected, sizeof back) == 0);
     OK(clReleaseMemObject(a));
     OK(clReleaseMemObject(b));
@@ -138,7 +160,8 @@ TEST(copy_between_image_and_buffer) {
     OK(clEnqueueCopyImageToBuffer(queue, image, buffer, origin, region, 100, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
     bool right = true;
-    for (size_t y = 0; y < 12; y++) right = right && memcmp(back + 100 + y * 60, bytes + ((y + 2) * 37 + 3) * 4, 60) == 0;
+    for (size_t y = 0; y < 12; y++)
+        right = right && memcmp(back + 100 + y * 60, bytes + ((y + 2) * 37 + 3) * 4, 60) == 0;
     CHECK(right);
     pattern(back, sizeof back, 8);
     OK(clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
@@ -161,7 +184,8 @@ TEST(fill) {
         bool right = true;
         cl_mem image = make_image(CL_MEM_READ_WRITE, rgba8, kinds[i].desc, NULL);
         OK(clEnqueueFillImage(queue, image, integer, zero, kinds[i].whole, 0, NULL, NULL));
-        OK(clEnqueueReadImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, back, 0, NULL, NULL));
+        OK(clEnqueueReadImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, back, 0, NULL,
+                              NULL));
         for (size_t at = 0; at < size; at++) right = right && back[at] == integer[at % 4];
         if (!right) test_fail(__FILE__, __LINE__, "%s is filled wrongly", kinds[i].name);
         OK(clReleaseMemObject(image));
@@ -187,9 +211,11 @@ TEST(map_reads_and_writes) {
         cl_int code;
         cl_mem image = make_image(CL_MEM_READ_WRITE, rgba8, kinds[i].desc, NULL);
         pattern(bytes, size, 9);
-        OK(clEnqueueWriteImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, bytes, 0, NULL, NULL));
-        unsigned char *at = clEnqueueMapImage(queue, image, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, zero, kinds[i].whole,
-                                              &row, &slice, 0, NULL, NULL, &code);
+        OK(clEnqueueWriteImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, bytes, 0, NULL,
+                               NULL));
+        unsigned char *at =
+            clEnqueueMapImage(queue, image, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, zero,
+                              kinds[i].whole, &row, &slice, 0, NULL, NULL, &code);
         OK(code);
         for (size_t z = 0; z < slices; z++) {
             for (size_t y = 0; y < rows; y++) {
@@ -199,10 +225,14 @@ TEST(map_reads_and_writes) {
                 bytes[(z * rows + y) * width] = 0x77;
             }
         }
-        if (!right) test_fail(__FILE__, __LINE__, "%s is mapped wrongly (row %zu, slice %zu)", kinds[i].name, row, slice);
+        if (!right)
+            test_fail(__FILE__, __LINE__, "%s is mapped wrongly (row %zu, slice %zu)",
+                      kinds[i].name, row, slice);
         OK(clEnqueueUnmapMemObject(queue, image, at, 0, NULL, NULL));
-        OK(clEnqueueReadImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, back, 0, NULL, NULL));
-        if (memcmp(bytes, back, size) != 0) test_fail(__FILE__, __LINE__, "%s: the map's writes are lost", kinds[i].name);
+        OK(clEnqueueReadImage(queue, image, CL_TRUE, zero, kinds[i].whole, 0, 0, back, 0, NULL,
+                              NULL));
+        if (memcmp(bytes, back, size) != 0)
+            test_fail(__FILE__, __LINE__, "%s: the map's writes are lost", kinds[i].name);
         OK(clReleaseMemObject(image));
         free(bytes);
         free(back);
@@ -220,7 +250,8 @@ TEST(kernel_reads_and_writes) {
     unsigned char bytes[40 * 30 * 4], back[40 * 30 * 4];
     cl_kernel kernel = kernel_from(context, source, "invert");
     pattern(bytes, sizeof bytes, 10);
-    cl_mem from = make_image(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, rgba8, desc_2d(40, 30), bytes);
+    cl_mem from =
+        make_image(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, rgba8, desc_2d(40, 30), bytes);
     cl_mem to = make_image(CL_MEM_WRITE_ONLY, rgba8, desc_2d(40, 30), NULL);
     set_mem(kernel, 0, from);
     set_mem(kernel, 1, to);
@@ -236,8 +267,9 @@ TEST(kernel_reads_and_writes) {
 
 TEST(sampler_as_argument) {
     need_images();
-    const char *source = "kernel void sample(read_only image2d_t from, sampler_t how, float2 at, global float4 *to) {"
-                         "    *to = read_imagef(from, how, at); }";
+    const char *source =
+        "kernel void sample(read_only image2d_t from, sampler_t how, float2 at, global float4 *to) {"
+        "    *to = read_imagef(from, how, at); }";
     cl_float pixels[4][4] = {{0, 0, 0, 1}, {1, 2, 3, 4}, {4, 4, 4, 4}, {8, 8, 8, 8}}, back[4];
     const struct {
         cl_bool normalized;
@@ -252,20 +284,23 @@ TEST(sampler_as_argument) {
         {CL_TRUE, CL_ADDRESS_CLAMP_TO_EDGE, CL_FILTER_NEAREST, {0.75f, 0.25f}, 1},
     };
     cl_kernel kernel = kernel_from(context, source, "sample");
-    cl_mem image = make_image(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, rgba32f, desc_2d(2, 2), pixels);
+    cl_mem image =
+        make_image(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, rgba32f, desc_2d(2, 2), pixels);
     cl_mem to = make_buffer(context, CL_MEM_WRITE_ONLY, 16, NULL);
     set_mem(kernel, 0, image);
     set_mem(kernel, 3, to);
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         cl_int code;
-        cl_sampler sampler = clCreateSampler(context, rounds[i].normalized, rounds[i].address, rounds[i].filter, &code);
+        cl_sampler sampler = clCreateSampler(context, rounds[i].normalized, rounds[i].address,
+                                             rounds[i].filter, &code);
         OK(code);
         OK(clSetKernelArg(kernel, 1, sizeof sampler, &sampler));
         OK(clSetKernelArg(kernel, 2, sizeof rounds[i].at, rounds[i].at));
         /* The kernel retains the sampler. */
         launch(queue, kernel, 1);
         OK(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, 16, back, 0, NULL, NULL));
-        if (back[0] != rounds[i].expected) test_fail(__FILE__, __LINE__, "round %zu: %g, not %g", i, back[0], rounds[i].expected);
+        if (back[0] != rounds[i].expected)
+            test_fail(__FILE__, __LINE__, "round %zu: %g, not %g", i, back[0], rounds[i].expected);
         OK(clReleaseSampler(sampler));
     }
     OK(clReleaseKernel(kernel));
@@ -276,7 +311,8 @@ TEST(sampler_as_argument) {
 TEST(samplers) {
     need_images();
     cl_int code;
-    cl_sampler sampler = clCreateSampler(context, CL_TRUE, CL_ADDRESS_REPEAT, CL_FILTER_LINEAR, &code);
+    cl_sampler sampler =
+        clCreateSampler(context, CL_TRUE, CL_ADDRESS_REPEAT, CL_FILTER_LINEAR, &code);
     OK(code);
     cl_addressing_mode address = 0;
     cl_filter_mode filter = 0;
@@ -285,14 +321,21 @@ TEST(samplers) {
     cl_context in = NULL;
     OK(clGetSamplerInfo(sampler, CL_SAMPLER_ADDRESSING_MODE, sizeof address, &address, NULL));
     OK(clGetSamplerInfo(sampler, CL_SAMPLER_FILTER_MODE, sizeof filter, &filter, NULL));
-    OK(clGetSamplerInfo(sampler, CL_SAMPLER_NORMALIZED_COORDS, sizeof normalized, &normalized, NULL));
+    OK(clGetSamplerInfo(sampler, CL_SAMPLER_NORMALIZED_COORDS, sizeof normalized, &normalized,
+                        NULL));
     OK(clGetSamplerInfo(sampler, CL_SAMPLER_REFERENCE_COUNT, sizeof references, &references, NULL));
     OK(clGetSamplerInfo(sampler, CL_SAMPLER_CONTEXT, sizeof in, &in, NULL));
-    CHECK(address == CL_ADDRESS_REPEAT && filter == CL_FILTER_LINEAR && normalized == CL_TRUE && references == 1);
+    CHECK(address == CL_ADDRESS_REPEAT && filter == CL_FILTER_LINEAR && normalized == CL_TRUE &&
+          references == 1);
     CHECK(in == context);
     OK(clReleaseSampler(sampler));
-    cl_sampler_properties list[] = {CL_SAMPLER_NORMALIZED_COORDS, CL_FALSE, CL_SAMPLER_ADDRESSING_MODE,
-                                    CL_ADDRESS_CLAMP, CL_SAMPLER_FILTER_MODE, CL_FILTER_NEAREST, 0};
+    cl_sampler_properties list[] = {CL_SAMPLER_NORMALIZED_COORDS,
+                                    CL_FALSE,
+                                    CL_SAMPLER_ADDRESSING_MODE,
+                                    CL_ADDRESS_CLAMP,
+                                    CL_SAMPLER_FILTER_MODE,
+                                    CL_FILTER_NEAREST,
+                                    0};
     sampler = clCreateSamplerWithProperties(context, list, &code);
     OK(code);
     OK(clGetSamplerInfo(sampler, CL_SAMPLER_ADDRESSING_MODE, sizeof address, &address, NULL));
@@ -302,7 +345,8 @@ TEST(samplers) {
     REFUSED(CL_INVALID_VALUE, clCreateSampler(context, CL_TRUE, 0x9999, CL_FILTER_LINEAR, &err));
     REFUSED(CL_INVALID_VALUE, clCreateSampler(context, CL_TRUE, CL_ADDRESS_CLAMP, 0x9999, &err));
     GAP_END;
-    REFUSED(CL_INVALID_CONTEXT, clCreateSampler(NULL, CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &err));
+    REFUSED(CL_INVALID_CONTEXT,
+            clCreateSampler(NULL, CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &err));
     GIVES(CL_INVALID_SAMPLER, clReleaseSampler(NULL));
     GIVES(CL_INVALID_SAMPLER, clRetainSampler(NULL));
 }
@@ -316,7 +360,8 @@ TEST(image_1d_of_a_buffer) {
     cl_image_format format = rgba8;
     cl_mem buffer = make_buffer(context, CL_MEM_READ_WRITE, 256, NULL);
     cl_mem to = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL);
-    cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 64, .buffer = buffer};
+    cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 64, .buffer = buffer};
     cl_mem image = make_image(CL_MEM_READ_ONLY, format, desc, NULL);
     cl_kernel kernel = kernel_from(context, source, "twice");
     pattern(bytes, 256, 11);
@@ -354,7 +399,8 @@ TEST(info) {
     OK(clGetImageInfo(image, CL_IMAGE_NUM_MIP_LEVELS, sizeof levels, &levels, NULL));
     OK(clGetImageInfo(image, CL_IMAGE_NUM_SAMPLES, sizeof samples, &samples, NULL));
     OK(clGetMemObjectInfo(image, CL_MEM_TYPE, sizeof type, &type, NULL));
-    CHECK(element == 16 && width == 13 && height == 9 && depth == 6 && array == 0 && levels == 0 && samples == 0);
+    CHECK(element == 16 && width == 13 && height == 9 && depth == 6 && array == 0 && levels == 0 &&
+          samples == 0);
     CHECK(type == CL_MEM_OBJECT_IMAGE3D);
     size_t row = 0, slice = 0;
     OK(clGetImageInfo(image, CL_IMAGE_ROW_PITCH, sizeof row, &row, NULL));
@@ -362,7 +408,8 @@ TEST(info) {
     CHECK(row >= 13 * 16 && slice >= 9 * row);
     cl_mem buffer = make_buffer(context, 0, 16, NULL);
     GAP_BEGIN;
-    GIVES(CL_INVALID_MEM_OBJECT, clGetImageInfo(buffer, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          clGetImageInfo(buffer, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
     GAP_END;
     GIVES(CL_INVALID_MEM_OBJECT, clGetImageInfo(NULL, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
     GIVES(CL_INVALID_VALUE, clGetImageInfo(image, CL_IMAGE_WIDTH, 1, &width, NULL));
@@ -376,14 +423,19 @@ TEST(formats) {
     cl_image_format list[512];
     cl_uint count = 0;
     bool has_rgba8 = false;
-    OK(clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 512, list, &count));
+    OK(clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 512, list,
+                                  &count));
     CHECK(count > 0 && count <= 512);
     for (cl_uint i = 0; i < count && i < 512; i++)
-        has_rgba8 = has_rgba8 || (list[i].image_channel_order == CL_RGBA && list[i].image_channel_data_type == CL_UNSIGNED_INT8);
+        has_rgba8 = has_rgba8 || (list[i].image_channel_order == CL_RGBA &&
+                                  list[i].image_channel_data_type == CL_UNSIGNED_INT8);
     CHECK(has_rgba8);
-    GIVES(CL_INVALID_CONTEXT, clGetSupportedImageFormats(NULL, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 512, list, &count));
-    GIVES(CL_INVALID_VALUE, clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, 0x1, 512, list, &count));
-    GIVES(CL_INVALID_VALUE, clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 0, list, &count));
+    GIVES(CL_INVALID_CONTEXT, clGetSupportedImageFormats(NULL, CL_MEM_READ_WRITE,
+                                                         CL_MEM_OBJECT_IMAGE2D, 512, list, &count));
+    GIVES(CL_INVALID_VALUE,
+          clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, 0x1, 512, list, &count));
+    GIVES(CL_INVALID_VALUE, clGetSupportedImageFormats(context, CL_MEM_READ_WRITE,
+                                                       CL_MEM_OBJECT_IMAGE2D, 0, list, &count));
 }
 
 TEST(every_listed_2d_format) {
@@ -391,7 +443,8 @@ TEST(every_listed_2d_format) {
     cl_image_format list[512];
     cl_uint count = 0;
     const size_t whole[3] = {5, 3, 1};
-    OK(clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 512, list, &count));
+    OK(clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 512, list,
+                                  &count));
     for (cl_uint i = 0; i < count && i < 512; i++) {
         size_t element = 0;
         cl_mem image = make_image(CL_MEM_READ_WRITE, list[i], desc_2d(5, 3), NULL);
@@ -406,7 +459,8 @@ TEST(every_listed_2d_format) {
     }
 }
 
-static cl_mem try_image(cl_mem_flags flags, cl_image_format format, cl_image_desc desc, void *host, cl_int *code) {
+static cl_mem try_image(cl_mem_flags flags, cl_image_format format, cl_image_desc desc, void *host,
+                        cl_int *code) {
     return clCreateImage(context, flags, &format, &desc, host, code);
 }
 
@@ -414,35 +468,49 @@ TEST(errors) {
     need_images();
     unsigned char bytes[4096];
     cl_image_format wrong = {CL_RGBA, 0x4242};
-    cl_image_desc desc = desc_2d(16, 16), flat = desc_2d(16, 0), huge = desc_2d((size_t)1 << 40, 16);
+    cl_image_desc desc = desc_2d(16, 16), flat = desc_2d(16, 0),
+                  huge = desc_2d((size_t)1 << 40, 16);
     REFUSED(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR, clCreateImage(context, 0, NULL, &desc, NULL, &err));
     REFUSED(CL_INVALID_IMAGE_DESCRIPTOR, clCreateImage(context, 0, &rgba8, NULL, NULL, &err));
     REFUSED(CL_INVALID_HOST_PTR, try_image(CL_MEM_USE_HOST_PTR, rgba8, desc, NULL, &err));
     REFUSED(CL_INVALID_HOST_PTR, try_image(0, rgba8, desc, bytes, &err));
-    REFUSED(CL_INVALID_VALUE, try_image(CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY, rgba8, desc, NULL, &err));
+    REFUSED(CL_INVALID_VALUE,
+            try_image(CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY, rgba8, desc, NULL, &err));
     REFUSED(CL_INVALID_CONTEXT, clCreateImage(NULL, 0, &rgba8, &desc, NULL, &err));
     GAP_BEGIN; /* PoCL returns other errors. */
     REFUSED(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR, try_image(0, wrong, desc, NULL, &err));
     REFUSED(CL_INVALID_IMAGE_DESCRIPTOR, try_image(0, rgba8, flat, NULL, &err));
     REFUSED(CL_INVALID_IMAGE_SIZE, try_image(0, rgba8, huge, NULL, &err));
     GAP_END;
-    const size_t out[3] = {10, 10, 0}, region[3] = {10, 10, 1}, empty[3] = {10, 0, 1}, deep[3] = {4, 4, 2};
+    const size_t out[3] = {10, 10, 0}, region[3] = {10, 10, 1}, empty[3] = {10, 0, 1},
+                 deep[3] = {4, 4, 2};
     cl_mem image = make_image(0, rgba8, desc, NULL), buffer = make_buffer(context, 0, 4096, NULL);
-    GIVES(CL_INVALID_VALUE, clEnqueueReadImage(queue, image, CL_TRUE, out, region, 0, 0, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadImage(queue, image, CL_TRUE, zero, deep, 0, 0, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadImage(queue, image, CL_TRUE, zero, region, 0, 0, NULL, 0, NULL, NULL));
-    GIVES(CL_INVALID_MEM_OBJECT, clEnqueueReadImage(queue, buffer, CL_TRUE, zero, region, 0, 0, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_MEM_OBJECT, clEnqueueWriteImage(queue, NULL, CL_TRUE, zero, region, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadImage(queue, image, CL_TRUE, out, region, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadImage(queue, image, CL_TRUE, zero, deep, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadImage(queue, image, CL_TRUE, zero, region, 0, 0, NULL, 0, NULL, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          clEnqueueReadImage(queue, buffer, CL_TRUE, zero, region, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          clEnqueueWriteImage(queue, NULL, CL_TRUE, zero, region, 0, 0, bytes, 0, NULL, NULL));
     GAP_BEGIN; /* PoCL checks none of these. */
-    GIVES(CL_INVALID_VALUE, clEnqueueReadImage(queue, image, CL_TRUE, zero, empty, 0, 0, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadImage(queue, image, CL_TRUE, zero, region, 8, 0, bytes, 0, NULL, NULL));
-    GIVES(CL_INVALID_MEM_OBJECT, clEnqueueReadBuffer(queue, image, CL_TRUE, 0, 16, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadImage(queue, image, CL_TRUE, zero, empty, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadImage(queue, image, CL_TRUE, zero, region, 8, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          clEnqueueReadBuffer(queue, image, CL_TRUE, 0, 16, bytes, 0, NULL, NULL));
     GAP_END;
-    GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueReadImage(NULL, image, CL_TRUE, zero, region, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE,
+          clEnqueueReadImage(NULL, image, CL_TRUE, zero, region, 0, 0, bytes, 0, NULL, NULL));
     const size_t near[3] = {2, 2, 0};
-    GIVES(CL_MEM_COPY_OVERLAP, clEnqueueCopyImage(queue, image, image, zero, near, region, 0, NULL, NULL));
+    GIVES(CL_MEM_COPY_OVERLAP,
+          clEnqueueCopyImage(queue, image, image, zero, near, region, 0, NULL, NULL));
     cl_mem floats = make_image(0, rgba32f, desc, NULL);
-    GIVES(CL_IMAGE_FORMAT_MISMATCH, clEnqueueCopyImage(queue, image, floats, zero, zero, region, 0, NULL, NULL));
+    GIVES(CL_IMAGE_FORMAT_MISMATCH,
+          clEnqueueCopyImage(queue, image, floats, zero, zero, region, 0, NULL, NULL));
     OK(clReleaseMemObject(floats));
     OK(clReleaseMemObject(image));
     OK(clReleaseMemObject(buffer));

@@ -10,14 +10,15 @@ static const char *const scalars_source =
     "    to[16] = three.x; to[17] = three.y; to[18] = three.z;\n"
     "}\n";
 
-#define SET(kernel, index, type, value)                                                                     \
-    do {                                                                                                    \
-        type set_value_ = value;                                                                            \
-        OK(clSetKernelArg(kernel, index, sizeof set_value_, &set_value_));                                  \
+#define SET(kernel, index, type, value)                                    \
+    do {                                                                   \
+        type set_value_ = value;                                           \
+        OK(clSetKernelArg(kernel, index, sizeof set_value_, &set_value_)); \
     } while (0)
 
 TEST(values_of_all_kinds) {
-    const float expected[19] = {-1, 255, -300, 65535, -70000, 3e9f, -5e9f, 1e18f, 1.5f, 1, 2, 3, 4, 11, 0.25f, 'z', 7, 8, 9};
+    const float expected[19] = {-1, 255, -300, 65535, -70000, 3e9f, -5e9f, 1e18f, 1.5f, 1,
+                                2,  3,   4,    11,    0.25f,  'z',  7,     8,     9};
     struct {
         cl_int a;
         cl_float b;
@@ -44,15 +45,17 @@ TEST(values_of_all_kinds) {
     launch(queue, kernel, 1);
     OK(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
     for (int i = 0; i < 19; i++)
-        if (back[i] != expected[i]) test_fail(__FILE__, __LINE__, "value %d: %g, not %g", i, back[i], expected[i]);
+        if (back[i] != expected[i])
+            test_fail(__FILE__, __LINE__, "value %d: %g, not %g", i, back[i], expected[i]);
     OK(clReleaseKernel(kernel));
     OK(clReleaseMemObject(to));
 }
 
 TEST(local_memory_as_argument) {
-    const char *source = "kernel void reverse(global uint *w, local uint *scratch) {"
-                         "    uint i = get_local_id(0), n = get_local_size(0), at = get_global_id(0);"
-                         "    scratch[i] = w[at]; barrier(CLK_LOCAL_MEM_FENCE); w[at] = scratch[n - 1 - i]; }";
+    const char *source =
+        "kernel void reverse(global uint *w, local uint *scratch) {"
+        "    uint i = get_local_id(0), n = get_local_size(0), at = get_global_id(0);"
+        "    scratch[i] = w[at]; barrier(CLK_LOCAL_MEM_FENCE); w[at] = scratch[n - 1 - i]; }";
     enum { COUNT = 256, GROUP = 64 };
     cl_uint words[COUNT];
     const size_t items = COUNT, group = GROUP;
@@ -64,15 +67,17 @@ TEST(local_memory_as_argument) {
     OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL));
     bool right = true;
-    for (cl_uint i = 0; i < COUNT; i++) right = right && words[i] == (i / GROUP) * GROUP + GROUP - 1 - i % GROUP;
+    for (cl_uint i = 0; i < COUNT; i++)
+        right = right && words[i] == (i / GROUP) * GROUP + GROUP - 1 - i % GROUP;
     CHECK(right);
     OK(clReleaseKernel(kernel));
     OK(clReleaseMemObject(mem));
 }
 
 TEST(constant_and_null_buffers) {
-    const char *source = "kernel void sum(global uint *to, constant uint *from, global uint *maybe) {"
-                         "    *to = from[0] + from[1] + (maybe ? *maybe : 1000); }";
+    const char *source =
+        "kernel void sum(global uint *to, constant uint *from, global uint *maybe) {"
+        "    *to = from[0] + from[1] + (maybe ? *maybe : 1000); }";
     cl_uint values[2] = {3, 4}, back = 0, more = 50;
     cl_kernel kernel = kernel_from(context, source, "sum");
     cl_mem to = make_buffer(context, 0, 4, NULL), none = NULL;
@@ -101,7 +106,8 @@ TEST(constant_and_null_buffers) {
 /* A launch captures the arguments at that moment. */
 TEST(arguments_are_taken_at_the_launch) {
     cl_uint back[100];
-    cl_kernel kernel = kernel_from(context, "kernel void put(global uint *w, uint at, uint v) { w[at] = v; }", "put");
+    cl_kernel kernel = kernel_from(
+        context, "kernel void put(global uint *w, uint at, uint v) { w[at] = v; }", "put");
     cl_mem mem = make_buffer(context, 0, sizeof back, NULL);
     set_mem(kernel, 0, mem);
     for (cl_uint i = 0; i < 100; i++) {
@@ -123,9 +129,11 @@ TEST(released_while_enqueued) {
     cl_uint back = 0;
     const size_t one = 1;
     OK(code);
-    cl_kernel kernel = kernel_from(context, "kernel void put(global uint *a, global uint *b) { *a = *b; }", "put");
+    cl_kernel kernel =
+        kernel_from(context, "kernel void put(global uint *a, global uint *b) { *a = *b; }", "put");
     cl_uint value = 31;
-    cl_mem a = make_buffer(context, 0, 4, NULL), b = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4, &value);
+    cl_mem a = make_buffer(context, 0, 4, NULL),
+           b = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4, &value);
     set_mem(kernel, 0, a);
     set_mem(kernel, 1, b);
     OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 1, &gate, &done));
@@ -142,8 +150,9 @@ TEST(released_while_enqueued) {
 }
 
 TEST(argument_errors) {
-    const char *source = "kernel void k(global int *a, int b, local int *c, read_only image2d_t d, sampler_t e) {"
-                         "    a[0] = b; c[0] = 1; }";
+    const char *source =
+        "kernel void k(global int *a, int b, local int *c, read_only image2d_t d, sampler_t e) {"
+        "    a[0] = b; c[0] = 1; }";
     bool images = device_has_images(device);
     const char *plain = "kernel void k(global int *a, int b, local int *c) { a[0] = b; c[0] = 1; }";
     cl_kernel kernel = kernel_from(context, images ? source : plain, "k");
@@ -165,7 +174,8 @@ TEST(argument_errors) {
     if (images && !on_pocl()) { /* PoCL 3.1 accepts any handle, and crashes later. */
         cl_mem image_as_buffer = mem;
         cl_sampler none = NULL;
-        GIVES(CL_INVALID_MEM_OBJECT, clSetKernelArg(kernel, 3, sizeof image_as_buffer, &image_as_buffer));
+        GIVES(CL_INVALID_MEM_OBJECT,
+              clSetKernelArg(kernel, 3, sizeof image_as_buffer, &image_as_buffer));
         GIVES(CL_INVALID_SAMPLER, clSetKernelArg(kernel, 4, sizeof none, &none));
         cl_mem junk = (cl_mem)(uintptr_t)0x1000;
         GIVES(CL_INVALID_MEM_OBJECT, clSetKernelArg(kernel, 0, sizeof junk, &junk));
@@ -188,7 +198,8 @@ TEST(info) {
     OK(clGetKernelInfo(kernel, CL_KERNEL_CONTEXT, sizeof in, &in, NULL));
     OK(clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof of, &of, NULL));
     OK(clGetKernelInfo(kernel, CL_KERNEL_ATTRIBUTES, sizeof attributes, attributes, NULL));
-    CHECK(strcmp(name, "k") == 0 && size == 2 && count == 2 && references == 1 && in == context && of == program);
+    CHECK(strcmp(name, "k") == 0 && size == 2 && count == 2 && references == 1 && in == context &&
+          of == program);
     OK(clRetainKernel(kernel));
     OK(clGetKernelInfo(kernel, CL_KERNEL_REFERENCE_COUNT, sizeof references, &references, NULL));
     CHECK(references == 2);
@@ -203,8 +214,9 @@ TEST(info) {
 }
 
 TEST(argument_info) {
-    const char *source = "kernel void k(global const float *restrict from, local int *scratch, constant uint *table, int n,"
-                         "              volatile global float4 *to) { to[0] = from[0] + n + table[0]; scratch[0] = 1; }";
+    const char *source =
+        "kernel void k(global const float *restrict from, local int *scratch, constant uint *table, int n,"
+        "              volatile global float4 *to) { to[0] = from[0] + n + table[0]; scratch[0] = 1; }";
     cl_program program = build(context, source, "-cl-kernel-arg-info");
     cl_kernel kernel = make_kernel(program, "k");
     const struct {
@@ -212,7 +224,8 @@ TEST(argument_info) {
         cl_kernel_arg_address_qualifier address;
         cl_kernel_arg_type_qualifier qualifier;
     } expected[5] = {
-        {"from", "float*", CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_TYPE_CONST | CL_KERNEL_ARG_TYPE_RESTRICT},
+        {"from", "float*", CL_KERNEL_ARG_ADDRESS_GLOBAL,
+         CL_KERNEL_ARG_TYPE_CONST | CL_KERNEL_ARG_TYPE_RESTRICT},
         {"scratch", "int*", CL_KERNEL_ARG_ADDRESS_LOCAL, 0},
         {"table", "uint*", CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_TYPE_CONST},
         {"n", "int", CL_KERNEL_ARG_ADDRESS_PRIVATE, 0},
@@ -225,9 +238,12 @@ TEST(argument_info) {
         cl_kernel_arg_type_qualifier qualifier = 99;
         OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_NAME, sizeof name, name, NULL));
         OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof type, type, NULL));
-        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address, NULL));
-        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof access, &access, NULL));
-        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifier, &qualifier, NULL));
+        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address,
+                              NULL));
+        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof access, &access,
+                              NULL));
+        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifier, &qualifier,
+                              NULL));
         CHECK(strcmp(name, expected[i].name) == 0);
         CHECK(strcmp(type, expected[i].type) == 0);
         CHECK(address == expected[i].address);
@@ -235,52 +251,66 @@ TEST(argument_info) {
         CHECK(qualifier == expected[i].qualifier);
     }
     char name[32];
-    GIVES(CL_INVALID_ARG_INDEX, clGetKernelArgInfo(kernel, 5, CL_KERNEL_ARG_NAME, sizeof name, name, NULL));
+    GIVES(CL_INVALID_ARG_INDEX,
+          clGetKernelArgInfo(kernel, 5, CL_KERNEL_ARG_NAME, sizeof name, name, NULL));
     GIVES(CL_INVALID_VALUE, clGetKernelArgInfo(kernel, 0, CL_KERNEL_ARG_NAME, 1, name, NULL));
     GIVES(CL_INVALID_VALUE, clGetKernelArgInfo(kernel, 0, 0x1, sizeof name, name, NULL));
-    GIVES(CL_INVALID_KERNEL, clGetKernelArgInfo(NULL, 0, CL_KERNEL_ARG_NAME, sizeof name, name, NULL));
+    GIVES(CL_INVALID_KERNEL,
+          clGetKernelArgInfo(NULL, 0, CL_KERNEL_ARG_NAME, sizeof name, name, NULL));
     OK(clReleaseKernel(kernel));
     OK(clReleaseProgram(program));
 }
 
 TEST(work_group_info) {
-    const char *source = "kernel __attribute__((reqd_work_group_size(8, 4, 2))) void fixed(global int *a) { local int s[100];"
-                         "    s[get_local_id(0)] = 1; *a = s[0]; }"
-                         "kernel void open(global int *a) { *a = 1; }";
+    const char *source =
+        "kernel __attribute__((reqd_work_group_size(8, 4, 2))) void fixed(global int *a) { local int s[100];"
+        "    s[get_local_id(0)] = 1; *a = s[0]; }"
+        "kernel void open(global int *a) { *a = 1; }";
     cl_program program = build(context, source, NULL);
     cl_kernel fixed = make_kernel(program, "fixed"), open = make_kernel(program, "open");
     size_t wanted[3] = {0}, most = 0, multiple = 0;
     cl_ulong local = 0, private_bytes = 0;
-    OK(clGetKernelWorkGroupInfo(fixed, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof wanted, wanted, NULL));
+    OK(clGetKernelWorkGroupInfo(fixed, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof wanted,
+                                wanted, NULL));
     CHECK(wanted[0] == 8 && wanted[1] == 4 && wanted[2] == 2);
-    OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof wanted, wanted, NULL));
+    OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof wanted,
+                                wanted, NULL));
     CHECK(wanted[0] == 0 && wanted[1] == 0 && wanted[2] == 0);
     OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL));
     CHECK(most >= 1 && most <= device_size(device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
-    OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof multiple, &multiple, NULL));
+    OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                                sizeof multiple, &multiple, NULL));
     CHECK(multiple >= 1);
-    OK(clGetKernelWorkGroupInfo(fixed, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL));
+    OK(clGetKernelWorkGroupInfo(fixed, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local,
+                                NULL));
     CHECK(local >= 400);
-    OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private_bytes, &private_bytes, NULL));
+    OK(clGetKernelWorkGroupInfo(open, device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private_bytes,
+                                &private_bytes, NULL));
     /* "If there is only one device in the context, device can be NULL." */
     OK(clGetKernelWorkGroupInfo(open, NULL, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL));
     size_t global[3];
-    GIVES(CL_INVALID_VALUE, clGetKernelWorkGroupInfo(open, device, CL_KERNEL_GLOBAL_WORK_SIZE, sizeof global, global, NULL));
-    GIVES(CL_INVALID_VALUE, clGetKernelWorkGroupInfo(open, device, CL_KERNEL_WORK_GROUP_SIZE, 1, &most, NULL));
+    GIVES(CL_INVALID_VALUE, clGetKernelWorkGroupInfo(open, device, CL_KERNEL_GLOBAL_WORK_SIZE,
+                                                     sizeof global, global, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clGetKernelWorkGroupInfo(open, device, CL_KERNEL_WORK_GROUP_SIZE, 1, &most, NULL));
     GIVES(CL_INVALID_VALUE, clGetKernelWorkGroupInfo(open, device, 0x1, sizeof most, &most, NULL));
-    GIVES(CL_INVALID_KERNEL, clGetKernelWorkGroupInfo(NULL, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL));
+    GIVES(CL_INVALID_KERNEL, clGetKernelWorkGroupInfo(NULL, device, CL_KERNEL_WORK_GROUP_SIZE,
+                                                      sizeof most, &most, NULL));
     OK(clReleaseKernel(fixed));
     OK(clReleaseKernel(open));
     OK(clReleaseProgram(program));
 }
 
 TEST(local_memory_of_arguments_counts) {
-    cl_kernel kernel = kernel_from(context, "kernel void k(local int *a, global int *b) { a[0] = 1; *b = a[0]; }", "k");
+    cl_kernel kernel = kernel_from(
+        context, "kernel void k(local int *a, global int *b) { a[0] = 1; *b = a[0]; }", "k");
     cl_ulong before = 0, after = 0;
     OK(clSetKernelArg(kernel, 0, 64, NULL));
-    OK(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof before, &before, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof before, &before,
+                                NULL));
     OK(clSetKernelArg(kernel, 0, 4096, NULL));
-    OK(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof after, &after, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof after, &after,
+                                NULL));
     CHECK(after == before + 4096 - 64);
     OK(clReleaseKernel(kernel));
 }
@@ -288,7 +318,8 @@ TEST(local_memory_of_arguments_counts) {
 TEST(clone) {
     cl_int code;
     cl_uint back = 0, first = 5, second = 9;
-    cl_kernel kernel = kernel_from(context, "kernel void put(global uint *w, uint v) { *w = v; }", "put");
+    cl_kernel kernel =
+        kernel_from(context, "kernel void put(global uint *w, uint v) { *w = v; }", "put");
     cl_mem mem = make_buffer(context, 0, 4, NULL);
     set_mem(kernel, 0, mem);
     OK(clSetKernelArg(kernel, 1, 4, &first));
@@ -311,8 +342,8 @@ TEST(clone) {
 TEST(sub_group_info) {
     cl_kernel kernel = kernel_from(context, "kernel void k(global int *b) { *b = 1; }", "k");
     size_t local = 8, count = 0;
-    cl_int code = clGetKernelSubGroupInfo(kernel, device, CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE, sizeof local, &local,
-                                          sizeof count, &count, NULL);
+    cl_int code = clGetKernelSubGroupInfo(kernel, device, CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE,
+                                          sizeof local, &local, sizeof count, &count, NULL);
     if (device_uint(device, CL_DEVICE_MAX_NUM_SUB_GROUPS) == 0) {
         CHECK(code == CL_INVALID_OPERATION || code == CL_INVALID_VALUE || on_pocl());
     } else {
@@ -324,9 +355,11 @@ TEST(sub_group_info) {
 
 TEST(exec_info) {
     cl_kernel kernel = kernel_from(context, "kernel void k(global int *b) { *b = 1; }", "k");
-    GIVES(CL_INVALID_KERNEL, clSetKernelExecInfo(NULL, CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, 4, &(cl_bool){CL_FALSE}));
+    GIVES(CL_INVALID_KERNEL, clSetKernelExecInfo(NULL, CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, 4,
+                                                 &(cl_bool){CL_FALSE}));
     GAP_BEGIN;
-    GIVES_EITHER(CL_INVALID_VALUE, CL_INVALID_OPERATION, clSetKernelExecInfo(kernel, 0x1, 4, &(cl_bool){CL_FALSE}));
+    GIVES_EITHER(CL_INVALID_VALUE, CL_INVALID_OPERATION,
+                 clSetKernelExecInfo(kernel, 0x1, 4, &(cl_bool){CL_FALSE}));
     GAP_END;
     OK(clReleaseKernel(kernel));
 }

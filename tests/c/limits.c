@@ -51,7 +51,8 @@ TEST(many_large_writes_in_flight) {
     cl_mem mems[8];
     pattern(bytes, SIZE, 3);
     for (int i = 0; i < 8; i++) mems[i] = make_buffer(context, 0, SIZE, NULL);
-    for (int i = 0; i < COUNT; i++) OK(clEnqueueWriteBuffer(queue, mems[i % 8], CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
+    for (int i = 0; i < COUNT; i++)
+        OK(clEnqueueWriteBuffer(queue, mems[i % 8], CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
     OK(clFinish(queue));
     for (int i = 0; i < 8; i++) {
         CHECK(read_pattern(queue, mems[i], SIZE, 3));
@@ -98,7 +99,8 @@ TEST(pipes) {
         REFUSED(CL_INVALID_OPERATION, clCreatePipe(context, CL_MEM_READ_WRITE, 16, 64, NULL, &err));
         cl_mem mem = make_buffer(context, 0, 64, NULL);
         cl_uint packet;
-        GIVES_EITHER(CL_INVALID_MEM_OBJECT, CL_INVALID_OPERATION, clGetPipeInfo(mem, CL_PIPE_PACKET_SIZE, sizeof packet, &packet, NULL));
+        GIVES_EITHER(CL_INVALID_MEM_OBJECT, CL_INVALID_OPERATION,
+                     clGetPipeInfo(mem, CL_PIPE_PACKET_SIZE, sizeof packet, &packet, NULL));
         OK(clReleaseMemObject(mem));
     }
 }
@@ -111,7 +113,8 @@ TEST(specialization_constants) {
     OK(code);
     if (!on_pocl()) {
         GIVES(CL_INVALID_PROGRAM, clSetProgramSpecializationConstant(NULL, 1, 4, &value));
-        GIVES_EITHER(CL_INVALID_PROGRAM, CL_INVALID_OPERATION, clSetProgramSpecializationConstant(program, 1, 4, &value));
+        GIVES_EITHER(CL_INVALID_PROGRAM, CL_INVALID_OPERATION,
+                     clSetProgramSpecializationConstant(program, 1, 4, &value));
     }
     OK(clReleaseProgram(program));
 }

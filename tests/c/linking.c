@@ -13,7 +13,8 @@ static cl_program_binary_type type_of(cl_program program) {
     return type;
 }
 
-static const char *const main_source = "int helper(int x); kernel void put(global int *w) { *w = helper(20); }";
+static const char *const main_source =
+    "int helper(int x); kernel void put(global int *w) { *w = helper(20); }";
 static const char *const helper_source = "int helper(int x) { return 2 * x + 2; }";
 
 TEST(two_objects) {
@@ -32,7 +33,8 @@ TEST(two_objects) {
 TEST(library) {
     cl_int code;
     cl_program helper = compiled(helper_source), user = compiled(main_source);
-    cl_program library = clLinkProgram(context, 0, NULL, "-create-library", 1, &helper, NULL, NULL, &code);
+    cl_program library =
+        clLinkProgram(context, 0, NULL, "-create-library", 1, &helper, NULL, NULL, &code);
     OK(code);
     CHECK(type_of(library) == CL_PROGRAM_BINARY_TYPE_LIBRARY);
     cl_program parts[2] = {user, library};
@@ -47,7 +49,8 @@ TEST(library) {
 
 TEST(embedded_headers) {
     cl_int code;
-    cl_program first = from_source("#define FIRST 1000\n"), second = from_source("int second(int x);\n#define SECOND 7\n");
+    cl_program first = from_source("#define FIRST 1000\n"),
+               second = from_source("int second(int x);\n#define SECOND 7\n");
     cl_program user = from_source("#include \"first.h\"\n#include \"deep/second.h\"\n"
                                   "kernel void put(global int *w) { *w = FIRST + SECOND; }");
     cl_program headers[2] = {first, second};
@@ -64,7 +67,8 @@ TEST(embedded_headers) {
 
 TEST(compile_failure) {
     cl_program program = from_source("kernel void put(global int *w) { *w = nothing_here; }");
-    GIVES(CL_COMPILE_PROGRAM_FAILURE, clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
+    GIVES(CL_COMPILE_PROGRAM_FAILURE,
+          clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
     static char log[16384];
     OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL));
     CHECK(strstr(log, "nothing_here") != NULL);
@@ -87,7 +91,8 @@ TEST(binary_of_an_object_can_be_linked) {
     REQUIRE(size > 0);
     unsigned char *binary = malloc(size);
     OK(clGetProgramInfo(part, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
-    cl_program loaded_part = clCreateProgramWithBinary(context, 1, &device, &size, (const unsigned char **)&binary, &loaded, &code);
+    cl_program loaded_part = clCreateProgramWithBinary(
+        context, 1, &device, &size, (const unsigned char **)&binary, &loaded, &code);
     OK(code);
     cl_program parts[2] = {loaded_part, helper};
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL, &code);
@@ -136,10 +141,13 @@ TEST(errors) {
     if (!on_pocl()) { /* PoCL 3.1 also crashes here. */
         REFUSED(CL_INVALID_VALUE, clLinkProgram(context, 0, NULL, NULL, 0, NULL, NULL, NULL, &err));
         REFUSED(CL_INVALID_VALUE, clLinkProgram(context, 0, NULL, NULL, 1, NULL, NULL, NULL, &err));
-        REFUSED(CL_INVALID_PROGRAM, clLinkProgram(context, 0, NULL, NULL, 1, &none, NULL, NULL, &err));
+        REFUSED(CL_INVALID_PROGRAM,
+                clLinkProgram(context, 0, NULL, NULL, 1, &none, NULL, NULL, &err));
         REFUSED(CL_INVALID_CONTEXT, clLinkProgram(NULL, 0, NULL, NULL, 1, &part, NULL, NULL, &err));
-        REFUSED(CL_INVALID_VALUE, clLinkProgram(context, 1, NULL, NULL, 1, &part, NULL, NULL, &err));
-        REFUSED(CL_INVALID_OPERATION, clLinkProgram(context, 0, NULL, NULL, 1, &plain, NULL, NULL, &err));
+        REFUSED(CL_INVALID_VALUE,
+                clLinkProgram(context, 1, NULL, NULL, 1, &part, NULL, NULL, &err));
+        REFUSED(CL_INVALID_OPERATION,
+                clLinkProgram(context, 0, NULL, NULL, 1, &plain, NULL, NULL, &err));
     }
     OK(clReleaseProgram(part));
     OK(clReleaseProgram(plain));

@@ -4,7 +4,8 @@
 
 #define SIZE 16384u
 
-static void *map(cl_mem mem, cl_bool blocking, cl_map_flags flags, size_t offset, size_t size, cl_event *event) {
+static void *map(cl_mem mem, cl_bool blocking, cl_map_flags flags, size_t offset, size_t size,
+                 cl_event *event) {
     cl_int code;
     void *at = clEnqueueMapBuffer(queue, mem, blocking, flags, offset, size, 0, NULL, event, &code);
     OK(code);
@@ -129,7 +130,8 @@ TEST(mapped_pointer_as_host_memory_of_transfers) {
 }
 
 TEST(kernel_between_maps) {
-    const char *source = "kernel void negate(global uint *w) { size_t i = get_global_id(0); w[i] = ~w[i]; }";
+    const char *source =
+        "kernel void negate(global uint *w) { size_t i = get_global_id(0); w[i] = ~w[i]; }";
     cl_kernel kernel = kernel_from(context, source, "negate");
     cl_mem mem = make_buffer(context, CL_MEM_ALLOC_HOST_PTR, SIZE, NULL);
     set_mem(kernel, 0, mem);
@@ -171,7 +173,8 @@ TEST(errors) {
     GIVES(CL_INVALID_VALUE, code);
     if (!on_pocl()) { /* PoCL accepts any flags. */
         const cl_map_flags both = CL_MAP_WRITE_INVALIDATE_REGION | CL_MAP_READ;
-        CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, (cl_map_flags)1 << 30, 0, 16, 0, NULL, NULL, &code));
+        CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, (cl_map_flags)1 << 30, 0, 16, 0, NULL, NULL,
+                                  &code));
         GIVES(CL_INVALID_VALUE, code);
         CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, both, 0, 16, 0, NULL, NULL, &code));
         GIVES(CL_INVALID_VALUE, code);
@@ -203,11 +206,13 @@ static void check_table_mapped(cl_mem mem, size_t offset, size_t size) {
 }
 
 static void use_and_map_table(cl_mem_flags flags) {
-    const char *source = "kernel void k(global const uint *t, constant uint *c, global uint *sum) { *sum = t[1] + c[2]; }";
+    const char *source =
+        "kernel void k(global const uint *t, constant uint *c, global uint *sum) { *sum = t[1] + c[2]; }";
     const cl_buffer_region half = {2048, 2048};
     cl_uint sum = 0;
     cl_int code;
-    cl_mem mem = make_buffer(context, flags | CL_MEM_USE_HOST_PTR, sizeof table, (void *)(uintptr_t)table);
+    cl_mem mem =
+        make_buffer(context, flags | CL_MEM_USE_HOST_PTR, sizeof table, (void *)(uintptr_t)table);
     cl_mem out = make_buffer(context, 0, 4, NULL);
     cl_mem part = clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &code);
     OK(code);
@@ -232,19 +237,24 @@ static void use_and_map_table(cl_mem_flags flags) {
 TEST(constant_table_is_mapped_for_reading) { use_and_map_table(CL_MEM_READ_ONLY); }
 
 /* The kernel declares that it does not write; the buffer is writable. */
-TEST(constant_table_in_a_writable_buffer_is_mapped_for_reading) { use_and_map_table(CL_MEM_READ_WRITE); }
+TEST(constant_table_in_a_writable_buffer_is_mapped_for_reading) {
+    use_and_map_table(CL_MEM_READ_WRITE);
+}
 
 TEST(constant_image_is_mapped_for_reading) {
     need_images();
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-    const cl_image_desc description = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
+    const cl_image_desc description = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
     const size_t origin[3] = {0}, region[3] = {8, 8, 1};
     const cl_mem_flags flags = CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR;
     size_t pitch;
     cl_int code;
-    cl_mem image = clCreateImage(context, flags, &format, &description, (void *)(uintptr_t)table, &code);
+    cl_mem image =
+        clCreateImage(context, flags, &format, &description, (void *)(uintptr_t)table, &code);
     OK(code);
-    void *at = clEnqueueMapImage(queue, image, CL_TRUE, CL_MAP_READ, origin, region, &pitch, NULL, 0, NULL, NULL, &code);
+    void *at = clEnqueueMapImage(queue, image, CL_TRUE, CL_MAP_READ, origin, region, &pitch, NULL,
+                                 0, NULL, NULL, &code);
     OK(code);
     CHECK(at == table);
     OK(clEnqueueUnmapMemObject(queue, image, at, 0, NULL, NULL));
@@ -261,7 +271,8 @@ TEST(map_sees_a_write_that_is_enqueued_later_and_comes_first) {
     cl_command_queue other = make_queue(context, device, 0);
     cl_event gate = make_user_event(context), mapped;
     cl_int code;
-    void *at = clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_READ, 0, SIZE, 1, &gate, &mapped, &code);
+    void *at =
+        clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_READ, 0, SIZE, 1, &gate, &mapped, &code);
     OK(code);
     OK(clEnqueueWriteBuffer(other, mem, CL_FALSE, 0, SIZE, data, 0, NULL, NULL));
     OK(clFinish(other));
@@ -292,7 +303,9 @@ TEST(maps_of_given_memory_see_every_kind_of_write) {
         cl_mem from = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4096, sevens);
         set_mem(kernel, 0, mem);
         switch (way) {
-        case 0: OK(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, 4096, sevens, 0, NULL, NULL)); break;
+        case 0:
+            OK(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, 4096, sevens, 0, NULL, NULL));
+            break;
         case 1: OK(clEnqueueFillBuffer(queue, mem, &seven, 4, 0, 4096, 0, NULL, NULL)); break;
         case 2: OK(clEnqueueCopyBuffer(queue, from, mem, 0, 0, 4096, 0, NULL, NULL)); break;
         /* Way 4 stores into a CL_MEM_READ_ONLY buffer, which the specification leaves undefined. */
@@ -333,11 +346,13 @@ static void unmap_a_failed_map(cl_map_flags flags) {
         for (int given = 0; given < 2; given++) {
             unsigned char *host = aligned_alloc(4096, SIZE);
             memset(host, 0x55, SIZE);
-            cl_mem mem = make_buffer(context, given ? CL_MEM_USE_HOST_PTR : 0, SIZE, given ? host : NULL);
+            cl_mem mem =
+                make_buffer(context, given ? CL_MEM_USE_HOST_PTR : 0, SIZE, given ? host : NULL);
             write_pattern(queue, mem, SIZE, 20);
             cl_event gate = make_user_event(context), mapped;
             cl_int code;
-            void *at = clEnqueueMapBuffer(queue, mem, CL_FALSE, flags, 100, 5000, 1, &gate, &mapped, &code);
+            void *at = clEnqueueMapBuffer(queue, mem, CL_FALSE, flags, 100, 5000, 1, &gate, &mapped,
+                                          &code);
             OK(code);
             fail_map_then_unmap(mem, at, gate, mapped, order);
             const bool kept = read_pattern(queue, mem, SIZE, 20);
@@ -357,24 +372,29 @@ static void unmap_a_failed_map(cl_map_flags flags) {
 
 TEST(unmap_of_a_failed_map_keeps_the_content) { unmap_a_failed_map(CL_MAP_READ | CL_MAP_WRITE); }
 
-TEST(unmap_of_a_failed_invalidating_map_keeps_the_content) { unmap_a_failed_map(CL_MAP_WRITE_INVALIDATE_REGION); }
+TEST(unmap_of_a_failed_invalidating_map_keeps_the_content) {
+    unmap_a_failed_map(CL_MAP_WRITE_INVALIDATE_REGION);
+}
 
 TEST(unmap_of_a_failed_invalidating_map_keeps_the_image) {
     need_images();
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-    const cl_image_desc description = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
-    const size_t none[3] = {0}, whole[3] = {64, 64, 1}, origin[3] = {3, 5, 0}, region[3] = {40, 50, 1};
+    const cl_image_desc description = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
+    const size_t none[3] = {0}, whole[3] = {64, 64, 1}, origin[3] = {3, 5, 0},
+                 region[3] = {40, 50, 1};
     unsigned char back[64 * 64 * 4];
     for (int order = 0; order < UNMAP_ORDERS; order++) {
         cl_int code;
-        cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &description, NULL, &code);
+        cl_mem image =
+            clCreateImage(context, CL_MEM_READ_WRITE, &format, &description, NULL, &code);
         OK(code);
         pattern(back, sizeof back, 22);
         OK(clEnqueueWriteImage(queue, image, CL_TRUE, none, whole, 0, 0, back, 0, NULL, NULL));
         cl_event gate = make_user_event(context), mapped;
         size_t pitch;
-        void *at = clEnqueueMapImage(queue, image, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, origin, region, &pitch, NULL,
-                                     1, &gate, &mapped, &code);
+        void *at = clEnqueueMapImage(queue, image, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, origin,
+                                     region, &pitch, NULL, 1, &gate, &mapped, &code);
         OK(code);
         fail_map_then_unmap(image, at, gate, mapped, order);
         memset(back, 0, sizeof back);
@@ -393,8 +413,8 @@ TEST(unmap_of_an_open_invalidating_map_writes_when_the_map_has_ended) {
     cl_event gate = make_user_event(context), unmapped;
     cl_int code;
     write_pattern(queue, mem, SIZE, 23);
-    unsigned char *at =
-        clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE, 1, &gate, NULL, &code);
+    unsigned char *at = clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, 0,
+                                           SIZE, 1, &gate, NULL, &code);
     OK(code);
     OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &unmapped));
     OK(clFlush(queue));

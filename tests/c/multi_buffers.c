@@ -16,7 +16,8 @@ static void need_two(void) {
 }
 
 static cl_kernel kernel_up(void) {
-    return kernel_from(both, "kernel void up(global uint *w, uint by) { w[get_global_id(0)] += by; }", "up");
+    return kernel_from(
+        both, "kernel void up(global uint *w, uint by) { w[get_global_id(0)] += by; }", "up");
 }
 
 static void up(cl_command_queue where, cl_kernel kernel, cl_mem mem, cl_uint by) {
@@ -99,7 +100,8 @@ static void in_turn_by_events(cl_uint launches) {
     OK(clSetKernelArg(kernel, 1, sizeof by, &by));
     for (cl_uint i = 0; i < launches; i++) {
         cl_event next;
-        OK(clEnqueueNDRangeKernel(on[i % 2], kernel, 1, NULL, &items, NULL, last ? 1 : 0, last ? &last : NULL, &next));
+        OK(clEnqueueNDRangeKernel(on[i % 2], kernel, 1, NULL, &items, NULL, last ? 1 : 0,
+                                  last ? &last : NULL, &next));
         OK(clFlush(on[i % 2]));
         if (last) OK(clReleaseEvent(last));
         last = next;
@@ -126,7 +128,8 @@ TEST(half_written_here_half_there) {
     cl_mem mem = make_buffer(both, 0, sizeof back, NULL);
     for (int d = 0; d < 2; d++) {
         pattern(bytes[d], 8192, 10 + (unsigned)d);
-        OK(clEnqueueWriteBuffer(on[d], mem, CL_TRUE, (size_t)d * 8192, 8192, bytes[d], 0, NULL, NULL));
+        OK(clEnqueueWriteBuffer(on[d], mem, CL_TRUE, (size_t)d * 8192, 8192, bytes[d], 0, NULL,
+                                NULL));
     }
     for (int d = 0; d < 2; d++) {
         memset(back, 0, sizeof back);
@@ -156,7 +159,8 @@ TEST(fill_copy_and_rect_across) {
     for (int i = 512; i < 1024; i += 4) memcpy(first + i, &what, 4);
     memcpy(expected + 1024, first, 2048);
     for (int z = 0; z < 2; z++)
-        for (int y = 0; y < 4; y++) memcpy(first + z * 512 + y * 64, expected + z * 512 + y * 64, 16);
+        for (int y = 0; y < 4; y++)
+            memcpy(first + z * 512 + y * 64, expected + z * 512 + y * 64, 16);
     OK(clEnqueueReadBuffer(on[0], a, CL_TRUE, 0, 4096, back, 0, NULL, NULL));
     CHECK(memcmp(back, first, 4096) == 0);
     OK(clEnqueueReadBuffer(on[0], b, CL_TRUE, 0, 4096, back, 0, NULL, NULL));
@@ -174,7 +178,8 @@ TEST(map_after_a_kernel_elsewhere) {
         up(on[i % 2], kernel, mem, 1);
         OK(clFinish(on[i % 2]));
         cl_command_queue other = on[(i + 1) % 2];
-        cl_uint *w = clEnqueueMapBuffer(other, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, WORDS * 4, 0, NULL, NULL, &code);
+        cl_uint *w = clEnqueueMapBuffer(other, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                        WORDS * 4, 0, NULL, NULL, &code);
         OK(code);
         CHECK(w[0] == 2 * i + 1 && w[WORDS - 1] == WORDS - 1 + 2 * i + 1);
         for (cl_uint k = 0; k < WORDS; k++) w[k] += 1;
@@ -197,7 +202,8 @@ TEST(use_host_ptr_across) {
     OK(clFinish(on[0]));
     up(on[1], kernel, mem, 100);
     OK(clFinish(on[1]));
-    void *at = clEnqueueMapBuffer(on[0], mem, CL_TRUE, CL_MAP_READ, 0, WORDS * 4, 0, NULL, NULL, &code);
+    void *at =
+        clEnqueueMapBuffer(on[0], mem, CL_TRUE, CL_MAP_READ, 0, WORDS * 4, 0, NULL, NULL, &code);
     OK(code);
     CHECK(at == words && words[0] == 110 && words[WORDS - 1] == WORDS - 1 + 110);
     OK(clEnqueueUnmapMemObject(on[0], mem, at, 0, NULL, NULL));
@@ -211,7 +217,8 @@ TEST(sub_buffers_on_different_devices) {
     need_two();
     const size_t half = WORDS * 2;
     cl_int code;
-    cl_kernel kernel = kernel_from(both, "kernel void up(global uint *w, uint by) { w[get_global_id(0)] += by; }", "up");
+    cl_kernel kernel = kernel_from(
+        both, "kernel void up(global uint *w, uint by) { w[get_global_id(0)] += by; }", "up");
     cl_mem mem = counting(), parts[2];
     for (int d = 0; d < 2; d++) {
         cl_buffer_region region = {(size_t)d * half, half};
@@ -252,7 +259,8 @@ TEST(migrate) {
     OK(clEnqueueMigrateMemObjects(on[0], 3, mems, CL_MIGRATE_MEM_OBJECT_HOST, 0, NULL, NULL));
     OK(clFinish(on[0]));
     for (int i = 0; i < 3; i++) CHECK(holds(on[0], mems[i], 2));
-    OK(clEnqueueMigrateMemObjects(on[1], 1, mems, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL));
+    OK(clEnqueueMigrateMemObjects(on[1], 1, mems, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL,
+                                  NULL));
     OK(clFinish(on[1]));
     GIVES(CL_INVALID_VALUE, clEnqueueMigrateMemObjects(on[0], 0, mems, 0, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueMigrateMemObjects(on[0], 1, NULL, 0, 0, NULL, NULL));
@@ -266,7 +274,8 @@ TEST(migrate) {
 TEST(sixteen_megabytes_back_and_forth) {
     need_two();
     const size_t size = 16u << 20;
-    cl_kernel kernel = kernel_from(both, "kernel void touch(global uint *w) { w[0] += 1; w[4194303] += 1; }", "touch");
+    cl_kernel kernel = kernel_from(
+        both, "kernel void touch(global uint *w) { w[0] += 1; w[4194303] += 1; }", "touch");
     cl_uint *words = malloc(size);
     for (size_t i = 0; i < size / 4; i++) words[i] = (cl_uint)(i * 2654435761u);
     cl_mem mem = make_buffer(both, CL_MEM_COPY_HOST_PTR, size, words);
@@ -293,11 +302,13 @@ TEST(images_across) {
     if (!device_has_images(devices[0]) || !device_has_images(devices[1])) test_skip("no images");
     const size_t zero[3] = {0, 0, 0}, whole[3] = {32, 16, 1};
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 32, .image_height = 16};
-    const char *source = "kernel void flip(read_only image2d_t from, write_only image2d_t to) {"
-                         "    const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;"
-                         "    int2 at = (int2)(get_global_id(0), get_global_id(1));"
-                         "    write_imageui(to, at, (uint4)(255) - read_imageui(from, s, at)); }";
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 32, .image_height = 16};
+    const char *source =
+        "kernel void flip(read_only image2d_t from, write_only image2d_t to) {"
+        "    const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;"
+        "    int2 at = (int2)(get_global_id(0), get_global_id(1));"
+        "    write_imageui(to, at, (uint4)(255) - read_imageui(from, s, at)); }";
     unsigned char bytes[32 * 16 * 4], back[32 * 16 * 4];
     cl_mem images[2];
     cl_int code;
@@ -311,7 +322,8 @@ TEST(images_across) {
     for (int round = 0; round < 6; round++) {
         set_mem(kernel, 0, images[round % 2]);
         set_mem(kernel, 1, images[(round + 1) % 2]);
-        OK(clEnqueueNDRangeKernel(on[(round + 1) % 2], kernel, 2, NULL, whole, NULL, 0, NULL, NULL));
+        OK(clEnqueueNDRangeKernel(on[(round + 1) % 2], kernel, 2, NULL, whole, NULL, 0, NULL,
+                                  NULL));
         OK(clFinish(on[(round + 1) % 2]));
     }
     for (int d = 0; d < 2; d++) {
@@ -324,11 +336,13 @@ TEST(images_across) {
 
 TEST(many_readers) {
     need_two();
-    const char *source = "kernel void add(global uint *to, global const uint *from) { size_t i = get_global_id(0); to[i] += from[i]; }";
+    const char *source =
+        "kernel void add(global uint *to, global const uint *from) { size_t i = get_global_id(0); to[i] += from[i]; }";
     cl_kernel kernel = kernel_from(both, source, "add");
     cl_mem shared = counting(), sums[2];
     cl_uint zeros[WORDS] = {0};
-    for (int d = 0; d < 2; d++) sums[d] = make_buffer(both, CL_MEM_COPY_HOST_PTR, sizeof zeros, zeros);
+    for (int d = 0; d < 2; d++)
+        sums[d] = make_buffer(both, CL_MEM_COPY_HOST_PTR, sizeof zeros, zeros);
     for (int i = 0; i < 20; i++) {
         set_mem(kernel, 0, sums[i % 2]);
         set_mem(kernel, 1, shared);

@@ -42,8 +42,9 @@ static int seen(const char *query, char *messages, size_t messages_size) {
     size_t length = 0;
     ssize_t got;
     char rest[256];
-    while ((got = messages && length + 1 < messages_size ? read(ends[0], messages + length, messages_size - 1 - length)
-                                                         : read(ends[0], rest, sizeof rest)) > 0)
+    while ((got = messages && length + 1 < messages_size
+                      ? read(ends[0], messages + length, messages_size - 1 - length)
+                      : read(ends[0], rest, sizeof rest)) > 0)
         if (messages && length + 1 < messages_size) length += (size_t)got;
     if (messages) messages[length] = 0;
     close(ends[0]);
@@ -71,7 +72,8 @@ TEST(a_program_sees_what_the_query_selects) {
 TEST(a_node_without_a_selected_device_is_no_platform) {
     need_a_pool();
     setenv("PENSTOCK_PLATFORMS", "node", 1);
-    int first = seen("SELECT FROM NODE 0", NULL, 0), one = seen("SELECT TOP 1 ORDER BY rank DESC", NULL, 0);
+    int first = seen("SELECT FROM NODE 0", NULL, 0),
+        one = seen("SELECT TOP 1 ORDER BY rank DESC", NULL, 0);
     unsetenv("PENSTOCK_PLATFORMS");
     CHECK(first / 16 == 1 && first % 16 >= 1 && first % 16 <= (int)device_count);
     CHECK(one == SEEN(1, 1));
@@ -81,7 +83,8 @@ TEST(no_device_is_no_platform_and_said) {
     need_a_pool();
     char messages[512], expected[128];
     CHECK(seen("SELECT WHERE load > 1000", messages, sizeof messages) == NO_PLATFORM);
-    snprintf(expected, sizeof expected, "penstock: PENSTOCK_DEVICES selects none of the pool's %u devices\n", device_count);
+    snprintf(expected, sizeof expected,
+             "penstock: PENSTOCK_DEVICES selects none of the pool's %u devices\n", device_count);
     CHECK(strcmp(messages, expected) == 0);
 }
 
@@ -89,6 +92,9 @@ TEST(a_wrong_query_is_told_in_one_line) {
     need_a_pool();
     char messages[512];
     CHECK(seen("SELECT WHERE typ = gpu", messages, sizeof messages) == NO_PLATFORM);
-    CHECK(strcmp(messages, "penstock: variable PENSTOCK_DEVICES: there is no attribute `typ`, at line 1, character 14; "
-                           "did you mean `type`?\n") == 0);
+    CHECK(
+        strcmp(
+            messages,
+            "penstock: variable PENSTOCK_DEVICES: there is no attribute `typ`, at line 1, character 14; "
+            "did you mean `type`?\n") == 0);
 }

@@ -7,7 +7,8 @@ TEST(a_write_through_a_cast_pointer_reaches_the_other_device) {
     if (device_count < 2) test_skip("one device only");
     cl_context both = make_context(2, devices);
     cl_command_queue on[2] = {make_queue(both, devices[0], 0), make_queue(both, devices[1], 0)};
-    cl_kernel kernel = kernel_from(both, "kernel void k(global const uint *p) { ((global uint *)p)[0] = 42; }", "k");
+    cl_kernel kernel = kernel_from(
+        both, "kernel void k(global const uint *p) { ((global uint *)p)[0] = 42; }", "k");
     cl_uint zero = 0, got = 99;
     cl_mem mem = make_buffer(both, CL_MEM_COPY_HOST_PTR, 4, &zero);
     OK(clEnqueueReadBuffer(on[0], mem, CL_TRUE, 0, 4, &got, 0, NULL, NULL));

@@ -46,7 +46,8 @@ TEST(ends_are_seen_in_order) {
     for (int round = 0; round < 3000; round++) {
         cl_event chain[4];
         for (int i = 0; i < 4; i++) {
-            OK(clEnqueueMarkerWithWaitList(on[i % 2], i > 0, i > 0 ? &chain[i - 1] : NULL, &chain[i]));
+            OK(clEnqueueMarkerWithWaitList(on[i % 2], i > 0, i > 0 ? &chain[i - 1] : NULL,
+                                           &chain[i]));
         }
         for (int d = 0; d < 2; d++) OK(clFlush(on[d]));
         OK(clWaitForEvents(1, &chain[3]));
@@ -110,7 +111,8 @@ TEST(failure_crosses) {
 
 TEST(two_devices_at_work_together) {
     need_two();
-    const char *source = "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
+    const char *source =
+        "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
     float zero = 0, back[2];
     cl_uint n = 300000;
     cl_kernel kernel = kernel_from(both, source, "spin");
@@ -122,7 +124,8 @@ TEST(two_devices_at_work_together) {
         launch(on[d], kernel, 1);
         OK(clFlush(on[d]));
     }
-    for (int d = 0; d < 2; d++) OK(clEnqueueReadBuffer(on[d], mems[d], CL_TRUE, 0, 4, &back[d], 0, NULL, NULL));
+    for (int d = 0; d < 2; d++)
+        OK(clEnqueueReadBuffer(on[d], mems[d], CL_TRUE, 0, 4, &back[d], 0, NULL, NULL));
     CHECK(back[0] == back[1] && back[0] > 1);
     for (int d = 0; d < 2; d++) OK(clReleaseMemObject(mems[d]));
     OK(clReleaseKernel(kernel));
@@ -138,7 +141,8 @@ TEST(programs_for_all_devices) {
     OK(clBuildProgram(program, 1, &devices[1], NULL, NULL, NULL));
     cl_build_status status[2];
     for (int d = 0; d < 2; d++)
-        OK(clGetProgramBuildInfo(program, devices[d], CL_PROGRAM_BUILD_STATUS, sizeof *status, &status[d], NULL));
+        OK(clGetProgramBuildInfo(program, devices[d], CL_PROGRAM_BUILD_STATUS, sizeof *status,
+                                 &status[d], NULL));
     GAP_BEGIN;
     CHECK(status[0] == CL_BUILD_NONE && status[1] == CL_BUILD_SUCCESS);
     GAP_END;
@@ -148,7 +152,8 @@ TEST(programs_for_all_devices) {
     const size_t one = 1;
     set_mem(kernel, 0, mem);
     if (!on_pocl()) /* PoCL 3.1 aborts the program. */
-        GIVES(CL_INVALID_PROGRAM_EXECUTABLE, clEnqueueNDRangeKernel(on[0], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+        GIVES(CL_INVALID_PROGRAM_EXECUTABLE,
+              clEnqueueNDRangeKernel(on[0], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
     launch(on[1], kernel, 1);
     OK(clEnqueueReadBuffer(on[1], mem, CL_TRUE, 0, 4, &back, 0, NULL, NULL));
     CHECK(back == 5);
@@ -160,7 +165,8 @@ TEST(programs_for_all_devices) {
     unsigned char *binaries[2] = {malloc(sizes[0]), malloc(sizes[1])};
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL));
     cl_int loaded[2];
-    cl_program again = clCreateProgramWithBinary(both, 2, devices, sizes, (const unsigned char **)binaries, loaded, &code);
+    cl_program again = clCreateProgramWithBinary(both, 2, devices, sizes,
+                                                 (const unsigned char **)binaries, loaded, &code);
     OK(code);
     OK(clBuildProgram(again, 0, NULL, NULL, NULL, NULL));
     kernel = make_kernel(again, "k");
@@ -187,7 +193,8 @@ TEST(context_information) {
     OK(clGetContextInfo(both, CL_CONTEXT_NUM_DEVICES, sizeof count, &count, NULL));
     OK(clGetContextInfo(both, CL_CONTEXT_DEVICES, sizeof list, list, &size));
     CHECK(count == 2 && size == 2 * sizeof *list && list[0] == devices[0] && list[1] == devices[1]);
-    if (device_count > 2) REFUSED(CL_INVALID_DEVICE, clCreateCommandQueue(both, devices[2], 0, &err));
+    if (device_count > 2)
+        REFUSED(CL_INVALID_DEVICE, clCreateCommandQueue(both, devices[2], 0, &err));
     cl_context single = make_context(1, &devices[0]);
     REFUSED(CL_INVALID_DEVICE, clCreateCommandQueue(single, devices[1], 0, &err));
     OK(clReleaseContext(single));

@@ -49,7 +49,8 @@ static bool launch_refused(int d, cl_mem written, cl_mem *large, int *count) {
     const cl_ulong each = device_ulong(devices[d], CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     cl_ulong all = (cl_ulong)sysconf(_SC_PHYS_PAGES) * (cl_ulong)sysconf(_SC_PAGESIZE);
     cl_int code = CL_SUCCESS;
-    for (cl_uint i = 0; i < device_count; i++) all += device_ulong(devices[i], CL_DEVICE_GLOBAL_MEM_SIZE);
+    for (cl_uint i = 0; i < device_count; i++)
+        all += device_ulong(devices[i], CL_DEVICE_GLOBAL_MEM_SIZE);
     if (on_pocl() || each == 0 || all / each + 2 > LARGE_MAX) return false;
     for (cl_ulong sum = 0; sum <= all && code == CL_SUCCESS; sum += each) {
         large[*count] = clCreateBuffer(both, 0, (size_t)each, NULL, &code);
@@ -58,7 +59,9 @@ static bool launch_refused(int d, cl_mem written, cl_mem *large, int *count) {
     if (code != CL_SUCCESS) return false;
     char source[LARGE_MAX * 24 + 64];
     size_t length = (size_t)snprintf(source, sizeof source, "kernel void bad(global uint *x");
-    for (int i = 0; i < *count; i++) length += (size_t)snprintf(source + length, sizeof source - length, ", global uint *y%d", i);
+    for (int i = 0; i < *count; i++)
+        length +=
+            (size_t)snprintf(source + length, sizeof source - length, ", global uint *y%d", i);
     snprintf(source + length, sizeof source - length, ") { x[0] = 8; }");
     const size_t one = 1;
     cl_kernel kernel = kernel_from(both, source, "bad");
@@ -77,10 +80,11 @@ TEST(a_refused_launch_hides_no_writer) {
     const cl_uint one = 1;
     cl_event written;
     int count = 0;
-    cl_kernel slow = kernel_from(both,
-                                 "kernel void slow(global uint *a, uint n) { uint x = n; for (uint i = 0; i < 100000000u; i++)"
-                                 " x = x * 1664525u + (i ^ (x >> 7)); a[0] = x == 0x12345678u ? 41u : 42u; }",
-                                 "slow");
+    cl_kernel slow = kernel_from(
+        both,
+        "kernel void slow(global uint *a, uint n) { uint x = n; for (uint i = 0; i < 100000000u; i++)"
+        " x = x * 1664525u + (i ^ (x >> 7)); a[0] = x == 0x12345678u ? 41u : 42u; }",
+        "slow");
     set_mem(slow, 0, mem);
     OK(clSetKernelArg(slow, 1, sizeof one, &one));
     within(60);
@@ -105,7 +109,8 @@ static void reader_behind_a_gate(const char *pointer) {
     char source[512];
     snprintf(source, sizeof source,
              "kernel void put(global uint *x) { x[0] = 42; }"
-             "kernel void get(global %s *x, global uint *o) { o[0] = x[0]; }", pointer);
+             "kernel void get(global %s *x, global uint *o) { o[0] = x[0]; }",
+             pointer);
     cl_program program = build(both, source, NULL);
     for (int d = 0; d < DEVICES; d++) {
         cl_kernel put = make_kernel(program, "put"), get = make_kernel(program, "get");
@@ -132,7 +137,9 @@ static void reader_behind_a_gate(const char *pointer) {
     OK(clReleaseProgram(program));
 }
 
-TEST(a_held_reader_sees_what_was_written_before_the_gate_opened) { reader_behind_a_gate("const uint"); }
+TEST(a_held_reader_sees_what_was_written_before_the_gate_opened) {
+    reader_behind_a_gate("const uint");
+}
 
 /* A read into host memory that is held back. */
 TEST(a_held_read_sees_what_was_written_before_the_gate_opened) {

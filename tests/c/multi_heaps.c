@@ -103,7 +103,8 @@ static void CL_CALLBACK notified(const char *text, const void *info, size_t size
 }
 
 static void need_heaps(void) {
-    if (penstock_find_global_buffer_functions(platform, &heaps) != CL_SUCCESS) test_skip("no cl_penstock_global_buffer");
+    if (penstock_find_global_buffer_functions(platform, &heaps) != CL_SUCCESS)
+        test_skip("no cl_penstock_global_buffer");
     if (device_count < PES) test_skip("one device only");
     if (both) return;
     cl_int code;
@@ -138,7 +139,8 @@ static void finish_all(void) {
 
 static cl_ulong result(cl_mem heap, int pe, int index) {
     cl_ulong value = ~0ul;
-    OK(clEnqueueReadBuffer(on[pe], heap, CL_TRUE, RESULT + 8 * (size_t)index, 8, &value, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(on[pe], heap, CL_TRUE, RESULT + 8 * (size_t)index, 8, &value, 0, NULL,
+                           NULL));
     return value;
 }
 
@@ -150,7 +152,8 @@ static void set_ulong(cl_kernel kernel, cl_uint index, cl_ulong value) {
 static void ring_runs(cl_mem heap, cl_ulong rounds) {
     cl_kernel kernel = make_kernel(program, "ring");
     cl_ulong zero = 0;
-    for (int pe = 0; pe < PES; pe++) OK(clEnqueueWriteBuffer(on[pe], heap, CL_TRUE, 0, 8, &zero, 0, NULL, NULL));
+    for (int pe = 0; pe < PES; pe++)
+        OK(clEnqueueWriteBuffer(on[pe], heap, CL_TRUE, 0, 8, &zero, 0, NULL, NULL));
     set_mem(kernel, 0, heap);
     set_ulong(kernel, 1, rounds);
     OK(collective(heap, kernel, 1, 1));
@@ -164,7 +167,8 @@ static void ring_runs(cl_mem heap, cl_ulong rounds) {
 
 TEST(the_extension_is_told) {
     need_heaps();
-    for (int pe = 0; pe < PES; pe++) CHECK(device_has_extension(devices[pe], CL_PENSTOCK_GLOBAL_BUFFER_EXTENSION_NAME));
+    for (int pe = 0; pe < PES; pe++)
+        CHECK(device_has_extension(devices[pe], CL_PENSTOCK_GLOBAL_BUFFER_EXTENSION_NAME));
     static char names[16384];
     OK(clGetPlatformInfo(platform, CL_PLATFORM_EXTENSIONS, sizeof names, names, NULL));
     CHECK(strstr(names, CL_PENSTOCK_GLOBAL_BUFFER_EXTENSION_NAME));
@@ -196,8 +200,10 @@ TEST(a_heap_tells_of_itself) {
         }
     }
     const char *pool = getenv("PENSTOCK_TEST_POOL"), *asked = getenv("PENSTOCK_HEAP_PATH");
-    bool far = pool && (strcmp(pool, "far") == 0 || (strcmp(pool, "two") == 0 && asked && strcmp(asked, "proxy") == 0));
-    CHECK(paths[1] == (far ? CL_GLOBAL_BUFFER_PATH_PROXY_PENSTOCK : CL_GLOBAL_BUFFER_PATH_SHARED_PENSTOCK));
+    bool far = pool && (strcmp(pool, "far") == 0 ||
+                        (strcmp(pool, "two") == 0 && asked && strcmp(asked, "proxy") == 0));
+    CHECK(paths[1] ==
+          (far ? CL_GLOBAL_BUFFER_PATH_PROXY_PENSTOCK : CL_GLOBAL_BUFFER_PATH_SHARED_PENSTOCK));
     OK(heaps.info(heap, CL_GLOBAL_BUFFER_ABORTED_PENSTOCK, sizeof aborted, &aborted, NULL));
     CHECK(aborted == CL_FALSE);
     OK(heaps.info(heap, CL_GLOBAL_BUFFER_REASON_PENSTOCK, sizeof text, text, NULL));
@@ -206,7 +212,8 @@ TEST(a_heap_tells_of_itself) {
     CHECK(text[0] == 0);
     GIVES(CL_INVALID_VALUE, heaps.info(heap, 1, sizeof text, text, NULL));
     GIVES(CL_INVALID_VALUE, heaps.info(heap, CL_GLOBAL_BUFFER_DEVICES_PENSTOCK, 1, of, NULL));
-    GIVES(CL_INVALID_MEM_OBJECT, heaps.info(NULL, CL_GLOBAL_BUFFER_NUM_PES_PENSTOCK, sizeof pes, &pes, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          heaps.info(NULL, CL_GLOBAL_BUFFER_NUM_PES_PENSTOCK, sizeof pes, &pes, NULL));
 
     size_t size = 0;
     cl_uint references = 0;
@@ -231,7 +238,8 @@ TEST(each_device_has_its_part) {
     cl_mem heap = make_heap(NULL);
     char zero[256];
     memset(zero, 1, sizeof zero);
-    OK(clEnqueueReadBuffer(on[1], heap, CL_TRUE, BYTES - sizeof zero, sizeof zero, zero, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(on[1], heap, CL_TRUE, BYTES - sizeof zero, sizeof zero, zero, 0, NULL,
+                           NULL));
     for (size_t at = 0; at < sizeof zero; at++) REQUIRE(zero[at] == 0);
     for (int pe = 0; pe < PES; pe++) write_pattern(on[pe], heap, BYTES, (unsigned)pe + 7);
     for (int pe = 0; pe < PES; pe++) CHECK(read_pattern(on[pe], heap, BYTES, (unsigned)pe + 7));
@@ -245,9 +253,12 @@ TEST(each_device_has_its_part) {
     CHECK(same_pattern(back, sizeof back, 3));
     OK(clReleaseEvent(written));
     OK(clReleaseEvent(read));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadBuffer(on[0], heap, CL_TRUE, BYTES, 1, back, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueWriteBuffer(on[0], heap, CL_TRUE, 1, BYTES, back, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, clEnqueueReadBuffer(on[0], heap, CL_TRUE, SIZE_MAX, 2, back, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadBuffer(on[0], heap, CL_TRUE, BYTES, 1, back, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueWriteBuffer(on[0], heap, CL_TRUE, 1, BYTES, back, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clEnqueueReadBuffer(on[0], heap, CL_TRUE, SIZE_MAX, 2, back, 0, NULL, NULL));
     OK(clReleaseMemObject(heap));
 }
 
@@ -260,11 +271,14 @@ TEST(other_commands_are_refused) {
     GIVES(CL_INVALID_OPERATION, clEnqueueCopyBuffer(on[0], heap, plain, 0, 0, 64, 0, NULL, NULL));
     GIVES(CL_INVALID_OPERATION, clEnqueueCopyBuffer(on[0], plain, heap, 0, 0, 64, 0, NULL, NULL));
     GIVES(CL_INVALID_OPERATION, clEnqueueFillBuffer(on[0], heap, bytes, 4, 0, 64, 0, NULL, NULL));
-    GIVES(CL_INVALID_OPERATION, clEnqueueReadBufferRect(on[0], heap, CL_TRUE, origin, origin, region, 0, 0, 0, 0, bytes, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION, clEnqueueReadBufferRect(on[0], heap, CL_TRUE, origin, origin,
+                                                        region, 0, 0, 0, 0, bytes, 0, NULL, NULL));
     GIVES(CL_INVALID_OPERATION, clEnqueueMigrateMemObjects(on[0], 1, &heap, 0, 0, NULL, NULL));
     GIVES(CL_INVALID_OPERATION, clEnqueueUnmapMemObject(on[0], heap, bytes, 0, NULL, NULL));
-    REFUSED(CL_INVALID_OPERATION, clEnqueueMapBuffer(on[0], heap, CL_TRUE, CL_MAP_READ, 0, 64, 0, NULL, NULL, &err));
-    REFUSED(CL_INVALID_OPERATION, clCreateSubBuffer(heap, 0, CL_BUFFER_CREATE_TYPE_REGION, &part, &err));
+    REFUSED(CL_INVALID_OPERATION,
+            clEnqueueMapBuffer(on[0], heap, CL_TRUE, CL_MAP_READ, 0, 64, 0, NULL, NULL, &err));
+    REFUSED(CL_INVALID_OPERATION,
+            clCreateSubBuffer(heap, 0, CL_BUFFER_CREATE_TYPE_REGION, &part, &err));
     OK(clReleaseMemObject(plain));
     OK(clReleaseMemObject(heap));
 }
@@ -298,7 +312,8 @@ TEST(a_token_goes_round) {
     cl_mem heap = make_heap(patient);
     double start = seconds();
     ring_runs(heap, 2000);
-    test_note("%.2f us for each hop, with launch and readback", (seconds() - start) * 1e6 / (2000 * PES));
+    test_note("%.2f us for each hop, with launch and readback",
+              (seconds() - start) * 1e6 / (2000 * PES));
     OK(clReleaseMemObject(heap));
 }
 
@@ -372,18 +387,26 @@ TEST(launches_that_could_not_all_run_are_refused) {
     OK(heaps.info(heap, CL_GLOBAL_BUFFER_REFUSAL_PENSTOCK, sizeof text, text, NULL));
     CHECK(strstr(text, "work-groups on PE 0") && strcmp(text, said) == 0);
     test_note("%s", text);
-    GIVES(CL_INVALID_OPERATION, heaps.launch(heap, 1, on, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          heaps.launch(heap, 1, on, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     OK(heaps.info(heap, CL_GLOBAL_BUFFER_REFUSAL_PENSTOCK, sizeof text, text, NULL));
     CHECK(strstr(text, "PE 1"));
-    GIVES(CL_INVALID_OPERATION, heaps.launch(heap, PES, same, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          heaps.launch(heap, PES, same, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     OK(heaps.info(heap, CL_GLOBAL_BUFFER_REFUSAL_PENSTOCK, sizeof text, text, NULL));
     CHECK(strstr(text, "both of PE 0"));
-    GIVES(CL_INVALID_OPERATION, heaps.launch(heap, PES, on, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
-    GIVES(CL_INVALID_OPERATION, heaps.launch(heap, PES, on, kernel, 1, NULL, &none, &one, 0, NULL, NULL));
-    GIVES(CL_INVALID_OPERATION, heaps.launch(heap, PES, on, other, 1, NULL, &one, &one, 0, NULL, NULL));
-    GIVES(CL_INVALID_VALUE, heaps.launch(heap, 0, NULL, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
-    GIVES(CL_INVALID_MEM_OBJECT, heaps.launch(plain, PES, on, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
-    GIVES(CL_INVALID_COMMAND_QUEUE, heaps.launch(heap, PES, (cl_command_queue[]){on[0], NULL}, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          heaps.launch(heap, PES, on, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          heaps.launch(heap, PES, on, kernel, 1, NULL, &none, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          heaps.launch(heap, PES, on, other, 1, NULL, &one, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE,
+          heaps.launch(heap, 0, NULL, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT,
+          heaps.launch(plain, PES, on, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE, heaps.launch(heap, PES, (cl_command_queue[]){on[0], NULL},
+                                                 kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     /* A buffer that the kernel may write would have to be in two places at once if the devices do
      * not share memory. */
     set_mem(mixed, 0, heap);
@@ -479,7 +502,8 @@ TEST(a_launch_waits_for_what_comes_before_it_anywhere) {
     usleep(20000);
     for (int pe = 0; pe < PES; pe++) {
         cl_int status = 0;
-        OK(clGetEventInfo(events[pe], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+        OK(clGetEventInfo(events[pe], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                          NULL));
         CHECK(status > CL_COMPLETE);
         cl_command_queue of = NULL;
         OK(clGetEventInfo(events[pe], CL_EVENT_COMMAND_QUEUE, sizeof of, &of, NULL));
@@ -560,7 +584,8 @@ TEST(parts_of_a_device_are_pes) {
     set_mem(kernel, 0, heap);
     set_ulong(kernel, 1, 100);
     size_t one = 1, two = 2;
-    GIVES(CL_INVALID_OPERATION, heaps.launch(heap, PES, in, kernel, 1, NULL, &two, &one, 0, NULL, NULL));
+    GIVES(CL_INVALID_OPERATION,
+          heaps.launch(heap, PES, in, kernel, 1, NULL, &two, &one, 0, NULL, NULL));
     OK(heaps.launch(heap, PES, in, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     for (int pe = 0; pe < PES; pe++) {
         cl_ulong seen = 0;

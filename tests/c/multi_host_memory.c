@@ -77,7 +77,8 @@ TEST(an_exchange) {
         OK(clFlush(on[d]));
     }
     for (int d = 0; d < DEVICES; d++) {
-        OK(clEnqueueWriteBuffer(on[d], to[d], CL_FALSE, 0, BYTES, host[1 - d], 1, &read[1 - d], NULL));
+        OK(clEnqueueWriteBuffer(on[d], to[d], CL_FALSE, 0, BYTES, host[1 - d], 1, &read[1 - d],
+                                NULL));
         OK(clFlush(on[d]));
     }
     for (int d = 0; d < DEVICES; d++) CHECK(buffer_is(d, to[d], 101 - (cl_uint)d));
@@ -96,7 +97,8 @@ TEST(read_there_into_what_is_mapped_here) {
     cl_mem from = make_buffer(both, 0, BYTES, NULL), mapped = make_buffer(both, 0, BYTES, NULL);
     cl_event read;
     cl_int code;
-    void *at = clEnqueueMapBuffer(on[0], mapped, CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL, &code);
+    void *at =
+        clEnqueueMapBuffer(on[0], mapped, CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL, &code);
     OK(code);
     set_slowly(1, from, 42);
     OK(clEnqueueReadBuffer(on[1], from, CL_FALSE, 0, BYTES, at, 0, NULL, &read));
@@ -118,7 +120,8 @@ TEST(a_blocking_map_that_reads_nothing_waits_for_its_queue) {
         cl_int code;
         set_slowly(d, from, 42);
         OK(clEnqueueReadBuffer(on[d], from, CL_FALSE, 0, BYTES, host, 0, NULL, NULL));
-        void *at = clEnqueueMapBuffer(on[d], from, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, BYTES, 0, NULL, NULL, &code);
+        void *at = clEnqueueMapBuffer(on[d], from, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0,
+                                      BYTES, 0, NULL, NULL, &code);
         OK(code);
         CHECK(host[0] == 42 && host[WORDS - 1] == 42);
         OK(clEnqueueUnmapMemObject(on[d], from, at, 0, NULL, NULL));

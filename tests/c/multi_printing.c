@@ -5,7 +5,8 @@ static void printed_before_the_end(bool by_finish) {
     if (device_count < 2) test_skip("one device only");
     cl_context both = make_context(2, devices);
     cl_command_queue near = make_queue(both, devices[0], 0), far = make_queue(both, devices[1], 0);
-    cl_kernel kernel = kernel_from(both, "kernel void say(void) { printf(\"from afar\\n\"); }", "say");
+    cl_kernel kernel =
+        kernel_from(both, "kernel void say(void) { printf(\"from afar\\n\"); }", "say");
     const size_t one = 1;
     char captured[64];
     cl_event said = NULL, known = NULL;
@@ -18,7 +19,8 @@ static void printed_before_the_end(bool by_finish) {
     OK(code);
     OK(marked);
     OK(ended);
-    if (strcmp(captured, "from afar\n") != 0) test_fail(__FILE__, __LINE__, "printed: %s", captured);
+    if (strcmp(captured, "from afar\n") != 0)
+        test_fail(__FILE__, __LINE__, "printed: %s", captured);
     OK(clReleaseEvent(said));
     OK(clReleaseEvent(known));
     OK(clReleaseKernel(kernel));

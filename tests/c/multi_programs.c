@@ -31,7 +31,9 @@ static cl_program unbuilt(const char *source) {
     return program;
 }
 
-static cl_uint word_on(int d, cl_kernel kernel, size_t items) { return word_of(both, on[d], kernel, items); }
+static cl_uint word_on(int d, cl_kernel kernel, size_t items) {
+    return word_of(both, on[d], kernel, items);
+}
 
 static size_t kernels_of(cl_program program) {
     size_t count = 0;
@@ -39,15 +41,16 @@ static size_t kernels_of(cl_program program) {
     return count;
 }
 
-static const char *in_turn = "kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void k(global uint *w) {\n"
-                             "    local uint x[ITEMS];\n"
-                             "    x[get_local_id(0)] = VALUE;\n"
-                             "    barrier(CLK_LOCAL_MEM_FENCE);\n"
-                             "    *w = x[0];\n"
-                             "}\n"
-                             "#ifdef MORE\n"
-                             "kernel void more(global uint *w) { *w = 3; }\n"
-                             "#endif\n";
+static const char *in_turn =
+    "kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void k(global uint *w) {\n"
+    "    local uint x[ITEMS];\n"
+    "    x[get_local_id(0)] = VALUE;\n"
+    "    barrier(CLK_LOCAL_MEM_FENCE);\n"
+    "    *w = x[0];\n"
+    "}\n"
+    "#ifdef MORE\n"
+    "kernel void more(global uint *w) { *w = 3; }\n"
+    "#endif\n";
 
 /* The value and the group size differ between devices, so that the test detects any mix-up. */
 static void build_for(cl_program program, int d, const char *more) {
@@ -60,12 +63,16 @@ static void check_in_turn(cl_kernel kernel, int d) {
     const size_t items = (size_t)4 << d, wrong = 4 << (1 - d);
     size_t most = 0, required[3] = {0};
     cl_ulong local = 0;
-    OK(clGetKernelWorkGroupInfo(kernel, devices[d], CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL));
-    OK(clGetKernelWorkGroupInfo(kernel, devices[d], CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof required, required, NULL));
-    OK(clGetKernelWorkGroupInfo(kernel, devices[d], CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, devices[d], CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, devices[d], CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                sizeof required, required, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, devices[d], CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local,
+                                NULL));
     CHECK(most >= items && required[0] == items && local == 4 * items);
     CHECK(word_on(d, kernel, items) == 10u + (cl_uint)d);
-    GIVES(CL_INVALID_WORK_GROUP_SIZE, clEnqueueNDRangeKernel(on[d], kernel, 1, NULL, &wrong, &wrong, 0, NULL, NULL));
+    GIVES(CL_INVALID_WORK_GROUP_SIZE,
+          clEnqueueNDRangeKernel(on[d], kernel, 1, NULL, &wrong, &wrong, 0, NULL, NULL));
 }
 
 TEST(each_device_in_a_build_of_its_own) {
@@ -94,7 +101,8 @@ TEST(a_kernel_of_one_device_goes_with_its_build) {
         const size_t one = 1;
         /* "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable
          * available for device". */
-        GIVES(CL_INVALID_PROGRAM_EXECUTABLE, clEnqueueNDRangeKernel(on[1 - first], more, 1, NULL, &one, NULL, 0, NULL, NULL));
+        GIVES(CL_INVALID_PROGRAM_EXECUTABLE,
+              clEnqueueNDRangeKernel(on[1 - first], more, 1, NULL, &one, NULL, 0, NULL, NULL));
         OK(clReleaseKernel(more));
         build_for(program, first, "");
         CHECK(kernels_of(program) == 1);
@@ -105,21 +113,26 @@ TEST(a_kernel_of_one_device_goes_with_its_build) {
 
 TEST(a_failed_build_takes_no_other_device_s_kernels) {
     need_two_nodes();
-    const char *source = "#ifdef BAD\n#error bad\n#endif\nkernel void k(global uint *w) { *w = 6; }";
+    const char *source =
+        "#ifdef BAD\n#error bad\n#endif\nkernel void k(global uint *w) { *w = 6; }";
     for (int round = 0; round < 4; round++) {
         const int bad = round & 1, first = round >> 1;
         cl_program program = unbuilt(source);
         for (int i = 0; i < DEVICES; i++) {
             const int d = i ^ first;
-            if (d != bad) OK(clBuildProgram(program, 1, &devices[d], NULL, NULL, NULL));
-            else GIVES(CL_BUILD_PROGRAM_FAILURE, clBuildProgram(program, 1, &devices[d], "-DBAD", NULL, NULL));
+            if (d != bad)
+                OK(clBuildProgram(program, 1, &devices[d], NULL, NULL, NULL));
+            else
+                GIVES(CL_BUILD_PROGRAM_FAILURE,
+                      clBuildProgram(program, 1, &devices[d], "-DBAD", NULL, NULL));
         }
         CHECK(kernels_of(program) == 1);
         cl_kernel kernel = make_kernel(program, "k");
         CHECK(word_on(1 - bad, kernel, 1) == 6);
         OK(clReleaseKernel(kernel));
         /* Its own kernels are gone. */
-        GIVES(CL_BUILD_PROGRAM_FAILURE, clBuildProgram(program, 1, &devices[1 - bad], "-DBAD", NULL, NULL));
+        GIVES(CL_BUILD_PROGRAM_FAILURE,
+              clBuildProgram(program, 1, &devices[1 - bad], "-DBAD", NULL, NULL));
         REFUSED(CL_INVALID_PROGRAM_EXECUTABLE, clCreateKernel(program, "k", &err));
         OK(clReleaseProgram(program));
     }
@@ -151,14 +164,16 @@ TEST(exec_info_where_one_device_has_the_program) {
     void *probe = clSVMAlloc(both, 0, 64, 0);
     if (!probe) test_skip("these devices share no virtual memory");
     clSVMFree(both, probe);
-    const char *source = "kernel void follow(global ulong *t) { global uint *w = (global uint *)t[0]; *w = 77; }";
+    const char *source =
+        "kernel void follow(global ulong *t) { global uint *w = (global uint *)t[0]; *w = 77; }";
     for (int d = 0; d < DEVICES; d++) {
         cl_program built = unbuilt(source), compiled = unbuilt(source);
         cl_int code;
         OK(clBuildProgram(built, 1, &devices[d], NULL, NULL, NULL));
         check_exec_info(built, d);
         OK(clCompileProgram(compiled, 1, &devices[d], NULL, 0, NULL, NULL, NULL, NULL));
-        cl_program linked = clLinkProgram(both, 1, &devices[d], NULL, 1, &compiled, NULL, NULL, &code);
+        cl_program linked =
+            clLinkProgram(both, 1, &devices[d], NULL, 1, &compiled, NULL, NULL, &code);
         OK(code);
         check_exec_info(linked, d);
         OK(clReleaseProgram(linked));
@@ -180,7 +195,8 @@ TEST(the_binary_of_one_device) {
         unsigned char *binaries[DEVICES] = {NULL}, *bytes = malloc(sizes[d]);
         binaries[d] = bytes;
         OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL));
-        cl_program again = clCreateProgramWithBinary(both, 1, &devices[d], &sizes[d], (const unsigned char **)&bytes, &loaded, &code);
+        cl_program again = clCreateProgramWithBinary(
+            both, 1, &devices[d], &sizes[d], (const unsigned char **)&bytes, &loaded, &code);
         OK(code);
         OK(clBuildProgram(again, 1, &devices[d], NULL, NULL, NULL));
         cl_kernel kernel = make_kernel(again, "k");
@@ -194,7 +210,8 @@ TEST(the_binary_of_one_device) {
 
 TEST(the_binary_of_the_device_whose_build_did_not_fail) {
     need_two_nodes();
-    cl_program program = unbuilt("#ifdef BAD\n#error bad\n#endif\nkernel void k(global uint *w) { *w = 6; }");
+    cl_program program =
+        unbuilt("#ifdef BAD\n#error bad\n#endif\nkernel void k(global uint *w) { *w = 6; }");
     size_t sizes[DEVICES] = {99, 99};
     OK(clBuildProgram(program, 1, &devices[0], NULL, NULL, NULL));
     GIVES(CL_BUILD_PROGRAM_FAILURE, clBuildProgram(program, 1, &devices[1], "-DBAD", NULL, NULL));

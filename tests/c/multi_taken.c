@@ -14,7 +14,8 @@ static void read_that_nobody_takes(bool by_event) {
     cl_command_queue on[DEVICES];
     for (int d = 0; d < DEVICES; d++) on[d] = make_queue(both, devices[d], 0);
     char *bytes = malloc(LARGE);
-    cl_mem large = make_buffer(both, 0, LARGE, NULL), small = make_buffer(both, 0, SMALL, NULL), target = make_buffer(both, 0, SMALL, NULL);
+    cl_mem large = make_buffer(both, 0, LARGE, NULL), small = make_buffer(both, 0, SMALL, NULL),
+           target = make_buffer(both, 0, SMALL, NULL);
     for (int round = 0; round < 5; round++) {
         const cl_uint word = 0x01010101u * (cl_uint)(round + 1);
         cl_event filled;
@@ -22,8 +23,10 @@ static void read_that_nobody_takes(bool by_event) {
         OK(clEnqueueReadBuffer(on[0], large, CL_FALSE, 0, LARGE, bytes, 0, NULL, NULL));
         OK(clEnqueueFillBuffer(on[0], small, &word, sizeof word, 0, SMALL, 0, NULL, &filled));
         OK(clFlush(on[0]));
-        if (by_event) OK(clEnqueueFillBuffer(on[1], target, &word, sizeof word, 0, SMALL, 1, &filled, NULL));
-        else OK(clEnqueueCopyBuffer(on[1], small, target, 0, 0, SMALL, 1, &filled, NULL));
+        if (by_event)
+            OK(clEnqueueFillBuffer(on[1], target, &word, sizeof word, 0, SMALL, 1, &filled, NULL));
+        else
+            OK(clEnqueueCopyBuffer(on[1], small, target, 0, 0, SMALL, 1, &filled, NULL));
         OK(clFinish(on[1]));
         cl_uint back = 0;
         OK(clEnqueueReadBuffer(on[1], target, CL_TRUE, SMALL - 4, 4, &back, 0, NULL, NULL));

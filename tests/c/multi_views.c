@@ -22,10 +22,12 @@ static void need_two(void) {
 
 static cl_mem view_of(cl_mem buffer) {
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-    const cl_image_desc shape = {.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = PIXELS, .mem_object = buffer};
+    const cl_image_desc shape = {
+        .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = PIXELS, .mem_object = buffer};
     cl_int code;
     cl_mem image = clCreateImage(both, CL_MEM_READ_WRITE, &format, &shape, NULL, &code);
-    if (code == CL_INVALID_OPERATION || code == CL_IMAGE_FORMAT_NOT_SUPPORTED) test_skip("no images over buffers");
+    if (code == CL_INVALID_OPERATION || code == CL_IMAGE_FORMAT_NOT_SUPPORTED)
+        test_skip("no images over buffers");
     OK(code);
     return image;
 }
@@ -47,8 +49,10 @@ static void check(cl_mem mem, unsigned char inside) {
         OK(clEnqueueReadBuffer(on[d], mem, CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
         bool right_inside = true, right_behind = true;
         for (unsigned i = 0; i < BYTES; i++) {
-            if (i < VIEW_BYTES) right_inside = right_inside && got[i] == inside;
-            else right_behind = right_behind && got[i] == 7;
+            if (i < VIEW_BYTES)
+                right_inside = right_inside && got[i] == inside;
+            else
+                right_behind = right_behind && got[i] == 7;
         }
         CHECK(right_inside);
         CHECK(right_behind);
@@ -72,7 +76,8 @@ TEST(a_copy_to_all_of_an_image_keeps_the_rest_of_its_buffer) {
     need_two();
     unsigned char nines[VIEW_BYTES];
     memset(nines, 9, sizeof nines);
-    cl_mem buffer = sevens(), image = view_of(buffer), source = make_buffer(both, CL_MEM_COPY_HOST_PTR, sizeof nines, nines);
+    cl_mem buffer = sevens(), image = view_of(buffer),
+           source = make_buffer(both, CL_MEM_COPY_HOST_PTR, sizeof nines, nines);
     OK(clEnqueueCopyBufferToImage(on[1], source, image, 0, origin, whole, 0, NULL, NULL));
     OK(clFinish(on[1]));
     check(buffer, 9);

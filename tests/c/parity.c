@@ -10,14 +10,18 @@
 
 static const char *const source = "kernel void k(const global int *w, int y) {}";
 static const char *const helper_source = "int helper(int x) { return 2 * x; }";
-static const char *const user_source = "int helper(int x); kernel void k(global int *w) { *w = helper(4); }";
+static const char *const user_source =
+    "int helper(int x); kernel void k(global int *w) { *w = helper(4); }";
 
 static void tell_kind(FILE *to, const char *what, cl_program program) {
     cl_program_binary_type type = 99;
     cl_build_status status = 99;
-    cl_int of_type = clGetProgramBuildInfo(program, device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL);
-    cl_int of_status = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status, NULL);
-    fprintf(to, "%s: binary type %u (%d), build status %d (%d)\n", what, type, of_type, status, of_status);
+    cl_int of_type =
+        clGetProgramBuildInfo(program, device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL);
+    cl_int of_status = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS,
+                                             sizeof status, &status, NULL);
+    fprintf(to, "%s: binary type %u (%d), build status %d (%d)\n", what, type, of_type, status,
+            of_status);
 }
 
 static void tell_args(FILE *to, const char *what, cl_program program) {
@@ -30,8 +34,10 @@ static void tell_args(FILE *to, const char *what, cl_program program) {
         return;
     }
     cl_int of_name = clGetKernelArgInfo(kernel, 0, CL_KERNEL_ARG_NAME, sizeof name, name, NULL);
-    cl_int of_address = clGetKernelArgInfo(kernel, 0, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address, NULL);
-    fprintf(to, "%s: argument '%s' (%d), address %x (%d)\n", what, of_name ? "" : name, of_name, of_address ? 0 : address, of_address);
+    cl_int of_address = clGetKernelArgInfo(kernel, 0, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
+                                           sizeof address, &address, NULL);
+    fprintf(to, "%s: argument '%s' (%d), address %x (%d)\n", what, of_name ? "" : name, of_name,
+            of_address ? 0 : address, of_address);
     OK(clReleaseKernel(kernel));
 }
 
@@ -42,7 +48,8 @@ static cl_program from_binary_of(cl_program program) {
     REQUIRE(size > 0);
     unsigned char *binary = malloc(size);
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
-    cl_program made = clCreateProgramWithBinary(context, 1, &device, &size, (const unsigned char **)&binary, &loaded, &code);
+    cl_program made = clCreateProgramWithBinary(context, 1, &device, &size,
+                                                (const unsigned char **)&binary, &loaded, &code);
     OK(code);
     free(binary);
     return made;
@@ -73,13 +80,15 @@ static void tell_builds(FILE *to) {
 static void tell_links(FILE *to) {
     cl_program parts[2] = {from_source(user_source), from_source(helper_source)};
     cl_int code;
-    for (int i = 0; i < 2; i++) OK(clCompileProgram(parts[i], 0, NULL, "", 0, NULL, NULL, NULL, NULL));
+    for (int i = 0; i < 2; i++)
+        OK(clCompileProgram(parts[i], 0, NULL, "", 0, NULL, NULL, NULL, NULL));
     cl_program object = from_binary_of(parts[1]);
     tell_kind(to, "compiled", parts[1]);
     tell_kind(to, "of the binary of a compiled object", object);
     cl_program inputs[2] = {parts[0], object};
     for (int i = 0; i < 2; i++) {
-        cl_program linked = clLinkProgram(context, 0, NULL, i ? "" : NULL, 2, inputs, NULL, NULL, &code);
+        cl_program linked =
+            clLinkProgram(context, 0, NULL, i ? "" : NULL, 2, inputs, NULL, NULL, &code);
         OK(code);
         tell_kind(to, i ? "linked with ''" : "linked with 'NULL'", linked);
         tell_args(to, i ? "linked with ''" : "linked with 'NULL'", linked);
@@ -87,7 +96,8 @@ static void tell_links(FILE *to) {
     }
     OK(clBuildProgram(object, 0, NULL, "", NULL, NULL));
     tell_kind(to, "of the binary of a compiled object, built", object);
-    cl_program library = clLinkProgram(context, 0, NULL, "-create-library", 1, &parts[1], NULL, NULL, &code);
+    cl_program library =
+        clLinkProgram(context, 0, NULL, "-create-library", 1, &parts[1], NULL, NULL, &code);
     OK(code);
     cl_program again = from_binary_of(library);
     tell_kind(to, "a library", library);
@@ -112,8 +122,10 @@ static void ask_locally(const char *file) {
         /* PENSTOCK_TEST_DRIVER_VENDORS: the folder with the driver's own entry for the ICD loader,
          * if that is not the usual one. */
         const char *vendors = getenv("PENSTOCK_TEST_DRIVER_VENDORS");
-        if (vendors) setenv("OCL_ICD_VENDORS", vendors, 1);
-        else unsetenv("OCL_ICD_VENDORS");
+        if (vendors)
+            setenv("OCL_ICD_VENDORS", vendors, 1);
+        else
+            unsetenv("OCL_ICD_VENDORS");
         unsetenv("OPENCL_VENDOR_PATH");
         unsetenv("PENSTOCK_TEST_PLATFORM");
         setenv(FILE_VARIABLE, file, 1);
@@ -151,7 +163,8 @@ TEST(answers_are_those_of_the_driver) {
             test_skip("the first local device is another one: %s", there);
         }
         if (!more || strcmp(here, there) != 0)
-            test_fail(__FILE__, __LINE__, "here: %sat the driver: %s", more ? here : "nothing\n", there);
+            test_fail(__FILE__, __LINE__, "here: %sat the driver: %s", more ? here : "nothing\n",
+                      there);
     }
     fclose(expected);
     fclose(got);

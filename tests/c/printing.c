@@ -16,23 +16,31 @@ static void run_and_capture(const char *source, size_t items) {
 }
 
 TEST(one_line) {
-    run_and_capture("kernel void say(void) { printf(\"hello %d %s %c|%5.2f|%x\\n\", 42, \"text\", 'z', 1.5f, 255); }", 1);
-    if (strcmp(captured, "hello 42 text z| 1.50|ff\n") != 0) test_fail(__FILE__, __LINE__, "printed: %s", captured);
+    run_and_capture(
+        "kernel void say(void) { printf(\"hello %d %s %c|%5.2f|%x\\n\", 42, \"text\", 'z', 1.5f, 255); }",
+        1);
+    if (strcmp(captured, "hello 42 text z| 1.50|ff\n") != 0)
+        test_fail(__FILE__, __LINE__, "printed: %s", captured);
 }
 
 TEST(vectors) {
-    run_and_capture("kernel void say(void) { printf(\"%v4hld %v2hlf\\n\", (int4)(1, 2, 3, 4), (float2)(1.5f, 2.5f)); }", 1);
-    if (strcmp(captured, "1,2,3,4 1.500000,2.500000\n") != 0) test_fail(__FILE__, __LINE__, "printed: %s", captured);
+    run_and_capture(
+        "kernel void say(void) { printf(\"%v4hld %v2hlf\\n\", (int4)(1, 2, 3, 4), (float2)(1.5f, 2.5f)); }",
+        1);
+    if (strcmp(captured, "1,2,3,4 1.500000,2.500000\n") != 0)
+        test_fail(__FILE__, __LINE__, "printed: %s", captured);
 }
 
 TEST(many_items) {
     enum { ITEMS = 500 };
     bool seen[ITEMS] = {false};
     int lines = 0;
-    run_and_capture("kernel void say(void) { printf(\"item %d ends\\n\", (int)get_global_id(0)); }", ITEMS);
+    run_and_capture("kernel void say(void) { printf(\"item %d ends\\n\", (int)get_global_id(0)); }",
+                    ITEMS);
     for (char *line = strtok(captured, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         int item = -1, used = 0;
-        if (sscanf(line, "item %d ends%n", &item, &used) != 1 || used != (int)strlen(line) || item < 0 || item >= ITEMS || seen[item])
+        if (sscanf(line, "item %d ends%n", &item, &used) != 1 || used != (int)strlen(line) ||
+            item < 0 || item >= ITEMS || seen[item])
             test_fail(__FILE__, __LINE__, "a wrong line: %s", line);
         else
             seen[item] = true;

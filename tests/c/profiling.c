@@ -17,13 +17,16 @@ static struct times times_of(cl_event event) {
     return t;
 }
 
-static cl_command_queue profiled(void) { return make_queue(context, device, CL_QUEUE_PROFILING_ENABLE); }
+static cl_command_queue profiled(void) {
+    return make_queue(context, device, CL_QUEUE_PROFILING_ENABLE);
+}
 
 TEST(times_of_every_command) {
     unsigned char bytes[4096] = {0};
     cl_command_queue own = profiled();
     cl_mem a = make_buffer(context, 0, 4096, NULL), b = make_buffer(context, 0, 4096, NULL);
-    cl_kernel kernel = kernel_from(context, "kernel void k(global uint *w) { w[get_global_id(0)] += 1; }", "k");
+    cl_kernel kernel =
+        kernel_from(context, "kernel void k(global uint *w) { w[get_global_id(0)] += 1; }", "k");
     const size_t items = 1024;
     cl_event events[8];
     cl_int code;
@@ -32,7 +35,8 @@ TEST(times_of_every_command) {
     OK(clEnqueueNDRangeKernel(own, kernel, 1, NULL, &items, NULL, 0, NULL, &events[1]));
     OK(clEnqueueCopyBuffer(own, a, b, 0, 0, 4096, 0, NULL, &events[2]));
     OK(clEnqueueFillBuffer(own, b, bytes, 4, 0, 4096, 0, NULL, &events[3]));
-    void *at = clEnqueueMapBuffer(own, b, CL_FALSE, CL_MAP_READ, 0, 4096, 0, NULL, &events[4], &code);
+    void *at =
+        clEnqueueMapBuffer(own, b, CL_FALSE, CL_MAP_READ, 0, 4096, 0, NULL, &events[4], &code);
     OK(code);
     OK(clEnqueueUnmapMemObject(own, b, at, 0, NULL, &events[5]));
     OK(clEnqueueMarkerWithWaitList(own, 0, NULL, &events[6]));
@@ -78,14 +82,16 @@ TEST(times_of_blocking_calls) {
         const size_t size = i % 2 ? SIZE : 64;
         OK(clEnqueueWriteBuffer(own, mem, CL_TRUE, 0, size, bytes, 0, NULL, &event));
         has_times(event);
-        OK(clEnqueueWriteBufferRect(own, mem, CL_TRUE, zero, zero, box, 0, 0, 0, 0, bytes, 0, NULL, &event));
+        OK(clEnqueueWriteBufferRect(own, mem, CL_TRUE, zero, zero, box, 0, 0, 0, 0, bytes, 0, NULL,
+                                    &event));
         has_times(event);
         OK(clEnqueueReadBuffer(own, mem, CL_TRUE, 0, size, bytes, 0, NULL, &event));
         has_times(event);
     }
     if (device_has_images(device)) {
         const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-        const cl_image_desc shape = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
+        const cl_image_desc shape = {
+            .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
         const size_t all[3] = {64, 64, 1};
         cl_int code;
         cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &shape, NULL, &code);
@@ -119,8 +125,11 @@ TEST(times_of_copies_within_host_memory) {
 /* As in clpeak: after clFinish every earlier event is complete, and its times are available. */
 TEST(times_after_finish) {
     cl_command_queue own = profiled();
-    cl_kernel kernel = kernel_from(context, "kernel void work(global float *w) { size_t i = get_global_id(0);"
-                                            "    float s = 0; for (int k = 0; k < 16; k++) s += w[i + k]; w[i] = s; }", "work");
+    cl_kernel kernel =
+        kernel_from(context,
+                    "kernel void work(global float *w) { size_t i = get_global_id(0);"
+                    "    float s = 0; for (int k = 0; k < 16; k++) s += w[i + k]; w[i] = s; }",
+                    "work");
     cl_mem mem = make_buffer(context, 0, 65536, NULL);
     const size_t items = 4096;
     set_mem(kernel, 0, mem);
@@ -141,7 +150,8 @@ TEST(times_after_finish) {
 }
 
 TEST(a_longer_kernel_takes_longer) {
-    const char *source = "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
+    const char *source =
+        "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
     cl_command_queue own = profiled();
     float zero = 0;
     cl_mem mem = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4, &zero);
@@ -185,9 +195,11 @@ TEST(clock_rate) {
     }
     /* Each marker ended between its two readings of the host's clock, even if this thread was late.
      * So the device's time lies between two times of the host. */
-    double device_s = 1e-9 * (double)(t[1].end - t[0].end), least_s = before[1] - after[0], most_s = after[1] - before[0];
+    double device_s = 1e-9 * (double)(t[1].end - t[0].end), least_s = before[1] - after[0],
+           most_s = after[1] - before[0];
     if (device_s < 0.8 * least_s || device_s > 1.2 * most_s)
-        test_fail(__FILE__, __LINE__, "%g s on the device, %g s to %g s on the host", device_s, least_s, most_s);
+        test_fail(__FILE__, __LINE__, "%g s on the device, %g s to %g s on the host", device_s,
+                  least_s, most_s);
     OK(clReleaseCommandQueue(own));
 }
 
@@ -198,20 +210,25 @@ TEST(errors) {
     cl_command_queue own = profiled();
     OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &plain));
     OK(clFinish(queue));
-    GIVES(CL_PROFILING_INFO_NOT_AVAILABLE, clGetEventProfilingInfo(plain, CL_PROFILING_COMMAND_END, 8, &value, NULL));
+    GIVES(CL_PROFILING_INFO_NOT_AVAILABLE,
+          clGetEventProfilingInfo(plain, CL_PROFILING_COMMAND_END, 8, &value, NULL));
     OK(clReleaseEvent(plain));
     cl_event gate = clCreateUserEvent(context, &code);
     OK(code);
-    GIVES(CL_PROFILING_INFO_NOT_AVAILABLE, clGetEventProfilingInfo(gate, CL_PROFILING_COMMAND_END, 8, &value, NULL));
+    GIVES(CL_PROFILING_INFO_NOT_AVAILABLE,
+          clGetEventProfilingInfo(gate, CL_PROFILING_COMMAND_END, 8, &value, NULL));
     OK(clEnqueueMarkerWithWaitList(own, 1, &gate, &held));
     OK(clFlush(own));
-    GIVES(CL_PROFILING_INFO_NOT_AVAILABLE, clGetEventProfilingInfo(held, CL_PROFILING_COMMAND_END, 8, &value, NULL));
+    GIVES(CL_PROFILING_INFO_NOT_AVAILABLE,
+          clGetEventProfilingInfo(held, CL_PROFILING_COMMAND_END, 8, &value, NULL));
     OK(clSetUserEventStatus(gate, CL_COMPLETE));
     OK(clFinish(own));
     OK(clGetEventProfilingInfo(held, CL_PROFILING_COMMAND_END, 8, &value, NULL));
-    GIVES(CL_INVALID_VALUE, clGetEventProfilingInfo(held, CL_PROFILING_COMMAND_END, 4, &value, NULL));
+    GIVES(CL_INVALID_VALUE,
+          clGetEventProfilingInfo(held, CL_PROFILING_COMMAND_END, 4, &value, NULL));
     GIVES(CL_INVALID_VALUE, clGetEventProfilingInfo(held, 0x1, 8, &value, NULL));
-    GIVES(CL_INVALID_EVENT, clGetEventProfilingInfo(NULL, CL_PROFILING_COMMAND_END, 8, &value, NULL));
+    GIVES(CL_INVALID_EVENT,
+          clGetEventProfilingInfo(NULL, CL_PROFILING_COMMAND_END, 8, &value, NULL));
     OK(clReleaseEvent(gate));
     OK(clReleaseEvent(held));
     OK(clReleaseCommandQueue(own));

@@ -22,7 +22,8 @@ TEST(options_reach_the_compiler) {
     cl_program program = build(context, source, "-D NUMBER=1000 -DTYPE=long -cl-mad-enable");
     CHECK(run_for_one_word(program, "put") == 1016);
     char options[128];
-    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_OPTIONS, sizeof options, options, NULL));
+    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_OPTIONS, sizeof options, options,
+                             NULL));
     CHECK(strstr(options, "-D NUMBER=1000") != NULL);
     /* The same program built again with other options. */
     cl_int code;
@@ -36,11 +37,13 @@ TEST(options_reach_the_compiler) {
 }
 
 TEST(log_of_a_wrong_program) {
-    cl_program program = from_source("kernel void put(global int *w) {\n    *w = missing_name_here;\n}\n");
+    cl_program program =
+        from_source("kernel void put(global int *w) {\n    *w = missing_name_here;\n}\n");
     cl_build_status status = CL_BUILD_NONE;
     size_t size = 0;
     GIVES(CL_BUILD_PROGRAM_FAILURE, clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
-    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status, NULL));
+    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status,
+                             NULL));
     CHECK(status == CL_BUILD_ERROR);
     OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size));
     REQUIRE(size > 1);
@@ -72,12 +75,15 @@ TEST(log_of_a_hundred_errors) {
 
 TEST(invalid_options) {
     cl_program program = from_source("kernel void put(global int *w) { *w = 1; }");
-    GIVES(CL_INVALID_BUILD_OPTIONS, clBuildProgram(program, 0, NULL, "-no-such-option-at-all", NULL, NULL));
+    GIVES(CL_INVALID_BUILD_OPTIONS,
+          clBuildProgram(program, 0, NULL, "-no-such-option-at-all", NULL, NULL));
     OK(clReleaseProgram(program));
 }
 
 TEST(info) {
-    cl_program program = build(context, "kernel void a(global int *w) { *w = 1; } kernel void b(global int *w) { *w = 2; }", NULL);
+    cl_program program = build(
+        context,
+        "kernel void a(global int *w) { *w = 1; } kernel void b(global int *w) { *w = 2; }", NULL);
     cl_uint count = 0, references = 0;
     cl_device_id on = NULL;
     cl_context in = NULL;
@@ -97,7 +103,8 @@ TEST(info) {
     GIVES(CL_INVALID_VALUE, clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 2, names, NULL));
     GIVES(CL_INVALID_VALUE, clGetProgramInfo(program, 0x1, sizeof names, names, NULL));
     GIVES(CL_INVALID_PROGRAM, clGetProgramInfo(NULL, CL_PROGRAM_DEVICES, sizeof on, &on, NULL));
-    GIVES(CL_INVALID_DEVICE, clGetProgramBuildInfo(program, NULL, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL));
+    GIVES(CL_INVALID_DEVICE,
+          clGetProgramBuildInfo(program, NULL, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL));
     GIVES(CL_INVALID_VALUE, clGetProgramBuildInfo(program, device, 0x1, sizeof type, &type, NULL));
     OK(clReleaseProgram(program));
 }
@@ -107,10 +114,12 @@ TEST(info_before_the_build) {
     cl_build_status status = CL_BUILD_SUCCESS;
     cl_program_binary_type type = 1;
     size_t kernels;
-    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status, NULL));
+    OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status,
+                             NULL));
     OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL));
     CHECK(status == CL_BUILD_NONE && type == CL_PROGRAM_BINARY_TYPE_NONE);
-    GIVES(CL_INVALID_PROGRAM_EXECUTABLE, clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof kernels, &kernels, NULL));
+    GIVES(CL_INVALID_PROGRAM_EXECUTABLE,
+          clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof kernels, &kernels, NULL));
     REFUSED(CL_INVALID_PROGRAM_EXECUTABLE, clCreateKernel(program, "a", &err));
     OK(clReleaseProgram(program));
 }
@@ -124,7 +133,8 @@ TEST(binary_of_a_program_makes_a_program) {
     unsigned char *binary = malloc(size);
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
     OK(clReleaseProgram(program));
-    cl_program again = clCreateProgramWithBinary(context, 1, &device, &size, (const unsigned char **)&binary, &loaded, &code);
+    cl_program again = clCreateProgramWithBinary(context, 1, &device, &size,
+                                                 (const unsigned char **)&binary, &loaded, &code);
     OK(code);
     OK(loaded);
     free(binary);
@@ -139,18 +149,27 @@ TEST(binary_errors) {
     size_t size = sizeof junk, none = 0;
     cl_int loaded = 0;
     memset(junk, 0x42, sizeof junk);
-    REFUSED(CL_INVALID_BINARY, clCreateProgramWithBinary(context, 1, &device, &size, &binary, &loaded, &err));
+    REFUSED(CL_INVALID_BINARY,
+            clCreateProgramWithBinary(context, 1, &device, &size, &binary, &loaded, &err));
     CHECK(loaded == CL_INVALID_BINARY);
-    REFUSED(CL_INVALID_VALUE, clCreateProgramWithBinary(context, 1, &device, &none, &binary, &loaded, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateProgramWithBinary(context, 1, &device, &size, &null, &loaded, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateProgramWithBinary(context, 0, &device, &size, &binary, &loaded, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateProgramWithBinary(context, 1, NULL, &size, &binary, &loaded, &err));
-    REFUSED(CL_INVALID_CONTEXT, clCreateProgramWithBinary(NULL, 1, &device, &size, &binary, &loaded, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateProgramWithBinary(context, 1, &device, &none, &binary, &loaded, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateProgramWithBinary(context, 1, &device, &size, &null, &loaded, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateProgramWithBinary(context, 0, &device, &size, &binary, &loaded, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateProgramWithBinary(context, 1, NULL, &size, &binary, &loaded, &err));
+    REFUSED(CL_INVALID_CONTEXT,
+            clCreateProgramWithBinary(NULL, 1, &device, &size, &binary, &loaded, &err));
 }
 
 TEST(kernels_in_a_program) {
-    cl_program program = build(context, "kernel void a(global int *w) { *w = 1; } kernel void b(global int *w) { *w = 2; }"
-                                        "kernel void c(global int *w) { *w = 3; }", NULL);
+    cl_program program =
+        build(context,
+              "kernel void a(global int *w) { *w = 1; } kernel void b(global int *w) { *w = 2; }"
+              "kernel void c(global int *w) { *w = 3; }",
+              NULL);
     cl_uint count = 0;
     cl_kernel kernels[4];
     OK(clCreateKernelsInProgram(program, 0, NULL, &count));
@@ -196,7 +215,8 @@ TEST(long_names_and_many_kernels) {
     char *source = malloc(KERNELS * 64 + NAME + 128), *at = source, *name = malloc(NAME + 1);
     memset(name, 'n', NAME);
     name[NAME] = 0;
-    for (int i = 0; i < KERNELS; i++) at += sprintf(at, "kernel void k%d(global int *w) { *w = %d; }\n", i, i);
+    for (int i = 0; i < KERNELS; i++)
+        at += sprintf(at, "kernel void k%d(global int *w) { *w = %d; }\n", i, i);
     sprintf(at, "kernel void %s(global int *w) { *w = 4242; }\n", name);
     cl_program program = build(context, source, NULL);
     size_t count = 0;
@@ -267,7 +287,8 @@ TEST(built_in_kernels) {
     static char names[4096];
     device_text(device, CL_DEVICE_BUILT_IN_KERNELS, names, sizeof names);
     GAP_BEGIN;
-    REFUSED(CL_INVALID_VALUE, clCreateProgramWithBuiltInKernels(context, 1, &device, "no_such_kernel", &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateProgramWithBuiltInKernels(context, 1, &device, "no_such_kernel", &err));
     REFUSED(CL_INVALID_VALUE, clCreateProgramWithBuiltInKernels(context, 1, &device, NULL, &err));
     REFUSED(CL_INVALID_VALUE, clCreateProgramWithBuiltInKernels(context, 0, NULL, "x", &err));
     REFUSED(CL_INVALID_CONTEXT, clCreateProgramWithBuiltInKernels(NULL, 1, &device, "x", &err));

@@ -14,7 +14,8 @@ TEST(info) {
     OK(clGetCommandQueueInfo(own, CL_QUEUE_DEVICE, sizeof on, &on, NULL));
     OK(clGetCommandQueueInfo(own, CL_QUEUE_REFERENCE_COUNT, sizeof references, &references, NULL));
     OK(clGetCommandQueueInfo(own, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
-    CHECK(in == context && on == device && references == 1 && properties == CL_QUEUE_PROFILING_ENABLE);
+    CHECK(in == context && on == device && references == 1 &&
+          properties == CL_QUEUE_PROFILING_ENABLE);
     cl_queue_properties list[8];
     size_t size = 99;
     OK(clGetCommandQueueInfo(own, CL_QUEUE_PROPERTIES_ARRAY, sizeof list, list, &size));
@@ -24,13 +25,16 @@ TEST(info) {
     CHECK(none == NULL);
     GIVES(CL_INVALID_VALUE, clGetCommandQueueInfo(own, CL_QUEUE_CONTEXT, 1, &in, NULL));
     GIVES(CL_INVALID_VALUE, clGetCommandQueueInfo(own, 0x1, sizeof in, &in, NULL));
-    GIVES(CL_INVALID_COMMAND_QUEUE, clGetCommandQueueInfo(NULL, CL_QUEUE_CONTEXT, sizeof in, &in, NULL));
-    GIVES(CL_INVALID_COMMAND_QUEUE, clGetCommandQueueInfo(own, CL_QUEUE_SIZE, sizeof references, &references, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE,
+          clGetCommandQueueInfo(NULL, CL_QUEUE_CONTEXT, sizeof in, &in, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE,
+          clGetCommandQueueInfo(own, CL_QUEUE_SIZE, sizeof references, &references, NULL));
     OK(clReleaseCommandQueue(own));
 }
 
 TEST(with_properties) {
-    cl_queue_properties list[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0}, back[8], none[] = {0};
+    cl_queue_properties list[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0}, back[8],
+                        none[] = {0};
     cl_int code;
     size_t size = 0;
     cl_command_queue own = clCreateCommandQueueWithProperties(context, device, list, &code);
@@ -44,12 +48,14 @@ TEST(with_properties) {
     own = clCreateCommandQueueWithProperties(context, device, NULL, &code);
     OK(code);
     OK(clReleaseCommandQueue(own));
-    cl_queue_properties wrong[] = {CL_QUEUE_PROPERTIES, (cl_queue_properties)1 << 20, 0}, unknown[] = {0x4242, 1, 0};
+    cl_queue_properties wrong[] = {CL_QUEUE_PROPERTIES, (cl_queue_properties)1 << 20, 0},
+                        unknown[] = {0x4242, 1, 0};
     REFUSED(CL_INVALID_VALUE, clCreateCommandQueueWithProperties(context, device, wrong, &err));
     REFUSED(CL_INVALID_VALUE, clCreateCommandQueueWithProperties(context, device, unknown, &err));
     REFUSED(CL_INVALID_CONTEXT, clCreateCommandQueueWithProperties(NULL, device, NULL, &err));
     REFUSED(CL_INVALID_DEVICE, clCreateCommandQueueWithProperties(context, NULL, NULL, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateCommandQueue(context, device, (cl_command_queue_properties)1 << 20, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateCommandQueue(context, device, (cl_command_queue_properties)1 << 20, &err));
     REFUSED(CL_INVALID_CONTEXT, clCreateCommandQueue(NULL, device, 0, &err));
     REFUSED(CL_INVALID_DEVICE, clCreateCommandQueue(context, NULL, 0, &err));
 }
@@ -83,7 +89,8 @@ TEST(released_queue_runs_its_commands) {
     OK(clReleaseMemObject(mem));
 }
 
-static const char *const chain_source = "kernel void advance(global uint *w, uint m) { *w = *w * 5 + m; }";
+static const char *const chain_source =
+    "kernel void advance(global uint *w, uint m) { *w = *w * 5 + m; }";
 
 TEST(in_order_without_events) {
     cl_kernel kernel = kernel_from(context, chain_source, "advance");
@@ -105,7 +112,8 @@ TEST(in_order_without_events) {
 }
 
 static cl_command_queue out_of_order(void) {
-    if (!device_supports_queue(device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)) test_skip("no out-of-order queue");
+    if (!device_supports_queue(device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
+        test_skip("no out-of-order queue");
     return make_queue(context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 }
 
@@ -142,7 +150,8 @@ TEST(out_of_order_passes_a_held_command) {
     unsigned char bytes[64];
     cl_int code;
     cl_event gate = clCreateUserEvent(context, &code), held, free_one;
-    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL), b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL),
+           b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     pattern(bytes, 64, 2);
     OK(clEnqueueWriteBuffer(own, a, CL_FALSE, 0, 64, bytes, 1, &gate, &held));
     OK(clEnqueueWriteBuffer(own, b, CL_FALSE, 0, 64, bytes, 0, NULL, &free_one));
@@ -173,19 +182,23 @@ static void *open_later(void *gate) {
 TEST(what_a_blocking_write_has_written_is_seen_by_other_queues) {
     cl_command_queue other = make_queue(context, device, 0), unordered = out_of_order();
     unsigned char bytes[2][4096], back[4096];
-    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL), copy = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL);
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL),
+           copy = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL);
     for (unsigned round = 0; round < 4; round++) {
-        cl_command_queue writer = round % 2 ? unordered : queue, reader = round < 2 ? other : unordered;
+        cl_command_queue writer = round % 2 ? unordered : queue,
+                         reader = round < 2 ? other : unordered;
         cl_int code;
         cl_event gate = clCreateUserEvent(context, &code), written = NULL;
         pthread_t opener;
         void *opened = NULL;
         OK(code);
-        for (unsigned half = 0; half < 2; half++) pattern(bytes[half], sizeof back, 10 * round + half + 1);
+        for (unsigned half = 0; half < 2; half++)
+            pattern(bytes[half], sizeof back, 10 * round + half + 1);
         OK(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, sizeof back, bytes[0], 0, NULL, NULL));
         OK(clFinish(queue));
         CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
-        OK(clEnqueueWriteBuffer(writer, mem, CL_TRUE, 0, sizeof back, bytes[1], 1, &gate, round == 3 ? &written : NULL));
+        OK(clEnqueueWriteBuffer(writer, mem, CL_TRUE, 0, sizeof back, bytes[1], 1, &gate,
+                                round == 3 ? &written : NULL));
         OK(clEnqueueCopyBuffer(reader, mem, copy, 0, 0, sizeof back, 0, NULL, NULL));
         OK(clEnqueueReadBuffer(other, mem, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
         CHECK(same_pattern(back, sizeof back, 10 * round + 2));
@@ -241,7 +254,8 @@ static void enqueue_idle(struct idle *all, bool barrier) {
     all->mapped = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     all->gate = make_user_event(context);
     OK(clEnqueueFillBuffer(all->queue, all->mapped, &word, 4, 0, 64, 0, NULL, &ended));
-    void *at = clEnqueueMapBuffer(all->queue, all->mapped, CL_TRUE, CL_MAP_READ, 0, 64, 1, &ended, NULL, &code);
+    void *at = clEnqueueMapBuffer(all->queue, all->mapped, CL_TRUE, CL_MAP_READ, 0, 64, 1, &ended,
+                                  NULL, &code);
     OK(code);
     OK(clEnqueueFillBuffer(all->queue, all->written, &word, 4, 0, 64, 1, &all->gate, &all->held));
     if (barrier) OK(clEnqueueBarrierWithWaitList(all->queue, 0, NULL, NULL));
@@ -287,7 +301,8 @@ TEST(a_new_queue_leaves_a_held_command_open) {
     cl_command_queue own = out_of_order();
     enum { SIZE = 1 << 20 };
     static unsigned char bytes[SIZE];
-    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL), b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL),
+           b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     for (int round = 0; round < 20; round++) {
         cl_event held, gate = make_user_event(context);
         const cl_uint word = 5;
@@ -357,7 +372,8 @@ TEST(old_wait_for_events) {
 TEST(many_queues) {
     enum { COUNT = 64 };
     cl_command_queue all[COUNT];
-    cl_kernel kernel = kernel_from(context, "kernel void put(global uint *w, uint v) { w[v] = v * v; }", "put");
+    cl_kernel kernel =
+        kernel_from(context, "kernel void put(global uint *w, uint v) { w[v] = v * v; }", "put");
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, COUNT * 4, NULL);
     const size_t one = 1;
     set_mem(kernel, 0, mem);
@@ -376,11 +392,13 @@ TEST(many_queues) {
 }
 
 TEST(default_device_queue) {
-    GIVES_EITHER(CL_INVALID_OPERATION, CL_INVALID_COMMAND_QUEUE, clSetDefaultDeviceCommandQueue(context, device, NULL));
+    GIVES_EITHER(CL_INVALID_OPERATION, CL_INVALID_COMMAND_QUEUE,
+                 clSetDefaultDeviceCommandQueue(context, device, NULL));
     /* PoCL aborts the program. */
     if (!on_pocl() && device_uint(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES) == 0) {
-        cl_queue_properties list[] = {CL_QUEUE_PROPERTIES,
-                                      CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
-        REFUSED(CL_INVALID_QUEUE_PROPERTIES, clCreateCommandQueueWithProperties(context, device, list, &err));
+        cl_queue_properties list[] = {
+            CL_QUEUE_PROPERTIES, CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
+        REFUSED(CL_INVALID_QUEUE_PROPERTIES,
+                clCreateCommandQueueWithProperties(context, device, list, &err));
     }
 }

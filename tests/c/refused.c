@@ -30,9 +30,14 @@ static wrong_t make_wrong(void) {
     /* The pool has as much memory as the host for buffers that it shares with this process, and as
      * much as the devices for other buffers. */
     cl_ulong all = (cl_ulong)sysconf(_SC_PHYS_PAGES) * (cl_ulong)sysconf(_SC_PAGESIZE);
-    for (cl_uint i = 0; i < device_count; i++) all += device_ulong(devices[i], CL_DEVICE_GLOBAL_MEM_SIZE);
-    wrong_t made = {.kernel = kernel_from(context, "kernel void k(global uint *x, global uint *y) { x[0] = 42; y[0] = 42; }", "k")};
-    if (each == 0 || all / each + 2 > LARGE_MAX) test_skip("it takes too many buffers to use up the memory");
+    for (cl_uint i = 0; i < device_count; i++)
+        all += device_ulong(devices[i], CL_DEVICE_GLOBAL_MEM_SIZE);
+    wrong_t made = {.kernel = kernel_from(
+                        context,
+                        "kernel void k(global uint *x, global uint *y) { x[0] = 42; y[0] = 42; }",
+                        "k")};
+    if (each == 0 || all / each + 2 > LARGE_MAX)
+        test_skip("it takes too many buffers to use up the memory");
     made.word = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4, (void *)&zero);
     for (cl_ulong sum = 0; sum <= all && made.code == CL_SUCCESS; sum += each) {
         made.large[made.count] = clCreateBuffer(context, 0, (size_t)each, NULL, &made.code);
@@ -76,7 +81,8 @@ static void works_again(wrong_t wrong, cl_command_queue on) {
 TEST(a_blocking_read_tells) {
     for (int round = 0; round < 3; round++) {
         wrong_t wrong = make_wrong();
-        if (!told_at_once(wrong, queue, NULL)) CHECK(read_word(queue, wrong.word, CL_TRUE, NULL) != CL_SUCCESS);
+        if (!told_at_once(wrong, queue, NULL))
+            CHECK(read_word(queue, wrong.word, CL_TRUE, NULL) != CL_SUCCESS);
         works_again(wrong, queue);
     }
 }
@@ -88,7 +94,8 @@ TEST(a_finish_tells) {
 }
 
 TEST(a_finish_of_an_out_of_order_queue_tells) {
-    if (!device_supports_queue(device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)) test_skip("no out-of-order queues");
+    if (!device_supports_queue(device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
+        test_skip("no out-of-order queues");
     cl_command_queue on = make_queue(context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     wrong_t wrong = make_wrong();
     if (!told_at_once(wrong, on, NULL)) CHECK(clFinish(on) != CL_SUCCESS);
@@ -100,7 +107,8 @@ TEST(a_blocking_map_tells) {
     wrong_t wrong = make_wrong();
     if (!told_at_once(wrong, queue, NULL)) {
         cl_int code = CL_SUCCESS;
-        void *mapped = clEnqueueMapBuffer(queue, wrong.word, CL_TRUE, CL_MAP_READ, 0, 4, 0, NULL, NULL, &code);
+        void *mapped =
+            clEnqueueMapBuffer(queue, wrong.word, CL_TRUE, CL_MAP_READ, 0, 4, 0, NULL, NULL, &code);
         CHECK(code != CL_SUCCESS && mapped == NULL);
     }
     works_again(wrong, queue);
@@ -112,8 +120,10 @@ TEST(waiting_for_a_later_event_tells) {
         wrong_t wrong = make_wrong();
         if (!told_at_once(wrong, queue, NULL)) {
             cl_event later = NULL;
-            if (way == 0) OK(read_word(queue, wrong.word, CL_FALSE, &later));
-            else OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &later));
+            if (way == 0)
+                OK(read_word(queue, wrong.word, CL_FALSE, &later));
+            else
+                OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &later));
             CHECK(clWaitForEvents(1, &later) != CL_SUCCESS);
             OK(clReleaseEvent(later));
         }
@@ -154,7 +164,8 @@ TEST(too_much_local_memory_is_refused_at_the_call) {
     if (on_pocl()) test_skip("PoCL runs the kernel, or ends the process");
     cl_ulong most = device_ulong(device, CL_DEVICE_LOCAL_MEM_SIZE);
     cl_uint zero = 0;
-    cl_kernel kernel = kernel_from(context, "kernel void k(global uint *x, local uint *l) { l[0] = 42; x[0] = l[0]; }", "k");
+    cl_kernel kernel = kernel_from(
+        context, "kernel void k(global uint *x, local uint *l) { l[0] = 42; x[0] = l[0]; }", "k");
     cl_mem mem = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4, &zero);
     cl_event event = NULL;
     set_mem(kernel, 0, mem);
@@ -175,21 +186,24 @@ TEST(too_much_local_memory_is_refused_at_the_call) {
 }
 
 TEST(work_groups_that_can_not_be_are_refused_at_the_call) {
-    const char *source = "kernel void k(global uint *x) { x[get_global_id(0)] = 1; }\n"
-                         "kernel __attribute__((reqd_work_group_size(4, 1, 1))) void r(global uint *x) { x[get_global_id(0)] = 1; }";
+    const char *source =
+        "kernel void k(global uint *x) { x[get_global_id(0)] = 1; }\n"
+        "kernel __attribute__((reqd_work_group_size(4, 1, 1))) void r(global uint *x) { x[get_global_id(0)] = 1; }";
     cl_program program = build(context, source, "");
     cl_kernel free_size = make_kernel(program, "k"), fixed = make_kernel(program, "r");
     cl_mem mem = make_buffer(context, 0, 65536, NULL);
     size_t most = 0, items[3] = {0}, wrong, global;
     set_mem(free_size, 0, mem);
     set_mem(fixed, 0, mem);
-    OK(clGetKernelWorkGroupInfo(free_size, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL));
+    OK(clGetKernelWorkGroupInfo(free_size, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                NULL));
     OK(clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL));
     wrong = (most > items[0] ? most : items[0]) * 2;
     GIVES_EITHER(CL_INVALID_WORK_GROUP_SIZE, CL_INVALID_WORK_ITEM_SIZE,
                  clEnqueueNDRangeKernel(queue, free_size, 1, NULL, &wrong, &wrong, 0, NULL, NULL));
     global = 8, wrong = 2;
-    GIVES(CL_INVALID_WORK_GROUP_SIZE, clEnqueueNDRangeKernel(queue, fixed, 1, NULL, &global, &wrong, 0, NULL, NULL));
+    GIVES(CL_INVALID_WORK_GROUP_SIZE,
+          clEnqueueNDRangeKernel(queue, fixed, 1, NULL, &global, &wrong, 0, NULL, NULL));
     OK(clFinish(queue));
     OK(clReleaseMemObject(mem));
     OK(clReleaseKernel(free_size));

@@ -13,8 +13,8 @@ static void tell_failed(int root, int part, const Done *done) {
     if (!done) return;
     clGetEventInfo(done->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
     if (status < 0)
-        printf("  the writer of part %d of root %d, command %u of queue %d, ended with %d\n", part, root, done->serial,
-               done->queue, status);
+        printf("  the writer of part %d of root %d, command %u of queue %d, ended with %d\n", part,
+               root, done->serial, done->queue, status);
 }
 
 _Noreturn void wrong(const char *format, ...) {
@@ -25,7 +25,8 @@ _Noreturn void wrong(const char *format, ...) {
     va_end(args);
     printf("FAIL stress: seed %llu, command %u (%s): %s\n", here->seed, here->ops, here->now, text);
     for (int r = 0; r < ROOTS; r++)
-        for (int p = 0; p < here->roots[r].parts; p++) tell_failed(r, p, here->roots[r].part[p].writer);
+        for (int p = 0; p < here->roots[r].parts; p++)
+            tell_failed(r, p, here->roots[r].part[p].writer);
     fflush(stdout);
     _exit(1);
 }
@@ -97,13 +98,15 @@ static int part_of(const Root *root, size_t word) {
     return part < (size_t)root->parts ? (int)part : root->parts - 1;
 }
 
-void uses(World *w, Waits *waits, int queue, const Object *object, size_t from, size_t words, bool writes) {
+void uses(World *w, Waits *waits, int queue, const Object *object, size_t from, size_t words,
+          bool writes) {
     Root *root = object->root;
     int last = part_of(root, object->from + from + words - 1);
     for (int p = part_of(root, object->from + from); p <= last; p++) {
         Part *part = &root->part[p];
         await(w, waits, queue, part->writer);
-        for (int r = 0; writes && r < part->reader_count; r++) await(w, waits, queue, part->readers[r]);
+        for (int r = 0; writes && r < part->reader_count; r++)
+            await(w, waits, queue, part->readers[r]);
     }
 }
 
@@ -158,14 +161,16 @@ void maybe_user_event(World *w, Waits *waits) {
 
 void check_words(const cl_uint *got, const cl_uint *want, size_t words, const char *what) {
     for (size_t i = 0; i < words; i++)
-        if (got[i] != want[i]) wrong("%s: word %zu of %zu is %08x, not %08x", what, i, words, got[i], want[i]);
+        if (got[i] != want[i])
+            wrong("%s: word %zu of %zu is %08x, not %08x", what, i, words, got[i], want[i]);
 }
 
 void check_looks(World *w, bool all) {
     for (int i = 0; i < w->look_count;) {
         Look *look = &w->looks[i];
         cl_int status;
-        MUST(clGetEventInfo(look->done->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+        MUST(clGetEventInfo(look->done->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+                            &status, NULL));
         if (status < 0) wrong("a read ended with %s", error_name(status));
         if (status != CL_COMPLETE && all) {
             end_users(w, ~0u);

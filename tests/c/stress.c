@@ -33,11 +33,14 @@ static void too_long(int signal) {
 }
 
 static void make_objects(World *w, bool images, size_t part_align) {
-    const cl_mem_flags kinds[] = {0, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR};
+    const cl_mem_flags kinds[] = {0, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR,
+                                  CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR};
     for (int b = 0; b < BUFFERS; b++) {
         Root *root = &w->roots[b];
         /* Parts of whole pages, or parts that share pages. */
-        root->part_words = chance(w, 50) || getenv("STRESS_STRICT") ? 1024 * (1 + pick(w, 4)) : part_align / 4 * (1 + pick(w, 3));
+        root->part_words = chance(w, 50) || getenv("STRESS_STRICT")
+                               ? 1024 * (1 + pick(w, 4))
+                               : part_align / 4 * (1 + pick(w, 3));
         root->parts = PARTS;
         root->words = root->part_words * PARTS;
         root->model = random_words(w, root->words);
@@ -55,13 +58,16 @@ static void make_objects(World *w, bool images, size_t part_align) {
         w->objects[w->object_count++] = (Object){mem, root, 0, root->words, false};
         for (int s = 0; s < SUBS; s++) {
             cl_buffer_region part = {(size_t)s * root->part_words * 4, root->part_words * 4};
-            cl_mem sub = clCreateSubBuffer(mem, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &part, &code);
+            cl_mem sub = clCreateSubBuffer(mem, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
+                                           &part, &code);
             MUST(code);
-            w->objects[w->object_count++] = (Object){sub, root, (size_t)s * root->part_words, root->part_words, false};
+            w->objects[w->object_count++] =
+                (Object){sub, root, (size_t)s * root->part_words, root->part_words, false};
         }
         if (!host) {
             /* The initial content is undefined. */
-            MUST(clEnqueueWriteBuffer(w->lanes[0].queue, mem, CL_TRUE, 0, root->words * 4, root->model, 0, NULL, NULL));
+            MUST(clEnqueueWriteBuffer(w->lanes[0].queue, mem, CL_TRUE, 0, root->words * 4,
+                                      root->model, 0, NULL, NULL));
             MUST(clFinish(w->lanes[0].queue));
         }
     }
@@ -73,9 +79,12 @@ static void make_objects(World *w, bool images, size_t part_align) {
         root->parts = 1;
         root->model = random_words(w, root->words);
         cl_image_format format = {CL_R, CL_UNSIGNED_INT32};
-        cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = root->width, .image_height = root->height};
+        cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D,
+                              .image_width = root->width,
+                              .image_height = root->height};
         cl_int code;
-        cl_mem mem = clCreateImage(w->in, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &desc, root->model, &code);
+        cl_mem mem = clCreateImage(w->in, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &desc,
+                                   root->model, &code);
         MUST(code);
         w->objects[w->object_count++] = (Object){mem, root, 0, root->words, true};
     }
@@ -94,9 +103,11 @@ static void end_round(World *w) {
         cl_uint *got = malloc(object->words * 4);
         const size_t zero[3] = {0}, region[3] = {object->root->width, object->root->height, 1};
         if (object->image)
-            MUST(clEnqueueReadImage(w->lanes[q].queue, object->mem, CL_TRUE, zero, region, 0, 0, got, waits.count, list(&waits), NULL));
+            MUST(clEnqueueReadImage(w->lanes[q].queue, object->mem, CL_TRUE, zero, region, 0, 0,
+                                    got, waits.count, list(&waits), NULL));
         else
-            MUST(clEnqueueReadBuffer(w->lanes[q].queue, object->mem, CL_TRUE, 0, object->words * 4, got, waits.count, list(&waits), NULL));
+            MUST(clEnqueueReadBuffer(w->lanes[q].queue, object->mem, CL_TRUE, 0, object->words * 4,
+                                     got, waits.count, list(&waits), NULL));
         char what[60];
         snprintf(what, sizeof what, "object %d at the end on queue %d", o, q);
         check_words(got, model(object), object->words, what);
@@ -136,7 +147,8 @@ static void prepare(void) {
         size_t align = device_uint(devices[d], CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
         if (align > part_align) part_align = align;
         for (int n = 0; n < 3 && lane_count < QUEUES_MAX; n++) {
-            cl_command_queue_properties properties = n == 2 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
+            cl_command_queue_properties properties =
+                n == 2 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
             if (!device_supports_queue(devices[d], properties)) continue;
             if (n == 1 && d == 1) properties = CL_QUEUE_PROFILING_ENABLE;
             lane_in_order[lane_count] = n != 2;
@@ -155,7 +167,8 @@ static void prepare(void) {
         "    const sampler_t plain = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;\n"
         "    write_imageui(to, at, read_imageui(from, plain, at) + (uint4)(1)); }\n"
         "#endif\n";
-    program = build(shared, source, with_images ? "-cl-kernel-arg-info -DIMAGES" : "-cl-kernel-arg-info");
+    program =
+        build(shared, source, with_images ? "-cl-kernel-arg-info -DIMAGES" : "-cl-kernel-arg-info");
 }
 
 static unsigned long long setting(const char *name, unsigned long long otherwise) {
@@ -204,7 +217,8 @@ typedef struct {
 
 static void *run_share(void *arg) {
     const Share *share = arg;
-    for (unsigned long long round = 0; round < share->rounds; round++) run_round(share->seed + round, false);
+    for (unsigned long long round = 0; round < share->rounds; round++)
+        run_round(share->seed + round, false);
     return NULL;
 }
 
@@ -212,7 +226,8 @@ static void *run_share(void *arg) {
 TEST(random_commands_of_several_threads) {
     prepare();
     signal(SIGALRM, too_long);
-    unsigned long long seed = setting("STRESS_SEED", 1), rounds = setting("STRESS_ROUNDS", 12) / THREADS + 1;
+    unsigned long long seed = setting("STRESS_SEED", 1),
+                       rounds = setting("STRESS_ROUNDS", 12) / THREADS + 1;
     for (unsigned long long done = 0; done < rounds; done += 10) {
         pthread_t threads[THREADS];
         Share shares[THREADS];
@@ -220,7 +235,8 @@ TEST(random_commands_of_several_threads) {
         alarm(ROUND_SECONDS_MAX * 3);
         for (int t = 0; t < THREADS; t++) {
             unsigned long long left = rounds - done;
-            shares[t] = (Share){seed + done + 1000000ull * (unsigned long long)t, left < 10 ? left : 10};
+            shares[t] =
+                (Share){seed + done + 1000000ull * (unsigned long long)t, left < 10 ? left : 10};
             pthread_create(&threads[t], NULL, run_share, &shares[t]);
         }
         for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);

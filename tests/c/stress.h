@@ -5,7 +5,7 @@
 #include "harness.h"
 
 #define BUFFERS 5
-#define SUBS 3                      /* of each buffer, all except the last part */
+#define SUBS 3 /* of each buffer, all except the last part */
 #define PARTS (SUBS + 1)
 #define IMAGES 2
 #define OBJECTS (BUFFERS * (1 + SUBS) + IMAGES)
@@ -17,8 +17,8 @@
 typedef struct {
     cl_event event;
     int queue;
-    unsigned serial;                /* in its queue */
-    unsigned held;                  /* user events that must end before the command can end */
+    unsigned serial; /* in its queue */
+    unsigned held;   /* user events that must end before the command can end */
     int refs;
 } Done;
 
@@ -31,25 +31,25 @@ typedef struct {
 /* A buffer or image, with the content that it must have when all commands so far have run. */
 typedef struct {
     cl_uint *model;
-    size_t words, part_words;       /* an image is one part */
-    size_t width, height;           /* of an image */
+    size_t words, part_words; /* an image is one part */
+    size_t width, height;     /* of an image */
     int parts;
     Part part[PARTS];
-    void *host;                     /* of CL_MEM_USE_HOST_PTR */
+    void *host; /* of CL_MEM_USE_HOST_PTR */
 } Root;
 
 typedef struct {
     cl_mem mem;
     Root *root;
-    size_t from, words;             /* its words in the root */
+    size_t from, words; /* its words in the root */
     bool image;
 } Object;
 
 typedef struct {
     cl_command_queue queue;
     bool in_order, shared;
-    unsigned serial, barrier;       /* of the last command; of the last barrier */
-    unsigned held, gate;            /* user events of all commands; of those before the barrier */
+    unsigned serial, barrier; /* of the last command; of the last barrier */
+    unsigned held, gate;      /* user events of all commands; of those before the barrier */
 } Lane;
 
 /* A read that is checked when its event has ended. */
@@ -83,15 +83,15 @@ typedef struct {
     unsigned held;
 } Waits;
 
-extern __thread World *here;           /* the round of this thread */
-extern bool trace;                     /* print each command */
+extern __thread World *here; /* the round of this thread */
+extern bool trace;           /* print each command */
 
 /* Prints the seed and the command, and ends the program. */
 _Noreturn void wrong(const char *format, ...);
 
-#define MUST(call)                                                        \
-    do {                                                                  \
-        cl_int code_ = (call);                                            \
+#define MUST(call)                                                              \
+    do {                                                                        \
+        cl_int code_ = (call);                                                  \
         if (code_ != CL_SUCCESS) wrong("%s gave %s", #call, error_name(code_)); \
     } while (0)
 
@@ -101,20 +101,21 @@ bool chance(World *w, unsigned percent);
 cl_uint *random_words(World *w, size_t words); /* the caller frees them */
 
 /* stress-model.c: the enqueued commands and their dependencies. */
-void say(World *w, const char *format, ...);   /* announces the next command */
+void say(World *w, const char *format, ...); /* announces the next command */
 void drop(Done *done);
 Done *keep(Done *done);
-void end_users(World *w, unsigned which);      /* completes these user events */
+void end_users(World *w, unsigned which); /* completes these user events */
 unsigned open_users(const World *w);
-const cl_event *list(const Waits *waits);      /* NULL if there are none */
-void uses(World *w, Waits *waits, int queue, const Object *object, size_t from, size_t words, bool writes);
+const cl_event *list(const Waits *waits); /* NULL if there are none */
+void uses(World *w, Waits *waits, int queue, const Object *object, size_t from, size_t words,
+          bool writes);
 void used(const Object *object, size_t from, size_t words, bool writes, Done *done);
 Done *enqueued(World *w, int queue, cl_event event, const Waits *waits);
 void release_for(World *w, int queue, const Waits *waits); /* completes user events before a wait */
 void maybe_user_event(World *w, Waits *waits);
 cl_uint *model(const Object *object);
 void check_words(const cl_uint *got, const cl_uint *want, size_t words, const char *what);
-void check_looks(World *w, bool all);          /* all: waits for reads that have not ended */
+void check_looks(World *w, bool all); /* all: waits for reads that have not ended */
 
 /* stress-commands.c: one random command. */
 void step(World *w);

@@ -51,7 +51,8 @@ TEST(as_kernel_argument) {
     launch(queue, kernel, words);
     OK(clEnqueueReadBuffer(queue, parent, CL_TRUE, 0, 2 * step, values, 0, NULL, NULL));
     bool right = true;
-    for (cl_uint i = 0; i < words; i++) right = right && values[i] == i && values[words + i] == 2 * i;
+    for (cl_uint i = 0; i < words; i++)
+        right = right && values[i] == i && values[words + i] == 2 * i;
     CHECK(right);
     free(values);
     OK(clReleaseKernel(kernel));
@@ -77,7 +78,8 @@ TEST(mapped) {
     cl_mem parent = make_buffer(context, CL_MEM_READ_WRITE, 2 * step, NULL);
     cl_mem part = part_of(parent, 0, step, step);
     write_pattern(queue, parent, 2 * step, 6);
-    unsigned char *at = clEnqueueMapBuffer(queue, part, CL_TRUE, CL_MAP_WRITE | CL_MAP_READ, 0, step, 0, NULL, NULL, &code);
+    unsigned char *at = clEnqueueMapBuffer(queue, part, CL_TRUE, CL_MAP_WRITE | CL_MAP_READ, 0,
+                                           step, 0, NULL, NULL, &code);
     OK(code);
     unsigned char *expected = malloc(2 * step);
     pattern(expected, 2 * step, 6);
@@ -96,7 +98,8 @@ TEST(mapped) {
 
 TEST(info) {
     size_t step = alignment() < 128 ? 128 : alignment(), offset = 0, size = 0;
-    cl_mem parent = make_buffer(context, CL_MEM_READ_WRITE | CL_MEM_HOST_READ_ONLY, 3 * step, NULL), owner = NULL;
+    cl_mem parent = make_buffer(context, CL_MEM_READ_WRITE | CL_MEM_HOST_READ_ONLY, 3 * step, NULL),
+           owner = NULL;
     cl_mem part = part_of(parent, 0, step, step);
     cl_mem_flags flags = 0;
     cl_uint references = 0;
@@ -112,7 +115,8 @@ TEST(info) {
     OK(clReleaseMemObject(parent));
 }
 
-static cl_mem try_part(cl_mem parent, cl_mem_flags flags, size_t origin, size_t size, cl_int *code) {
+static cl_mem try_part(cl_mem parent, cl_mem_flags flags, size_t origin, size_t size,
+                       cl_int *code) {
     cl_buffer_region region = {origin, size};
     return clCreateSubBuffer(parent, flags, CL_BUFFER_CREATE_TYPE_REGION, &region, code);
 }
@@ -133,9 +137,12 @@ TEST(errors) {
     REFUSED(CL_INVALID_VALUE, try_part(writes, CL_MEM_READ_ONLY, 0, step, &err));
     REFUSED(CL_INVALID_VALUE, try_part(unseen, CL_MEM_HOST_READ_ONLY, 0, step, &err));
     REFUSED(CL_INVALID_VALUE, try_part(parent, CL_MEM_ALLOC_HOST_PTR, 0, step, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateSubBuffer(parent, 0, CL_BUFFER_CREATE_TYPE_REGION, NULL, &err));
-    REFUSED(CL_INVALID_VALUE, clCreateSubBuffer(parent, 0, 0x9999, &(cl_buffer_region){0, step}, &err));
-    if (alignment() > 1) REFUSED(CL_MISALIGNED_SUB_BUFFER_OFFSET, try_part(parent, 0, 1, step, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateSubBuffer(parent, 0, CL_BUFFER_CREATE_TYPE_REGION, NULL, &err));
+    REFUSED(CL_INVALID_VALUE,
+            clCreateSubBuffer(parent, 0, 0x9999, &(cl_buffer_region){0, step}, &err));
+    if (alignment() > 1)
+        REFUSED(CL_MISALIGNED_SUB_BUFFER_OFFSET, try_part(parent, 0, 1, step, &err));
     OK(clReleaseMemObject(part));
     OK(clReleaseMemObject(parent));
     OK(clReleaseMemObject(reads));

@@ -50,7 +50,8 @@ TEST(equally) {
 
 TEST(by_counts) {
     if (!can(CL_DEVICE_PARTITION_BY_COUNTS) || units() < 2) test_skip("no partition by counts");
-    const cl_device_partition_property how[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    const cl_device_partition_property how[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1,
+                                                CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
     cl_device_id parts[2];
     cl_uint count = 0;
     OK(clCreateSubDevices(device, how, 2, parts, &count));
@@ -86,7 +87,8 @@ static void check_binaries(cl_uint count, const cl_device_id *parts) {
         GAP_END;
         if (sizes[i] == 0) continue;
         cl_int loaded, code;
-        cl_program again = clCreateProgramWithBinary(own, 1, &parts[i], &sizes[i], (const unsigned char **)&binaries[i], &loaded, &code);
+        cl_program again = clCreateProgramWithBinary(
+            own, 1, &parts[i], &sizes[i], (const unsigned char **)&binaries[i], &loaded, &code);
         OK(code);
         OK(clBuildProgram(again, 1, &parts[i], NULL, NULL, NULL));
         cl_command_queue on = make_queue(own, parts[i], 0);
@@ -103,7 +105,8 @@ static void check_binaries(cl_uint count, const cl_device_id *parts) {
 
 TEST(binaries) {
     if (!can(CL_DEVICE_PARTITION_BY_COUNTS) || units() < 2) test_skip("no partition by counts");
-    const cl_device_partition_property how[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    const cl_device_partition_property how[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1,
+                                                CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
     cl_device_id parts[2];
     OK(clCreateSubDevices(device, how, 2, parts, NULL));
     check_binaries(1, &parts[1]);
@@ -112,7 +115,8 @@ TEST(binaries) {
 }
 
 TEST(errors) {
-    const cl_device_partition_property none[] = {0}, unknown[] = {0x4242, 1, 0}, equally[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
+    const cl_device_partition_property none[] = {0}, unknown[] = {0x4242, 1, 0},
+                                       equally[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
     cl_device_id part;
     cl_uint count;
     GIVES(CL_INVALID_DEVICE, clCreateSubDevices(NULL, equally, 1, &part, &count));
@@ -123,7 +127,8 @@ TEST(errors) {
         GIVES(CL_INVALID_VALUE, clCreateSubDevices(device, equally, 1, &part, &count));
         const cl_device_partition_property many[] = {CL_DEVICE_PARTITION_EQUALLY, 100000, 0};
         cl_int code = clCreateSubDevices(device, many, 1, &part, &count);
-        CHECK(code == CL_DEVICE_PARTITION_FAILED || code == CL_INVALID_DEVICE_PARTITION_COUNT || code == CL_INVALID_VALUE);
+        CHECK(code == CL_DEVICE_PARTITION_FAILED || code == CL_INVALID_DEVICE_PARTITION_COUNT ||
+              code == CL_INVALID_VALUE);
     }
     /* "clRetainDevice and clReleaseDevice do nothing for a root-level device." */
     OK(clRetainDevice(device));

@@ -6,7 +6,8 @@
 static void need_svm(void) {
     cl_device_svm_capabilities can = 0;
     OK(clGetDeviceInfo(device, CL_DEVICE_SVM_CAPABILITIES, sizeof can, &can, NULL));
-    if (!(can & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER)) test_skip("the device has no shared virtual memory");
+    if (!(can & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER))
+        test_skip("the device has no shared virtual memory");
 }
 
 TEST(offered_or_refused) {
@@ -25,10 +26,12 @@ TEST(offered_or_refused) {
 TEST(map_kernel_map) {
     need_svm();
     enum { COUNT = 1024 };
-    cl_kernel kernel = kernel_from(context, "kernel void twice(global uint *w) { w[get_global_id(0)] *= 2; }", "twice");
+    cl_kernel kernel = kernel_from(
+        context, "kernel void twice(global uint *w) { w[get_global_id(0)] *= 2; }", "twice");
     cl_uint *w = clSVMAlloc(context, CL_MEM_READ_WRITE, COUNT * 4, 0);
     REQUIRE(w);
-    OK(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, w, COUNT * 4, 0, NULL, NULL));
+    OK(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, w, COUNT * 4, 0, NULL,
+                       NULL));
     for (cl_uint i = 0; i < COUNT; i++) w[i] = i;
     OK(clEnqueueSVMUnmap(queue, w, 0, NULL, NULL));
     OK(clSetKernelArgSVMPointer(kernel, 0, w));
@@ -46,9 +49,10 @@ TEST(map_kernel_map) {
 /* Pointers in shared memory have the same meaning on host and device. */
 TEST(list_of_pointers) {
     need_svm();
-    const char *source = "typedef struct Node { global struct Node *next; ulong value; } Node;"
-                         "kernel void sum(global Node *first, global ulong *to) {"
-                         "    ulong s = 0; for (global Node *n = first; n; n = n->next) s += n->value; *to = s; }";
+    const char *source =
+        "typedef struct Node { global struct Node *next; ulong value; } Node;"
+        "kernel void sum(global Node *first, global ulong *to) {"
+        "    ulong s = 0; for (global Node *n = first; n; n = n->next) s += n->value; *to = s; }";
     struct node {
         struct node *next;
         cl_ulong value;
@@ -60,7 +64,8 @@ TEST(list_of_pointers) {
     cl_kernel kernel = kernel_from(context, source, "sum");
     REQUIRE(nodes);
     OK(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_WRITE, nodes, COUNT * sizeof *nodes, 0, NULL, NULL));
-    for (int i = 0; i < COUNT; i++) nodes[i] = (struct node){i + 1 < COUNT ? &nodes[i + 1] : NULL, (cl_ulong)i};
+    for (int i = 0; i < COUNT; i++)
+        nodes[i] = (struct node){i + 1 < COUNT ? &nodes[i + 1] : NULL, (cl_ulong)i};
     OK(clEnqueueSVMUnmap(queue, nodes, 0, NULL, NULL));
     OK(clSetKernelArgSVMPointer(kernel, 0, nodes));
     set_mem(kernel, 1, to);
@@ -76,7 +81,8 @@ TEST(copy_and_fill) {
     need_svm();
     unsigned char host[1024], back[1024];
     const cl_uint what = 0xa1b2c3d4;
-    unsigned char *a = clSVMAlloc(context, CL_MEM_READ_WRITE, 1024, 0), *b = clSVMAlloc(context, CL_MEM_READ_WRITE, 1024, 0);
+    unsigned char *a = clSVMAlloc(context, CL_MEM_READ_WRITE, 1024, 0),
+                  *b = clSVMAlloc(context, CL_MEM_READ_WRITE, 1024, 0);
     REQUIRE(a && b);
     pattern(host, 1024, 1);
     OK(clEnqueueSVMMemcpy(queue, CL_TRUE, a, host, 1024, 0, NULL, NULL));
@@ -89,7 +95,8 @@ TEST(copy_and_fill) {
     CHECK(memcmp(back + 512, host + 512, 512) == 0);
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMemcpy(queue, CL_TRUE, NULL, a, 16, 0, NULL, NULL));
     /* PoCL crashes. */
-    if (!on_pocl()) GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, NULL, 4, 16, 0, NULL, NULL));
+    if (!on_pocl())
+        GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, NULL, 4, 16, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, &what, 3, 15, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ, NULL, 16, 0, NULL, NULL));
     GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueSVMMemcpy(NULL, CL_TRUE, a, b, 16, 0, NULL, NULL));
@@ -126,7 +133,8 @@ static void CL_CALLBACK on_free(cl_command_queue on, cl_uint count, void *pointe
 
 TEST(free_and_migrate_in_the_queue) {
     need_svm();
-    void *both[2] = {clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0), clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0)};
+    void *both[2] = {clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0),
+                     clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0)};
     const void *constants[2] = {both[0], both[1]};
     freed = 0;
     REQUIRE(both[0] && both[1]);
@@ -146,7 +154,9 @@ enum { HOST_BYTES = 32 << 20, HOST_ROUNDS = 5 };
 /* Never freed, because a late copy must not write to memory that has been reused. */
 static unsigned char from[HOST_BYTES], to[HOST_BYTES], back[HOST_BYTES];
 
-static bool ends_with(const unsigned char *bytes, int value) { return bytes[0] == value && bytes[HOST_BYTES - 1] == value; }
+static bool ends_with(const unsigned char *bytes, int value) {
+    return bytes[0] == value && bytes[HOST_BYTES - 1] == value;
+}
 
 TEST(a_finish_waits_for_copies_within_host_memory) {
     need_svm();
@@ -158,7 +168,9 @@ TEST(a_finish_waits_for_copies_within_host_memory) {
         late += !ends_with(to, i);
         usleep(50000); /* a late copy ends before the next one starts */
     }
-    if (late) test_fail(__FILE__, __LINE__, "%d of %d copies had not ended after clFinish", late, HOST_ROUNDS);
+    if (late)
+        test_fail(__FILE__, __LINE__, "%d of %d copies had not ended after clFinish", late,
+                  HOST_ROUNDS);
 }
 
 TEST(an_event_behind_a_copy_within_host_memory_waits_for_it) {
@@ -174,7 +186,9 @@ TEST(an_event_behind_a_copy_within_host_memory_waits_for_it) {
         OK(clReleaseEvent(behind));
         usleep(50000);
     }
-    if (late) test_fail(__FILE__, __LINE__, "%d of %d copies had not ended when a marker behind them had", late, HOST_ROUNDS);
+    if (late)
+        test_fail(__FILE__, __LINE__, "%d of %d copies had not ended when a marker behind them had",
+                  late, HOST_ROUNDS);
 }
 
 TEST(a_write_behind_a_copy_within_host_memory_sends_what_it_brought) {
@@ -204,7 +218,9 @@ TEST(a_finish_waits_for_a_fill_of_mapped_memory) {
         late += !ends_with(at, i);
         usleep(50000);
     }
-    if (late) test_fail(__FILE__, __LINE__, "%d of %d fills had not ended after clFinish", late, HOST_ROUNDS);
+    if (late)
+        test_fail(__FILE__, __LINE__, "%d of %d fills had not ended after clFinish", late,
+                  HOST_ROUNDS);
     OK(clEnqueueSVMUnmap(queue, at, 0, NULL, NULL));
     OK(clFinish(queue));
     clSVMFree(context, at);
@@ -252,7 +268,8 @@ TEST(a_blocking_map_that_fails_leaves_nothing_mapped) {
     cl_event gate = make_user_event(context);
     OK(clSetUserEventStatus(gate, -7));
     GIVES(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-          clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, at, HOST_BYTES, 1, &gate, NULL));
+          clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, at, HOST_BYTES, 1, &gate,
+                          NULL));
     memset(back, 0, HOST_BYTES);
     OK(clEnqueueSVMMemcpy(queue, CL_TRUE, back, at, HOST_BYTES, 0, NULL, NULL));
     CHECK(same_pattern(back, HOST_BYTES, 31));

@@ -9,7 +9,8 @@
 
 #define THREADS 8
 
-static const char *const source = "kernel void up(global uint *w, uint by) { w[get_global_id(0)] += by; }";
+static const char *const source =
+    "kernel void up(global uint *w, uint by) { w[get_global_id(0)] += by; }";
 
 struct work {
     pthread_t thread;
@@ -18,12 +19,12 @@ struct work {
     cl_program program;
 };
 
-#define TRY(call)                                                                                           \
-    do {                                                                                                    \
-        if ((call) != CL_SUCCESS) {                                                                         \
-            work->failed = __LINE__;                                                                        \
-            return NULL;                                                                                    \
-        }                                                                                                   \
+#define TRY(call)                    \
+    do {                             \
+        if ((call) != CL_SUCCESS) {  \
+            work->failed = __LINE__; \
+            return NULL;             \
+        }                            \
     } while (0)
 
 static void *own_queue(void *argument) {
@@ -44,7 +45,8 @@ static void *own_queue(void *argument) {
         TRY(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, sizeof words, words, 0, NULL, NULL));
         TRY(clSetKernelArg(kernel, 0, sizeof mem, &mem));
         TRY(clSetKernelArg(kernel, 1, sizeof by, &by));
-        for (int i = 0; i < 3; i++) TRY(clEnqueueNDRangeKernel(own, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+        for (int i = 0; i < 3; i++)
+            TRY(clEnqueueNDRangeKernel(own, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
         TRY(clEnqueueReadBuffer(own, mem, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
         expected = 3 * by;
         for (int i = 0; i < WORDS; i++)
@@ -56,7 +58,8 @@ static void *own_queue(void *argument) {
     return NULL;
 }
 
-static void run_threads(void *(*body)(void *), cl_program program, unsigned count, unsigned first_number) {
+static void run_threads(void *(*body)(void *), cl_program program, unsigned count,
+                        unsigned first_number) {
     struct work work[count];
     for (unsigned i = 0; i < count; i++) {
         work[i] = (struct work){.number = first_number + i, .program = program};
@@ -64,11 +67,14 @@ static void run_threads(void *(*body)(void *), cl_program program, unsigned coun
     }
     for (unsigned i = 0; i < count; i++) {
         pthread_join(work[i].thread, NULL);
-        if (work[i].failed) test_fail(__FILE__, __LINE__, "thread %u failed at line %d", i, work[i].failed);
+        if (work[i].failed)
+            test_fail(__FILE__, __LINE__, "thread %u failed at line %d", i, work[i].failed);
     }
 }
 
-static void run_all(void *(*body)(void *), cl_program program) { run_threads(body, program, THREADS, 0); }
+static void run_all(void *(*body)(void *), cl_program program) {
+    run_threads(body, program, THREADS, 0);
+}
 
 TEST(own_queues) {
     cl_program program = build(context, source, NULL);
@@ -85,7 +91,8 @@ static void *shared_queue(void *argument) {
         const size_t at = work->number * sizeof mine;
         cl_event event;
         for (int i = 0; i < 4; i++) mine[i] = round * 100 + work->number;
-        TRY(clEnqueueWriteBuffer(queue, shared_mem, CL_FALSE, at, sizeof mine, mine, 0, NULL, &event));
+        TRY(clEnqueueWriteBuffer(queue, shared_mem, CL_FALSE, at, sizeof mine, mine, 0, NULL,
+                                 &event));
         TRY(clWaitForEvents(1, &event));
         TRY(clReleaseEvent(event));
         TRY(clEnqueueReadBuffer(queue, shared_mem, CL_TRUE, at, sizeof back, back, 0, NULL, NULL));
@@ -206,7 +213,9 @@ TEST(fork_gives_the_child_an_error) {
     REQUIRE(child >= 0);
     if (child == 0) {
         alarm(5);
-        _exit(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 64, bytes, 0, NULL, NULL) == CL_SUCCESS ? 1 : 0);
+        _exit(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 64, bytes, 0, NULL, NULL) == CL_SUCCESS
+                  ? 1
+                  : 0);
     }
     int status = 0;
     waitpid(child, &status, 0);

@@ -37,7 +37,8 @@ static void end(pthread_t other) {
  * thread. */
 static void *fill_on(void *failed) {
     for (cl_uint value = 1; !atomic_load(&ends); value++) {
-        if (clEnqueueFillBuffer(shared, mem, &value, 4, 0, bytes, 0, NULL, NULL) != CL_SUCCESS) return failed;
+        if (clEnqueueFillBuffer(shared, mem, &value, 4, 0, bytes, 0, NULL, NULL) != CL_SUCCESS)
+            return failed;
         if (value % 4 == 0 && clFinish(shared) != CL_SUCCESS) return failed;
     }
     return NULL;
@@ -47,7 +48,8 @@ static void *write_on(void *failed) {
     cl_uint *words = malloc(bytes);
     for (cl_uint value = 1; !atomic_load(&ends); value++) {
         for (size_t i = 0; i < bytes / 4; i++) words[i] = value;
-        if (clEnqueueWriteBuffer(shared, mem, CL_TRUE, 0, bytes, words, 0, NULL, NULL) != CL_SUCCESS) {
+        if (clEnqueueWriteBuffer(shared, mem, CL_TRUE, 0, bytes, words, 0, NULL, NULL) !=
+            CL_SUCCESS) {
             free(words);
             return failed;
         }
@@ -80,7 +82,9 @@ static void reads_are_whole(size_t size, int rounds) {
         torn += !is_whole(words);
     }
     end(filler);
-    if (torn) test_fail(__FILE__, __LINE__, "%d of %d reads of %zu bytes have values of several fills", torn, rounds, size);
+    if (torn)
+        test_fail(__FILE__, __LINE__, "%d of %d reads of %zu bytes have values of several fills",
+                  torn, rounds, size);
     free(words);
 }
 
@@ -102,7 +106,9 @@ static void writes_are_whole(size_t size, int rounds) {
         torn += !is_whole(words);
     }
     end(writer);
-    if (torn) test_fail(__FILE__, __LINE__, "%d of %d copies of %zu bytes have values of several writes", torn, rounds, size);
+    if (torn)
+        test_fail(__FILE__, __LINE__, "%d of %d copies of %zu bytes have values of several writes",
+                  torn, rounds, size);
     OK(clReleaseMemObject(copy));
     free(words);
 }

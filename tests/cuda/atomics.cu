@@ -9,8 +9,7 @@ template <typename T> struct Cells {
     T added, least, most, ands, ors, xors, exchanged, counted_up, counted_down, by_compare;
 };
 
-template <typename T> __device__ void touch(Cells<T> *cells, int own)
-{
+template <typename T> __device__ void touch(Cells<T> *cells, int own) {
     atomicAdd(&cells->added, static_cast<T>(own));
     atomicMin(&cells->least, static_cast<T>(own * 3 - 50));
     atomicMax(&cells->most, static_cast<T>(own * 3));
@@ -25,14 +24,12 @@ template <typename T> __device__ void touch(Cells<T> *cells, int own)
     } while (seen != before);
 }
 
-template <typename T> __global__ void on_global(Cells<T> *cells)
-{
+template <typename T> __global__ void on_global(Cells<T> *cells) {
     const int own = blockIdx.x * blockDim.x + threadIdx.x;
     touch(cells, own);
 }
 
-template <typename T> __global__ void on_shared(Cells<T> *cells, Cells<T> start)
-{
+template <typename T> __global__ void on_shared(Cells<T> *cells, Cells<T> start) {
     __shared__ Cells<T> here;
     if (threadIdx.x == 0) here = start;
     __syncthreads();
@@ -41,8 +38,7 @@ template <typename T> __global__ void on_shared(Cells<T> *cells, Cells<T> start)
     if (threadIdx.x == 0) *cells = here;
 }
 
-template <typename T> void check(const Cells<T> &got)
-{
+template <typename T> void check(const Cells<T> &got) {
     T sum = 0, every = 0, ands = static_cast<T>(-1), ors = 0;
     for (int own = 0; own < threads; own++) {
         sum += own;
@@ -61,8 +57,7 @@ template <typename T> void check(const Cells<T> &got)
     EXPECT_EQUAL(got.least, static_cast<T>(-1) < 0 ? static_cast<T>(-50) : static_cast<T>(1));
 }
 
-template <typename T> void check_type()
-{
+template <typename T> void check_type() {
     Cells<T> start{};
     start.least = static_cast<T>(100'000);
     start.ands = static_cast<T>(-1);
@@ -79,15 +74,13 @@ TEST(signed_words_keep_every_change) { check_type<int>(); }
 TEST(unsigned_words_keep_every_change) { check_type<unsigned>(); }
 TEST(long_words_keep_every_change) { check_type<unsigned long long>(); }
 
-__global__ void turns(unsigned *counters)
-{
+__global__ void turns(unsigned *counters) {
     atomicInc(&counters[0], 6); // 0 to 6, then 0 again
     atomicDec(&counters[1], 9); // 9 to 0, then 9 again
     atomicSub(&counters[2], 3);
 }
 
-TEST(counters_turn_around_at_their_ends)
-{
+TEST(counters_turn_around_at_their_ends) {
     OnDevice<unsigned> counters(std::vector<unsigned>{0, 0, 10'000});
     turns<<<blocks, block>>>(counters.data());
     REQUIRE(cudaGetLastError());
@@ -97,8 +90,7 @@ TEST(counters_turn_around_at_their_ends)
     EXPECT_EQUAL(got[2], static_cast<unsigned>(10'000 - 3 * threads));
 }
 
-template <typename T> __global__ void add_fractions(T *sums)
-{
+template <typename T> __global__ void add_fractions(T *sums) {
     __shared__ T here;
     if (threadIdx.x == 0) here = 0;
     __syncthreads();
@@ -108,8 +100,7 @@ template <typename T> __global__ void add_fractions(T *sums)
     atomicAdd(&sums[1], static_cast<T>(0.5));
 }
 
-template <typename T> void check_fractions()
-{
+template <typename T> void check_fractions() {
     OnDevice<T> sums(2);
     add_fractions<<<blocks, block>>>(sums.data());
     REQUIRE(cudaGetLastError());
@@ -121,14 +112,12 @@ TEST(floats_add_up) { check_fractions<float>(); }
 TEST(doubles_add_up) { check_fractions<double>(); }
 
 // Every thread takes a ticket, and no number is given out twice.
-__global__ void tickets(int *next, int *taken)
-{
+__global__ void tickets(int *next, int *taken) {
     const int own = atomicAdd(next, 1);
     atomicAdd(&taken[own], 1);
 }
 
-TEST(what_an_addition_returns_is_unique)
-{
+TEST(what_an_addition_returns_is_unique) {
     OnDevice<int> next(1), taken(threads);
     tickets<<<blocks, block>>>(next.data(), taken.data());
     REQUIRE(cudaGetLastError());
@@ -136,8 +125,7 @@ TEST(what_an_addition_returns_is_unique)
 }
 
 // The last block to arrive adds up the other blocks' parts. The fence makes their writes visible.
-__global__ void last_block(int *parts, int *arrived, int *total)
-{
+__global__ void last_block(int *parts, int *arrived, int *total) {
     __shared__ bool last;
     if (threadIdx.x == 0) {
         parts[blockIdx.x] = static_cast<int>(blockIdx.x) + 1;
@@ -152,8 +140,7 @@ __global__ void last_block(int *parts, int *arrived, int *total)
     }
 }
 
-TEST(the_last_block_sees_what_all_blocks_wrote)
-{
+TEST(the_last_block_sees_what_all_blocks_wrote) {
     OnDevice<int> parts(blocks), arrived(1), total(1);
     last_block<<<blocks, block>>>(parts.data(), arrived.data(), total.data());
     REQUIRE(cudaGetLastError());

@@ -6,35 +6,35 @@
 namespace {
 
 // Around the sizes at which the way of a copy changes: in the message, in one piece, in several.
-const std::vector<std::size_t> sizes{1, 3, 63, 64, 4095, 4096, 65535, 65537, 1 << 20, (5 << 20) + 3, 16 << 20};
+const std::vector<std::size_t> sizes{
+    1, 3, 63, 64, 4095, 4096, 65535, 65537, 1 << 20, (5 << 20) + 3, 16 << 20};
 
-std::vector<unsigned char> pattern(std::size_t size, unsigned seed)
-{
+std::vector<unsigned char> pattern(std::size_t size, unsigned seed) {
     std::vector<unsigned char> bytes(size);
-    for (std::size_t at = 0; at < size; at++) bytes[at] = static_cast<unsigned char>((at * 131 + seed) ^ (at >> 9));
+    for (std::size_t at = 0; at < size; at++)
+        bytes[at] = static_cast<unsigned char>((at * 131 + seed) ^ (at >> 9));
     return bytes;
 }
 
-__global__ void flip(unsigned char *bytes, std::size_t count)
-{
+__global__ void flip(unsigned char *bytes, std::size_t count) {
     const std::size_t threads = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-    for (std::size_t at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += threads) bytes[at] ^= 0x5a;
+    for (std::size_t at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += threads)
+        bytes[at] ^= 0x5a;
 }
 
-__global__ void advance(unsigned char *values, std::size_t count)
-{
-    for (std::size_t at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) values[at] += 1;
+__global__ void advance(unsigned char *values, std::size_t count) {
+    for (std::size_t at = blockIdx.x * blockDim.x + threadIdx.x; at < count;
+         at += gridDim.x * blockDim.x)
+        values[at] += 1;
 }
 
-__global__ void delay(int *sink, int rounds)
-{
+__global__ void delay(int *sink, int rounds) {
     unsigned value = threadIdx.x;
     for (int round = 0; round < rounds; round++) value = value * 1664525U + 1013904223U;
     if (value == 1) *sink = 1;
 }
 
-TEST(every_size_goes_there_and_back)
-{
+TEST(every_size_goes_there_and_back) {
     for (const std::size_t size : sizes) {
         const std::vector<unsigned char> bytes = pattern(size, 1);
         OnDevice<unsigned char> memory(bytes);
@@ -45,8 +45,7 @@ TEST(every_size_goes_there_and_back)
     }
 }
 
-TEST(pageable_memory_may_be_changed_as_soon_as_a_copy_returns)
-{
+TEST(pageable_memory_may_be_changed_as_soon_as_a_copy_returns) {
     OnDevice<int> sink(1);
     for (const std::size_t size : sizes) {
         const std::vector<unsigned char> bytes = pattern(size, 2);
@@ -55,16 +54,18 @@ TEST(pageable_memory_may_be_changed_as_soon_as_a_copy_returns)
             std::vector<unsigned char> source = bytes;
             // The device is busy when the copy is requested.
             delay<<<1, 1>>>(sink.data(), 2'000'000);
-            REQUIRE(async ? cudaMemcpyAsync(memory.data(), source.data(), size, cudaMemcpyHostToDevice, nullptr)
+            REQUIRE(async ? cudaMemcpyAsync(memory.data(), source.data(), size,
+                                            cudaMemcpyHostToDevice, nullptr)
                           : cudaMemcpy(memory.data(), source.data(), size, cudaMemcpyHostToDevice));
             std::memset(source.data(), 0xee, size);
-            if (memory.to_host() != bytes) harness::failed(__FILE__, __LINE__, "size " + std::to_string(size) + (async ? ", asynchronous" : ""));
+            if (memory.to_host() != bytes)
+                harness::failed(__FILE__, __LINE__,
+                                "size " + std::to_string(size) + (async ? ", asynchronous" : ""));
         }
     }
 }
 
-TEST(a_read_into_pageable_memory_is_complete_when_it_returns)
-{
+TEST(a_read_into_pageable_memory_is_complete_when_it_returns) {
     for (const std::size_t size : sizes) {
         const std::vector<unsigned char> bytes = pattern(size, 3);
         OnDevice<unsigned char> memory(bytes);
@@ -72,15 +73,17 @@ TEST(a_read_into_pageable_memory_is_complete_when_it_returns)
             std::vector<unsigned char> got(size);
             flip<<<16, 64>>>(memory.data(), size);
             flip<<<16, 64>>>(memory.data(), size);
-            REQUIRE(async ? cudaMemcpyAsync(got.data(), memory.data(), size, cudaMemcpyDeviceToHost, nullptr)
+            REQUIRE(async ? cudaMemcpyAsync(got.data(), memory.data(), size, cudaMemcpyDeviceToHost,
+                                            nullptr)
                           : cudaMemcpy(got.data(), memory.data(), size, cudaMemcpyDeviceToHost));
-            if (got != bytes) harness::failed(__FILE__, __LINE__, "size " + std::to_string(size) + (async ? ", asynchronous" : ""));
+            if (got != bytes)
+                harness::failed(__FILE__, __LINE__,
+                                "size " + std::to_string(size) + (async ? ", asynchronous" : ""));
         }
     }
 }
 
-TEST(pinned_memory_is_copied_in_the_order_of_the_stream)
-{
+TEST(pinned_memory_is_copied_in_the_order_of_the_stream) {
     constexpr std::size_t size = 4 << 20;
     const std::vector<unsigned char> bytes = pattern(size, 4);
     unsigned char *host = nullptr;
@@ -97,7 +100,8 @@ TEST(pinned_memory_is_copied_in_the_order_of_the_stream)
     REQUIRE(cudaStreamSynchronize(stream));
     // Each round starts with the result of the round before in the program's memory.
     bool right = true;
-    for (std::size_t at = 0; at < size; at++) right &= host[at] == static_cast<unsigned char>(bytes[at] + 5);
+    for (std::size_t at = 0; at < size; at++)
+        right &= host[at] == static_cast<unsigned char>(bytes[at] + 5);
     EXPECT(right);
     REQUIRE(cudaStreamDestroy(stream));
 
@@ -109,8 +113,7 @@ TEST(pinned_memory_is_copied_in_the_order_of_the_stream)
     REQUIRE(cudaFreeHost(host));
 }
 
-TEST(parts_are_copied_within_the_device_and_by_default_direction)
-{
+TEST(parts_are_copied_within_the_device_and_by_default_direction) {
     const std::vector<unsigned char> bytes = pattern(100'000, 5);
     OnDevice<unsigned char> from(bytes), to(bytes.size());
     REQUIRE(cudaMemcpy(to.data() + 77, from.data() + 1234, 50'001, cudaMemcpyDeviceToDevice));
@@ -124,8 +127,7 @@ TEST(parts_are_copied_within_the_device_and_by_default_direction)
     EXPECT(std::memcmp(got.data(), bytes.data(), 4'000) == 0);
 }
 
-TEST(memory_is_filled_by_bytes_and_by_rows)
-{
+TEST(memory_is_filled_by_bytes_and_by_rows) {
     constexpr std::size_t width = 37, height = 11;
     unsigned char *memory = nullptr;
     std::size_t pitch = 0;
@@ -136,42 +138,51 @@ TEST(memory_is_filled_by_bytes_and_by_rows)
     std::vector<unsigned char> got(pitch * height);
     REQUIRE(cudaMemcpy(got.data(), memory, got.size(), cudaMemcpyDeviceToHost));
     for (std::size_t y = 0; y < height; y++)
-        for (std::size_t x = 0; x < pitch; x++) EXPECT_EQUAL(static_cast<int>(got[y * pitch + x]), x >= 2 && x < width - 2 && y + 1 < height ? 200 : 9);
+        for (std::size_t x = 0; x < pitch; x++)
+            EXPECT_EQUAL(static_cast<int>(got[y * pitch + x]),
+                         x >= 2 && x < width - 2 && y + 1 < height ? 200 : 9);
     REQUIRE(cudaFree(memory));
 }
 
-TEST(rectangles_keep_their_shape)
-{
+TEST(rectangles_keep_their_shape) {
     constexpr std::size_t width = 50, height = 20, host_pitch = 64;
     const std::vector<unsigned char> bytes = pattern(host_pitch * height, 6);
     unsigned char *memory = nullptr;
     std::size_t pitch = 0;
     REQUIRE(cudaMallocPitch(reinterpret_cast<void **>(&memory), &pitch, width, height));
-    REQUIRE(cudaMemcpy2D(memory, pitch, bytes.data(), host_pitch, width, height, cudaMemcpyHostToDevice));
+    REQUIRE(cudaMemcpy2D(memory, pitch, bytes.data(), host_pitch, width, height,
+                         cudaMemcpyHostToDevice));
     std::vector<unsigned char> got(host_pitch * height, 1);
-    REQUIRE(cudaMemcpy2D(got.data(), host_pitch, memory, pitch, width, height, cudaMemcpyDeviceToHost));
+    REQUIRE(
+        cudaMemcpy2D(got.data(), host_pitch, memory, pitch, width, height, cudaMemcpyDeviceToHost));
     for (std::size_t y = 0; y < height; y++) {
         EXPECT(std::memcmp(&got[y * host_pitch], &bytes[y * host_pitch], width) == 0);
-        for (std::size_t x = width; x < host_pitch; x++) EXPECT_EQUAL(static_cast<int>(got[y * host_pitch + x]), 1);
+        for (std::size_t x = width; x < host_pitch; x++)
+            EXPECT_EQUAL(static_cast<int>(got[y * host_pitch + x]), 1);
     }
 
     cudaArray_t array{};
     const cudaChannelFormatDesc format = cudaCreateChannelDesc<unsigned char>();
     REQUIRE(cudaMallocArray(&array, &format, width, height));
-    REQUIRE(cudaMemcpy2DToArray(array, 0, 0, memory, pitch, width, height, cudaMemcpyDeviceToDevice));
+    REQUIRE(
+        cudaMemcpy2DToArray(array, 0, 0, memory, pitch, width, height, cudaMemcpyDeviceToDevice));
     std::memset(got.data(), 0, got.size());
-    REQUIRE(cudaMemcpy2DFromArray(got.data(), host_pitch, array, 10, 3, width - 10, height - 3, cudaMemcpyDeviceToHost));
-    for (std::size_t y = 0; y + 3 < height; y++) EXPECT(std::memcmp(&got[y * host_pitch], &bytes[(y + 3) * host_pitch + 10], width - 10) == 0);
+    REQUIRE(cudaMemcpy2DFromArray(got.data(), host_pitch, array, 10, 3, width - 10, height - 3,
+                                  cudaMemcpyDeviceToHost));
+    for (std::size_t y = 0; y + 3 < height; y++)
+        EXPECT(std::memcmp(&got[y * host_pitch], &bytes[(y + 3) * host_pitch + 10], width - 10) ==
+               0);
     REQUIRE(cudaFreeArray(array));
     REQUIRE(cudaFree(memory));
 }
 
-TEST(memory_of_the_program_can_be_registered)
-{
+TEST(memory_of_the_program_can_be_registered) {
     constexpr std::size_t size = 1 << 20;
-    void *const pages = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *const pages =
+        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(cudaHostRegister(pages, size, cudaHostRegisterDefault));
-    EXPECT_CODE(cudaHostRegister(pages, size, cudaHostRegisterDefault), cudaErrorHostMemoryAlreadyRegistered);
+    EXPECT_CODE(cudaHostRegister(pages, size, cudaHostRegisterDefault),
+                cudaErrorHostMemoryAlreadyRegistered);
     (void)cudaGetLastError();
     std::memset(pages, 3, size);
     OnDevice<unsigned char> memory(size);
@@ -187,8 +198,7 @@ TEST(memory_of_the_program_can_be_registered)
     munmap(pages, size);
 }
 
-TEST(freed_memory_is_handed_out_again)
-{
+TEST(freed_memory_is_handed_out_again) {
     std::size_t free_before = 0, free_after = 0, total = 0;
     REQUIRE(cudaMemGetInfo(&free_before, &total));
     EXPECT(free_before <= total && total > 0);
@@ -198,7 +208,8 @@ TEST(freed_memory_is_handed_out_again)
         void *first = nullptr, *second = nullptr;
         REQUIRE(cudaMalloc(&first, part));
         REQUIRE(cudaMalloc(&second, part / 3 + 1));
-        EXPECT(reinterpret_cast<std::size_t>(first) % 256 == 0 && reinterpret_cast<std::size_t>(second) % 256 == 0);
+        EXPECT(reinterpret_cast<std::size_t>(first) % 256 == 0 &&
+               reinterpret_cast<std::size_t>(second) % 256 == 0);
         REQUIRE(cudaFree(first));
         REQUIRE(cudaFree(second));
     }

@@ -6,20 +6,17 @@
 
 namespace {
 
-__global__ void fill(int *to, int value, int count)
-{
+__global__ void fill(int *to, int value, int count) {
     const int own = blockIdx.x * blockDim.x + threadIdx.x;
     if (own < count) to[own] = value + own;
 }
 
-int device_count()
-{
+int device_count() {
     int count = 0;
     return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-TEST(each_device_keeps_its_own_memory)
-{
+TEST(each_device_keeps_its_own_memory) {
     const int devices = device_count(), count = 10'000;
     std::vector<int *> memory(devices);
     for (int device = 0; device < devices; device++) {
@@ -32,7 +29,8 @@ TEST(each_device_keeps_its_own_memory)
         std::vector<int> got(count);
         cudaPointerAttributes attributes{};
         // The memory is not on the current device: the pointer identifies its device.
-        REQUIRE(cudaMemcpy(got.data(), memory[device], count * sizeof(int), cudaMemcpyDeviceToHost));
+        REQUIRE(
+            cudaMemcpy(got.data(), memory[device], count * sizeof(int), cudaMemcpyDeviceToHost));
         EXPECT_EQUAL(got[count - 1], device * 1000 + count - 1);
         REQUIRE(cudaPointerGetAttributes(&attributes, memory[device]));
         EXPECT_EQUAL(attributes.device, device);
@@ -42,8 +40,7 @@ TEST(each_device_keeps_its_own_memory)
     REQUIRE(cudaSetDevice(0));
 }
 
-TEST(threads_have_their_own_current_device)
-{
+TEST(threads_have_their_own_current_device) {
     const int devices = device_count();
     std::vector<int> seen(devices, -1);
     std::vector<std::thread> threads;
@@ -58,8 +55,7 @@ TEST(threads_have_their_own_current_device)
     EXPECT_EQUAL(own, 0);
 }
 
-TEST(data_goes_from_device_to_device)
-{
+TEST(data_goes_from_device_to_device) {
     if (device_count() < 2) SKIP("there is one device only: run with --on two");
     const int count = 1 << 20;
     int *first = nullptr, *second = nullptr;
@@ -91,8 +87,7 @@ TEST(data_goes_from_device_to_device)
     REQUIRE(cudaSetDevice(0));
 }
 
-TEST(a_device_does_not_reach_into_another)
-{
+TEST(a_device_does_not_reach_into_another) {
     if (device_count() < 2) SKIP("there is one device only: run with --on two");
     int can = -1;
     REQUIRE(cudaDeviceCanAccessPeer(&can, 0, 1));
@@ -101,8 +96,7 @@ TEST(a_device_does_not_reach_into_another)
     (void)cudaGetLastError();
 }
 
-FORKED_TEST(no_device_is_visible_where_the_environment_names_none)
-{
+FORKED_TEST(no_device_is_visible_where_the_environment_names_none) {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     int count = -1;
     EXPECT_CODE(cudaGetDeviceCount(&count), cudaErrorNoDevice);
@@ -110,8 +104,7 @@ FORKED_TEST(no_device_is_visible_where_the_environment_names_none)
     EXPECT_CODE(cudaMalloc(&memory, 16), cudaErrorNoDevice);
 }
 
-FORKED_TEST(the_environment_chooses_and_orders_devices)
-{
+FORKED_TEST(the_environment_chooses_and_orders_devices) {
     setenv("CUDA_VISIBLE_DEVICES", "0", 1);
     EXPECT_EQUAL(device_count(), 1);
     OnDevice<int> memory(10);

@@ -12,30 +12,28 @@
 
 static int cases_passed, cases_failed, failures;
 
-static const char *name_of(CUresult code)
-{
+static const char *name_of(CUresult code) {
     const char *name = "no such code";
     cuGetErrorName(code, &name);
     return name;
 }
 
-static void expect(CUresult got, CUresult wanted, const char *call, int line)
-{
+static void expect(CUresult got, CUresult wanted, const char *call, int line) {
     if (got == wanted) return;
-    printf("  FAIL driver.c:%d: %s gave %s (%d), not %s\n", line, call, name_of(got), got, name_of(wanted));
+    printf("  FAIL driver.c:%d: %s gave %s (%d), not %s\n", line, call, name_of(got), got,
+           name_of(wanted));
     failures++;
 }
 #define EXPECT_CODE(call, wanted) expect((call), (wanted), #call, __LINE__)
-#define EXPECT(condition)                                                                                                                      \
-    do {                                                                                                                                       \
-        if (!(condition)) {                                                                                                                    \
-            printf("  FAIL driver.c:%d: not so: %s\n", __LINE__, #condition);                                                                  \
-            failures++;                                                                                                                        \
-        }                                                                                                                                      \
+#define EXPECT(condition)                                                     \
+    do {                                                                      \
+        if (!(condition)) {                                                   \
+            printf("  FAIL driver.c:%d: not so: %s\n", __LINE__, #condition); \
+            failures++;                                                       \
+        }                                                                     \
     } while (0)
 
-static void run(const char *name, void (*test)(void))
-{
+static void run(const char *name, void (*test)(void)) {
     failures = 0;
     test();
     printf("  %s %s\n", failures == 0 ? "ok  " : "FAIL", name);
@@ -60,8 +58,7 @@ static const char ptx[] =
 
 static CUcontext context;
 
-static void calls_before_init_are_refused(void)
-{
+static void calls_before_init_are_refused(void) {
     int count = 0;
     CUdeviceptr memory = 0;
     CUdevice device = 0;
@@ -71,8 +68,7 @@ static void calls_before_init_are_refused(void)
     EXPECT_CODE(cuInit(1), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void calls_without_a_context_are_refused(void)
-{
+static void calls_without_a_context_are_refused(void) {
     CUdeviceptr memory = 0;
     CUdevice device = 0;
     CUmodule module = NULL;
@@ -86,8 +82,7 @@ static void calls_without_a_context_are_refused(void)
     EXPECT_CODE(cuCtxSetCurrent(context), CUDA_SUCCESS);
 }
 
-static void a_module_is_loaded_used_and_unloaded(void)
-{
+static void a_module_is_loaded_used_and_unloaded(void) {
     CUmodule module = NULL;
     CUfunction function = NULL;
     CUdeviceptr memory = 0, counter = 0;
@@ -96,7 +91,8 @@ static void a_module_is_loaded_used_and_unloaded(void)
     EXPECT_CODE(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
     EXPECT_CODE(cuModuleGetFunction(&function, module, "no_such_kernel"), CUDA_ERROR_NOT_FOUND);
     EXPECT_CODE(cuModuleGetFunction(&function, module, "fill"), CUDA_SUCCESS);
-    EXPECT_CODE(cuModuleGetGlobal(&counter, &counter_bytes, module, "no_such_variable"), CUDA_ERROR_NOT_FOUND);
+    EXPECT_CODE(cuModuleGetGlobal(&counter, &counter_bytes, module, "no_such_variable"),
+                CUDA_ERROR_NOT_FOUND);
     EXPECT_CODE(cuModuleGetGlobal(&counter, &counter_bytes, module, "counter"), CUDA_SUCCESS);
     EXPECT(counter_bytes == 4);
     EXPECT_CODE(cuMemcpyDtoH(&start, counter, 4), CUDA_SUCCESS);
@@ -104,7 +100,8 @@ static void a_module_is_loaded_used_and_unloaded(void)
 
     EXPECT_CODE(cuMemAlloc(&memory, sizeof values), CUDA_SUCCESS);
     void *parameters[] = {&memory, &value, &count};
-    EXPECT_CODE(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL), CUDA_SUCCESS);
+    EXPECT_CODE(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL),
+                CUDA_SUCCESS);
     EXPECT_CODE(cuMemcpyDtoH(values, memory, sizeof values), CUDA_SUCCESS);
     EXPECT(values[0] == 40 && values[99] == 139);
 
@@ -114,20 +111,23 @@ static void a_module_is_loaded_used_and_unloaded(void)
         unsigned value, count;
     } packed = {memory, 500, 100};
     size_t packed_bytes = sizeof packed;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &packed_bytes, CU_LAUNCH_PARAM_END};
     EXPECT_CODE(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, NULL, NULL, extra), CUDA_SUCCESS);
     EXPECT_CODE(cuMemcpyDtoH(values, memory, sizeof values), CUDA_SUCCESS);
     EXPECT(values[0] == 500 && values[99] == 599);
 
-    EXPECT_CODE(cuLaunchKernel(function, 1, 1, 1, 100000, 1, 1, 0, NULL, parameters, NULL), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CODE(cuLaunchKernel(function, 0, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CODE(cuLaunchKernel(NULL, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_CODE(cuLaunchKernel(function, 1, 1, 1, 100000, 1, 1, 0, NULL, parameters, NULL),
+                CUDA_ERROR_INVALID_VALUE);
+    EXPECT_CODE(cuLaunchKernel(function, 0, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL),
+                CUDA_ERROR_INVALID_VALUE);
+    EXPECT_CODE(cuLaunchKernel(NULL, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL),
+                CUDA_ERROR_INVALID_HANDLE);
     EXPECT_CODE(cuMemFree(memory), CUDA_SUCCESS);
     EXPECT_CODE(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
-static void memory_that_was_freed_is_refused(void)
-{
+static void memory_that_was_freed_is_refused(void) {
     CUdeviceptr memory = 0, base = 0;
     size_t size = 0;
     unsigned value = 1;
@@ -147,8 +147,7 @@ static void memory_that_was_freed_is_refused(void)
 
 /* Loads an image from a large buffer, so that even if its header states a wrong size, the bytes
  * that the library reads exist. */
-static CUresult load(const void *image, size_t bytes)
-{
+static CUresult load(const void *image, size_t bytes) {
     static unsigned char buffer[1 << 20];
     CUmodule module = NULL;
     memset(buffer, 0, sizeof buffer);
@@ -158,17 +157,18 @@ static CUresult load(const void *image, size_t bytes)
     return code;
 }
 
-static void images_that_are_none_are_refused(void)
-{
+static void images_that_are_none_are_refused(void) {
     unsigned char garbage[4096];
     unsigned state = 12345;
     CUmodule module = NULL;
     EXPECT_CODE(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
     EXPECT(load("", 1) != CUDA_SUCCESS);
     /* Random bytes, alone and behind the first bytes of each kind of image. */
-    const unsigned char fatbin[] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0}, elf[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
+    const unsigned char fatbin[] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0},
+                        elf[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
     for (int round = 0; round < 300; round++) {
-        for (size_t at = 0; at < sizeof garbage; at++) garbage[at] = (unsigned char)((state = state * 1664525 + 1013904223) >> 24);
+        for (size_t at = 0; at < sizeof garbage; at++)
+            garbage[at] = (unsigned char)((state = state * 1664525 + 1013904223) >> 24);
         if (round % 3 == 1) memcpy(garbage, fatbin, sizeof fatbin);
         if (round % 3 == 2) memcpy(garbage, elf, sizeof elf);
         /* A size within the buffer. */
@@ -177,8 +177,7 @@ static void images_that_are_none_are_refused(void)
     }
 }
 
-static void programs_that_are_cut_off_are_refused(void)
-{
+static void programs_that_are_cut_off_are_refused(void) {
     for (size_t bytes = 1; bytes + 3 < sizeof ptx; bytes += 7) {
         CUresult code = load(ptx, bytes);
         /* The text before the kernel may be a valid program. */
@@ -190,9 +189,9 @@ static void programs_that_are_cut_off_are_refused(void)
     }
 }
 
-static void an_error_names_the_instruction_and_its_line(void)
-{
-    const char bad[] = ".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    .reg .b32 %r<2>;\n    frobnicate.u32 %r1, 5;\n    ret;\n}\n";
+static void an_error_names_the_instruction_and_its_line(void) {
+    const char bad[] =
+        ".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    .reg .b32 %r<2>;\n    frobnicate.u32 %r1, 5;\n    ret;\n}\n";
     char log[1024] = "";
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)sizeof log};
@@ -202,14 +201,17 @@ static void an_error_names_the_instruction_and_its_line(void)
     if (strstr(log, "frobnicate") == NULL) printf("  the log says: %s\n", log);
 }
 
-static void functions_are_found_by_name_and_version(void)
-{
+static void functions_are_found_by_name_and_version(void) {
     void *address = NULL;
     CUdriverProcAddressQueryResult found;
-    EXPECT_CODE(cuGetProcAddress("cuMemAlloc", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found), CUDA_SUCCESS);
+    EXPECT_CODE(
+        cuGetProcAddress("cuMemAlloc", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found),
+        CUDA_SUCCESS);
     EXPECT(address != NULL && found == CU_GET_PROC_ADDRESS_SUCCESS);
     /* The search itself succeeds. */
-    EXPECT_CODE(cuGetProcAddress("cuNoSuchFunction", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found), CUDA_SUCCESS);
+    EXPECT_CODE(
+        cuGetProcAddress("cuNoSuchFunction", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found),
+        CUDA_SUCCESS);
     EXPECT(address == NULL && found == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     const void *table = NULL;
     CUuuid id;
@@ -217,8 +219,7 @@ static void functions_are_found_by_name_and_version(void)
     EXPECT_CODE(cuGetExportTable(&table, &id), CUDA_ERROR_NOT_FOUND);
 }
 
-static void a_child_of_a_process_that_uses_cuda_gets_an_error(void)
-{
+static void a_child_of_a_process_that_uses_cuda_gets_an_error(void) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
@@ -234,23 +235,25 @@ static void a_child_of_a_process_that_uses_cuda_gets_an_error(void)
     EXPECT_CODE(cuMemFree(memory), CUDA_SUCCESS);
 }
 
-static void attributes_are_those_of_a_device(void)
-{
+static void attributes_are_those_of_a_device(void) {
     int warp = 0, threads = 0, major = 0, processors = 0;
     char name[100] = "";
     size_t bytes = 0;
     EXPECT_CODE(cuDeviceGetAttribute(&warp, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0), CUDA_SUCCESS);
-    EXPECT_CODE(cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0), CUDA_SUCCESS);
-    EXPECT_CODE(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0), CUDA_SUCCESS);
-    EXPECT_CODE(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), CUDA_SUCCESS);
+    EXPECT_CODE(cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0),
+                CUDA_SUCCESS);
+    EXPECT_CODE(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),
+                CUDA_SUCCESS);
+    EXPECT_CODE(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0),
+                CUDA_SUCCESS);
     EXPECT_CODE(cuDeviceGetAttribute(&warp, (CUdevice_attribute)9999, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(cuDeviceGetName(name, sizeof name, 0), CUDA_SUCCESS);
     EXPECT_CODE(cuDeviceTotalMem(&bytes, 0), CUDA_SUCCESS);
-    EXPECT(warp == 32 && threads >= 1 && threads <= 1024 && major >= 5 && processors >= 1 && name[0] != '\0' && bytes > 0);
+    EXPECT(warp == 32 && threads >= 1 && threads <= 1024 && major >= 5 && processors >= 1 &&
+           name[0] != '\0' && bytes > 0);
 }
 
-int main(void)
-{
+int main(void) {
     run("calls_before_init_are_refused", calls_before_init_are_refused);
     run("calls_without_a_context_are_refused", calls_without_a_context_are_refused);
     if (context != NULL) {
@@ -259,9 +262,11 @@ int main(void)
         run("memory_that_was_freed_is_refused", memory_that_was_freed_is_refused);
         run("images_that_are_none_are_refused", images_that_are_none_are_refused);
         run("programs_that_are_cut_off_are_refused", programs_that_are_cut_off_are_refused);
-        run("an_error_names_the_instruction_and_its_line", an_error_names_the_instruction_and_its_line);
+        run("an_error_names_the_instruction_and_its_line",
+            an_error_names_the_instruction_and_its_line);
         run("functions_are_found_by_name_and_version", functions_are_found_by_name_and_version);
-        run("a_child_of_a_process_that_uses_cuda_gets_an_error", a_child_of_a_process_that_uses_cuda_gets_an_error);
+        run("a_child_of_a_process_that_uses_cuda_gets_an_error",
+            a_child_of_a_process_that_uses_cuda_gets_an_error);
     }
     printf("driver: %d passed, %d failed, 0 skipped\n", cases_passed, cases_failed);
     return cases_failed > 0;

@@ -15,20 +15,17 @@ namespace {
 
 constexpr int count = 1 << 12;
 
-__global__ void add(int *values, int amount)
-{
+__global__ void add(int *values, int amount) {
     const int at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at < count) values[at] += amount;
 }
 
-__global__ void multiply(int *values, int factor)
-{
+__global__ void multiply(int *values, int factor) {
     const int at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at < count) values[at] *= factor;
 }
 
-__global__ void sum_of(const int *one, const int *other, int *sum)
-{
+__global__ void sum_of(const int *one, const int *other, int *sum) {
     const int at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at < count) sum[at] = one[at] + other[at];
 }
@@ -36,8 +33,7 @@ __global__ void sum_of(const int *one, const int *other, int *sum)
 __global__ void nothing() {}
 
 // As in streams.cu: keeps a device of any speed busy for a while.
-__global__ void slowly(int *value, int next, int rounds)
-{
+__global__ void slowly(int *value, int next, int rounds) {
     unsigned noise = *value;
     for (int round = 0; round < rounds; round++) noise = noise * 1664525U + 1013904223U;
     *value = noise != 0xffffffffU ? next : -1;
@@ -48,15 +44,13 @@ constexpr int blocks = count / 256;
 struct Streams {
     cudaStream_t one{}, other{};
     cudaEvent_t forked{}, joined{};
-    Streams()
-    {
+    Streams() {
         cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking);
         cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
         cudaEventCreateWithFlags(&forked, cudaEventDisableTiming);
         cudaEventCreateWithFlags(&joined, cudaEventDisableTiming);
     }
-    ~Streams()
-    {
+    ~Streams() {
         cudaEventDestroy(forked);
         cudaEventDestroy(joined);
         cudaStreamDestroy(one);
@@ -67,28 +61,26 @@ struct Streams {
 struct Ready {
     cudaGraph_t graph{};
     cudaGraphExec_t exec{};
-    ~Ready()
-    {
+    ~Ready() {
         if (exec != nullptr) cudaGraphExecDestroy(exec);
         if (graph != nullptr) cudaGraphDestroy(graph);
     }
 };
 
-std::size_t nodes_of(cudaGraph_t graph)
-{
+std::size_t nodes_of(cudaGraph_t graph) {
     std::size_t number = 0;
     cudaGraphGetNodes(graph, nullptr, &number);
     return number;
 }
 
-bool all_are(const std::vector<int> &values, int wanted)
-{
-    return std::all_of(values.begin(), values.end(), [wanted](int value) { return value == wanted; });
+bool all_are(const std::vector<int> &values, int wanted) {
+    return std::all_of(values.begin(), values.end(),
+                       [wanted](int value) { return value == wanted; });
 }
 
 // Two branches, a copy in each direction, a fill, and a host function.
-cudaError_t work(const Streams &streams, int *left, int *right, int *sum, const int *input, int *output, std::atomic<int> *calls)
-{
+cudaError_t work(const Streams &streams, int *left, int *right, int *sum, const int *input,
+                 int *output, std::atomic<int> *calls) {
     const auto note = [](void *calls) { static_cast<std::atomic<int> *>(calls)->fetch_add(1); };
     const std::size_t bytes = count * sizeof(int);
     cudaMemcpyAsync(left, input, bytes, cudaMemcpyHostToDevice, streams.one);
@@ -107,20 +99,21 @@ cudaError_t work(const Streams &streams, int *left, int *right, int *sum, const 
     return cudaLaunchHostFunc(streams.one, note, calls);
 }
 
-TEST(captured_work_gives_what_it_gives_without)
-{
+TEST(captured_work_gives_what_it_gives_without) {
     Streams streams;
     OnDevice<int> left(count), right(count), sum(count);
     std::vector<int> input(count), plain(count), captured(count);
     for (int at = 0; at < count; at++) input[at] = at;
     std::atomic<int> calls{0};
-    REQUIRE(work(streams, left.data(), right.data(), sum.data(), input.data(), plain.data(), &calls));
+    REQUIRE(
+        work(streams, left.data(), right.data(), sum.data(), input.data(), plain.data(), &calls));
     REQUIRE(cudaDeviceSynchronize());
     EXPECT_EQUAL(calls.load(), 1);
 
     Ready ready;
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
-    REQUIRE(work(streams, left.data(), right.data(), sum.data(), input.data(), captured.data(), &calls));
+    REQUIRE(work(streams, left.data(), right.data(), sum.data(), input.data(), captured.data(),
+                 &calls));
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     REQUIRE(cudaDeviceSynchronize());
     EXPECT_EQUAL(calls.load(), 1); // nothing has run
@@ -139,7 +132,8 @@ TEST(captured_work_gives_what_it_gives_without)
         EXPECT(same);
     }
     // In each kind of stream.
-    for (const cudaStream_t stream : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread, streams.other}) {
+    for (const cudaStream_t stream :
+         {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread, streams.other}) {
         std::fill(captured.begin(), captured.end(), 0);
         REQUIRE(cudaGraphLaunch(ready.exec, stream));
         REQUIRE(cudaStreamSynchronize(stream));
@@ -148,8 +142,7 @@ TEST(captured_work_gives_what_it_gives_without)
     EXPECT_EQUAL(calls.load(), 8);
 }
 
-TEST(launches_are_in_order_whichever_the_streams_are)
-{
+TEST(launches_are_in_order_whichever_the_streams_are) {
     Streams streams;
     OnDevice<int> values(count);
     Ready ready;
@@ -158,15 +151,15 @@ TEST(launches_are_in_order_whichever_the_streams_are)
     add<<<blocks, 256, 0, streams.one>>>(values.data(), 1);
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
-    for (int launch = 0; launch < 20; launch++) REQUIRE(cudaGraphLaunch(ready.exec, launch % 2 ? streams.one : streams.other));
+    for (int launch = 0; launch < 20; launch++)
+        REQUIRE(cudaGraphLaunch(ready.exec, launch % 2 ? streams.one : streams.other));
     // Work behind a launch in the same stream runs after the launch.
     add<<<blocks, 256, 0, streams.one>>>(values.data(), 7);
     REQUIRE(cudaDeviceSynchronize());
     EXPECT(all_are(values.to_host(), (1 << 20) - 1 + 7));
 }
 
-TEST(a_launch_in_the_default_stream_waits_for_blocking_streams_and_they_for_it)
-{
+TEST(a_launch_in_the_default_stream_waits_for_blocking_streams_and_they_for_it) {
     cudaStream_t blocking{};
     REQUIRE(cudaStreamCreate(&blocking));
     Streams streams;
@@ -193,8 +186,7 @@ TEST(a_launch_in_the_default_stream_waits_for_blocking_streams_and_they_for_it)
     REQUIRE(cudaStreamDestroy(blocking));
 }
 
-TEST(a_program_reads_what_its_own_function_wrote_in_the_same_graph)
-{
+TEST(a_program_reads_what_its_own_function_wrote_in_the_same_graph) {
     // The function runs when the graph does, and the copy behind it takes the values written then.
     struct Shared {
         std::vector<int> values = std::vector<int>(count);
@@ -211,7 +203,8 @@ TEST(a_program_reads_what_its_own_function_wrote_in_the_same_graph)
             std::fill(shared->values.begin(), shared->values.end(), 10 * ++shared->calls);
         },
         &shared));
-    REQUIRE(cudaMemcpyAsync(values.data(), shared.values.data(), count * sizeof(int), cudaMemcpyHostToDevice, streams.one));
+    REQUIRE(cudaMemcpyAsync(values.data(), shared.values.data(), count * sizeof(int),
+                            cudaMemcpyHostToDevice, streams.one));
     add<<<blocks, 256, 0, streams.one>>>(values.data(), 1);
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
@@ -224,27 +217,29 @@ TEST(a_program_reads_what_its_own_function_wrote_in_the_same_graph)
 
 // Checks the state after a forbidden call: the code of the call, and that of the end of the
 // capture.
-void expect_forbidden(cudaError_t got, std::vector<cudaError_t> wanted, cudaStream_t stream, const char *what, int line)
-{
+void expect_forbidden(cudaError_t got, std::vector<cudaError_t> wanted, cudaStream_t stream,
+                      const char *what, int line) {
     harness::expect_code(got, wanted, what, __FILE__, line);
     cudaStreamCaptureStatus status{};
     EXPECT_CODE(cudaStreamIsCapturing(stream, &status), cudaSuccess);
-    if (status != cudaStreamCaptureStatusInvalidated) harness::failed(__FILE__, line, std::string(what) + " left the capture valid");
+    if (status != cudaStreamCaptureStatusInvalidated)
+        harness::failed(__FILE__, line, std::string(what) + " left the capture valid");
     cudaGraph_t graph = reinterpret_cast<cudaGraph_t>(8);
-    harness::expect_code(cudaStreamEndCapture(stream, &graph), {cudaErrorStreamCaptureInvalidated}, "the end of the capture", __FILE__, line);
+    harness::expect_code(cudaStreamEndCapture(stream, &graph), {cudaErrorStreamCaptureInvalidated},
+                         "the end of the capture", __FILE__, line);
     if (graph != nullptr) harness::failed(__FILE__, line, "an invalid capture has a graph");
     EXPECT_CODE(cudaStreamIsCapturing(stream, &status), cudaSuccess);
-    if (status != cudaStreamCaptureStatusNone) harness::failed(__FILE__, line, "the capture goes on");
+    if (status != cudaStreamCaptureStatusNone)
+        harness::failed(__FILE__, line, "the capture goes on");
     (void)cudaGetLastError();
 }
-#define FORBIDDEN(call, code)                                                                                                                  \
-    do {                                                                                                                                       \
-        REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));                                                                  \
-        expect_forbidden((call), {code}, stream, #call, __LINE__);                                                                             \
+#define FORBIDDEN(call, code)                                                 \
+    do {                                                                      \
+        REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal)); \
+        expect_forbidden((call), {code}, stream, #call, __LINE__);            \
     } while (0)
 
-TEST(what_is_forbidden_says_so_and_ends_the_capture)
-{
+TEST(what_is_forbidden_says_so_and_ends_the_capture) {
     cudaStream_t stream{};
     REQUIRE(cudaStreamCreate(&stream)); // a stream that the legacy default stream synchronises with
     cudaEvent_t event{};
@@ -258,14 +253,19 @@ TEST(what_is_forbidden_says_so_and_ends_the_capture)
     FORBIDDEN(cudaDeviceSynchronize(), cudaErrorStreamCaptureUnsupported);
     FORBIDDEN(cudaMalloc(&memory, 4), cudaErrorStreamCaptureUnsupported);
     FORBIDDEN(cudaMallocHost(&memory, 4), cudaErrorStreamCaptureUnsupported);
-    FORBIDDEN(cudaMemcpy(host.data(), values.data(), 4, cudaMemcpyDeviceToHost), cudaErrorStreamCaptureImplicit);
+    FORBIDDEN(cudaMemcpy(host.data(), values.data(), 4, cudaMemcpyDeviceToHost),
+              cudaErrorStreamCaptureImplicit);
     FORBIDDEN(cudaMemset(values.data(), 0, 4), cudaErrorStreamCaptureImplicit);
     FORBIDDEN(cudaEventQuery(event), cudaErrorStreamCaptureUnsupported);
     FORBIDDEN(cudaStreamSynchronize(cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
     FORBIDDEN(cudaStreamWaitEvent(stream, event, 0), cudaErrorStreamCaptureIsolation);
-    FORBIDDEN((add<<<blocks, 256, 0, cudaStreamLegacy>>>(values.data(), 1), cudaGetLastError()), cudaErrorStreamCaptureImplicit);
-    FORBIDDEN(cudaStreamAddCallback(stream, [](cudaStream_t, cudaError_t, void *) {}, nullptr, 0), cudaErrorStreamCaptureUnsupported);
-    FORBIDDEN((cudaEventRecord(event, stream), cudaEventSynchronize(event)), cudaErrorCapturedEvent);
+    FORBIDDEN((add<<<blocks, 256, 0, cudaStreamLegacy>>>(values.data(), 1), cudaGetLastError()),
+              cudaErrorStreamCaptureImplicit);
+    FORBIDDEN(cudaStreamAddCallback(
+                  stream, [](cudaStream_t, cudaError_t, void *) {}, nullptr, 0),
+              cudaErrorStreamCaptureUnsupported);
+    FORBIDDEN((cudaEventRecord(event, stream), cudaEventSynchronize(event)),
+              cudaErrorCapturedEvent);
     FORBIDDEN((cudaEventRecord(event, stream), cudaEventQuery(event)), cudaErrorCapturedEvent);
     // The memory is unchanged.
     REQUIRE(cudaDeviceSynchronize());
@@ -274,16 +274,18 @@ TEST(what_is_forbidden_says_so_and_ends_the_capture)
     REQUIRE(cudaStreamDestroy(stream));
 }
 
-TEST(captures_begin_and_end_as_they_must)
-{
+TEST(captures_begin_and_end_as_they_must) {
     Streams streams;
     OnDevice<int> values(count);
     cudaGraph_t graph{};
     EXPECT_CODE(cudaStreamEndCapture(streams.one, &graph), cudaErrorIllegalState);
-    EXPECT_CODE(cudaStreamBeginCapture(cudaStreamLegacy, cudaStreamCaptureModeGlobal), cudaErrorStreamCaptureUnsupported);
-    EXPECT_CODE(cudaStreamBeginCapture(streams.one, static_cast<cudaStreamCaptureMode>(3)), cudaErrorInvalidValue);
+    EXPECT_CODE(cudaStreamBeginCapture(cudaStreamLegacy, cudaStreamCaptureModeGlobal),
+                cudaErrorStreamCaptureUnsupported);
+    EXPECT_CODE(cudaStreamBeginCapture(streams.one, static_cast<cudaStreamCaptureMode>(3)),
+                cudaErrorInvalidValue);
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
-    EXPECT_CODE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal), cudaErrorIllegalState);
+    EXPECT_CODE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal),
+                cudaErrorIllegalState);
     REQUIRE(cudaStreamEndCapture(streams.one, &graph));
     EXPECT_EQUAL(nodes_of(graph), 0U);
     REQUIRE(cudaGraphDestroy(graph));
@@ -319,8 +321,7 @@ TEST(captures_begin_and_end_as_they_must)
     (void)cudaGetLastError();
 }
 
-TEST(other_threads_end_and_disturb_captures_as_their_mode_says)
-{
+TEST(other_threads_end_and_disturb_captures_as_their_mode_says) {
     Streams streams;
     cudaGraph_t graph{};
     void *memory = nullptr;
@@ -347,7 +348,9 @@ TEST(other_threads_end_and_disturb_captures_as_their_mode_says)
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
     const auto relaxed = [&] {
         cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess || mode != cudaStreamCaptureModeGlobal) return cudaErrorUnknown;
+        if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess ||
+            mode != cudaStreamCaptureModeGlobal)
+            return cudaErrorUnknown;
         return allocates();
     };
     EXPECT_CODE(elsewhere(relaxed), cudaSuccess);
@@ -357,8 +360,7 @@ TEST(other_threads_end_and_disturb_captures_as_their_mode_says)
     (void)cudaGetLastError();
 }
 
-TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
-{
+TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program) {
     Streams streams;
     OnDevice<int> values(count);
     cudaStreamCaptureStatus status{};
@@ -366,7 +368,8 @@ TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
     cudaGraph_t graph{};
     const cudaGraphNode_t *tail = nullptr;
     std::size_t number = 0;
-    REQUIRE(cudaStreamGetCaptureInfo(streams.one, &status, &id, nullptr, nullptr, nullptr, nullptr));
+    REQUIRE(
+        cudaStreamGetCaptureInfo(streams.one, &status, &id, nullptr, nullptr, nullptr, nullptr));
     EXPECT_EQUAL(static_cast<int>(status), static_cast<int>(cudaStreamCaptureStatusNone));
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
     add<<<blocks, 256, 0, streams.one>>>(values.data(), 1);
@@ -382,10 +385,12 @@ TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
     fill.width = count;
     fill.height = 1;
     REQUIRE(cudaGraphAddMemsetNode(&made, graph, tail, number, &fill));
-    REQUIRE(cudaStreamUpdateCaptureDependencies(streams.one, &made, nullptr, 1, cudaStreamSetCaptureDependencies));
+    REQUIRE(cudaStreamUpdateCaptureDependencies(streams.one, &made, nullptr, 1,
+                                                cudaStreamSetCaptureDependencies));
     add<<<blocks, 256, 0, streams.one>>>(values.data(), 2);
     unsigned long long later = 0;
-    REQUIRE(cudaStreamGetCaptureInfo(streams.one, &status, &later, nullptr, nullptr, nullptr, nullptr));
+    REQUIRE(
+        cudaStreamGetCaptureInfo(streams.one, &status, &later, nullptr, nullptr, nullptr, nullptr));
     EXPECT_EQUAL(later, id);
     Ready ready;
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
@@ -395,7 +400,8 @@ TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
     cudaGraphNode_t nodes[3];
     REQUIRE(cudaGraphGetNodes(graph, nodes, &before));
     EXPECT_EQUAL(before, 3U);
-    REQUIRE(cudaStreamBeginCaptureToGraph(streams.one, graph, nodes + 2, nullptr, 1, cudaStreamCaptureModeGlobal));
+    REQUIRE(cudaStreamBeginCaptureToGraph(streams.one, graph, nodes + 2, nullptr, 1,
+                                          cudaStreamCaptureModeGlobal));
     multiply<<<blocks, 256, 0, streams.one>>>(values.data(), 2);
     cudaGraph_t same{};
     REQUIRE(cudaStreamEndCapture(streams.one, &same));
@@ -406,8 +412,7 @@ TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
     EXPECT(all_are(values.to_host(), 84));
 }
 
-cudaKernelNodeParams launch_of(void *kernel, void **parameters)
-{
+cudaKernelNodeParams launch_of(void *kernel, void **parameters) {
     cudaKernelNodeParams params{};
     params.func = kernel;
     params.gridDim = dim3(blocks);
@@ -416,8 +421,7 @@ cudaKernelNodeParams launch_of(void *kernel, void **parameters)
     return params;
 }
 
-TEST(a_graph_by_hand_does_what_its_nodes_say)
-{
+TEST(a_graph_by_hand_does_what_its_nodes_say) {
     OnDevice<int> left(count), right(count), sum(count);
     std::vector<int> result(count);
     int *l = left.data(), *r = right.data(), *s = sum.data(), five = 5, six = 6;
@@ -432,10 +436,12 @@ TEST(a_graph_by_hand_does_what_its_nodes_say)
     REQUIRE(cudaGraphAddKernelNode(&one, ready.graph, &fork, 1, &on_left));
     REQUIRE(cudaGraphAddKernelNode(&other, ready.graph, nullptr, 0, &on_right));
     REQUIRE(cudaGraphAddDependencies(ready.graph, &fork, &other, nullptr, 1));
-    EXPECT_CODE(cudaGraphAddDependencies(ready.graph, &fork, &other, nullptr, 1), cudaErrorInvalidValue);
+    EXPECT_CODE(cudaGraphAddDependencies(ready.graph, &fork, &other, nullptr, 1),
+                cudaErrorInvalidValue);
     const cudaGraphNode_t branches[] = {one, other};
     REQUIRE(cudaGraphAddKernelNode(&join, ready.graph, branches, 2, &summing));
-    REQUIRE(cudaGraphAddMemcpyNode1D(&read, ready.graph, &join, 1, result.data(), s, count * sizeof(int), cudaMemcpyDeviceToHost));
+    REQUIRE(cudaGraphAddMemcpyNode1D(&read, ready.graph, &join, 1, result.data(), s,
+                                     count * sizeof(int), cudaMemcpyDeviceToHost));
     int calls = 0;
     cudaHostNodeParams call{[](void *calls) { ++*static_cast<int *>(calls); }, &calls};
     REQUIRE(cudaGraphAddHostNode(&called, ready.graph, &read, 1, &call));
@@ -455,10 +461,12 @@ TEST(a_graph_by_hand_does_what_its_nodes_say)
     EXPECT_EQUAL(static_cast<int>(kind), static_cast<int>(cudaGraphNodeTypeMemcpy));
     cudaKernelNodeParams known{};
     REQUIRE(cudaGraphKernelNodeGetParams(other, &known));
-    EXPECT(known.func == on_right.func && known.gridDim.x == blocks && *static_cast<int *>(known.kernelParams[1]) == 6);
+    EXPECT(known.func == on_right.func && known.gridDim.x == blocks &&
+           *static_cast<int *>(known.kernelParams[1]) == 6);
     cudaMemcpy3DParms copied{};
     REQUIRE(cudaGraphMemcpyNodeGetParams(read, &copied));
-    EXPECT(copied.dstPtr.ptr == result.data() && copied.srcPtr.ptr == s && copied.extent.width == count * sizeof(int));
+    EXPECT(copied.dstPtr.ptr == result.data() && copied.srcPtr.ptr == s &&
+           copied.extent.width == count * sizeof(int));
 
     // A node keeps the parameters that it was added with.
     five = six = 1000;
@@ -479,8 +487,7 @@ TEST(a_graph_by_hand_does_what_its_nodes_say)
     (void)cudaGetLastError();
 }
 
-TEST(boxes_and_variables_are_copied_as_they_are_without_a_graph)
-{
+TEST(boxes_and_variables_are_copied_as_they_are_without_a_graph) {
     constexpr std::size_t width = 12, height = 5, depth = 3, pitch = 32;
     std::vector<unsigned char> from(pitch * height * depth), to(pitch * height * depth, 0xee);
     for (std::size_t at = 0; at < from.size(); at++) from[at] = static_cast<unsigned char>(at * 7);
@@ -504,13 +511,13 @@ TEST(boxes_and_variables_are_copied_as_they_are_without_a_graph)
     REQUIRE(cudaGraphLaunch(ready.exec, nullptr));
     REQUIRE(cudaDeviceSynchronize());
     bool same = true;
-    for (std::size_t at = 0; at < to.size(); at++) same &= to[at] == (at % pitch < width ? from[at] : 0xee);
+    for (std::size_t at = 0; at < to.size(); at++)
+        same &= to[at] == (at % pitch < width ? from[at] : 0xee);
     EXPECT(same);
     REQUIRE(cudaFree(memory.ptr));
 }
 
-TEST(what_was_made_ready_outlives_its_graph)
-{
+TEST(what_was_made_ready_outlives_its_graph) {
     OnDevice<int> values(count);
     cudaGraph_t graph{};
     cudaGraphExec_t exec{};
@@ -536,8 +543,7 @@ TEST(what_was_made_ready_outlives_its_graph)
     (void)cudaGetLastError();
 }
 
-TEST(clones_and_children_have_nodes_of_their_own)
-{
+TEST(clones_and_children_have_nodes_of_their_own) {
     OnDevice<int> values(count);
     int *v = values.data(), amount = 3;
     void *parameters[] = {&v, &amount};
@@ -587,8 +593,7 @@ TEST(clones_and_children_have_nodes_of_their_own)
     (void)cudaGetLastError();
 }
 
-TEST(what_was_made_ready_can_be_changed)
-{
+TEST(what_was_made_ready_can_be_changed) {
     Streams streams;
     OnDevice<int> values(count), others(count);
     int *v = values.data(), *o = others.data(), amount = 1;
@@ -606,7 +611,9 @@ TEST(what_was_made_ready_can_be_changed)
     REQUIRE(cudaGraphAddKernelNode(&added, ready.graph, &filled, 1, &params));
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
     const auto launched = [&](const OnDevice<int> &where) {
-        if (cudaGraphLaunch(ready.exec, streams.one) != cudaSuccess || cudaStreamSynchronize(streams.one) != cudaSuccess) return -1;
+        if (cudaGraphLaunch(ready.exec, streams.one) != cudaSuccess ||
+            cudaStreamSynchronize(streams.one) != cudaSuccess)
+            return -1;
         return where.to_host()[count - 1];
     };
     EXPECT_EQUAL(launched(values), 1);
@@ -647,14 +654,16 @@ TEST(what_was_made_ready_can_be_changed)
     EXPECT_EQUAL(values.to_host()[0], before);
     graph = captured(o, 5, true);
     EXPECT_CODE(cudaGraphExecUpdate(ready.exec, graph, &info), cudaErrorGraphExecUpdateFailure);
-    EXPECT_EQUAL(static_cast<int>(info.result), static_cast<int>(cudaGraphExecUpdateErrorTopologyChanged));
+    EXPECT_EQUAL(static_cast<int>(info.result),
+                 static_cast<int>(cudaGraphExecUpdateErrorTopologyChanged));
     REQUIRE(cudaGraphDestroy(graph));
     REQUIRE(cudaGraphCreate(&graph, 0));
     cudaGraphNode_t one{}, two{};
     REQUIRE(cudaGraphAddKernelNode(&one, graph, nullptr, 0, &params));
     REQUIRE(cudaGraphAddKernelNode(&two, graph, &one, 1, &params));
     EXPECT_CODE(cudaGraphExecUpdate(ready.exec, graph, &info), cudaErrorGraphExecUpdateFailure);
-    EXPECT_EQUAL(static_cast<int>(info.result), static_cast<int>(cudaGraphExecUpdateErrorNodeTypeChanged));
+    EXPECT_EQUAL(static_cast<int>(info.result),
+                 static_cast<int>(cudaGraphExecUpdateErrorNodeTypeChanged));
     EXPECT(info.errorNode == one);
     REQUIRE(cudaGraphDestroy(graph));
     // The executable graph is unchanged.
@@ -662,14 +671,14 @@ TEST(what_was_made_ready_can_be_changed)
     (void)cudaGetLastError();
 }
 
-TEST(events_in_graphs_are_for_others)
-{
+TEST(events_in_graphs_are_for_others) {
     Streams streams;
     OnDevice<int> values(count);
     cudaEvent_t done{}, before{};
     REQUIRE(cudaEventCreate(&done));
     REQUIRE(cudaEventCreate(&before));
-    EXPECT_CODE(cudaEventRecordWithFlags(done, streams.one, cudaEventRecordExternal), cudaErrorInvalidValue);
+    EXPECT_CODE(cudaEventRecordWithFlags(done, streams.one, cudaEventRecordExternal),
+                cudaErrorInvalidValue);
     Ready ready;
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
     REQUIRE(cudaStreamWaitEvent(streams.one, before, cudaEventWaitExternal));
@@ -693,8 +702,7 @@ TEST(events_in_graphs_are_for_others)
     (void)cudaGetLastError();
 }
 
-TEST(memory_of_graphs_is_there_from_one_node_to_another)
-{
+TEST(memory_of_graphs_is_there_from_one_node_to_another) {
     Streams streams;
     OnDevice<int> result(count);
     Ready ready;
@@ -733,20 +741,22 @@ TEST(memory_of_graphs_is_there_from_one_node_to_another)
     REQUIRE(cudaFree(kept));
     EXPECT_CODE(cudaFree(kept), cudaErrorInvalidValue);
     REQUIRE(cudaGraphExecDestroy(ready.exec));
-    REQUIRE(cudaGraphInstantiateWithFlags(&ready.exec, ready.graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    REQUIRE(cudaGraphInstantiateWithFlags(&ready.exec, ready.graph,
+                                          cudaGraphInstantiateFlagAutoFreeOnLaunch));
     for (int launch = 0; launch < 3; launch++) REQUIRE(cudaGraphLaunch(ready.exec, streams.one));
     REQUIRE(cudaStreamSynchronize(streams.one));
     REQUIRE(cudaFree(kept));
     (void)cudaGetLastError();
 }
 
-TEST(what_a_graph_keeps_ends_with_the_last_that_keeps_it)
-{
+TEST(what_a_graph_keeps_ends_with_the_last_that_keeps_it) {
     int ended = 0;
     cudaUserObject_t object{};
     cudaGraph_t graph{}, clone{};
     REQUIRE(cudaGraphCreate(&graph, 0));
-    REQUIRE(cudaUserObjectCreate(&object, &ended, [](void *ended) { ++*static_cast<int *>(ended); }, 1, cudaUserObjectNoDestructorSync));
+    REQUIRE(cudaUserObjectCreate(
+        &object, &ended, [](void *ended) { ++*static_cast<int *>(ended); }, 1,
+        cudaUserObjectNoDestructorSync));
     REQUIRE(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
     REQUIRE(cudaGraphClone(&clone, graph));
     REQUIRE(cudaGraphDestroy(graph));
@@ -757,8 +767,7 @@ TEST(what_a_graph_keeps_ends_with_the_last_that_keeps_it)
     EXPECT_EQUAL(ended, 1);
 }
 
-TEST(a_graph_can_be_drawn)
-{
+TEST(a_graph_can_be_drawn) {
     Streams streams;
     OnDevice<int> values(count);
     Ready ready;
@@ -774,14 +783,15 @@ TEST(a_graph_can_be_drawn)
     std::ifstream drawn(name);
     const std::string text{std::istreambuf_iterator<char>(drawn), {}};
     unlink(name);
-    EXPECT(text.rfind("digraph", 0) == 0 && text.find("KERNEL") != std::string::npos && text.find("->") != std::string::npos);
+    EXPECT(text.rfind("digraph", 0) == 0 && text.find("KERNEL") != std::string::npos &&
+           text.find("->") != std::string::npos);
     EXPECT(text.find("multiply") != std::string::npos);
-    EXPECT_CODE(cudaGraphDebugDotPrint(ready.graph, "/no/such/folder/file", 0), cudaErrorOperatingSystem);
+    EXPECT_CODE(cudaGraphDebugDotPrint(ready.graph, "/no/such/folder/file", 0),
+                cudaErrorOperatingSystem);
     (void)cudaGetLastError();
 }
 
-TEST(what_is_not_served_is_refused_with_the_proper_code)
-{
+TEST(what_is_not_served_is_refused_with_the_proper_code) {
     cudaGraph_t graph{};
     REQUIRE(cudaGraphCreate(&graph, 0));
     EXPECT_CODE(cudaGraphCreate(&graph, 1), cudaErrorInvalidValue);
@@ -791,9 +801,11 @@ TEST(what_is_not_served_is_refused_with_the_proper_code)
     cudaGraphNode_t node{}, other{};
     params.type = cudaGraphNodeTypeConditional;
     params.conditional.size = 1;
-    EXPECT_CODE(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &params), cudaErrorNotSupported);
+    EXPECT_CODE(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &params),
+                cudaErrorNotSupported);
     cudaGraphExec_t exec{};
-    EXPECT_CODE(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch), cudaErrorNotSupported);
+    EXPECT_CODE(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch),
+                cudaErrorNotSupported);
     EXPECT_CODE(cudaGraphInstantiate(&exec, graph, 1 << 10), cudaErrorInvalidValue);
     // Kernels that start before their predecessors have ended.
     REQUIRE(cudaGraphAddEmptyNode(&node, graph, nullptr, 0));
@@ -809,8 +821,7 @@ TEST(what_is_not_served_is_refused_with_the_proper_code)
     (void)cudaGetLastError();
 }
 
-TEST(a_replay_costs_the_program_less_than_its_launches)
-{
+TEST(a_replay_costs_the_program_less_than_its_launches) {
     Streams streams;
     constexpr int launches = 100;
     Ready ready;
@@ -825,7 +836,8 @@ TEST(a_replay_costs_the_program_less_than_its_launches)
             REQUIRE(cudaStreamSynchronize(streams.one));
             const double began = harness::now_s();
             if (way == 0) {
-                for (int launch = 0; launch < launches; launch++) nothing<<<1, 1, 0, streams.one>>>();
+                for (int launch = 0; launch < launches; launch++)
+                    nothing<<<1, 1, 0, streams.one>>>();
             } else {
                 REQUIRE(cudaGraphLaunch(ready.exec, streams.one));
             }
@@ -834,8 +846,10 @@ TEST(a_replay_costs_the_program_less_than_its_launches)
             done[way] = std::min(done[way], harness::now_s() - began);
         }
     }
-    std::printf("  100 launches %.1f us, done %.1f us; a graph of them %.1f us, done %.1f us: ratios %.2f, %.2f\n", given[0] * 1e6,
-        done[0] * 1e6, given[1] * 1e6, done[1] * 1e6, given[1] / given[0], done[1] / done[0]);
+    std::printf(
+        "  100 launches %.1f us, done %.1f us; a graph of them %.1f us, done %.1f us: ratios %.2f, %.2f\n",
+        given[0] * 1e6, done[0] * 1e6, given[1] * 1e6, done[1] * 1e6, given[1] / given[0],
+        done[1] / done[0]);
     // A wide margin: the ratio was 0.5 to 0.6 on a busy host.
     EXPECT(given[1] < 1.5 * given[0]);
 }

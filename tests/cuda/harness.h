@@ -28,30 +28,31 @@ struct State {
     int failures = 0;
     bool skipped = false;
 };
-inline State &state()
-{
+inline State &state() {
     static State all;
     return all;
 }
 struct Register {
-    Register(const char *name, void (*run)(), bool forked) { state().cases.push_back({name, run, forked}); }
+    Register(const char *name, void (*run)(), bool forked) {
+        state().cases.push_back({name, run, forked});
+    }
 };
 
-inline void failed(const char *file, int line, const std::string &what)
-{
+inline void failed(const char *file, int line, const std::string &what) {
     std::printf("  FAIL %s:%d: %s\n", file, line, what.c_str());
     state().failures++;
 }
-inline void skip(const char *why)
-{
+inline void skip(const char *why) {
     std::printf("  skipped: %s\n", why);
     state().skipped = true;
 }
 
-inline std::string named(cudaError_t code) { return std::string(cudaGetErrorName(code)) + " (" + std::to_string(code) + ")"; }
+inline std::string named(cudaError_t code) {
+    return std::string(cudaGetErrorName(code)) + " (" + std::to_string(code) + ")";
+}
 
-inline void expect_code(cudaError_t got, std::vector<cudaError_t> wanted, const char *call, const char *file, int line)
-{
+inline void expect_code(cudaError_t got, std::vector<cudaError_t> wanted, const char *call,
+                        const char *file, int line) {
     std::string names;
     for (const cudaError_t one : wanted) {
         if (got == one) return;
@@ -61,34 +62,38 @@ inline void expect_code(cudaError_t got, std::vector<cudaError_t> wanted, const 
 }
 
 // A failure of the call ends the case, because the rest of the case depends on it.
-#define REQUIRE(call)                                                                                                                          \
-    do {                                                                                                                                       \
-        const cudaError_t required = (call);                                                                                                   \
-        if (required != cudaSuccess) return harness::failed(__FILE__, __LINE__, std::string(#call) + " gave " + harness::named(required));    \
+#define REQUIRE(call)                                                                         \
+    do {                                                                                      \
+        const cudaError_t required = (call);                                                  \
+        if (required != cudaSuccess)                                                          \
+            return harness::failed(__FILE__, __LINE__,                                        \
+                                   std::string(#call) + " gave " + harness::named(required)); \
     } while (0)
-#define EXPECT(condition)                                                                                                                      \
-    do {                                                                                                                                       \
-        if (!(condition)) harness::failed(__FILE__, __LINE__, "not so: " #condition);                                                          \
+#define EXPECT(condition)                                                             \
+    do {                                                                              \
+        if (!(condition)) harness::failed(__FILE__, __LINE__, "not so: " #condition); \
     } while (0)
-#define EXPECT_EQUAL(got, wanted)                                                                                                              \
-    do {                                                                                                                                       \
-        const auto got_value = (got);                                                                                                          \
-        const decltype(got_value) wanted_value = (wanted);                                                                                     \
-        if (!(got_value == wanted_value))                                                                                                      \
-            harness::failed(__FILE__, __LINE__, std::string(#got) + " is " + std::to_string(got_value) + ", not " + std::to_string(wanted_value)); \
+#define EXPECT_EQUAL(got, wanted)                                                               \
+    do {                                                                                        \
+        const auto got_value = (got);                                                           \
+        const decltype(got_value) wanted_value = (wanted);                                      \
+        if (!(got_value == wanted_value))                                                       \
+            harness::failed(__FILE__, __LINE__,                                                 \
+                            std::string(#got) + " is " + std::to_string(got_value) + ", not " + \
+                                std::to_string(wanted_value));                                  \
     } while (0)
-#define EXPECT_CODE(call, ...) harness::expect_code((call), {__VA_ARGS__}, #call, __FILE__, __LINE__)
+#define EXPECT_CODE(call, ...) \
+    harness::expect_code((call), {__VA_ARGS__}, #call, __FILE__, __LINE__)
 #define SKIP(why) return harness::skip(why)
 
-#define TEST_AS(name, forked)                                                                                                                  \
-    static void name();                                                                                                                        \
-    static const harness::Register register_##name(#name, name, forked);                                                                       \
+#define TEST_AS(name, forked)                                            \
+    static void name();                                                  \
+    static const harness::Register register_##name(#name, name, forked); \
     static void name()
 #define TEST(name) TEST_AS(name, false)
 #define FORKED_TEST(name) TEST_AS(name, true)
 
-inline double now_s()
-{
+inline double now_s() {
     using namespace std::chrono;
     return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
@@ -96,16 +101,14 @@ inline double now_s()
 // The outcome of a case, which is also the exit status of its process.
 enum Ending { passed = 0, not_passed = 1, not_run = 77 };
 
-inline Ending run_here(const Case &one)
-{
+inline Ending run_here(const Case &one) {
     state().failures = 0;
     state().skipped = false;
     one.run();
     return state().failures > 0 ? not_passed : state().skipped ? not_run : passed;
 }
 
-inline Ending run_forked(const Case &one)
-{
+inline Ending run_forked(const Case &one) {
     std::fflush(nullptr);
     const pid_t child = fork();
     if (child == 0) {
@@ -126,9 +129,9 @@ inline Ending run_forked(const Case &one)
 
 // Forked cases run first, because a process must fork before it uses CUDA. Arguments select cases
 // by name.
-inline int run_tests(int argc, char **argv)
-{
-    const char *slash = std::strrchr(argv[0], '/'), *program = slash != nullptr ? slash + 1 : argv[0];
+inline int run_tests(int argc, char **argv) {
+    const char *slash = std::strrchr(argv[0], '/'),
+               *program = slash != nullptr ? slash + 1 : argv[0];
     int counts[3] = {};
     for (const bool forked : {true, false}) {
         for (const Case &one : state().cases) {
@@ -151,32 +154,34 @@ inline int run_tests(int argc, char **argv)
 // Device memory that frees itself. If the allocation fails, the program ends, because no case can
 // run.
 template <typename T> class OnDevice {
-public:
-    explicit OnDevice(std::size_t count) : count_(count)
-    {
+  public:
+    explicit OnDevice(std::size_t count) : count_(count) {
         const cudaError_t code = cudaMalloc(reinterpret_cast<void **>(&data_), count * sizeof(T));
         // cudaMemset() alone does not wait; after the synchronisation all streams see the zeros.
-        if (code == cudaSuccess && cudaMemset(data_, 0, count * sizeof(T)) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess) return;
-        std::printf("  FAIL no device memory of %zu bytes: %s\n", count * sizeof(T), named(code).c_str());
+        if (code == cudaSuccess && cudaMemset(data_, 0, count * sizeof(T)) == cudaSuccess &&
+            cudaDeviceSynchronize() == cudaSuccess)
+            return;
+        std::printf("  FAIL no device memory of %zu bytes: %s\n", count * sizeof(T),
+                    named(code).c_str());
         std::exit(1);
     }
-    explicit OnDevice(const std::vector<T> &values) : OnDevice(values.size())
-    {
+    explicit OnDevice(const std::vector<T> &values) : OnDevice(values.size()) {
         cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice);
     }
     ~OnDevice() { cudaFree(data_); }
     OnDevice(const OnDevice &) = delete;
     OnDevice &operator=(const OnDevice &) = delete;
     T *data() const { return data_; }
-    std::vector<T> to_host() const
-    {
+    std::vector<T> to_host() const {
         std::vector<T> values(count_);
-        const cudaError_t code = cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost);
-        if (code != cudaSuccess) failed(__FILE__, __LINE__, "reading device memory gave " + named(code));
+        const cudaError_t code =
+            cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost);
+        if (code != cudaSuccess)
+            failed(__FILE__, __LINE__, "reading device memory gave " + named(code));
         return values;
     }
 
-private:
+  private:
     std::size_t count_;
     T *data_ = nullptr;
 };

@@ -8,26 +8,24 @@ namespace {
 __device__ int offset = 5;
 __constant__ int table[64] = {3, 1, 4, 1, 5, 9, 2, 6};
 
-__global__ void fill(int *to, int count)
-{
+__global__ void fill(int *to, int count) {
     const int own = blockIdx.x * blockDim.x + threadIdx.x;
     if (own < count) to[own] = table[own % 8] + offset + own;
 }
 
 #ifdef ONLY_MACHINE_CODE
 
-TEST(a_program_without_ptx_is_told_so)
-{
+TEST(a_program_without_ptx_is_told_so) {
     OnDevice<int> values(64);
     fill<<<1, 64>>>(values.data(), 64);
-    EXPECT_CODE(cudaGetLastError(), cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction, cudaErrorUnsupportedPtxVersion);
+    EXPECT_CODE(cudaGetLastError(), cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction,
+                cudaErrorUnsupportedPtxVersion);
     EXPECT_CODE(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 #else
 
-TEST(the_kernel_is_found_and_runs)
-{
+TEST(the_kernel_is_found_and_runs) {
     const int count = 1000, digits[] = {3, 1, 4, 1, 5, 9, 2, 6};
     OnDevice<int> values(count);
     fill<<<8, 128>>>(values.data(), count);

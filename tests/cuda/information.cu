@@ -5,8 +5,7 @@
 namespace {
 
 __global__ void plain(int *to) { to[threadIdx.x] = threadIdx.x; }
-__global__ __launch_bounds__(96) void with_shared(float *to)
-{
+__global__ __launch_bounds__(96) void with_shared(float *to) {
     __shared__ float tile[100];
     extern __shared__ float more[];
     tile[threadIdx.x] = more[threadIdx.x] = to[threadIdx.x];
@@ -14,16 +13,16 @@ __global__ __launch_bounds__(96) void with_shared(float *to)
     to[threadIdx.x] = tile[95 - threadIdx.x] + more[95 - threadIdx.x];
 }
 
-int attribute(cudaDeviceAttr which)
-{
+int attribute(cudaDeviceAttr which) {
     int value = -1;
     const cudaError_t code = cudaDeviceGetAttribute(&value, which, 0);
-    if (code != cudaSuccess) harness::failed(__FILE__, __LINE__, "attribute " + std::to_string(which) + " gave " + harness::named(code));
+    if (code != cudaSuccess)
+        harness::failed(__FILE__, __LINE__,
+                        "attribute " + std::to_string(which) + " gave " + harness::named(code));
     return value;
 }
 
-TEST(properties_and_attributes_agree)
-{
+TEST(properties_and_attributes_agree) {
     cudaDeviceProp properties{};
     REQUIRE(cudaGetDeviceProperties(&properties, 0));
     EXPECT(properties.name[0] != '\0');
@@ -37,8 +36,10 @@ TEST(properties_and_attributes_agree)
     EXPECT_EQUAL(attribute(cudaDevAttrMultiProcessorCount), properties.multiProcessorCount);
     EXPECT_EQUAL(attribute(cudaDevAttrComputeCapabilityMajor), properties.major);
     EXPECT_EQUAL(attribute(cudaDevAttrComputeCapabilityMinor), properties.minor);
-    EXPECT_EQUAL(attribute(cudaDevAttrMaxSharedMemoryPerBlock), static_cast<int>(properties.sharedMemPerBlock));
-    EXPECT_EQUAL(attribute(cudaDevAttrTotalConstantMemory), static_cast<int>(properties.totalConstMem));
+    EXPECT_EQUAL(attribute(cudaDevAttrMaxSharedMemoryPerBlock),
+                 static_cast<int>(properties.sharedMemPerBlock));
+    EXPECT_EQUAL(attribute(cudaDevAttrTotalConstantMemory),
+                 static_cast<int>(properties.totalConstMem));
     // The properties that common helper functions query first.
     EXPECT_EQUAL(attribute(cudaDevAttrComputeMode), static_cast<int>(cudaComputeModeDefault));
     EXPECT(attribute(cudaDevAttrClockRate) >= 0);
@@ -48,12 +49,12 @@ TEST(properties_and_attributes_agree)
     // Unsupported features are reported as such, so that a program can avoid them.
     EXPECT_EQUAL(attribute(cudaDevAttrManagedMemory), 0);
     EXPECT_EQUAL(attribute(cudaDevAttrCooperativeLaunch), 0);
-    EXPECT(properties.maxThreadsPerBlock >= 64 && properties.sharedMemPerBlock >= 16384 && properties.totalGlobalMem > 0);
+    EXPECT(properties.maxThreadsPerBlock >= 64 && properties.sharedMemPerBlock >= 16384 &&
+           properties.totalGlobalMem > 0);
     EXPECT(properties.maxThreadsPerMultiProcessor >= properties.maxThreadsPerBlock);
 }
 
-TEST(versions_are_those_of_a_toolkit)
-{
+TEST(versions_are_those_of_a_toolkit) {
     int driver = 0, runtime = 0;
     REQUIRE(cudaDriverGetVersion(&driver));
     REQUIRE(cudaRuntimeGetVersion(&runtime));
@@ -61,8 +62,7 @@ TEST(versions_are_those_of_a_toolkit)
     EXPECT(driver >= runtime);
 }
 
-TEST(a_device_is_known_by_its_address_on_the_bus)
-{
+TEST(a_device_is_known_by_its_address_on_the_bus) {
     char address[64] = "";
     int device = -1;
     REQUIRE(cudaDeviceGetPCIBusId(address, sizeof address, 0));
@@ -70,8 +70,7 @@ TEST(a_device_is_known_by_its_address_on_the_bus)
     EXPECT_EQUAL(device, 0);
 }
 
-TEST(functions_say_what_they_need)
-{
+TEST(functions_say_what_they_need) {
     cudaFuncAttributes attributes{};
     REQUIRE(cudaFuncGetAttributes(&attributes, with_shared));
     EXPECT_EQUAL(static_cast<int>(attributes.sharedSizeBytes), 400);
@@ -84,8 +83,7 @@ TEST(functions_say_what_they_need)
     REQUIRE(cudaDeviceSetCacheConfig(cudaFuncCachePreferShared));
 }
 
-TEST(an_occupancy_is_possible)
-{
+TEST(an_occupancy_is_possible) {
     int blocks = -1, grid = -1, block = -1;
     REQUIRE(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 128, 0));
     EXPECT(blocks >= 1);
@@ -95,8 +93,7 @@ TEST(an_occupancy_is_possible)
     EXPECT(block <= 96);
 }
 
-TEST(priorities_and_flags_are_kept)
-{
+TEST(priorities_and_flags_are_kept) {
     int least = -100, greatest = -100;
     REQUIRE(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     EXPECT(least >= greatest);
@@ -111,8 +108,7 @@ TEST(priorities_and_flags_are_kept)
     REQUIRE(cudaStreamDestroy(stream));
 }
 
-TEST(pointers_say_where_they_lead)
-{
+TEST(pointers_say_where_they_lead) {
     OnDevice<int> memory(10);
     int on_host = 0;
     cudaPointerAttributes attributes{};
@@ -124,8 +120,7 @@ TEST(pointers_say_where_they_lead)
     EXPECT_EQUAL(static_cast<int>(attributes.type), static_cast<int>(cudaMemoryTypeUnregistered));
 }
 
-TEST(a_launch_can_be_described)
-{
+TEST(a_launch_can_be_described) {
     OnDevice<int> memory(64);
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(1);
@@ -133,17 +128,18 @@ TEST(a_launch_can_be_described)
     REQUIRE(cudaLaunchKernelEx(&config, plain, memory.data()));
     int *pointer = memory.data();
     void *arguments[] = {&pointer};
-    REQUIRE(cudaLaunchKernel(reinterpret_cast<const void *>(plain), dim3(1), dim3(64), arguments, 0, nullptr));
+    REQUIRE(cudaLaunchKernel(reinterpret_cast<const void *>(plain), dim3(1), dim3(64), arguments, 0,
+                             nullptr));
     REQUIRE(cudaDeviceSynchronize());
     EXPECT_EQUAL(memory.to_host()[63], 63);
 }
 
-TEST(memory_comes_and_goes_in_the_order_of_a_stream)
-{
+TEST(memory_comes_and_goes_in_the_order_of_a_stream) {
     cudaStream_t stream{};
     int *memory = nullptr, got[64] = {};
     REQUIRE(cudaStreamCreate(&stream));
-    const cudaError_t code = cudaMallocAsync(reinterpret_cast<void **>(&memory), sizeof got, stream);
+    const cudaError_t code =
+        cudaMallocAsync(reinterpret_cast<void **>(&memory), sizeof got, stream);
     if (code == cudaErrorNotSupported) {
         (void)cudaGetLastError();
         EXPECT_EQUAL(attribute(cudaDevAttrMemoryPoolsSupported), 0);
@@ -158,8 +154,7 @@ TEST(memory_comes_and_goes_in_the_order_of_a_stream)
     REQUIRE(cudaStreamDestroy(stream));
 }
 
-TEST(what_is_not_served_says_so)
-{
+TEST(what_is_not_served_says_so) {
     int *memory = nullptr;
     EXPECT_CODE(cudaMallocManaged(&memory, 1024), cudaErrorNotSupported);
     EXPECT_CODE(cudaGetLastError(), cudaErrorNotSupported);

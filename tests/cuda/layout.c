@@ -7,5 +7,6 @@
 _Static_assert(MAJOR == WANTED, "the headers are of another version");
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type);
-#define FIELD(type, field, offset) _Static_assert(offsetof(type, field) == (offset), "place of " #field " in " #type);
+#define FIELD(type, field, offset) \
+    _Static_assert(offsetof(type, field) == (offset), "place of " #field " in " #type);
 #include "layout.h"

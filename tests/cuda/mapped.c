@@ -9,8 +9,7 @@
 /* Larger than any single mapping of a program here. */
 enum { piece_bytes = 1 << 16 };
 
-CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *place, void *host, unsigned flags)
-{
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *place, void *host, unsigned flags) {
     if (place == NULL || host == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     return cuMemAlloc(place, piece_bytes);
 }

@@ -37,21 +37,21 @@ static void *find(const char *name) {
     return function;
 }
 
-#define CALL(name, ...) (((CUresult(*)())find(#name))(__VA_ARGS__))
-#define GOOD(name, ...)                                                                     \
-    do {                                                                                    \
-        CUresult code_ = CALL(name, __VA_ARGS__);                                           \
-        if (code_) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: %d\n", __FILE__, __LINE__, #name, code_);           \
-            exit(1);                                                                        \
-        }                                                                                   \
+#define CALL(name, ...) (((CUresult (*)())find(#name))(__VA_ARGS__))
+#define GOOD(name, ...)                                                           \
+    do {                                                                          \
+        CUresult code_ = CALL(name, __VA_ARGS__);                                 \
+        if (code_) {                                                              \
+            fprintf(stderr, "%s:%d: %s: %d\n", __FILE__, __LINE__, #name, code_); \
+            exit(1);                                                              \
+        }                                                                         \
     } while (0)
-#define EXPECT(holds)                                                                       \
-    do {                                                                                    \
-        if (!(holds)) {                                                                     \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds);             \
-            exit(1);                                                                        \
-        }                                                                                   \
+#define EXPECT(holds)                                                           \
+    do {                                                                        \
+        if (!(holds)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds); \
+            exit(1);                                                            \
+        }                                                                       \
     } while (0)
 
 enum { N = 1 << 20, BYTES = 4 * N };
@@ -171,7 +171,9 @@ static void ended(void **context) {
  * for its first arena. */
 static void take_addresses(const char *at) {
     void *wanted = (void *)strtoull(at, NULL, 16);
-    EXPECT(mmap(wanted, 128 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == wanted);
+    EXPECT(mmap(wanted, 128 << 20, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+                0) == wanted);
 }
 
 int main(int count, char **arguments) {
@@ -191,7 +193,8 @@ int main(int count, char **arguments) {
     GOOD(cuDeviceGetName, name, (int)sizeof name, 0);
     GOOD(cuDeviceGetAttribute, &major, 75, 0);
     GOOD(cuDeviceGetAttribute, &threads, 1, 0);
-    printf("%d devices, the first is %s, capability %d, %d threads\n", devices, name, major, threads);
+    printf("%d devices, the first is %s, capability %d, %d threads\n", devices, name, major,
+           threads);
     EXPECT(major >= 5 && threads >= 256);
     EXPECT(strstr(name, wanted));
     GOOD(cuDevicePrimaryCtxRetain, &context, 0);
@@ -199,7 +202,9 @@ int main(int count, char **arguments) {
     char log[4096] = "";
     unsigned options[] = {5, 6};
     void *values[] = {log, (void *)sizeof log};
-    CUresult refused = CALL(cuModuleLoadDataEx, &broken, ".version 7.0\n.target sm_70\n.address_size 64\nbroken\n", 2, options, values);
+    CUresult refused =
+        CALL(cuModuleLoadDataEx, &broken, ".version 7.0\n.target sm_70\n.address_size 64\nbroken\n",
+             2, options, values);
     printf("a broken module: %d, %s\n", refused, log);
     EXPECT(refused == 218 && strlen(log) > 0);
     GOOD(cuModuleLoadDataEx, &module, MODULE, 0, NULL, NULL);

@@ -22,7 +22,11 @@ enum { TIMEOUT = -1, ABORTED = -2 }; /* from ggas.h */
 
 static struct penstock_heap_functions heaps;
 
-struct device { CUdevice number; CUcontext context; CUmodule module; };
+struct device {
+    CUdevice number;
+    CUcontext context;
+    CUmodule module;
+};
 
 static double now_s(void) {
     struct timespec t;
@@ -30,28 +34,30 @@ static double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-#define GOOD(call)                                                                                        \
-    do {                                                                                                  \
-        CUresult code_ = (call);                                                                          \
-        if (code_) {                                                                                      \
-            fprintf(stderr, "%s:%d: %s: %d (%s)\n", __FILE__, __LINE__, #call, code_, heaps.text());       \
-            exit(1);                                                                                      \
-        }                                                                                                 \
+#define GOOD(call)                                                                    \
+    do {                                                                              \
+        CUresult code_ = (call);                                                      \
+        if (code_) {                                                                  \
+            fprintf(stderr, "%s:%d: %s: %d (%s)\n", __FILE__, __LINE__, #call, code_, \
+                    heaps.text());                                                    \
+            exit(1);                                                                  \
+        }                                                                             \
     } while (0)
-#define EXPECT(holds)                                                                                     \
-    do {                                                                                                  \
-        if (!(holds)) {                                                                                   \
-            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #holds, heaps.text());         \
-            exit(1);                                                                                      \
-        }                                                                                                 \
+#define EXPECT(holds)                                                                              \
+    do {                                                                                           \
+        if (!(holds)) {                                                                            \
+            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #holds, heaps.text()); \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
-#define EQUAL(got, wanted)                                                                                \
-    do {                                                                                                  \
-        long long got_ = (got), wanted_ = (wanted);                                                       \
-        if (got_ != wanted_) {                                                                            \
-            fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, got_, wanted_);    \
-            exit(1);                                                                                      \
-        }                                                                                                 \
+#define EQUAL(got, wanted)                                                                   \
+    do {                                                                                     \
+        long long got_ = (got), wanted_ = (wanted);                                          \
+        if (got_ != wanted_) {                                                               \
+            fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, got_, \
+                    wanted_);                                                                \
+            exit(1);                                                                         \
+        }                                                                                    \
     } while (0)
 
 /* -- heaps ------------------------------------------------------------------------------------ */
@@ -65,8 +71,9 @@ static penstockHeap make(struct device *const *on, unsigned count, unsigned time
     return heap;
 }
 
-static CUresult launch(penstockHeap heap, struct device *const *on, unsigned count, const char *name, unsigned blocks, unsigned threads,
-                       unsigned long long a, unsigned long long b) {
+static CUresult launch(penstockHeap heap, struct device *const *on, unsigned count,
+                       const char *name, unsigned blocks, unsigned threads, unsigned long long a,
+                       unsigned long long b) {
     CUDA_LAUNCH_PARAMS launches[PES] = {{0}};
     CUdeviceptr pointers[PES];
     void *params[PES][3];
@@ -119,7 +126,8 @@ static void ping_pong(struct device *const *pair, int proxy, unsigned wanted) {
         double began = now_s();
         GOOD(launch(heap, pair, 2, "heap_ping_pong", 1, 1, rounds, sizes[at]));
         finish(pair, 2);
-        printf("  %llu messages of %llu bytes there and back by %s: %.1f ms\n", rounds, sizes[at], paths[wanted], 1e3 * (now_s() - began));
+        printf("  %llu messages of %llu bytes there and back by %s: %.1f ms\n", rounds, sizes[at],
+               paths[wanted], 1e3 * (now_s() - began));
         for (unsigned pe = 0; pe < 2; pe++) EQUAL(result(heap, pe, 0), (long long)rounds);
     }
     GOOD(heaps.close(heap));
@@ -134,7 +142,8 @@ static void litmus(struct device *const *pair, unsigned long long rounds) {
         finish(pair, 2);
         double took = now_s() - began;
         for (unsigned pe = 0; pe < 2; pe++) EQUAL(result(heap, pe, 0), (long long)rounds);
-        printf("  %llu messages of %llu bytes, none wrong: %.1f s, %.3f us each\n", 2 * rounds, sizes[at], took, 5e5 * took / (double)rounds);
+        printf("  %llu messages of %llu bytes, none wrong: %.1f s, %.3f us each\n", 2 * rounds,
+               sizes[at], took, 5e5 * took / (double)rounds);
         GOOD(heaps.close(heap));
     }
 }
@@ -215,8 +224,10 @@ static void ends(struct device *const *pair) {
 static void too_many(struct device *gpu) {
     struct device *const alone[] = {gpu};
     penstockHeap heap = make(alone, 1, 0, 0);
-    EXPECT(launch(heap, alone, 1, "heap_barriers", 1000000, 1, 1, 1) == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-    EXPECT(strstr(heaps.text(), "1000000 work-groups on PE 0") && strstr(heaps.text(), "as its driver says"));
+    EXPECT(launch(heap, alone, 1, "heap_barriers", 1000000, 1, 1, 1) ==
+           CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    EXPECT(strstr(heaps.text(), "1000000 work-groups on PE 0") &&
+           strstr(heaps.text(), "as its driver says"));
     printf("  %s\n", heaps.text());
     GOOD(launch(heap, alone, 1, "heap_barriers", 16, 2, 100, 16));
     finish(alone, 1);
@@ -278,7 +289,8 @@ int main(int count, char **arguments) {
     int found = 0;
     unsigned gpu_count = 0, other_count = 0, all_count = 0;
     if (count < 3) return 2;
-    if (penstock_find_heap_functions(&heaps)) return fprintf(stderr, "no libcuda.so.1 of a pool\n"), 1;
+    if (penstock_find_heap_functions(&heaps))
+        return fprintf(stderr, "no libcuda.so.1 of a pool\n"), 1;
     const char *text = text_of(arguments[1]), *victim = getenv("PENSTOCK_TEST_VICTIM");
     GOOD(cuInit(0));
     GOOD(cuDeviceGetCount(&found));
@@ -286,8 +298,10 @@ int main(int count, char **arguments) {
         char name[256];
         GOOD(cuDeviceGetName(name, sizeof name, at));
         devices[at].number = at;
-        if (strstr(name, arguments[2])) gpus[gpu_count++] = &devices[at];
-        else others[other_count++] = &devices[at];
+        if (strstr(name, arguments[2]))
+            gpus[gpu_count++] = &devices[at];
+        else
+            others[other_count++] = &devices[at];
         printf("  device %d: %s\n", at, name);
     }
     EXPECT(gpu_count > 0);

@@ -18,33 +18,28 @@ namespace {
 
 constexpr int blocks = 16;
 
-__global__ void work(unsigned *values, int rounds)
-{
+__global__ void work(unsigned *values, int rounds) {
     unsigned value = values[blockIdx.x];
     for (int round = 0; round < rounds; round++) value = value * 1664525U + 1013904223U;
     values[blockIdx.x] = value;
 }
 
-[[noreturn]] void fail(const char *what, cudaError_t code)
-{
+[[noreturn]] void fail(const char *what, cudaError_t code) {
     std::fprintf(stderr, "%s: %s\n", what, harness::named(code).c_str());
     std::exit(1);
 }
-void check(const char *what, cudaError_t code)
-{
+void check(const char *what, cudaError_t code) {
     if (code != cudaSuccess) fail(what, code);
 }
 
-void launch(unsigned *values, int rounds)
-{
+void launch(unsigned *values, int rounds) {
     work<<<blocks, 1>>>(values, rounds);
     check("launch", cudaGetLastError());
 }
 
 // Returns the number of rounds with which one launch keeps the device busy for about `wanted_s`.
 // The shortest of five measurements counts.
-int rounds_for(unsigned *values, double wanted_s)
-{
+int rounds_for(unsigned *values, double wanted_s) {
     for (int rounds = 1 << 12; rounds < 1 << 28; rounds *= 2) {
         double took = 1e9;
         for (int again = 0; again < 5; again++) {
@@ -60,8 +55,7 @@ int rounds_for(unsigned *values, double wanted_s)
 
 // Keeps `depth` launches under way until the time is over. Returns the number of launches that
 // ended in this time.
-long keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds)
-{
+long keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds) {
     std::deque<cudaEvent_t> under_way;
     long ended = 0;
     const double until = harness::now_s() + seconds;
@@ -83,8 +77,7 @@ long keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds)
     return ended;
 }
 
-void short_calls(unsigned *values, int rounds, double seconds)
-{
+void short_calls(unsigned *values, int rounds, double seconds) {
     std::vector<double> took_us;
     const double until = harness::now_s() + seconds;
     while (harness::now_s() < until) {
@@ -94,13 +87,13 @@ void short_calls(unsigned *values, int rounds, double seconds)
         took_us.push_back(1e6 * (harness::now_s() - began));
     }
     std::sort(took_us.begin(), took_us.end());
-    std::printf("calls %zu p50_us %.1f p99_us %.1f\n", took_us.size(), took_us[took_us.size() / 2], took_us[took_us.size() * 99 / 100]);
+    std::printf("calls %zu p50_us %.1f p99_us %.1f\n", took_us.size(), took_us[took_us.size() / 2],
+                took_us[took_us.size() * 99 / 100]);
 }
 
 } // namespace
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc < 3) return 2;
     const std::string kind = argv[1];
     const double seconds = std::atof(argv[2]);
@@ -116,7 +109,8 @@ int main(int argc, char **argv)
     std::fflush(stdout);
     if (std::getchar() == EOF) return 1;
     if (kind == "steady")
-        std::printf("rate %.2f\n", static_cast<double>(keep_busy(values.data(), rounds, 8, seconds)) / seconds);
+        std::printf("rate %.2f\n",
+                    static_cast<double>(keep_busy(values.data(), rounds, 8, seconds)) / seconds);
     else if (kind == "queue")
         std::printf("ended %ld\n", keep_busy(values.data(), rounds, 100, seconds));
     else if (kind == "short")

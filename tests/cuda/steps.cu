@@ -9,8 +9,7 @@ constexpr unsigned all = 0xffffffffU;
 
 // Lanes that keep their values store them contiguously in shared memory, and each full warp of
 // values is written out. OpenMM's neighbour list does this.
-__global__ void compact(int *out)
-{
+__global__ void compact(int *out) {
     __shared__ int kept[64];
     const int lane = threadIdx.x % 32;
     int count = 0, written = 0;
@@ -28,8 +27,7 @@ __global__ void compact(int *out)
     }
 }
 
-TEST(values_are_compacted_through_shared_memory)
-{
+TEST(values_are_compacted_through_shared_memory) {
     OnDevice<int> out(64);
     compact<<<1, 32>>>(out.data());
     REQUIRE(cudaGetLastError());
@@ -43,8 +41,7 @@ TEST(values_are_compacted_through_shared_memory)
 }
 
 // Lane 0 takes a ticket for its warp.
-__global__ void tickets(unsigned *counter, unsigned *out)
-{
+__global__ void tickets(unsigned *counter, unsigned *out) {
     __shared__ volatile unsigned of_warp[8];
     volatile unsigned &mine = of_warp[threadIdx.x / 32];
     for (int round = 0; round < 4; round++) {
@@ -53,8 +50,7 @@ __global__ void tickets(unsigned *counter, unsigned *out)
     }
 }
 
-TEST(a_lane_takes_a_ticket_for_its_warp)
-{
+TEST(a_lane_takes_a_ticket_for_its_warp) {
     OnDevice<unsigned> counter(1), out(512);
     REQUIRE(cudaMemset(counter.data(), 0, sizeof(unsigned)));
     tickets<<<2, 64>>>(counter.data(), out.data());
@@ -70,8 +66,7 @@ TEST(a_lane_takes_a_ticket_for_its_warp)
 
 // All lanes fill a list together, until the last lane has a value that is large enough. OpenMM's
 // nonbonded kernel skips tiles in this way.
-__global__ void skip(const int *values, int count, int least, int *out)
-{
+__global__ void skip(const int *values, int count, int least, int *out) {
     __shared__ volatile int list[64];
     const int lane = threadIdx.x % 32, first = threadIdx.x - lane;
     int base = 0;
@@ -83,8 +78,7 @@ __global__ void skip(const int *values, int count, int least, int *out)
     out[threadIdx.x] = base;
 }
 
-TEST(loops_end_by_what_another_lane_stores)
-{
+TEST(loops_end_by_what_another_lane_stores) {
     std::vector<int> values(256);
     for (int at = 0; at < 256; at++) values[at] = at;
     OnDevice<int> on_values(values), out(64);
@@ -92,14 +86,14 @@ TEST(loops_end_by_what_another_lane_stores)
         skip<<<1, 64>>>(on_values.data(), 256, least, out.data());
         REQUIRE(cudaGetLastError());
         int wanted = 0;
-        for (int last = -1; last < least; wanted += 32) last = wanted + 31 < 256 ? values[wanted + 31] : 1 << 20;
+        for (int last = -1; last < least; wanted += 32)
+            last = wanted + 31 < 256 ? values[wanted + 31] : 1 << 20;
         for (const int got : out.to_host()) EXPECT_EQUAL(got, wanted);
     }
 }
 
 // The last steps of a reduction, as programs wrote them before CUDA 9.
-__global__ void sum_of_block(const int *values, int *sums)
-{
+__global__ void sum_of_block(const int *values, int *sums) {
     __shared__ int parts[256];
     const int own = threadIdx.x;
     parts[own] = values[blockIdx.x * 256 + own];
@@ -120,8 +114,7 @@ __global__ void sum_of_block(const int *values, int *sums)
     if (own == 0) sums[blockIdx.x] = parts[0];
 }
 
-TEST(the_last_warp_sums_in_step)
-{
+TEST(the_last_warp_sums_in_step) {
     std::vector<int> values(1024);
     for (int at = 0; at < 1024; at++) values[at] = at * at % 1000;
     OnDevice<int> on_values(values), sums(4);
@@ -137,8 +130,7 @@ TEST(the_last_warp_sums_in_step)
 
 // Each lane stores the value of the next lane in its own place. No lane overwrites a value that
 // another lane has yet to load.
-__global__ void rotate(int *out, int rounds)
-{
+__global__ void rotate(int *out, int rounds) {
     __shared__ int ring[32];
     const int lane = threadIdx.x;
     ring[lane] = lane;
@@ -146,8 +138,7 @@ __global__ void rotate(int *out, int rounds)
     out[lane] = ring[lane];
 }
 
-TEST(a_load_comes_before_the_store_of_another_lane)
-{
+TEST(a_load_comes_before_the_store_of_another_lane) {
     OnDevice<int> out(32);
     rotate<<<1, 32>>>(out.data(), 5);
     REQUIRE(cudaGetLastError());
@@ -156,8 +147,7 @@ TEST(a_load_comes_before_the_store_of_another_lane)
 }
 
 // The same in global memory, by volatile accesses.
-__global__ void in_global(volatile int *words, int *out)
-{
+__global__ void in_global(volatile int *words, int *out) {
     const int own = threadIdx.x;
     words[own] = own * 3;
     const int other = words[own ^ 1];
@@ -165,8 +155,7 @@ __global__ void in_global(volatile int *words, int *out)
     out[own] = words[own ^ 4];
 }
 
-TEST(volatile_words_of_global_memory_are_exchanged)
-{
+TEST(volatile_words_of_global_memory_are_exchanged) {
     OnDevice<int> words(64), out(64);
     in_global<<<1, 64>>>(words.data(), out.data());
     REQUIRE(cudaGetLastError());
@@ -175,8 +164,7 @@ TEST(volatile_words_of_global_memory_are_exchanged)
 }
 
 // A lock that all lanes of a block contend for, in shared memory and in global memory.
-__global__ void under_a_lock(int *lock, int *count)
-{
+__global__ void under_a_lock(int *lock, int *count) {
     __shared__ int near_lock, near_count;
     if (threadIdx.x == 0) near_lock = near_count = 0;
     __syncthreads();
@@ -202,8 +190,7 @@ __global__ void under_a_lock(int *lock, int *count)
     if (threadIdx.x == 0) atomicAdd(count + 1, near_count);
 }
 
-TEST(lanes_take_a_lock_one_after_the_other)
-{
+TEST(lanes_take_a_lock_one_after_the_other) {
     OnDevice<int> lock(1), count(2);
     REQUIRE(cudaMemset(lock.data(), 0, sizeof(int)));
     REQUIRE(cudaMemset(count.data(), 0, 2 * sizeof(int)));
@@ -215,8 +202,7 @@ TEST(lanes_take_a_lock_one_after_the_other)
 }
 
 // The same with a loop that only tries to take the lock.
-__global__ void behind_a_near_lock(int *count)
-{
+__global__ void behind_a_near_lock(int *count) {
     __shared__ int lock;
     __shared__ volatile int counted;
     if (threadIdx.x == 0) lock = counted = 0;
@@ -228,16 +214,14 @@ __global__ void behind_a_near_lock(int *count)
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(count, counted);
 }
-__global__ void behind_a_far_lock(int *lock, volatile int *count)
-{
+__global__ void behind_a_far_lock(int *lock, volatile int *count) {
     while (atomicCAS(lock, 0, 1) != 0) {}
     *count = *count + 1;
     __threadfence();
     atomicExch(lock, 0);
 }
 
-TEST(lanes_wait_for_a_lock_in_a_loop)
-{
+TEST(lanes_wait_for_a_lock_in_a_loop) {
     OnDevice<int> lock(1), count(2);
     REQUIRE(cudaMemset(lock.data(), 0, sizeof(int)));
     REQUIRE(cudaMemset(count.data(), 0, 2 * sizeof(int)));
@@ -250,8 +234,7 @@ TEST(lanes_wait_for_a_lock_in_a_loop)
 }
 
 // One thread waits for a flag that a thread of another warp of its block sets.
-__global__ void wait_for_flag(int *out)
-{
+__global__ void wait_for_flag(int *out) {
     __shared__ volatile int flag, value;
     if (threadIdx.x == 0) flag = 0;
     __syncthreads();
@@ -265,8 +248,7 @@ __global__ void wait_for_flag(int *out)
     }
 }
 
-TEST(a_thread_waits_for_another_of_its_block)
-{
+TEST(a_thread_waits_for_another_of_its_block) {
     OnDevice<int> out(1);
     REQUIRE(cudaMemset(out.data(), 0, sizeof(int)));
     wait_for_flag<<<1, 64>>>(out.data());
@@ -276,8 +258,7 @@ TEST(a_thread_waits_for_another_of_its_block)
 
 // The same through global memory, where another block may also set the flag. The thread reads it in
 // three ways.
-template <int how> __global__ void wait_for_a_far_flag(int *flags, int *out)
-{
+template <int how> __global__ void wait_for_a_far_flag(int *flags, int *out) {
     volatile int *const seen = flags;
     if (threadIdx.x == 0) {
         if (how == 0)
@@ -285,7 +266,8 @@ template <int how> __global__ void wait_for_a_far_flag(int *flags, int *out)
         else if (how == 1)
             while (atomicAdd(flags, 0) == 0) {}
         else
-            for (int value = 0; value == 0;) asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(value) : "l"(flags) : "memory");
+            for (int value = 0; value == 0;)
+                asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(value) : "l"(flags) : "memory");
         out[0] = seen[1];
     } else if (threadIdx.x == 40) {
         seen[1] = 43;
@@ -296,8 +278,7 @@ template <int how> __global__ void wait_for_a_far_flag(int *flags, int *out)
     out[1 + threadIdx.x] = seen[1];
 }
 
-template <int how> void check_far_flag()
-{
+template <int how> void check_far_flag() {
     OnDevice<int> flags(2), out(65);
     REQUIRE(cudaMemset(flags.data(), 0, 2 * sizeof(int)));
     wait_for_a_far_flag<how><<<1, 64>>>(flags.data(), out.data());
@@ -305,24 +286,21 @@ template <int how> void check_far_flag()
     for (const int got : out.to_host()) EXPECT_EQUAL(got, 43);
 }
 
-TEST(a_thread_waits_for_another_of_its_block_in_global_memory)
-{
+TEST(a_thread_waits_for_another_of_its_block_in_global_memory) {
     check_far_flag<0>();
     check_far_flag<1>();
     check_far_flag<2>();
 }
 
 // Each thread waits for the next one.
-__global__ void chain(volatile int *words)
-{
+__global__ void chain(volatile int *words) {
     const int own = threadIdx.x, count = blockDim.x;
     if (own < count - 1)
         while (words[own + 1] == 0) {}
     words[own] = own < count - 1 ? words[own + 1] + 1 : 1;
 }
 
-TEST(threads_wait_for_each_other_in_a_chain)
-{
+TEST(threads_wait_for_each_other_in_a_chain) {
     OnDevice<int> words(64);
     REQUIRE(cudaMemset(words.data(), 0, 64 * sizeof(int)));
     chain<<<1, 64>>>(words.data());
@@ -332,8 +310,7 @@ TEST(threads_wait_for_each_other_in_a_chain)
 }
 
 // No thread sets the flag: that must be an error, and not a hang.
-__global__ void wait_for_nothing(int *out)
-{
+__global__ void wait_for_nothing(int *out) {
     __shared__ volatile int flag;
     if (threadIdx.x == 0) flag = 0;
     __syncthreads();
@@ -341,8 +318,7 @@ __global__ void wait_for_nothing(int *out)
     out[0] = 1;
 }
 
-FORKED_TEST(a_wait_for_nobody_is_an_error)
-{
+FORKED_TEST(a_wait_for_nobody_is_an_error) {
     OnDevice<int> out(1);
     wait_for_nothing<<<1, 32>>>(out.data());
     EXPECT_CODE(cudaDeviceSynchronize(), cudaErrorLaunchFailure);

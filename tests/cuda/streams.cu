@@ -9,16 +9,14 @@
 namespace {
 
 // Keeps a device of any speed busy for a while: `rounds` dependent steps in one thread.
-__global__ void slowly(int *value, int expected, int next, int rounds)
-{
+__global__ void slowly(int *value, int expected, int next, int rounds) {
     unsigned noise = *value;
     for (int round = 0; round < rounds; round++) noise = noise * 1664525U + 1013904223U;
     *value = *value == expected && noise != 0xffffffffU ? next : -1;
 }
 
 // Returns the number of rounds that take about a quarter of a second here.
-int rounds_of_a_quarter_second()
-{
+int rounds_of_a_quarter_second() {
     static int rounds = 0;
     if (rounds != 0) return rounds;
     OnDevice<int> value(1);
@@ -40,8 +38,7 @@ int rounds_of_a_quarter_second()
     return rounds;
 }
 
-TEST(a_stream_is_not_ready_until_its_work_is_done)
-{
+TEST(a_stream_is_not_ready_until_its_work_is_done) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> value(1);
     cudaStream_t stream{};
@@ -62,15 +59,16 @@ TEST(a_stream_is_not_ready_until_its_work_is_done)
     REQUIRE(cudaEventSynchronize(after));
     EXPECT_CODE(cudaStreamQuery(stream), cudaSuccess);
     REQUIRE(cudaEventElapsedTime(&elapsed_ms, before, after));
-    if (!(elapsed_ms > 10 && elapsed_ms < 5000)) harness::failed(__FILE__, __LINE__, "a quarter of a second took " + std::to_string(elapsed_ms) + " ms");
+    if (!(elapsed_ms > 10 && elapsed_ms < 5000))
+        harness::failed(__FILE__, __LINE__,
+                        "a quarter of a second took " + std::to_string(elapsed_ms) + " ms");
     EXPECT_EQUAL(value.to_host()[0], 1);
     REQUIRE(cudaEventDestroy(before));
     REQUIRE(cudaEventDestroy(after));
     REQUIRE(cudaStreamDestroy(stream));
 }
 
-TEST(a_stream_waits_for_an_event_of_another)
-{
+TEST(a_stream_waits_for_an_event_of_another) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> value(1);
     cudaStream_t first{}, second{};
@@ -91,8 +89,7 @@ TEST(a_stream_waits_for_an_event_of_another)
     REQUIRE(cudaStreamDestroy(second));
 }
 
-TEST(a_stream_destroyed_early_still_finishes_its_work)
-{
+TEST(a_stream_destroyed_early_still_finishes_its_work) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> value(1);
     cudaStream_t stream{};
@@ -105,8 +102,7 @@ TEST(a_stream_destroyed_early_still_finishes_its_work)
 
 void CUDART_CB note(void *data) { static_cast<std::atomic<int> *>(data)->fetch_add(1); }
 
-TEST(a_host_function_runs_between_the_commands_of_its_stream)
-{
+TEST(a_host_function_runs_between_the_commands_of_its_stream) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> value(1);
     std::atomic<int> calls{0};
@@ -123,8 +119,7 @@ TEST(a_host_function_runs_between_the_commands_of_its_stream)
 
 #ifndef CUDA_API_PER_THREAD_DEFAULT_STREAM
 
-TEST(the_default_stream_waits_for_blocking_streams_and_they_for_it)
-{
+TEST(the_default_stream_waits_for_blocking_streams_and_they_for_it) {
     const int rounds = rounds_of_a_quarter_second() / 4;
     OnDevice<int> value(1);
     cudaStream_t first{}, second{};
@@ -142,8 +137,7 @@ TEST(the_default_stream_waits_for_blocking_streams_and_they_for_it)
     REQUIRE(cudaStreamDestroy(second));
 }
 
-TEST(a_copy_on_the_default_stream_waits_for_blocking_streams)
-{
+TEST(a_copy_on_the_default_stream_waits_for_blocking_streams) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> value(1);
     cudaStream_t stream{};
@@ -155,8 +149,7 @@ TEST(a_copy_on_the_default_stream_waits_for_blocking_streams)
     REQUIRE(cudaStreamDestroy(stream));
 }
 
-TEST(a_stream_that_does_not_block_goes_past_the_default_stream)
-{
+TEST(a_stream_that_does_not_block_goes_past_the_default_stream) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> slow(1), quick(1);
     cudaStream_t stream{};
@@ -174,15 +167,15 @@ TEST(a_stream_that_does_not_block_goes_past_the_default_stream)
     EXPECT_EQUAL(quick.to_host()[0], 2);
     // Concurrency is not guaranteed, and a device that does one thing at a time does not have it.
     // So this is reported and is not a failure.
-    if (slow_state != cudaErrorNotReady) std::printf("  note: this device ran the two kernels one after the other\n");
+    if (slow_state != cudaErrorNotReady)
+        std::printf("  note: this device ran the two kernels one after the other\n");
     REQUIRE(cudaEventDestroy(done));
     REQUIRE(cudaStreamDestroy(stream));
 }
 
 #else
 
-TEST(default_streams_of_threads_do_not_wait_for_each_other)
-{
+TEST(default_streams_of_threads_do_not_wait_for_each_other) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> slow(1), quick(1);
     cudaEvent_t done{};
@@ -197,14 +190,14 @@ TEST(default_streams_of_threads_do_not_wait_for_each_other)
         slow_state = cudaEventQuery(done);
     }).join();
     EXPECT_CODE(other_code, cudaSuccess);
-    if (slow_state != cudaErrorNotReady) std::printf("  note: this device ran the two kernels one after the other\n");
+    if (slow_state != cudaErrorNotReady)
+        std::printf("  note: this device ran the two kernels one after the other\n");
     REQUIRE(cudaDeviceSynchronize());
     EXPECT_EQUAL(slow.to_host()[0], 1);
     EXPECT_EQUAL(quick.to_host()[0], 2);
 }
 
-TEST(the_stream_of_a_thread_keeps_its_order)
-{
+TEST(the_stream_of_a_thread_keeps_its_order) {
     const int rounds = rounds_of_a_quarter_second() / 16;
     constexpr int threads = 4, steps = 8;
     OnDevice<int> values(threads);
@@ -212,16 +205,19 @@ TEST(the_stream_of_a_thread_keeps_its_order)
     std::atomic<int> wrong{0};
     for (int own = 0; own < threads; own++)
         all.emplace_back([&, own] {
-            for (int step = 0; step < steps; step++) slowly<<<1, 1>>>(values.data() + own, step, step + 1, rounds / threads);
+            for (int step = 0; step < steps; step++)
+                slowly<<<1, 1>>>(values.data() + own, step, step + 1, rounds / threads);
             int got = 0;
-            if (cudaMemcpy(&got, values.data() + own, sizeof got, cudaMemcpyDeviceToHost) != cudaSuccess || got != steps) wrong++;
+            if (cudaMemcpy(&got, values.data() + own, sizeof got, cudaMemcpyDeviceToHost) !=
+                    cudaSuccess ||
+                got != steps)
+                wrong++;
         });
     for (std::thread &one : all) one.join();
     EXPECT_EQUAL(wrong.load(), 0);
 }
 
-TEST(the_legacy_stream_still_waits_for_the_streams_of_threads)
-{
+TEST(the_legacy_stream_still_waits_for_the_streams_of_threads) {
     const int rounds = rounds_of_a_quarter_second();
     OnDevice<int> value(1);
     slowly<<<1, 1, 0, cudaStreamPerThread>>>(value.data(), 0, 1, rounds);

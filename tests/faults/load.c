@@ -1,16 +1,20 @@
 /* A client that works until something goes wrong: load MODE [SECONDS].
  *
- * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong" if data is not what
- * it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL error), 4 (wrong data).
+ * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong"
+ * if data is not what it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL
+ * error), 4 (wrong data).
  *
- * Mode "spared": says "busy", waits for SIGTERM, enqueues commands of the first device that come after transfers from the
- * last one, says "enqueued", and ends with 0 only if all that does not need the last device has run.
+ * Mode "spared": says "busy", waits for SIGTERM, enqueues commands of the first device that come
+ * after transfers from the last one, says "enqueued", and ends with 0 only if all that does not
+ * need the last device has run.
  *
- * Mode "fallback": says "busy" and waits for SIGTERM. After that the last device has no memory for a large buffer. Its kernels
- * must fail, and the first device must go on with the content from before them.
+ * Mode "fallback": says "busy" and waits for SIGTERM. After that the last device has no memory for
+ * a large buffer. Its kernels must fail, and the first device must go on with the content from
+ * before them.
  *
- * Mode "heap": kernels on all devices wait in a global buffer for what never comes. Says "aborted DEVICE" when one has left
- * because another one's worker is gone, "lost DEVICE" for a device that is gone itself.
+ * Mode "heap": kernels on all devices wait in a global buffer for what never comes. Says "aborted
+ * DEVICE" when one has left because another one's worker is gone, "lost DEVICE" for a device that
+ * is gone itself.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -51,10 +55,10 @@ static _Noreturn void end(int code, const char *format, ...) {
     exit(code);
 }
 
-#define CALL(call)                                                                                          \
-    do {                                                                                                    \
-        cl_int call_code_ = (call);                                                                         \
-        if (call_code_ != CL_SUCCESS) end(3, "error %d at %s", call_code_, #call);                          \
+#define CALL(call)                                                                 \
+    do {                                                                           \
+        cl_int call_code_ = (call);                                                \
+        if (call_code_ != CL_SUCCESS) end(3, "error %d at %s", call_code_, #call); \
     } while (0)
 
 static void busy(void) {
@@ -88,7 +92,8 @@ static cl_kernel kernel_of(const char *source, const char *name) {
     return kernel;
 }
 
-static const char *const add_source = "kernel void add(global uint *w, uint by) { w[get_global_id(0)] += by; }";
+static const char *const add_source =
+    "kernel void add(global uint *w, uint by) { w[get_global_id(0)] += by; }";
 static const char *const spin_source =
     "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
 
@@ -100,7 +105,8 @@ static void transfers(cl_command_queue on) {
         bytes = calloc(1, SIZE);
         mem = buffer(SIZE);
     }
-    for (int i = 0; i < 8; i++) CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
+    for (int i = 0; i < 8; i++)
+        CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
     busy();
     CALL(clFinish(on));
 }
@@ -116,7 +122,8 @@ static void kernels(cl_command_queue on) {
         CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
         CALL(clSetKernelArg(kernel, 1, sizeof n, &n));
     }
-    for (int i = 0; i < 4; i++) CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    for (int i = 0; i < 4; i++)
+        CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
     CALL(clFlush(on));
     busy();
     CALL(clFinish(on));
@@ -140,7 +147,8 @@ static void maps(cl_command_queue on) {
     static cl_mem mem;
     cl_int code;
     if (!mem) mem = buffer(SIZE);
-    unsigned char *at = clEnqueueMapBuffer(on, mem, CL_TRUE, CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &code);
+    unsigned char *at =
+        clEnqueueMapBuffer(on, mem, CL_TRUE, CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &code);
     CALL(code);
     busy();
     /* The node may end now: the pointer must stay good memory. */
@@ -153,7 +161,8 @@ static void builds(void) {
     char source[256];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(source, sizeof source, "kernel void k(global ulong *w) { *w = %ld%09ldul; }", (long)now.tv_sec, now.tv_nsec);
+    snprintf(source, sizeof source, "kernel void k(global ulong *w) { *w = %ld%09ldul; }",
+             (long)now.tv_sec, now.tv_nsec);
     busy();
     CALL(clReleaseKernel(kernel_of(source, "k")));
 }
@@ -172,7 +181,8 @@ static void steady(cl_command_queue on) {
         CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
         CALL(clEnqueueWriteBuffer(on, mem, CL_TRUE, 0, SMALL, words, 0, NULL, NULL));
     }
-    for (int i = 0; i < 5; i++) CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+    for (int i = 0; i < 5; i++)
+        CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
     expected += 15;
     CALL(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, SMALL, words, 0, NULL, NULL));
     for (size_t i = 0; i < items; i++)
@@ -202,7 +212,8 @@ static void both(int turn) {
     if (turn > 2) busy();
 }
 
-/* A buffer's way from one device to the other and back. What fails is told, and the next one tried. */
+/* A buffer's way from one device to the other and back. What fails is told, and the next one tried.
+ */
 static int there_and_back(cl_kernel kernel) {
     enum { WORDS = 4096 };
     cl_uint words[WORDS], by = 1;
@@ -210,12 +221,16 @@ static int there_and_back(cl_kernel kernel) {
     cl_int code;
     for (cl_uint i = 0; i < WORDS; i++) words[i] = i;
     cl_mem mem = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof words, NULL, &code);
-    if (!code) code = clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
+    if (!code)
+        code = clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
     if (!code) code = clSetKernelArg(kernel, 0, sizeof mem, &mem);
     if (!code) code = clSetKernelArg(kernel, 1, sizeof by, &by);
-    if (!code) code = clEnqueueNDRangeKernel(queues[device_count - 1], kernel, 1, NULL, &items, NULL, 0, NULL, NULL);
+    if (!code)
+        code = clEnqueueNDRangeKernel(queues[device_count - 1], kernel, 1, NULL, &items, NULL, 0,
+                                      NULL, NULL);
     if (!code) code = clFinish(queues[device_count - 1]);
-    if (!code) code = clEnqueueReadBuffer(queues[0], mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
+    if (!code)
+        code = clEnqueueReadBuffer(queues[0], mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
     for (cl_uint i = 0; !code && i < WORDS; i++)
         if (words[i] != i + 1) end(4, "wrong word %u: %u", i, words[i]);
     if (mem) CALL(clReleaseMemObject(mem));
@@ -226,15 +241,17 @@ static void again(int turn) {
     static cl_kernel kernel;
     if (!kernel) kernel = kernel_of(add_source, "add");
     int code = there_and_back(kernel);
-    if (code) printf("failed %d\n", code);
-    else puts("right");
+    if (code)
+        printf("failed %d\n", code);
+    else
+        puts("right");
     fflush(stdout);
     if (turn > 2) busy();
     usleep(2000);
 }
 
-/* The first device's content moves to the last one for a copy whose event nobody has: the only call that can tell of a
- * failure of the way is the one that waits for the last queue. */
+/* The first device's content moves to the last one for a copy whose event nobody has: the only call
+ * that can tell of a failure of the way is the one that waits for the last queue. */
 static void moving(int turn) {
     enum { MOVED = 32 << 20 };
     static cl_mem from, to;
@@ -256,8 +273,9 @@ static void moving(int turn) {
     if (turn > 1) busy();
 }
 
-/* A blocking write that has returned fails later, because the last device, which has the rest of its grain, is lost; and so
- * does a transfer of content that is written over on the first device. Commands of the first device come after both, and run. */
+/* A blocking write that has returned fails later, because the last device, which has the rest of
+ * its grain, is lost; and so does a transfer of content that is written over on the first device.
+ * Commands of the first device come after both, and run. */
 static void spared(void) {
     enum { WORDS = 1 << 20 };
     const size_t bytes = WORDS * sizeof(cl_uint), items = WORDS;
@@ -307,9 +325,9 @@ static const char *const wait_source =
     "    if (status == GGAS_OK) result[1] = ggas_wait_until(g, 0, GGAS_CMP_GE, 1);\n"
     "}\n";
 
-/* The last device refuses a kernel that adds to all words of a buffer, alone or while a kernel of the first device waits
- * for it. The code must be one that tells of missing memory. On PoCL 3.1 the worker crashes if a second kernel uses such a
- * buffer there. */
+/* The last device refuses a kernel that adds to all words of a buffer, alone or while a kernel of
+ * the first device waits for it. The code must be one that tells of missing memory. On PoCL 3.1 the
+ * worker crashes if a second kernel uses such a buffer there. */
 static void refused(cl_kernel kernel, cl_mem mem, size_t words, bool is_awaited) {
     const cl_uint by = 1, last = device_count - 1;
     cl_event event, other = NULL;
@@ -319,13 +337,16 @@ static void refused(cl_kernel kernel, cl_mem mem, size_t words, bool is_awaited)
     if (is_awaited) {
         const size_t one = 1;
         CALL(clEnqueueNDRangeKernel(queues[0], kernel, 1, NULL, &one, NULL, 1, &event, &other));
-        if (clWaitForEvents(1, &other) == CL_SUCCESS) end(4, "wrong: a kernel ran behind one that failed");
+        if (clWaitForEvents(1, &other) == CL_SUCCESS)
+            end(4, "wrong: a kernel ran behind one that failed");
         CALL(clReleaseEvent(other));
     }
     cl_int status;
-    if (clWaitForEvents(1, &event) == CL_SUCCESS) end(4, "wrong: a device without memory ran a kernel");
+    if (clWaitForEvents(1, &event) == CL_SUCCESS)
+        end(4, "wrong: a device without memory ran a kernel");
     CALL(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
-    if (status != CL_OUT_OF_HOST_MEMORY && status != CL_OUT_OF_RESOURCES && status != CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    if (status != CL_OUT_OF_HOST_MEMORY && status != CL_OUT_OF_RESOURCES &&
+        status != CL_MEM_OBJECT_ALLOCATION_FAILURE)
         end(4, "wrong: the kernel failed with %d", status);
     CALL(clReleaseEvent(event));
     CALL(clFinish(queues[last]));
@@ -348,18 +369,23 @@ static _Noreturn void fallback(void) {
     cl_uint *bytes = malloc(BYTES), back[2];
     for (size_t i = 0; i < words; i++) bytes[i] = (cl_uint)i;
     for (int turn = 0; turn < 3; turn++) {
-        /* Where another kernel asked for what the refused one was to write, content that a device has written may be lost. */
+        /* Where another kernel asked for what the refused one was to write, content that a device
+         * has written may be lost. */
         const bool is_given = turn != 1, is_awaited = turn == 2;
         cl_int code;
-        cl_mem mem = clCreateBuffer(context, is_given ? CL_MEM_COPY_HOST_PTR : 0, BYTES, is_given ? bytes : NULL, &code);
+        cl_mem mem = clCreateBuffer(context, is_given ? CL_MEM_COPY_HOST_PTR : 0, BYTES,
+                                    is_given ? bytes : NULL, &code);
         CALL(code);
-        if (!is_given) CALL(clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL));
+        if (!is_given)
+            CALL(clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL));
         refused(kernel, mem, words, is_awaited);
         CALL(clEnqueueNDRangeKernel(queues[0], kernel, 1, NULL, &words, NULL, 0, NULL, NULL));
         for (int at = 0; at < 2; at++) {
             const size_t offset = at ? BYTES - sizeof *back : 0;
-            CALL(clEnqueueReadBuffer(queues[0], mem, CL_TRUE, offset, sizeof *back, &back[at], 0, NULL, NULL));
-            if (back[at] != bytes[offset / sizeof *back] + 1) end(4, "wrong: turn %d gave %u", turn, back[at]);
+            CALL(clEnqueueReadBuffer(queues[0], mem, CL_TRUE, offset, sizeof *back, &back[at], 0,
+                                     NULL, NULL));
+            if (back[at] != bytes[offset / sizeof *back] + 1)
+                end(4, "wrong: turn %d gave %u", turn, back[at]);
         }
         CALL(clReleaseMemObject(mem));
         CALL(clFinish(queues[0]));
@@ -374,7 +400,8 @@ static void have_met(cl_mem heap) {
         cl_long met = 0;
         cl_command_queue look = clCreateCommandQueue(context, devices[d], 0, &code);
         CALL(code);
-        while (met == 0) CALL(clEnqueueReadBuffer(look, heap, CL_TRUE, 4096, sizeof met, &met, 0, NULL, NULL));
+        while (met == 0)
+            CALL(clEnqueueReadBuffer(look, heap, CL_TRUE, 4096, sizeof met, &met, 0, NULL, NULL));
         if (met != 1) end(4, "wrong: the kernels met with %ld", (long)met);
         CALL(clReleaseCommandQueue(look));
     }
@@ -401,14 +428,16 @@ static void heap_of_all(cl_platform_id platform) {
             cl_int status = CL_QUEUED;
             cl_long result = 0;
             if (is_over[d]) continue;
-            CALL(clGetEventInfo(events[d], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+            CALL(clGetEventInfo(events[d], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
+                                &status, NULL));
             if (status > CL_COMPLETE) continue;
             is_over[d] = true;
             left--;
             if (status < 0) {
                 printf("lost %u\n", d);
             } else {
-                CALL(clEnqueueReadBuffer(queues[d], heap, CL_TRUE, 4104, sizeof result, &result, 0, NULL, NULL));
+                CALL(clEnqueueReadBuffer(queues[d], heap, CL_TRUE, 4104, sizeof result, &result, 0,
+                                         NULL, NULL));
                 if (result != -2) end(4, "wrong: device %u left with %ld", d, (long)result);
                 printf("aborted %u\n", d);
             }
@@ -447,15 +476,24 @@ int main(int argc, char **argv) {
     const double start_s = seconds();
     int turn = 0;
     do {
-        if (strcmp(mode, "transfers") == 0) transfers(queues[0]);
-        else if (strcmp(mode, "kernels") == 0) kernels(queues[0]);
-        else if (strcmp(mode, "reads") == 0) reads(queues[0]);
-        else if (strcmp(mode, "maps") == 0) maps(queues[0]);
-        else if (strcmp(mode, "builds") == 0) builds();
-        else if (strcmp(mode, "both") == 0) both(turn);
-        else if (strcmp(mode, "again") == 0) again(turn);
-        else if (strcmp(mode, "moving") == 0) moving(turn);
-        else steady(queues[0]);
+        if (strcmp(mode, "transfers") == 0)
+            transfers(queues[0]);
+        else if (strcmp(mode, "kernels") == 0)
+            kernels(queues[0]);
+        else if (strcmp(mode, "reads") == 0)
+            reads(queues[0]);
+        else if (strcmp(mode, "maps") == 0)
+            maps(queues[0]);
+        else if (strcmp(mode, "builds") == 0)
+            builds();
+        else if (strcmp(mode, "both") == 0)
+            both(turn);
+        else if (strcmp(mode, "again") == 0)
+            again(turn);
+        else if (strcmp(mode, "moving") == 0)
+            moving(turn);
+        else
+            steady(queues[0]);
         turn++;
     } while (!stop && seconds() - start_s < limit_s);
     end(0, "done %d", turn);

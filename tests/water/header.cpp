@@ -10,11 +10,12 @@ namespace {
 int told = 0;
 
 void handle(const wtr_error *error, void *user) {
-    told += error->code == WTR_ESTATE && error->message != nullptr && std::strlen(error->message) > 0;
+    told +=
+        error->code == WTR_ESTATE && error->message != nullptr && std::strlen(error->message) > 0;
     *static_cast<int *>(user) += 1;
 }
 
-}  // namespace
+} // namespace
 
 int main() {
     int calls = 0;
@@ -31,8 +32,10 @@ int main() {
         return 1;
     }
     std::size_t parts[3];
-    if (wtr_partition(10, 4, 3, nullptr, parts) != WTR_SUCCESS || parts[0] + parts[1] + parts[2] != 10) {
-        std::printf("header: wtr_partition() gives %zu + %zu + %zu of 10\n", parts[0], parts[1], parts[2]);
+    if (wtr_partition(10, 4, 3, nullptr, parts) != WTR_SUCCESS ||
+        parts[0] + parts[1] + parts[2] != 10) {
+        std::printf("header: wtr_partition() gives %zu + %zu + %zu of 10\n", parts[0], parts[1],
+                    parts[2]);
         return 1;
     }
     return 0;

@@ -1,5 +1,5 @@
-/* What the heaps of wtr_ext.h promise, beside the two applications of examples/ggas: what is refused and why, parts as buffers, launches in
- * order, abort, and the end of a wait.
+/* What the heaps of wtr_ext.h promise, beside the two applications of examples/ggas: what is
+ * refused and why, parts as buffers, launches in order, abort, and the end of a wait.
  *
  *   heaps            with two devices at least; prints what fails, and returns 1
  *   heaps pool       the same on the pool's daemons, where parts are only read and written
@@ -33,7 +33,8 @@ static const char *const SOURCE =
     "    own[0] = 7;\n"
     "    own[0] = 100 - ggas_wait_until(g, 128, GGAS_CMP_GE, 1);\n" /* nobody signals there */
     "}\n"
-    "kernel void partial(global ggas_heap_t *heap, global ulong *own) {\n" /* PE 0 alone comes to the barrier */
+    "kernel void partial(global ggas_heap_t *heap, global ulong *own) {\n" /* PE 0 alone comes to
+                                                                              the barrier */
     "    ggas_t g = ggas_open(heap);\n"
     "    own[0] = 100;\n"
     "    if (ggas_my_pe(g) == 0) own[0] = 100 - ggas_barrier_all(g);\n"
@@ -43,12 +44,12 @@ static const char *const SOURCE =
 static int failures, told_code, on_pool;
 static char told[1024];
 
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
             printf("line %d: not so: %s (last told: %d, %s)\n", __LINE__, #what, told_code, told); \
-            failures++; \
-        } \
+            failures++;                                                                            \
+        }                                                                                          \
     } while (0)
 
 static void hear(const wtr_error *error, void *user) {
@@ -81,14 +82,16 @@ static wtr_heap *make(size_t bytes, const wtr_heap_options *options) {
 static void bad_arguments(void) {
     wtr_device *same[] = {devices[0], devices[0]};
     forget();
-    CHECK(!wtr_create_heap(2, same, 64, NULL, NULL) && told_code == WTR_EINVAL && strstr(told, "same"));
+    CHECK(!wtr_create_heap(2, same, 64, NULL, NULL) && told_code == WTR_EINVAL &&
+          strstr(told, "same"));
     CHECK(!wtr_create_heap(0, devices, 64, NULL, NULL) && told_code == WTR_EINVAL);
     CHECK(!wtr_create_heap(65, devices, 64, NULL, NULL) && strstr(told, "64"));
     CHECK(!wtr_create_heap(2, NULL, 64, NULL, NULL) && strstr(told, "NULL"));
     CHECK(!wtr_create_heap(2, devices, 0, NULL, NULL) && strstr(told, "0 bytes"));
     const wtr_heap_options short_options = {.size = 4};
     CHECK(!make(64, &short_options) && strstr(told, "sizeof"));
-    /* More than a part can have: told by the ranks that were to make it, and nobody waits for nobody. */
+    /* More than a part can have: told by the ranks that were to make it, and nobody waits for
+     * nobody. */
     forget();
     const double start = seconds();
     CHECK(!make((size_t)1 << 50, NULL) && told_code < 0 && strstr(told, "heap"));
@@ -138,8 +141,11 @@ static void parts_are_buffers(void) {
     wtr_release_buffer(part[0], NULL, NULL);
     CHECK(told_code == WTR_EINVAL && strstr(told, "wtr_release_heap"));
     for (unsigned from = 0; from < PES; from++)
-        for (unsigned to = 0; to < PES; to++) CHECK(wtr_heap_path(heap, from, to) >= WTR_PATH_OWN && wtr_heap_path(heap, from, to) <= WTR_PATH_PROXY);
-    CHECK(wtr_heap_path(heap, 0, 0) == WTR_PATH_OWN && wtr_heap_path(heap, 0, 1) == wtr_heap_path(heap, 1, 0));
+        for (unsigned to = 0; to < PES; to++)
+            CHECK(wtr_heap_path(heap, from, to) >= WTR_PATH_OWN &&
+                  wtr_heap_path(heap, from, to) <= WTR_PATH_PROXY);
+    CHECK(wtr_heap_path(heap, 0, 0) == WTR_PATH_OWN &&
+          wtr_heap_path(heap, 0, 1) == wtr_heap_path(heap, 1, 0));
     CHECK(wtr_heap_path(heap, 0, 9) == WTR_EINVAL);
     wtr_release_heap(heap, NULL, NULL);
     forget();
@@ -149,8 +155,10 @@ static void parts_are_buffers(void) {
     CHECK(told_code == WTR_EINVAL);
 }
 
-static void run_ring(wtr_heap *heap, unsigned long long rounds, unsigned long long epoch, wtr_event **wait, wtr_event **evt) {
-    wtr_run_collective(heap, ring, 1, &ONE, &ONE, wait, evt, 5, WTR_HEAP(heap), WTR_BUFS(own), WTR_ARG(rounds), WTR_ARG(epoch), WTR_LOCAL(64));
+static void run_ring(wtr_heap *heap, unsigned long long rounds, unsigned long long epoch,
+                     wtr_event **wait, wtr_event **evt) {
+    wtr_run_collective(heap, ring, 1, &ONE, &ONE, wait, evt, 5, WTR_HEAP(heap), WTR_BUFS(own),
+                       WTR_ARG(rounds), WTR_ARG(epoch), WTR_LOCAL(64));
 }
 
 /* PE i hears from the one before it: r * 100 + (i - 1), for each round. */
@@ -159,7 +167,8 @@ static int sums_are_right(unsigned long long rounds) {
     for (unsigned i = 0; i < PES; i++) {
         unsigned long long got[2];
         wtr_read_buffer(own[i], sizeof got, got, NULL, NULL);
-        right &= got[0] == rounds * (rounds + 1) / 2 * 100 + rounds * ((i + PES - 1) % PES) && got[1] == PES;
+        right &= got[0] == rounds * (rounds + 1) / 2 * 100 + rounds * ((i + PES - 1) % PES) &&
+                 got[1] == PES;
     }
     return right;
 }
@@ -189,7 +198,8 @@ static void kernels_talk(const wtr_heap_options *options) {
     wtr_release_heap(other, NULL, NULL);
 }
 
-/* Launches of two threads at the same time, each over a heap of its own: blocking ones, and such that an event stands for. */
+/* Launches of two threads at the same time, each over a heap of its own: blocking ones, and such
+ * that an event stands for. */
 static void *launch_often(void *arg) {
     wtr_heap *heap = arg;
     for (unsigned long long k = 0; k < 100; k++) {
@@ -208,7 +218,8 @@ static void threads_take_turns(void) {
     const wtr_heap_options soon = {.size = sizeof soon, .timeout_ms = 10000};
     pthread_t threads[2];
     forget();
-    for (unsigned i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, launch_often, make(4096, &soon)) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, launch_often, make(4096, &soon)) == 0);
     for (unsigned i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     CHECK(told_code == 0 && sums_are_right(3));
 }
@@ -218,18 +229,23 @@ static void bad_launches(void) {
     const unsigned long long none = 0;
     wtr_kernel *crossed[] = {ring[1], ring[0]};
     forget();
-    wtr_run_collective(heap, crossed, 1, &ONE, &ONE, NULL, NULL, 5, WTR_HEAP(heap), WTR_BUFS(own), WTR_ARG(none), WTR_ARG(none), WTR_LOCAL(64));
+    wtr_run_collective(heap, crossed, 1, &ONE, &ONE, NULL, NULL, 5, WTR_HEAP(heap), WTR_BUFS(own),
+                       WTR_ARG(none), WTR_ARG(none), WTR_LOCAL(64));
     CHECK(told_code == WTR_EINVAL && strstr(told, "another device"));
     wtr_run_collective(heap, plain, 1, &ONE, &ONE, NULL, NULL, 1, WTR_BUFS(own));
     CHECK(told_code == WTR_EINVAL && strstr(told, "WTR_HEAP"));
-    wtr_run_collective(heap, ring, 1, &ONE, NULL, NULL, NULL, 5, WTR_HEAP(heap), WTR_BUFS(own), WTR_ARG(none), WTR_ARG(none), WTR_LOCAL(64));
+    wtr_run_collective(heap, ring, 1, &ONE, NULL, NULL, NULL, 5, WTR_HEAP(heap), WTR_BUFS(own),
+                       WTR_ARG(none), WTR_ARG(none), WTR_LOCAL(64));
     CHECK(told_code == WTR_EINVAL && strstr(told, "local work size"));
     const size_t many = 1 << 20;
-    wtr_run_collective(heap, ring, 1, &many, &ONE, NULL, NULL, 5, WTR_HEAP(heap), WTR_BUFS(own), WTR_ARG(none), WTR_ARG(none), WTR_LOCAL(64));
-    CHECK(told_code == WTR_ERESIDENT && strstr(told, "1048576 work-groups") && strstr(told, "never start"));
+    wtr_run_collective(heap, ring, 1, &many, &ONE, NULL, NULL, 5, WTR_HEAP(heap), WTR_BUFS(own),
+                       WTR_ARG(none), WTR_ARG(none), WTR_LOCAL(64));
+    CHECK(told_code == WTR_ERESIDENT && strstr(told, "1048576 work-groups") &&
+          strstr(told, "never start"));
     wtr_run_kernel(lonely[0], 1, &ONE, &ONE, NULL, NULL, 2, WTR_HEAP(heap), WTR_BUF(own[0]));
     CHECK(told_code == WTR_EINVAL && strstr(told, "wtr_run_collective"));
-    /* A wrong argument is told by the device; the other devices' kernels do not wait for ever, nor until their bound. */
+    /* A wrong argument is told by the device; the other devices' kernels do not wait for ever, nor
+     * until their bound. */
     wtr_heap *other = make(4096, NULL);
     forget();
     const double start = seconds();
@@ -260,10 +276,12 @@ static void resets_help(wtr_heap *heap) {
     wtr_flush();
     wtr_abort_heap(heap, "the sea");
     wtr_reset_heap(heap, NULL, &again);
-    for (unsigned i = 0; i < PES; i++) wtr_write_buffer_at(wtr_heap_part(heap, i), 0, 8, &zero, &again, NULL);
+    for (unsigned i = 0; i < PES; i++)
+        wtr_write_buffer_at(wtr_heap_part(heap, i), 0, 8, &zero, &again, NULL);
     forget();
     run_ring(heap, 20, 0, NULL, NULL);
-    CHECK(told_code == 0 && sums_are_right(20) && wtr_event_status(again) == 0 && wtr_event_status(ran) == WTR_EABORTED);
+    CHECK(told_code == 0 && sums_are_right(20) && wtr_event_status(again) == 0 &&
+          wtr_event_status(ran) == WTR_EABORTED);
     wtr_release_event(ran);
     wtr_release_event(again);
 }
@@ -275,7 +293,8 @@ static void run_half(wtr_heap *heap) {
 /* A barrier that has failed fails until the heap is reset, however often that has to be. */
 static void resets_help_after_timeouts(const wtr_heap_options *options) {
     unsigned long long got[2];
-    const wtr_heap_options hasty = {.size = sizeof hasty, .timeout_ms = 1500, .force_proxy = options && options->force_proxy};
+    const wtr_heap_options hasty = {
+        .size = sizeof hasty, .timeout_ms = 1500, .force_proxy = options && options->force_proxy};
     wtr_heap *heap = make(4096, &hasty);
     forget();
     for (unsigned long long k = 0; k < 2; k++) {
@@ -297,7 +316,8 @@ static void resets_help_after_timeouts(const wtr_heap_options *options) {
 
 static void waits_end(const wtr_heap_options *options) {
     unsigned long long got = 0;
-    const wtr_heap_options hasty = {.size = sizeof hasty, .timeout_ms = 200, .force_proxy = options && options->force_proxy};
+    const wtr_heap_options hasty = {
+        .size = sizeof hasty, .timeout_ms = 200, .force_proxy = options && options->force_proxy};
     wtr_heap *heap = make(4096, &hasty);
     double start = seconds();
     forget();
@@ -318,7 +338,8 @@ static void waits_end(const wtr_heap_options *options) {
     wtr_abort_heap(heap, "the weather");
     wtr_wait_for_events(1, &ran);
     CHECK(seconds() - start < 1);
-    CHECK(wtr_event_status(ran) == WTR_EABORTED && strstr(wtr_event_error(ran)->message, "the weather"));
+    CHECK(wtr_event_status(ran) == WTR_EABORTED &&
+          strstr(wtr_event_error(ran)->message, "the weather"));
     for (unsigned i = 0; i < PES; i++) {
         wtr_read_buffer(own[i], 8, &got, NULL, NULL);
         CHECK(got == 102); /* GGAS_ABORTED is -2 */
@@ -326,7 +347,8 @@ static void waits_end(const wtr_heap_options *options) {
     forget();
     run_lonely(heap, NULL);
     /* The cause was told already; the call that fails because of it says it again. */
-    CHECK(told_code == 0 && wtr_last_error() && wtr_last_error()->code == WTR_EABORTED && strstr(wtr_last_error()->message, "the weather"));
+    CHECK(told_code == 0 && wtr_last_error() && wtr_last_error()->code == WTR_EABORTED &&
+          strstr(wtr_last_error()->message, "the weather"));
     wtr_release_event(ran);
     resets_help(heap);
     wtr_release_heap(heap, NULL, NULL);
@@ -342,7 +364,8 @@ int main(int argc, char **argv) {
     wtr_set_error_handler(hear, NULL);
     if (argc > 1 && strcmp(argv[1], "none") == 0) {
         devices[0] = wtr_get_device("SELECT POS 1");
-        CHECK(!wtr_create_heap(1, devices, 64, NULL, NULL) && told_code == WTR_EINVAL && strstr(told, "there are no heaps here"));
+        CHECK(!wtr_create_heap(1, devices, 64, NULL, NULL) && told_code == WTR_EINVAL &&
+              strstr(told, "there are no heaps here"));
         printf("%s\n", told);
         wtr_release_devices();
         return failures > 0;

@@ -1,12 +1,14 @@
-/* Devices of two nodes as devices of one program: what a query sees, copies from node to node, order between nodes, large writes that
- * have to wait, errors; and, with the argument `loss`, what happens when the second node's daemon ends.
+/* Devices of two nodes as devices of one program: what a query sees, copies from node to node,
+ * order between nodes, large writes that have to wait, errors; and, with the argument `loss`, what
+ * happens when the second node's daemon ends.
  *
  *   nodes            prints what fails, and returns 1
  *   nodes together   the same with two devices of the first node
- *   nodes loss       prints `ready`, waits for a line on standard input (then the daemon of the second node is gone), and goes on
+ *   nodes loss       prints `ready`, waits for a line on standard input (then the daemon of the
+ * second node is gone), and goes on
  *
- * NODES_HOST_0 and NODES_HOST_1 are the nodes' host names, if they are others than this one's. NODES_LOSS_S is the time after which a loss
- * must have been noticed.
+ * NODES_HOST_0 and NODES_HOST_1 are the nodes' host names, if they are others than this one's.
+ * NODES_LOSS_S is the time after which a loss must have been noticed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,12 +30,12 @@ static int told;
 static char told_node[256], told_message[1024], told_log[1024];
 static int told_code;
 
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
+#define CHECK(what)                                           \
+    do {                                                      \
+        if (!(what)) {                                        \
             printf("line %d: not so: %s\n", __LINE__, #what); \
-            failures++; \
-        } \
+            failures++;                                       \
+        }                                                     \
     } while (0)
 
 static void hear(const wtr_error *error, void *user) {
@@ -67,7 +69,8 @@ static void nodes_are_told_apart(wtr_device *device[2]) {
         CHECK(atoi(rank) == i);
         CHECK(strcmp(host, host_of(i)) == 0);
         CHECK(strcmp(index, "0") == 0);
-        if (strcmp(host_of(0), host_of(1)) != 0) CHECK(wtr_get_device("SELECT POS 1 FROM NODE '%s'", host_of(i)) == device[i]);
+        if (strcmp(host_of(0), host_of(1)) != 0)
+            CHECK(wtr_get_device("SELECT POS 1 FROM NODE '%s'", host_of(i)) == device[i]);
     }
     CHECK(wtr_get_device("SELECT POS 1 FROM NODE 2") == NULL);
     CHECK(wtr_get_device("SELECT POS 1 FROM NODE 1 WHERE rank = 0") == NULL);
@@ -75,7 +78,8 @@ static void nodes_are_told_apart(wtr_device *device[2]) {
 }
 
 /* Data that go from node to node and change on each: no wait of the host in between. */
-static void copies_go_from_node_to_node_in_order(wtr_device *device[2], size_t items, unsigned rounds) {
+static void copies_go_from_node_to_node_in_order(wtr_device *device[2], size_t items,
+                                                 unsigned rounds) {
     const size_t bytes = items * sizeof(unsigned);
     unsigned *data = malloc(bytes), *back = malloc(bytes);
     for (size_t i = 0; i < items; i++) data[i] = back[i] = (unsigned)(i * 2654435761u);
@@ -90,7 +94,8 @@ static void copies_go_from_node_to_node_in_order(wtr_device *device[2], size_t i
     for (unsigned round = 0; round < rounds; round++) {
         const unsigned at = round % 2;
         wtr_event *ran = NULL, *copied = NULL;
-        wtr_run_kernel(kernel[at], 1, (size_t[]){items}, NULL, &last, &ran, 2, WTR_BUF(buffer[at]), WTR_ARG(round));
+        wtr_run_kernel(kernel[at], 1, (size_t[]){items}, NULL, &last, &ran, 2, WTR_BUF(buffer[at]),
+                       WTR_ARG(round));
         wtr_copy_buffer(buffer[at], 0, buffer[1 - at], 0, bytes, &ran, &copied);
         wtr_release_event(last);
         wtr_release_event(ran);
@@ -121,8 +126,10 @@ static void copies_go_from_node_to_node_in_order(wtr_device *device[2], size_t i
 /* What a kernel prints comes where the program's own words are. */
 static void what_kernels_print_is_in_order(wtr_device *device[2]) {
     for (int i = 0; i < 2; i++) {
-        const char *source = "kernel void say(int node) { printf(\"  a kernel on node %d\\n\", node); }";
-        wtr_kernel *kernel = wtr_create_kernel(device[i], source, "say", "", WTR_SOURCE_STRING, NULL);
+        const char *source =
+            "kernel void say(int node) { printf(\"  a kernel on node %d\\n\", node); }";
+        wtr_kernel *kernel =
+            wtr_create_kernel(device[i], source, "say", "", WTR_SOURCE_STRING, NULL);
         printf("  before the kernel on node %d\n", i);
         wtr_run_kernel(kernel, 1, (size_t[]){1}, NULL, NULL, NULL, 1, WTR_ARG(i));
         wtr_release_kernel(kernel, NULL, NULL);
@@ -148,7 +155,8 @@ static void a_part_is_copied_and_the_rest_stays(wtr_device *device[2]) {
     wtr_release_buffer(target, NULL, NULL);
 }
 
-/* Together more than is sent ahead. Calls return at once, and other commands do not wait behind them. */
+/* Together more than is sent ahead. Calls return at once, and other commands do not wait behind
+ * them. */
 static void large_writes_wait_where_they_hold_nobody_up(wtr_device *device[2]) {
     enum { WRITES = 5 };
     const size_t bytes = (size_t)72 << 20;
@@ -159,7 +167,8 @@ static void large_writes_wait_where_they_hold_nobody_up(wtr_device *device[2]) {
     wtr_kernel *busy = wtr_create_kernel(device[1], SOURCE, "busy", "", WTR_SOURCE_STRING, NULL);
     wtr_buffer *buffer[WRITES];
     wtr_event *ran = NULL, *written[WRITES] = {0};
-    for (int i = 0; i < WRITES; i++) buffer[i] = wtr_create_buffer(device[1], WTR_MEM_READ_WRITE, bytes, NULL);
+    for (int i = 0; i < WRITES; i++)
+        buffer[i] = wtr_create_buffer(device[1], WTR_MEM_READ_WRITE, bytes, NULL);
     const double start = seconds();
     wtr_run_kernel(busy, 1, (size_t[]){4}, NULL, NULL, &ran, 2, WTR_BUF(held), WTR_ARG(rounds));
     for (int i = 0; i < WRITES; i++) wtr_write_buffer(buffer[i], bytes, data, &ran, written + i);
@@ -179,8 +188,9 @@ static void large_writes_wait_where_they_hold_nobody_up(wtr_device *device[2]) {
         wtr_read_buffer(buffer[i], bytes, back, NULL, NULL);
         CHECK(memcmp(data, back, bytes) == 0);
     }
-    printf("  %d writes of %zu MiB behind a kernel: calls %.3f s, the other node answered after %.3f s%s, all there after %.3f s\n", WRITES,
-           bytes >> 20, issued, answered, before == 1 ? " (not all written yet)" : "", all);
+    printf(
+        "  %d writes of %zu MiB behind a kernel: calls %.3f s, the other node answered after %.3f s%s, all there after %.3f s\n",
+        WRITES, bytes >> 20, issued, answered, before == 1 ? " (not all written yet)" : "", all);
     CHECK(issued < 0.5);
     CHECK(before == 1);
     for (int i = 0; i < WRITES; i++) {
@@ -195,7 +205,8 @@ static void large_writes_wait_where_they_hold_nobody_up(wtr_device *device[2]) {
     free(back);
 }
 
-/* The later of two ordered reads into the same memory is the one whose bytes stay, though the earlier one has far more to bring. */
+/* The later of two ordered reads into the same memory is the one whose bytes stay, though the
+ * earlier one has far more to bring. */
 static void reads_into_one_place_keep_their_order(wtr_device *device[2]) {
     const size_t bytes = (size_t)16 << 20, few = 4096;
     unsigned char *data = malloc(bytes), *back = malloc(bytes);
@@ -212,7 +223,8 @@ static void reads_into_one_place_keep_their_order(wtr_device *device[2]) {
         wtr_read_buffer(buffer[1 - large], few, back + bytes - few, &first, &second);
         wtr_wait_for_events(1, &second);
         size_t wrong = 0;
-        for (size_t i = 0; i < bytes; i++) wrong += back[i] != (i < bytes - few ? large + 1 : 2 - large);
+        for (size_t i = 0; i < bytes; i++)
+            wrong += back[i] != (i < bytes - few ? large + 1 : 2 - large);
         CHECK(wrong == 0);
         wtr_release_event(first);
         wtr_release_event(second);
@@ -237,12 +249,14 @@ static void many_commands_keep_their_order(wtr_device *device[2]) {
     for (unsigned c = 0; c < COMMANDS; c++)
         for (int i = 0; i < 2; i++) {
             wtr_event *next = NULL;
-            wtr_run_kernel(kernel[i], 1, (size_t[]){16}, NULL, last + i, &next, 2, WTR_BUF(buffer[i]), WTR_ARG(c));
+            wtr_run_kernel(kernel[i], 1, (size_t[]){16}, NULL, last + i, &next, 2,
+                           WTR_BUF(buffer[i]), WTR_ARG(c));
             wtr_release_event(last[i]);
             last[i] = next;
         }
     for (int i = 0; i < 2; i++) wtr_wait_for_events(1, last + i);
-    printf("  %d kernels in two chains: %.1f us each\n", 2 * COMMANDS, (seconds() - start) / (2 * COMMANDS) * 1e6);
+    printf("  %d kernels in two chains: %.1f us each\n", 2 * COMMANDS,
+           (seconds() - start) / (2 * COMMANDS) * 1e6);
     for (unsigned c = 0; c < COMMANDS; c++)
         for (unsigned i = 0; i < 16; i++) right[i] = right[i] * 3 + c + i;
     for (int i = 0; i < 2; i++) {
@@ -257,7 +271,9 @@ static void many_commands_keep_their_order(wtr_device *device[2]) {
 static void errors_say_what_and_where(wtr_device *device[2]) {
     wtr_event *made = NULL;
     told = 0;
-    wtr_kernel *kernel = wtr_create_kernel(device[1], "kernel void broken(global int *a) { a[0] = unknown; }", "broken", "", WTR_SOURCE_STRING, &made);
+    wtr_kernel *kernel =
+        wtr_create_kernel(device[1], "kernel void broken(global int *a) { a[0] = unknown; }",
+                          "broken", "", WTR_SOURCE_STRING, &made);
     wtr_wait_for_events(1, &made);
     CHECK(wtr_event_status(made) == -11);
     CHECK(told == 1 && strstr(told_log, "unknown"));
@@ -275,7 +291,8 @@ static void errors_say_what_and_where(wtr_device *device[2]) {
     wtr_event *refused = NULL, *later = NULL, *ready = NULL;
     unsigned number = 5;
     wtr_buffer *small = wtr_create_buffer(device[1], WTR_MEM_READ_WRITE, 4, &ready);
-    wtr_kernel *follow = wtr_create_kernel(device[1], SOURCE, "follow", "", WTR_SOURCE_STRING, NULL);
+    wtr_kernel *follow =
+        wtr_create_kernel(device[1], SOURCE, "follow", "", WTR_SOURCE_STRING, NULL);
     wtr_run_kernel(follow, 1, (size_t[]){1}, NULL, &ready, &refused, 1, WTR_BUF(small));
     wtr_read_buffer(small, sizeof number, &number, &refused, &later);
     wtr_wait_for_events(1, &later);
@@ -313,12 +330,14 @@ static void a_lost_node_fails_its_commands_and_no_others(wtr_device *device[2]) 
         kernel[i] = wtr_create_kernel(device[i], SOURCE, "busy", "", WTR_SOURCE_STRING, NULL);
         wtr_write_buffer(buffer[i], bytes, data, NULL, NULL);
     }
-    /* Under way when the node is lost: some minutes of work, a copy to the other node behind it, a read behind that. */
+    /* Under way when the node is lost: some minutes of work, a copy to the other node behind it, a
+     * read behind that. */
     const unsigned rounds = 4000000000u;
     wtr_event *ran = NULL, *copied = NULL, *read = NULL, *after = NULL;
     for (int i = 0; i < 20; i++) {
         wtr_event *next = NULL;
-        wtr_run_kernel(kernel[1], 1, (size_t[]){64}, NULL, &ran, &next, 2, WTR_BUF(buffer[1]), WTR_ARG(rounds));
+        wtr_run_kernel(kernel[1], 1, (size_t[]){64}, NULL, &ran, &next, 2, WTR_BUF(buffer[1]),
+                       WTR_ARG(rounds));
         if (ran) wtr_release_event(ran);
         ran = next;
     }
@@ -347,7 +366,8 @@ static void a_lost_node_fails_its_commands_and_no_others(wtr_device *device[2]) 
     /* The first node works on, and can still build. */
     const unsigned few = 2;
     memset(data, 0, bytes);
-    wtr_kernel *again = wtr_create_kernel(device[0], SOURCE, "busy", "-DAGAIN", WTR_SOURCE_STRING, NULL);
+    wtr_kernel *again =
+        wtr_create_kernel(device[0], SOURCE, "busy", "-DAGAIN", WTR_SOURCE_STRING, NULL);
     wtr_write_buffer(buffer[0], bytes, data, NULL, NULL);
     wtr_run_kernel(again, 1, (size_t[]){16}, NULL, NULL, NULL, 2, WTR_BUF(buffer[0]), WTR_ARG(few));
     wtr_read_buffer(buffer[0], bytes, data, NULL, NULL);
@@ -373,8 +393,9 @@ int main(int argc, char **argv) {
     wtr_init_devices("SELECT ALL FROM NODE %d", !together);
     wtr_release_devices();
     wtr_init_devices("SELECT ALL");
-    wtr_device *device[2] = {wtr_get_device("SELECT POS 1 FROM NODE 0"),
-                             wtr_get_device("SELECT POS %d FROM NODE %d", together ? 2 : 1, !together)};
+    wtr_device *device[2] = {
+        wtr_get_device("SELECT POS 1 FROM NODE 0"),
+        wtr_get_device("SELECT POS %d FROM NODE %d", together ? 2 : 1, !together)};
     if (!device[0] || !device[1]) {
         puts("there are no two devices");
         return 1;

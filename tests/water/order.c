@@ -1,4 +1,5 @@
-/* What events promise: a command that waits for another finds what that one made, whatever the driver could start early.
+/* What events promise: a command that waits for another finds what that one made, whatever the
+ * driver could start early.
  *
  *   order [ROUNDS]   with two devices at least; prints what fails, and returns 1
  */
@@ -41,7 +42,8 @@ static void fill(uint32_t *values, uint32_t value) {
     for (size_t i = 0; i < COUNT; i++) values[i] = value;
 }
 
-/* One buffer and the slow kernel on one device; `last` is the event of the last command, which the next one waits for. */
+/* One buffer and the slow kernel on one device; `last` is the event of the last command, which the
+ * next one waits for. */
 struct chain {
     wtr_kernel *kernel;
     wtr_buffer *buffer;
@@ -59,7 +61,8 @@ static struct chain begin(wtr_device *device) {
 }
 
 static void run(struct chain *chain) {
-    wtr_run_kernel(chain->kernel, 1, (size_t[]){COUNT}, NULL, &chain->last, &chain->last, 2, WTR_BUF(chain->buffer), WTR_ARG(SLOW));
+    wtr_run_kernel(chain->kernel, 1, (size_t[]){COUNT}, NULL, &chain->last, &chain->last, 2,
+                   WTR_BUF(chain->buffer), WTR_ARG(SLOW));
 }
 
 static void end(struct chain *chain) {
@@ -80,13 +83,16 @@ static void a_release_waits(void) {
     wtr_read_buffer(chain.buffer, BYTES, other, &chain.last, &chain.last);
     wtr_release_buffer(chain.buffer, &chain.last, &released);
     wtr_wait_for_events(1, &released);
-    check(all_are(other, 6), "who waits for the release of a buffer has what was read from it before");
-    check(wtr_event_status(chain.last) == 0, "what a release waited for has ended when the release has");
+    check(all_are(other, 6),
+          "who waits for the release of a buffer has what was read from it before");
+    check(wtr_event_status(chain.last) == 0,
+          "what a release waited for has ended when the release has");
     wtr_release_kernel(chain.kernel, NULL, NULL);
     wtr_release_event_array(2, (wtr_event *[]){released, chain.last});
 }
 
-/* What one device's read brings to the host is what the write that waits for it takes to the other device. */
+/* What one device's read brings to the host is what the write that waits for it takes to the other
+ * device. */
 static void a_write_takes_what_a_read_brought(void) {
     struct chain from = begin(devices[0]), to = begin(devices[1]);
     fill(host, 10);
@@ -138,7 +144,8 @@ static void a_copy_waits(void) {
     wtr_read_buffer(chains[0].buffer, BYTES, other, &chains[0].last, &chains[0].last);
     end(chains + 0);
     end(chains + 1);
-    check(all_are(other, 104), "a copy takes what the kernel before it made, and the kernel after it what it brought");
+    check(all_are(other, 104),
+          "a copy takes what the kernel before it made, and the kernel after it what it brought");
 }
 
 /* Without an event, a call returns when its command has ended. */
@@ -148,7 +155,8 @@ static void calls_without_an_event_block(void) {
     memset(other, 0, BYTES);
     wtr_write_buffer(chain.buffer, BYTES, host, &chain.last, NULL);
     fill(host, 0);
-    wtr_run_kernel(chain.kernel, 1, (size_t[]){COUNT}, NULL, NULL, NULL, 2, WTR_BUF(chain.buffer), WTR_ARG(SLOW));
+    wtr_run_kernel(chain.kernel, 1, (size_t[]){COUNT}, NULL, NULL, NULL, 2, WTR_BUF(chain.buffer),
+                   WTR_ARG(SLOW));
     wtr_read_buffer(chain.buffer, BYTES, other, NULL, NULL);
     check(all_are(other, 8), "calls without an event happen one after the other");
     end(&chain);

@@ -1,6 +1,7 @@
-/* Has the runtime inside a program replaced before the program's own constructors run: those of libraries that are preloaded come first.
- * And the runtimes inside libraries that the program loads later, such as extension modules of Python.
- * And has NVRTC give programs that ask it for machine code the PTX that this was made of. */
+/* Has the runtime inside a program replaced before the program's own constructors run: those of
+ * libraries that are preloaded come first. And the runtimes inside libraries that the program loads
+ * later, such as extension modules of Python. And has NVRTC give programs that ask it for machine
+ * code the PTX that this was made of. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
@@ -17,8 +18,9 @@ __attribute__((constructor)) static void start(void) {
     penstock_cuda_redirect();
 }
 
-/* Called in the place of the system's. That one goes by its caller where a name has no folder (the caller's list of folders) or is relative to the
- * caller ($ORIGIN): it is jumped to then, so that the caller stays who it was, and what is loaded is not looked at. */
+/* Called in the place of the system's. That one goes by its caller where a name has no folder (the
+ * caller's list of folders) or is relative to the caller ($ORIGIN): it is jumped to then, so that
+ * the caller stays who it was, and what is loaded is not looked at. */
 __attribute__((visibility("default"), optimize("O2"))) void *dlopen(const char *name, int flags) {
     if (!next) next = (opener)dlsym(RTLD_NEXT, "dlopen");
     if (!name || !strchr(name, '/') || strchr(name, '$')) return next(name, flags);
@@ -33,15 +35,17 @@ typedef int (*nvrtc_size)(void *program, size_t *size);
 typedef int (*nvrtc_code)(void *program, char *code);
 enum { nvrtc_internal_error = 11 };
 
-/* Bytes of a program's PTX with the 0 behind it; 0 where there is none, as of programs for its linker. */
+/* Bytes of a program's PTX with the 0 behind it; 0 where there is none, as of programs for its
+ * linker. */
 static size_t ptx_bytes(void *program) {
     nvrtc_size ptx = (nvrtc_size)dlsym(RTLD_NEXT, "nvrtcGetPTXSize");
     size_t bytes = 0;
-    return ptx && dlsym(RTLD_NEXT, "nvrtcGetPTX") && ptx(program, &bytes) == 0 && bytes > 1 ? bytes : 0;
+    return ptx && dlsym(RTLD_NEXT, "nvrtcGetPTX") && ptx(program, &bytes) == 0 && bytes > 1 ? bytes
+                                                                                            : 0;
 }
 
-/* NVIDIA's samples compile for the device's own architecture, which gives machine code that no device here runs. The driver takes PTX wherever
- * it takes that. */
+/* NVIDIA's samples compile for the device's own architecture, which gives machine code that no
+ * device here runs. The driver takes PTX wherever it takes that. */
 __attribute__((visibility("default"))) int nvrtcGetCUBINSize(void *program, size_t *size) {
     size_t bytes = ptx_bytes(program);
     nvrtc_size machine = (nvrtc_size)dlsym(RTLD_NEXT, "nvrtcGetCUBINSize");

@@ -9,7 +9,7 @@
 /* Longer than anything behind a fill takes in these tests, so that it is sure to overtake. */
 enum { LATE_MS = 300, HELD_MAX = 64 };
 
-typedef void (CL_CALLBACK *callback)(cl_event, cl_int, void *);
+typedef void(CL_CALLBACK *callback)(cl_event, cl_int, void *);
 
 struct late {
     cl_event event;
@@ -34,7 +34,7 @@ static int replace(cl_event from, cl_event to) {
 
 static void *tell_late(void *argument) {
     struct late *late = argument;
-    const struct timespec pause = { 0, LATE_MS * 1000000L };
+    const struct timespec pause = {0, LATE_MS * 1000000L};
     nanosleep(&pause, NULL);
     replace(late->event, NULL);
     late->tell(late->event, CL_COMPLETE, late->data);
@@ -58,15 +58,18 @@ static void *real(const char *name) { return dlsym(dlopen("libOpenCL.so.1", 1), 
 cl_int clSetEventCallback(cl_event event, cl_int type, callback tell, void *data) {
     cl_command_type kind = 0;
     REAL(clGetEventInfo)(event, CL_EVENT_COMMAND_TYPE, sizeof kind, &kind, NULL);
-    if (kind != CL_COMMAND_FILL_BUFFER || !replace(NULL, event)) return REAL(clSetEventCallback)(event, type, tell, data);
+    if (kind != CL_COMMAND_FILL_BUFFER || !replace(NULL, event))
+        return REAL(clSetEventCallback)(event, type, tell, data);
     struct late *late = malloc(sizeof *late);
-    *late = (struct late){ event, tell, data };
+    *late = (struct late){event, tell, data};
     return REAL(clSetEventCallback)(event, type, ended, late);
 }
 
-cl_int clGetEventInfo(cl_event event, cl_event_info name, size_t size, void *value, size_t *true_size) {
+cl_int clGetEventInfo(cl_event event, cl_event_info name, size_t size, void *value,
+                      size_t *true_size) {
     cl_int code = REAL(clGetEventInfo)(event, name, size, value, true_size);
-    if (code == CL_SUCCESS && name == CL_EVENT_COMMAND_EXECUTION_STATUS && value && *(cl_int *)value == CL_COMPLETE && replace(event, event))
+    if (code == CL_SUCCESS && name == CL_EVENT_COMMAND_EXECUTION_STATUS && value &&
+        *(cl_int *)value == CL_COMPLETE && replace(event, event))
         *(cl_int *)value = CL_RUNNING;
     return code;
 }

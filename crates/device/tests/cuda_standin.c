@@ -19,8 +19,19 @@
 typedef int CUresult;
 typedef uint64_t ptr;
 
-enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_PTX = 218, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600,
-       ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, ALREADY_REGISTERED = 712, TOO_LARGE = 720 };
+enum {
+    OK = 0,
+    INVALID_VALUE = 1,
+    NO_MEMORY = 2,
+    INVALID_PTX = 218,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_FAILED = 719,
+    ALREADY_REGISTERED = 712,
+    TOO_LARGE = 720
+};
 
 /* Memory that each device really has; it reports GLOBAL_BYTES. */
 #ifndef MEMORY_BYTES
@@ -37,14 +48,20 @@ static int sticky; /* error that ended the context */
 /* -- memory ------------------------------------------------------------------------------------ */
 
 /* `mapped`: GPU address minus host address; 0 if the GPU does not see the range. */
-struct range { uint64_t start, bytes; int pinned, device; uint64_t mapped; struct range *next; };
+struct range {
+    uint64_t start, bytes;
+    int pinned, device;
+    uint64_t mapped;
+    struct range *next;
+};
 static struct range *ranges;
 static uint64_t used[3]; /* bytes by device, counted from 1 */
-int standin_mapped; /* pieces of host memory that the GPU sees now */
+int standin_mapped;      /* pieces of host memory that the GPU sees now */
 
 static int within(uint64_t start, uint64_t bytes, int pinned) {
     for (struct range *r = ranges; r; r = r->next)
-        if (r->pinned == pinned && start >= r->start && start + bytes <= r->start + r->bytes) return 1;
+        if (r->pinned == pinned && start >= r->start && start + bytes <= r->start + r->bytes)
+            return 1;
     return 0;
 }
 
@@ -53,7 +70,9 @@ static uint64_t seen(uint64_t at, uint64_t bytes) {
     pthread_mutex_lock(&lock);
     uint64_t found = within(at, bytes, 0) ? at : 0;
     for (struct range *r = ranges; r && !found; r = r->next)
-        if (r->mapped && at >= r->start + r->mapped && at + bytes <= r->start + r->mapped + r->bytes) found = at - r->mapped;
+        if (r->mapped && at >= r->start + r->mapped &&
+            at + bytes <= r->start + r->mapped + r->bytes)
+            found = at - r->mapped;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -92,7 +111,11 @@ static int remove_range(uint64_t start, int pinned) {
     return 0;
 }
 
-#define NEEDS_CONTEXT do { if (!current) return INVALID_CONTEXT; if (sticky) return sticky; } while (0)
+#define NEEDS_CONTEXT                         \
+    do {                                      \
+        if (!current) return INVALID_CONTEXT; \
+        if (sticky) return sticky;            \
+    } while (0)
 
 /* Allocates device memory. If STANDIN_AT is set, it is a hexadecimal address from which
  * allocations lie one behind the other; a test with memory at the same addresses then gets
@@ -102,14 +125,17 @@ static void *take(size_t bytes) {
     const char *at = getenv("STANDIN_AT");
     if (!at) return aligned_alloc(256, (bytes + 255) & ~255ull);
     if (!next) next = strtoull(at, NULL, 16);
-    void *start = mmap((void *)next, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *start = mmap((void *)next, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     next += (bytes + 4095) & ~4095ull;
     return start == MAP_FAILED ? NULL : start;
 }
 
 static void give_back(ptr start, uint64_t bytes) {
-    if (getenv("STANDIN_AT")) munmap((void *)start, bytes);
-    else free((void *)start);
+    if (getenv("STANDIN_AT"))
+        munmap((void *)start, bytes);
+    else
+        free((void *)start);
 }
 
 CUresult cuMemAlloc_v2(ptr *out, size_t bytes) {
@@ -162,7 +188,9 @@ CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     if (!bytes || !is_there(start) || !is_there((char *)start + bytes - 1)) return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     add_range((uint64_t)start, bytes, 1);
-    if (flags & 2) ranges->mapped = (1ull << 44) + (standin_scatters ? ++standin_scatters * (1ull << 40) : 0), standin_mapped++;
+    if (flags & 2)
+        ranges->mapped = (1ull << 44) + (standin_scatters ? ++standin_scatters * (1ull << 40) : 0),
+        standin_mapped++;
     standin_registered++;
     pthread_mutex_unlock(&lock);
     return OK;
@@ -173,7 +201,8 @@ CUresult cuMemHostGetDevicePointer_v2(ptr *out, void *start, unsigned flags) {
     *out = 0;
     pthread_mutex_lock(&lock);
     for (struct range *r = ranges; r; r = r->next)
-        if (r->mapped && (uint64_t)start >= r->start && (uint64_t)start < r->start + r->bytes) *out = (uint64_t)start + r->mapped;
+        if (r->mapped && (uint64_t)start >= r->start && (uint64_t)start < r->start + r->bytes)
+            *out = (uint64_t)start + r->mapped;
     pthread_mutex_unlock(&lock);
     return *out && !flags ? OK : INVALID_VALUE;
 }
@@ -188,11 +217,20 @@ CUresult cuMemHostUnregister(void *start) {
 
 /* -- streams and events ------------------------------------------------------------------------ */
 
-struct event { uint64_t recorded, reached, at_ns; int timed; };
+struct event {
+    uint64_t recorded, reached, at_ns;
+    int timed;
+};
 
-struct box { uint64_t from, to, from_pitch, to_pitch, from_height, to_height, width, height, depth; };
+struct box {
+    uint64_t from, to, from_pitch, to_pitch, from_height, to_height, width, height, depth;
+};
 
-struct launch { int kernel; unsigned grid[3], block[3], shared; unsigned char params[4096]; };
+struct launch {
+    int kernel;
+    unsigned grid[3], block[3], shared;
+    unsigned char params[4096];
+};
 
 struct op {
     enum { BOX, SET, RECORD, WAIT, LAUNCH } kind;
@@ -206,7 +244,10 @@ struct op {
     struct op *next;
 };
 
-struct stream { struct op *first, **last; int busy, closed; };
+struct stream {
+    struct op *first, **last;
+    int busy, closed;
+};
 
 static uint64_t now(void) {
     struct timespec t;
@@ -239,7 +280,8 @@ static void run(struct op *op) {
     } else if (op->kind == BOX) {
         copy_box(&op->box);
     } else if (op->kind == SET) {
-        for (uint64_t i = 0; i < op->bytes; i += op->width) memcpy((char *)op->to + i, &op->value, op->width);
+        for (uint64_t i = 0; i < op->bytes; i += op->width)
+            memcpy((char *)op->to + i, &op->value, op->width);
     } else {
         run_kernel(&op->launch);
     }
@@ -405,8 +447,18 @@ CUresult cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t bytes, struct stream *s) 
     return copy(s, from, to, bytes, NULL);
 }
 
-struct place { size_t x, y, z, lod; unsigned type; const void *host; ptr device; void *array, *reserved; size_t pitch, height; };
-struct copy3d { struct place from, to; size_t width, height, depth; };
+struct place {
+    size_t x, y, z, lod;
+    unsigned type;
+    const void *host;
+    ptr device;
+    void *array, *reserved;
+    size_t pitch, height;
+};
+struct copy3d {
+    struct place from, to;
+    size_t width, height, depth;
+};
 
 static uint64_t last_byte(uint64_t pitch, uint64_t height, const struct copy3d *c) {
     return (c->depth - 1) * height * pitch + (c->height - 1) * pitch + c->width;
@@ -416,10 +468,14 @@ CUresult cuMemcpy3DAsync_v2(const struct copy3d *c, struct stream *s) {
     NEEDS_CONTEXT;
     const struct place *f = &c->from, *t = &c->to;
     if (f->x | f->y | f->z | t->x | t->y | t->z) return INVALID_VALUE;
-    if (c->width > f->pitch || c->width > t->pitch || c->height > f->height || c->height > t->height) return INVALID_VALUE;
+    if (c->width > f->pitch || c->width > t->pitch || c->height > f->height ||
+        c->height > t->height)
+        return INVALID_VALUE;
     struct op op = {.kind = BOX};
-    uint64_t from_bytes = last_byte(f->pitch, f->height, c), to_bytes = last_byte(t->pitch, t->height, c);
-    uint64_t from = f->type == 1 ? (uint64_t)f->host : f->device, to = t->type == 1 ? (uint64_t)t->host : t->device;
+    uint64_t from_bytes = last_byte(f->pitch, f->height, c),
+             to_bytes = last_byte(t->pitch, t->height, c);
+    uint64_t from = f->type == 1 ? (uint64_t)f->host : f->device,
+             to = t->type == 1 ? (uint64_t)t->host : t->device;
     if (f->type == 2 && !(from = seen(from, from_bytes))) return INVALID_VALUE;
     if (t->type == 2 && !(to = seen(to, to_bytes))) return INVALID_VALUE;
     if (t->type == 1 && !is_pinned(t->host, to_bytes)) return INVALID_VALUE;
@@ -429,7 +485,8 @@ CUresult cuMemcpy3DAsync_v2(const struct copy3d *c, struct stream *s) {
         memcpy(op.owned, f->host, from_bytes);
         from = (uint64_t)op.owned;
     }
-    op.box = (struct box){from, to, f->pitch, t->pitch, f->height, t->height, c->width, c->height, c->depth};
+    op.box = (struct box){from,      to,       f->pitch,  t->pitch, f->height,
+                          t->height, c->width, c->height, c->depth};
     push(s, op);
     return OK;
 }
@@ -437,19 +494,45 @@ CUresult cuMemcpy3DAsync_v2(const struct copy3d *c, struct stream *s) {
 static CUresult set(ptr to, unsigned value, unsigned width, size_t count, struct stream *s) {
     NEEDS_CONTEXT;
     if (to % width || !(to = seen(to, count * width))) return INVALID_VALUE;
-    push(s, (struct op){.kind = SET, .to = to, .bytes = count * width, .value = value, .width = width});
+    push(s, (struct op){
+                .kind = SET, .to = to, .bytes = count * width, .value = value, .width = width});
     return OK;
 }
-CUresult cuMemsetD8Async(ptr to, unsigned char v, size_t n, struct stream *s) { return set(to, v, 1, n, s); }
-CUresult cuMemsetD16Async(ptr to, unsigned short v, size_t n, struct stream *s) { return set(to, v, 2, n, s); }
-CUresult cuMemsetD32Async(ptr to, unsigned v, size_t n, struct stream *s) { return set(to, v, 4, n, s); }
+CUresult cuMemsetD8Async(ptr to, unsigned char v, size_t n, struct stream *s) {
+    return set(to, v, 1, n, s);
+}
+CUresult cuMemsetD16Async(ptr to, unsigned short v, size_t n, struct stream *s) {
+    return set(to, v, 2, n, s);
+}
+CUresult cuMemsetD32Async(ptr to, unsigned v, size_t n, struct stream *s) {
+    return set(to, v, 4, n, s);
+}
 
 /* -- modules and kernels ----------------------------------------------------------------------- */
 
-enum { ADD, SLEEP, TRAP, SHAPE, EMPTY, PUT, PING_PONG, BARRIERS, WAIT_IN_VAIN,
-       BENCH_PING_PONG, BENCH_BANDWIDTH, BENCH_MEET, SHAPED_LAST };
-struct parameter { size_t offset, size; };
-static const struct { const char *name; int count; struct parameter params[9]; } kernels[] = {
+enum {
+    ADD,
+    SLEEP,
+    TRAP,
+    SHAPE,
+    EMPTY,
+    PUT,
+    PING_PONG,
+    BARRIERS,
+    WAIT_IN_VAIN,
+    BENCH_PING_PONG,
+    BENCH_BANDWIDTH,
+    BENCH_MEET,
+    SHAPED_LAST
+};
+struct parameter {
+    size_t offset, size;
+};
+static const struct {
+    const char *name;
+    int count;
+    struct parameter params[9];
+} kernels[] = {
     [ADD] = {"add", 4, {{0, 8}, {8, 8}, {16, 8}, {24, 4}}}, /* c[i] = a[i] + b[i], n words */
     [SLEEP] = {"sleep_ns", 1, {{0, 8}}},
     [TRAP] = {"trap", 0, {{0, 0}}},
@@ -459,14 +542,22 @@ static const struct { const char *name; int count; struct parameter params[9]; }
     [PING_PONG] = {"heap_ping_pong", 3, {{0, 8}, {8, 8}, {16, 8}}}, /* tests/cuda/heap_kernels.h */
     [BARRIERS] = {"heap_barriers", 3, {{0, 8}, {8, 8}, {16, 8}}},
     [WAIT_IN_VAIN] = {"heap_wait", 1, {{0, 8}}},
-#define NINE 9, {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}, {40, 8}, {48, 8}, {56, 8}, {64, 8}}
+#define NINE \
+    9, { {0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}, {40, 8}, {48, 8}, {56, 8}, {64, 8} }
     [BENCH_PING_PONG] = {"ping_pong", NINE}, /* crates/bench/src/device/kernels.cl */
     [BENCH_BANDWIDTH] = {"bandwidth", NINE},
     [BENCH_MEET] = {"meet", NINE},
 };
 
-struct function { int kernel; int shared_max; };
-struct module { struct function functions[SHAPED_LAST]; int has[SHAPED_LAST]; ptr table; };
+struct function {
+    int kernel;
+    int shared_max;
+};
+struct module {
+    struct function functions[SHAPED_LAST];
+    int has[SHAPED_LAST];
+    ptr table;
+};
 
 #include "cuda_standin_heaps.h"
 
@@ -479,29 +570,35 @@ static void run_kernel(const struct launch *l) {
             sticky = ILLEGAL_ADDRESS;
             return;
         }
-        for (unsigned i = 0; i < n; i++) ((unsigned *)a[2])[i] = ((unsigned *)a[0])[i] + ((unsigned *)a[1])[i];
+        for (unsigned i = 0; i < n; i++)
+            ((unsigned *)a[2])[i] = ((unsigned *)a[0])[i] + ((unsigned *)a[1])[i];
     } else if (l->kernel == SLEEP) {
         struct timespec t = {a[0] / 1000000000, a[0] % 1000000000};
         nanosleep(&t, NULL);
     } else if (l->kernel == TRAP) {
         sticky = LAUNCH_FAILED;
     } else if (l->kernel == SHAPE) {
-        unsigned out[7] = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared};
+        unsigned out[7] = {l->grid[0],  l->grid[1],  l->grid[2], l->block[0],
+                           l->block[1], l->block[2], l->shared};
         memcpy((void *)a[0], out, sizeof out);
     } else if (l->kernel == PUT) {
-        if (!(a[0] = seen(a[0], 8))) sticky = ILLEGAL_ADDRESS;
-        else __atomic_store_n((ptr *)a[0], a[1], __ATOMIC_RELEASE);
+        if (!(a[0] = seen(a[0], 8)))
+            sticky = ILLEGAL_ADDRESS;
+        else
+            __atomic_store_n((ptr *)a[0], a[1], __ATOMIC_RELEASE);
     } else if (l->kernel >= PING_PONG) {
         run_heap_kernel(l);
     }
 }
 
-CUresult cuModuleLoadDataEx(struct module **out, const void *image, unsigned count, unsigned *options, void **values) {
+CUresult cuModuleLoadDataEx(struct module **out, const void *image, unsigned count,
+                            unsigned *options, void **values) {
     NEEDS_CONTEXT;
     const char *text = image;
     if (strstr(text, "broken")) {
         for (unsigned i = 0; i < count; i++)
-            if (options[i] == 5) strcpy(values[i], "ptxas application ptx input, line 3; error : broken");
+            if (options[i] == 5)
+                strcpy(values[i], "ptxas application ptx input, line 3; error : broken");
         return INVALID_PTX;
     }
     struct module *m = calloc(1, sizeof *m);
@@ -553,12 +650,16 @@ CUresult cuFuncSetAttribute(struct function *f, unsigned attribute, int value) {
     return OK;
 }
 
-CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, struct stream *s, void **params, void **extra) {
+CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, struct stream *s, void **params,
+                        void **extra) {
     NEEDS_CONTEXT;
     int count = kernels[f->kernel].count;
-    size_t needed = count ? kernels[f->kernel].params[count - 1].offset + kernels[f->kernel].params[count - 1].size : 0;
-    if (params || bx * by * bz > 1024 || (int)shared > f->shared_max || (needed && !extra)) return INVALID_VALUE;
+    size_t needed = count ? kernels[f->kernel].params[count - 1].offset +
+                                kernels[f->kernel].params[count - 1].size
+                          : 0;
+    if (params || bx * by * bz > 1024 || (int)shared > f->shared_max || (needed && !extra))
+        return INVALID_VALUE;
     struct op op = {.kind = LAUNCH, .launch = {f->kernel, {gx, gy, gz}, {bx, by, bz}, shared, {0}}};
     if (extra) {
         if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return INVALID_VALUE;
@@ -573,10 +674,12 @@ CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned g
 /* Number of multiprocessors, and the most threads and blocks of each. */
 enum { UNITS = 4, THREADS_PER_UNIT = 2048, BLOCKS_PER_UNIT = 8 };
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct function *f, int threads, size_t shared) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct function *f, int threads,
+                                                     size_t shared) {
     NEEDS_CONTEXT;
     if (threads <= 0) return INVALID_VALUE;
-    int fit = THREADS_PER_UNIT / threads, room = shared ? (int)(SHARED_MAX / shared) : BLOCKS_PER_UNIT;
+    int fit = THREADS_PER_UNIT / threads,
+        room = shared ? (int)(SHARED_MAX / shared) : BLOCKS_PER_UNIT;
     *out = threads > 1024 || (int)shared > f->shared_max ? 0 : fit < room ? fit : room;
     if (*out > BLOCKS_PER_UNIT) *out = BLOCKS_PER_UNIT;
     return OK;
@@ -584,20 +687,31 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct function *
 
 int standin_whole; /* number of cooperative launches */
 
-struct attribute { unsigned id; char pad[4]; unsigned value[16]; };
-struct config { unsigned grid[3], block[3], shared; struct stream *stream; struct attribute *attributes; unsigned count; };
+struct attribute {
+    unsigned id;
+    char pad[4];
+    unsigned value[16];
+};
+struct config {
+    unsigned grid[3], block[3], shared;
+    struct stream *stream;
+    struct attribute *attributes;
+    unsigned count;
+};
 
 CUresult cuLaunchKernelEx(const struct config *c, struct function *f, void **params, void **extra) {
     NEEDS_CONTEXT;
     int fit;
     for (unsigned i = 0; i < c->count; i++)
         if (c->attributes[i].id == 2 && c->attributes[i].value[0]) {
-            CUresult asked = cuOccupancyMaxActiveBlocksPerMultiprocessor(&fit, f, c->block[0] * c->block[1] * c->block[2], c->shared);
+            CUresult asked = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &fit, f, c->block[0] * c->block[1] * c->block[2], c->shared);
             if (asked) return asked;
             if (c->grid[0] * c->grid[1] * c->grid[2] > (unsigned)fit * UNITS) return TOO_LARGE;
             __sync_fetch_and_add(&standin_whole, 1);
         }
-    return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, params, extra);
+    return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
+                          c->block[2], c->shared, c->stream, params, extra);
 }
 
 #ifdef NEWER
@@ -608,7 +722,9 @@ CUresult cuFuncGetParamInfo(struct function *f, size_t index, size_t *offset, si
     *size = kernels[f->kernel].params[index].size;
     return OK;
 }
-CUresult cuFuncGetName(const char **out, struct function *f) { return *out = kernels[f->kernel].name, OK; }
+CUresult cuFuncGetName(const char **out, struct function *f) {
+    return *out = kernels[f->kernel].name, OK;
+}
 CUresult cuModuleGetFunctionCount(unsigned *out, struct module *m) {
     *out = 0;
     for (int k = 0; k < SHAPED_LAST; k++) *out += m->has[k];

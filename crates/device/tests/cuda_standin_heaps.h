@@ -15,7 +15,12 @@ typedef unsigned char uchar;
 typedef ulong ulong16 __attribute__((vector_size(128)));
 typedef uchar uchar16 __attribute__((vector_size(16)));
 
-struct item { const struct launch *launch; unsigned group[3], local[3]; pthread_barrier_t *barrier; void *heap; };
+struct item {
+    const struct launch *launch;
+    unsigned group[3], local[3];
+    pthread_barrier_t *barrier;
+    void *heap;
+};
 static __thread const struct item *item;
 
 static inline void barrier(int fences) { (void)fences, pthread_barrier_wait(item->barrier); }
@@ -40,9 +45,12 @@ static void *run_item(void *argument) {
     item = argument;
     ptr a[9];
     memcpy(a, item->launch->params, sizeof a);
-    if (item->launch->kernel == BENCH_PING_PONG) ping_pong(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
-    if (item->launch->kernel == BENCH_BANDWIDTH) bandwidth(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
-    if (item->launch->kernel == BENCH_MEET) meet(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+    if (item->launch->kernel == BENCH_PING_PONG)
+        ping_pong(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+    if (item->launch->kernel == BENCH_BANDWIDTH)
+        bandwidth(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+    if (item->launch->kernel == BENCH_MEET)
+        meet(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
     if (item->launch->kernel == PING_PONG) heap_ping_pong(item->heap, a[1], a[2]);
     if (item->launch->kernel == BARRIERS) heap_barriers(item->heap, a[1], a[2]);
     if (item->launch->kernel == WAIT_IN_VAIN) heap_wait(item->heap);
@@ -55,7 +63,9 @@ static void *seen_heap(ptr at) {
     ggas_heap_t *heap = (ggas_heap_t *)seen(at, sizeof *heap);
     if (!heap || heap->magic != GGAS_MAGIC) return NULL;
     for (unsigned pe = 0; pe < heap->count; pe++)
-        if (heap->paths[pe] == GGAS_PATH_MAPPED && !seen(at + sizeof *heap + pe * heap->stride, heap->stride)) return NULL;
+        if (heap->paths[pe] == GGAS_PATH_MAPPED &&
+            !seen(at + sizeof *heap + pe * heap->stride, heap->stride))
+            return NULL;
     return heap;
 }
 
@@ -66,7 +76,8 @@ static void run_heap_kernel(const struct launch *l) {
     ptr at;
     memcpy(&at, l->params, sizeof at);
     void *heap = seen_heap(at);
-    unsigned threads = l->block[0] * l->block[1] * l->block[2], groups = l->grid[0], all = threads * groups;
+    unsigned threads = l->block[0] * l->block[1] * l->block[2], groups = l->grid[0],
+             all = threads * groups;
     if (l->kernel >= BENCH_PING_PONG) threads = all = 1;
     if (!heap || l->block[1] * l->block[2] * l->grid[1] * l->grid[2] != 1 || all > ITEMS_MAX) {
         sticky = heap ? LAUNCH_FAILED : ILLEGAL_ADDRESS;
@@ -77,7 +88,8 @@ static void run_heap_kernel(const struct launch *l) {
     pthread_t ids[ITEMS_MAX];
     for (unsigned i = 0; i < groups; i++) pthread_barrier_init(&barriers[i], NULL, threads);
     for (unsigned i = 0; i < all; i++) {
-        own[i] = (struct item){l, {i / threads, 0, 0}, {i % threads, 0, 0}, &barriers[i / threads], heap};
+        own[i] = (struct item){
+            l, {i / threads, 0, 0}, {i % threads, 0, 0}, &barriers[i / threads], heap};
         if (pthread_create(&ids[i], NULL, run_item, &own[i])) abort();
     }
     for (unsigned i = 0; i < all; i++) pthread_join(ids[i], NULL);

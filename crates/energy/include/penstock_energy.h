@@ -63,20 +63,20 @@ typedef struct {
      * as "absent", "no_permission", "no_domain" or "dead_counter". */
     const char *unavailable;
     const char *unavailable_kind;
-    const char *notes;     /* notes for the reader, separated by \n; empty if there are none */
-    int in_total;          /* not 0 if the total includes it */
-    double seconds;        /* from the first to the last reading */
-    double joules;         /* all energy */
-    double net_joules;     /* joules minus those of idle power */
+    const char *notes; /* notes for the reader, separated by \n; empty if there are none */
+    int in_total;      /* not 0 if the total includes it */
+    double seconds;    /* from the first to the last reading */
+    double joules;     /* all energy */
+    double net_joules; /* joules minus those of idle power */
     double mean_watts, min_watts, max_watts; /* the last two only for samples */
     double idle_watts, idle_before_watts, idle_after_watts;
-    double step_s;         /* seconds between changes of the source's value, as far as known */
+    double step_s; /* seconds between changes of the source's value, as far as known */
 } penstock_energy_figure;
 
 /* Sum over packages, memory and accelerators: one figure each, of the most trusted source. */
 typedef struct {
-    size_t size;             /* sizeof(penstock_energy_total) */
-    double seconds;          /* duration of the measurement */
+    size_t size;    /* sizeof(penstock_energy_total) */
+    double seconds; /* duration of the measurement */
     double joules, net_joules, mean_watts, idle_watts;
     /* Components in the sum, separated by ", ". Only totals with the same ones are comparable. */
     const char *covered;
@@ -93,7 +93,7 @@ typedef struct {
 
 /* Estimates of the power model from core-seconds. They are not measured. */
 typedef struct {
-    size_t size; /* sizeof(penstock_energy_model) */
+    size_t size;              /* sizeof(penstock_energy_model) */
     double model_busy_joules; /* this process's core-seconds times the watts of a busy core */
     double model_host_joules; /* all cores of the host and the rest, for the whole time */
 } penstock_energy_model;
@@ -112,7 +112,8 @@ int penstock_energy_update(penstock_energy_meter *meter);
 
 /* The figures are those of the last stop, idle or update. */
 unsigned penstock_energy_num_figures(penstock_energy_meter *meter);
-int penstock_energy_get_figure(penstock_energy_meter *meter, unsigned index, penstock_energy_figure *figure);
+int penstock_energy_get_figure(penstock_energy_meter *meter, unsigned index,
+                               penstock_energy_figure *figure);
 int penstock_energy_get_total(penstock_energy_meter *meter, penstock_energy_total *total);
 int penstock_energy_get_cores(penstock_energy_meter *meter, penstock_energy_cores *cores);
 int penstock_energy_get_model(penstock_energy_meter *meter, penstock_energy_model *model);

@@ -59,15 +59,18 @@ void wtr_print_device_infos(wtr_device *device);
 
 /* Buffers. */
 wtr_buffer *wtr_create_buffer(wtr_device *device, wtr_mem_flag flag, size_t size, wtr_event **evt);
-void wtr_write_buffer(wtr_buffer *buffer, size_t size, const void *source, wtr_event **wait_evt, wtr_event **evt);
-void wtr_read_buffer(wtr_buffer *buffer, size_t size, void *destination, wtr_event **wait_evt, wtr_event **evt);
+void wtr_write_buffer(wtr_buffer *buffer, size_t size, const void *source, wtr_event **wait_evt,
+                      wtr_event **evt);
+void wtr_read_buffer(wtr_buffer *buffer, size_t size, void *destination, wtr_event **wait_evt,
+                     wtr_event **evt);
 void wtr_release_buffer(wtr_buffer *buffer, wtr_event **wait_evt, wtr_event **evt);
 
 /* Kernels. */
-wtr_kernel *wtr_create_kernel(wtr_device *device, const char *name, const char *kernel_name, const char *build_options,
-                              wtr_kernel_flag flag, wtr_event **evt);
-void wtr_run_kernel(wtr_kernel *kernel, unsigned work_dim, const size_t *global_work_size, const size_t *local_work_size,
-                    wtr_event **wait_evt, wtr_event **evt, unsigned num_args, ...);
+wtr_kernel *wtr_create_kernel(wtr_device *device, const char *name, const char *kernel_name,
+                              const char *build_options, wtr_kernel_flag flag, wtr_event **evt);
+void wtr_run_kernel(wtr_kernel *kernel, unsigned work_dim, const size_t *global_work_size,
+                    const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt,
+                    unsigned num_args, ...);
 void wtr_release_kernel(wtr_kernel *kernel, wtr_event **wait_evt, wtr_event **evt);
 
 /* Events. The variadic arguments are `wtr_event **`. */

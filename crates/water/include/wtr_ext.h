@@ -41,22 +41,25 @@ typedef void (*wtr_error_handler)(const wtr_error *error, void *user);
 void wtr_set_error_handler(wtr_error_handler handler, void *user);
 
 /* Offsets are in bytes. */
-void wtr_write_buffer_at(wtr_buffer *buffer, size_t offset, size_t size, const void *source, wtr_event **wait_evt, wtr_event **evt);
-void wtr_read_buffer_at(wtr_buffer *buffer, size_t offset, size_t size, void *destination, wtr_event **wait_evt, wtr_event **evt);
+void wtr_write_buffer_at(wtr_buffer *buffer, size_t offset, size_t size, const void *source,
+                         wtr_event **wait_evt, wtr_event **evt);
+void wtr_read_buffer_at(wtr_buffer *buffer, size_t offset, size_t size, void *destination,
+                        wtr_event **wait_evt, wtr_event **evt);
 
 /* Copies between buffers of any devices. The bytes do not pass through the program. */
-void wtr_copy_buffer(wtr_buffer *source, size_t source_offset, wtr_buffer *target, size_t target_offset, size_t size,
-                     wtr_event **wait_evt, wtr_event **evt);
+void wtr_copy_buffer(wtr_buffer *source, size_t source_offset, wtr_buffer *target,
+                     size_t target_offset, size_t size, wtr_event **wait_evt, wtr_event **evt);
 
 /* Array forms, for bindings to other languages. sizes[i] is 0 for a buffer. `global_offset` may be
  * NULL. */
-void wtr_run_kernel_v(wtr_kernel *kernel, unsigned work_dim, const size_t *global_offset, const size_t *global_work_size,
-                      const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt, unsigned num_args,
-                      const size_t *sizes, const void *const *values);
+void wtr_run_kernel_v(wtr_kernel *kernel, unsigned work_dim, const size_t *global_offset,
+                      const size_t *global_work_size, const size_t *local_work_size,
+                      wtr_event **wait_evt, wtr_event **evt, unsigned num_args, const size_t *sizes,
+                      const void *const *values);
 wtr_event *wtr_merge_events_v(unsigned num, wtr_event **const *events);
 void wtr_wait_for_events_v(unsigned num, wtr_event **const *events);
-void wtr_init_devices_v(const char *dql);          /* no holes */
-wtr_device *wtr_get_device_v(const char *dql);     /* no holes */
+void wtr_init_devices_v(const char *dql);      /* no holes */
+wtr_device *wtr_get_device_v(const char *dql); /* no holes */
 
 /* Sends all commands issued so far, without waiting for their ends. */
 void wtr_flush(void);
@@ -88,7 +91,8 @@ int wtr_dump_graph(const char *path);
 /* Splits `total` units among `count` devices in multiples of `granularity`, and stores the sizes in
  * `parts`. The last device with a weight above 0 also gets the remainder. `weights` are relative
  * speeds; NULL splits evenly. Returns 0 or a code. */
-int wtr_partition(size_t total, size_t granularity, unsigned count, const double *weights, size_t *parts);
+int wtr_partition(size_t total, size_t granularity, unsigned count, const double *weights,
+                  size_t *parts);
 
 /* Computes relative speeds as compute units times clock. Returns 0 or a code. */
 int wtr_partition_weights(unsigned count, wtr_device *const *devices, double *weights);
@@ -97,7 +101,8 @@ int wtr_partition_weights(unsigned count, wtr_device *const *devices, double *we
  * part of the work. `probe` issues the commands and waits for them. The speed is `units` divided by
  * the time that it took. Returns 0 or a code. */
 typedef void (*wtr_probe)(unsigned index, size_t units, void *user);
-int wtr_partition_measure(unsigned count, size_t units, wtr_probe probe, void *user, double *weights);
+int wtr_partition_measure(unsigned count, size_t units, wtr_probe probe, void *user,
+                          double *weights);
 
 /* Self-scheduling: hands slices of at least `minimum` units to devices that are free, with two
  * slices per device under way. Sizes shrink with the remaining work, and depend on the speeds seen
@@ -124,8 +129,8 @@ typedef struct {
 } wtr_heap_options;
 
 /* Creates a heap with `bytes` for each device, all zero. `options` may be NULL. */
-wtr_heap *wtr_create_heap(unsigned num_devices, wtr_device *const *devices, size_t bytes, const wtr_heap_options *options,
-                          wtr_event **evt);
+wtr_heap *wtr_create_heap(unsigned num_devices, wtr_device *const *devices, size_t bytes,
+                          const wtr_heap_options *options, wtr_event **evt);
 unsigned wtr_heap_num_pes(wtr_heap *heap);
 
 /* Returns one device's bytes as a buffer. It can be read, written, copied, and passed to kernels of
@@ -146,10 +151,12 @@ int wtr_heap_path(wtr_heap *heap, unsigned from_pe, unsigned to_pe);
  * run all its work-groups at the same time, the launch fails with WTR_ERESIDENT. Launches run one
  * after the other, also those over different heaps. If the heap is aborted or loses a rank, the
  * event fails. */
-void wtr_run_collective(wtr_heap *heap, wtr_kernel *const *kernels, unsigned work_dim, const size_t *global_work_size,
-                        const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt, unsigned num_args, ...);
-void wtr_run_collective_v(wtr_heap *heap, wtr_kernel *const *kernels, unsigned work_dim, const size_t *global_work_size,
-                          const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt, unsigned num_args,
+void wtr_run_collective(wtr_heap *heap, wtr_kernel *const *kernels, unsigned work_dim,
+                        const size_t *global_work_size, const size_t *local_work_size,
+                        wtr_event **wait_evt, wtr_event **evt, unsigned num_args, ...);
+void wtr_run_collective_v(wtr_heap *heap, wtr_kernel *const *kernels, unsigned work_dim,
+                          const size_t *global_work_size, const size_t *local_work_size,
+                          wtr_event **wait_evt, wtr_event **evt, unsigned num_args,
                           const size_t *sizes, const void *const *values);
 
 /* Ends all waits of kernels over the heap with GGAS_ABORTED. Afterwards the heap can only be reset

@@ -83,8 +83,10 @@ struct wtr_mpi_blocking {
     int (*ranks)(const struct wtr_mpi *run);
     int (*library)(char *text, int room);
     int (*error_text)(int code, char *text, int room);
-    int (*start_send)(struct wtr_mpi *run, const void *bytes, int count, int to, int tag, uint64_t id);
-    int (*start_receive)(struct wtr_mpi *run, void *bytes, int room, int from, int tag, uint64_t id);
+    int (*start_send)(struct wtr_mpi *run, const void *bytes, int count, int to, int tag,
+                      uint64_t id);
+    int (*start_receive)(struct wtr_mpi *run, void *bytes, int room, int from, int tag,
+                         uint64_t id);
     int (*close)(struct wtr_mpi *run, int finalize);
 
     /* Waits until the operation with this id has ended. Returns at once if there is none. */

@@ -32,15 +32,15 @@ static int take_holes(const char *dql, hole *holes, va_list *list) {
     for (int i = 0; i < count; i++) {
         hole taken = {0, 0, NULL};
         switch (kinds[i]) {
-            case 0: taken.whole = va_arg(*list, int); break;
-            case 1: taken.whole = va_arg(*list, unsigned); break;
-            case 2: taken.whole = va_arg(*list, long); break;
-            case 3: taken.whole = (int64_t)va_arg(*list, unsigned long); break;
-            case 4: taken.whole = va_arg(*list, long long); break;
-            case 5: taken.whole = (int64_t)va_arg(*list, unsigned long long); break;
-            case 6: taken.whole = (int64_t)va_arg(*list, size_t); break;
-            case 7: taken.real = va_arg(*list, double); break;
-            default: taken.text = va_arg(*list, const char *); break;
+        case 0: taken.whole = va_arg(*list, int); break;
+        case 1: taken.whole = va_arg(*list, unsigned); break;
+        case 2: taken.whole = va_arg(*list, long); break;
+        case 3: taken.whole = (int64_t)va_arg(*list, unsigned long); break;
+        case 4: taken.whole = va_arg(*list, long long); break;
+        case 5: taken.whole = (int64_t)va_arg(*list, unsigned long long); break;
+        case 6: taken.whole = (int64_t)va_arg(*list, size_t); break;
+        case 7: taken.real = va_arg(*list, double); break;
+        default: taken.text = va_arg(*list, const char *); break;
         }
         holes[i] = taken;
     }
@@ -75,8 +75,8 @@ static void take_arguments(unsigned count, size_t *sizes, const void **values, v
     }
 }
 
-void wtr_run_kernel_c(wtr_kernel *kernel, unsigned dims, const size_t *global, const size_t *local, wtr_event **wait_evt,
-                      wtr_event **evt, unsigned count, ...) {
+void wtr_run_kernel_c(wtr_kernel *kernel, unsigned dims, const size_t *global, const size_t *local,
+                      wtr_event **wait_evt, wtr_event **evt, unsigned count, ...) {
     size_t sizes[ARGUMENTS_MAX];
     const void *values[ARGUMENTS_MAX];
     if (count > ARGUMENTS_MAX) {
@@ -90,8 +90,9 @@ void wtr_run_kernel_c(wtr_kernel *kernel, unsigned dims, const size_t *global, c
     wtr_run_kernel_v(kernel, dims, NULL, global, local, wait_evt, evt, count, sizes, values);
 }
 
-void wtr_run_collective_c(wtr_heap *heap, wtr_kernel *const *kernels, unsigned dims, const size_t *global, const size_t *local,
-                          wtr_event **wait_evt, wtr_event **evt, unsigned count, ...) {
+void wtr_run_collective_c(wtr_heap *heap, wtr_kernel *const *kernels, unsigned dims,
+                          const size_t *global, const size_t *local, wtr_event **wait_evt,
+                          wtr_event **evt, unsigned count, ...) {
     size_t sizes[ARGUMENTS_MAX];
     const void *values[ARGUMENTS_MAX];
     if (count > ARGUMENTS_MAX) {
@@ -105,7 +106,8 @@ void wtr_run_collective_c(wtr_heap *heap, wtr_kernel *const *kernels, unsigned d
     wtr_run_collective_v(heap, kernels, dims, global, local, wait_evt, evt, count, sizes, values);
 }
 
-static int take_events(const char *function, unsigned count, wtr_event **events[ARGUMENTS_MAX], va_list *list) {
+static int take_events(const char *function, unsigned count, wtr_event **events[ARGUMENTS_MAX],
+                       va_list *list) {
     if (count > ARGUMENTS_MAX) {
         wtr_rs_too_many(function, count, ARGUMENTS_MAX);
         return 0;
@@ -120,7 +122,7 @@ wtr_event *wtr_merge_events_c(unsigned count, ...) {
     va_start(list, count);
     int fine = take_events("wtr_merge_events", count, events, &list);
     va_end(list);
-    return fine ? wtr_merge_events_v(count, (wtr_event **const *)events) : NULL;
+    return fine ? wtr_merge_events_v(count, (wtr_event * *const *)events) : NULL;
 }
 
 void wtr_wait_for_events_c(unsigned count, ...) {
@@ -129,5 +131,5 @@ void wtr_wait_for_events_c(unsigned count, ...) {
     va_start(list, count);
     int fine = take_events("wtr_wait_for_events", count, events, &list);
     va_end(list);
-    if (fine) wtr_wait_for_events_v(count, (wtr_event **const *)events);
+    if (fine) wtr_wait_for_events_v(count, (wtr_event * *const *)events);
 }

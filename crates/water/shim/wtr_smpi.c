@@ -31,8 +31,7 @@ static int end_code;
 /* Ends a rank. Every rank except the root ends within wtr_init_devices. The simulator's `exit`
  * throws a C++ exception, at which frames of Rust would abort. So this jumps back to `main`, past
  * frames that have nothing left to do. */
-static void end_rank(int code)
-{
+static void end_rank(int code) {
     end_code = code;
     longjmp(end, 1);
 }
@@ -40,16 +39,14 @@ static void end_rank(int code)
 /* Returns memory for bytes that nobody reads, or NULL if there is none. All ranks share it, so the
  * simulator does not copy what is sent from it or received into it. When a larger room is needed,
  * the smaller one stays mapped, because pieces under way may use it. */
-static void *room(uint64_t bytes)
-{
+static void *room(uint64_t bytes) {
     enum { ROOM_MIN = 16 << 20 }; /* one block of smpi/shared-malloc-blocksize, so one mapping */
     static void *there;
     static uint64_t size;
     if (size < bytes || there == NULL) {
         const uint64_t wanted = bytes > ROOM_MIN ? bytes : ROOM_MIN;
         void *larger = SMPI_SHARED_MALLOC(wanted);
-        if (larger == NULL)
-            return NULL;
+        if (larger == NULL) return NULL;
         there = larger;
         size = wanted;
     }
@@ -73,18 +70,17 @@ static struct wtr_mpi_shim shim;
 
 /* Opens the shim, and finds the table of bells. The first rank creates the table. Its address is in
  * the environment, which belongs to the process and is the only place that all ranks share. */
-static int open_with_bells(struct wtr_mpi **run, int *threads)
-{
+static int open_with_bells(struct wtr_mpi **run, int *threads) {
     const int code = wtr_mpi_shim()->open(run, threads);
-    if (code != 0)
-        return code;
+    if (code != 0) return code;
     own = shim.rank(*run);
     void *table = NULL;
     const char *text = getenv(TABLE);
     if (text == NULL || sscanf(text, "%p", &table) != 1) {
         char place[32];
         table = calloc((size_t)shim.ranks(*run), sizeof *bells);
-        if (table == NULL || snprintf(place, sizeof place, "%p", table) < 0 || setenv(TABLE, place, 1) != 0)
+        if (table == NULL || snprintf(place, sizeof place, "%p", table) < 0 ||
+            setenv(TABLE, place, 1) != 0)
             return -1;
     }
     bells = table;
@@ -93,19 +89,17 @@ static int open_with_bells(struct wtr_mpi **run, int *threads)
     return 0;
 }
 
-static int send_and_ring(struct wtr_mpi *run, const void *bytes, int count, int to, int tag, uint64_t id)
-{
+static int send_and_ring(struct wtr_mpi *run, const void *bytes, int count, int to, int tag,
+                         uint64_t id) {
     const int code = wtr_mpi_shim()->send(run, bytes, count, to, tag, id);
     if (code == 0 && tag == CONTROL_TAG) {
         bells[to].is_rung = 1;
-        if (bells[to].waits)
-            sg_cond_notify_one(bells[to].cond);
+        if (bells[to].waits) sg_cond_notify_one(bells[to].cond);
     }
     return code;
 }
 
-static void wait_ns(uint64_t ns)
-{
+static void wait_ns(uint64_t ns) {
     struct bell *bell = &bells[own];
     if (!bell->is_rung && ns > 0) {
         sg_mutex_lock(bell->mutex);
@@ -117,13 +111,11 @@ static void wait_ns(uint64_t ns)
     bell->is_rung = 0;
 }
 
-int main(int count, char **arguments)
-{
+int main(int count, char **arguments) {
     return setjmp(end) == 0 ? wtr_program_main(count, arguments) : end_code;
 }
 
-__attribute__((constructor)) static void tell_library(void)
-{
+__attribute__((constructor)) static void tell_library(void) {
     shim = *wtr_mpi_shim();
     shim.open = open_with_bells;
     shim.send = send_and_ring;

@@ -1,7 +1,8 @@
 /* What the six applications share, in both versions: options, input, timing, checks and the report.
  *
- * An application has three parts. `<app>.c` knows the problem: its input, what is right, and its options. `opencl.c` and `water.c` are two
- * host programs for it, of which one is linked: plain OpenCL on one device, libWater on all. `program.c` calls both parts.
+ * An application has three parts. `<app>.c` knows the problem: its input, what is right, and its
+ * options. `opencl.c` and `water.c` are two host programs for it, of which one is linked: plain
+ * OpenCL on one device, libWater on all. `program.c` calls both parts.
  */
 #ifndef COMMON_H
 #define COMMON_H
@@ -32,17 +33,19 @@ struct verdict {
 };
 
 struct options {
-    uint64_t value[SETTINGS_MAX]; /* in the order of the application's settings; the first is --size */
-    const char *kernel;           /* the file with the kernels */
-    const char *devices;          /* a query for the devices (libWater) */
-    const double *weights;        /* relative speeds of the devices; NULL: all the same (libWater) */
+    uint64_t
+        value[SETTINGS_MAX]; /* in the order of the application's settings; the first is --size */
+    const char *kernel;      /* the file with the kernels */
+    const char *devices;     /* a query for the devices (libWater) */
+    const double *weights;   /* relative speeds of the devices; NULL: all the same (libWater) */
     unsigned weight_count;
-    unsigned device_count;        /* as host_start() found */
+    unsigned device_count; /* as host_start() found */
     unsigned repeat;
     bool verify, json;
 };
 
-/* ---- The problem: <app>.c. `struct problem` is the application's own; so is app_name, which the helpers know. ---- */
+/* ---- The problem: <app>.c. `struct problem` is the application's own; so is app_name, which the
+ * helpers know. ---- */
 
 struct problem;
 extern const struct setting app_settings[]; /* the last one has no name */

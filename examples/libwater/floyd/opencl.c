@@ -9,7 +9,8 @@
 const char *const host_name = "opencl";
 
 enum { DIAGONAL, PIVOT_ROWS, PIVOT_COLUMNS, REST, KERNELS };
-static const char *const kernel_names[KERNELS] = {"diagonal", "pivot_rows", "pivot_columns", "rest"};
+static const char *const kernel_names[KERNELS] = {"diagonal", "pivot_rows", "pivot_columns",
+                                                  "rest"};
 
 static cl_device_id device;
 static cl_context context;
@@ -61,7 +62,8 @@ static cl_program build_program(const char *file, const char *build_options) {
     cl_int code;
     size_t size, log_size;
     char *source = read_source(file, &size);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
+    cl_program program =
+        clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
     check(code, "clCreateProgramWithSource");
     free(source);
     code = clBuildProgram(program, 1, &device, build_options, NULL, NULL);
@@ -75,7 +77,8 @@ static cl_program build_program(const char *file, const char *build_options) {
     return program;
 }
 
-static void run(cl_kernel kernel, const struct problem *p, size_t width, size_t height, cl_ulong pivot) {
+static void run(cl_kernel kernel, const struct problem *p, size_t width, size_t height,
+                cl_ulong pivot) {
     const size_t work_size[2] = {width, height}, group_size[2] = {p->block, p->block};
     CHECK(clSetKernelArg(kernel, 3, sizeof pivot, &pivot));
     CHECK(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, work_size, group_size, 0, NULL, NULL));

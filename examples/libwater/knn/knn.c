@@ -1,7 +1,8 @@
 /* Input and check of the nearest neighbours, and what brings those of several devices together.
  *
- * Coordinates are whole numbers below 256, so that squared distances, below 4 * 2^16, are exact in single precision: the check is exact, and
- * points that are equally near are common, which tests that the lower index wins.
+ * Coordinates are whole numbers below 256, so that squared distances, below 4 * 2^16, are exact in
+ * single precision: the check is exact, and points that are equally near are common, which tests
+ * that the lower index wins.
  */
 #include "knn.h"
 
@@ -26,14 +27,18 @@ struct problem *problem_create(const struct options *options) {
     p->queries = options->value[QUERIES];
     p->split_reference = options->value[SPLIT_REFERENCE] != 0;
     if (p->references >= UINT32_MAX) fail("--size is below %u: indices have 32 bits", UINT32_MAX);
-    if (p->queries < options->device_count) fail("%llu queries are too few for %u devices", (unsigned long long)p->queries, options->device_count);
+    if (p->queries < options->device_count)
+        fail("%llu queries are too few for %u devices", (unsigned long long)p->queries,
+             options->device_count);
     p->results = p->queries * NEAREST * (p->split_reference ? options->device_count : 1);
     p->reference = allocate(p->references * DIMENSIONS, sizeof *p->reference);
     p->query = allocate(p->queries * DIMENSIONS, sizeof *p->query);
     p->distance = allocate(p->results, sizeof *p->distance);
     p->index = allocate(p->results, sizeof *p->index);
-    for (uint64_t i = 0; i < p->references * DIMENSIONS; i++) p->reference[i] = (float)random_below(1, i, COORDINATE_LIMIT);
-    for (uint64_t i = 0; i < p->queries * DIMENSIONS; i++) p->query[i] = (float)random_below(2, i, COORDINATE_LIMIT);
+    for (uint64_t i = 0; i < p->references * DIMENSIONS; i++)
+        p->reference[i] = (float)random_below(1, i, COORDINATE_LIMIT);
+    for (uint64_t i = 0; i < p->queries * DIMENSIONS; i++)
+        p->query[i] = (float)random_below(2, i, COORDINATE_LIMIT);
     return p;
 }
 
@@ -50,7 +55,8 @@ static bool is_nearer(float distance, uint32_t index, float other_distance, uint
 static void insert(float *distances, uint32_t *indices, float distance, uint32_t index) {
     int place = NEAREST - 1;
     if (!is_nearer(distance, index, distances[place], indices[place])) return;
-    for (; place > 0 && is_nearer(distance, index, distances[place - 1], indices[place - 1]); place--) {
+    for (; place > 0 && is_nearer(distance, index, distances[place - 1], indices[place - 1]);
+         place--) {
         distances[place] = distances[place - 1];
         indices[place] = indices[place - 1];
     }
@@ -92,8 +98,10 @@ struct verdict problem_verify(const struct problem *p) {
     uint64_t checked = CHECKED_MAX / p->references, wrong = 0;
     if (checked > p->queries) checked = p->queries;
     if (checked < 2) checked = p->queries < 2 ? p->queries : 2;
-    for (uint64_t i = 0; i < checked; i++) wrong += !is_right(p, checked < 2 ? 0 : i * (p->queries - 1) / (checked - 1));
-    return verdict(wrong == 0, "%llu of %llu queries, exact: %llu wrong", (unsigned long long)checked, (unsigned long long)p->queries,
+    for (uint64_t i = 0; i < checked; i++)
+        wrong += !is_right(p, checked < 2 ? 0 : i * (p->queries - 1) / (checked - 1));
+    return verdict(wrong == 0, "%llu of %llu queries, exact: %llu wrong",
+                   (unsigned long long)checked, (unsigned long long)p->queries,
                    (unsigned long long)wrong);
 }
 

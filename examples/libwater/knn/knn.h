@@ -4,19 +4,20 @@
 
 #include "../common/common.h"
 
-#define NEAREST 8  /* neighbours per query */
+#define NEAREST 8 /* neighbours per query */
 #define DIMENSIONS 4
-#define TILE 64    /* work-items of a group, and references in its local memory */
+#define TILE 64 /* work-items of a group, and references in its local memory */
 #define BUILD_OPTIONS "-DK=" TEXT_OF(NEAREST) " -DTILE=" TEXT_OF(TILE)
 
 struct problem {
     uint64_t references, queries;
     bool split_reference;
     float *reference, *query; /* DIMENSIONS numbers each */
-    /* NEAREST of each query. Where the references are split, that many for each device, one after the other, until knn_merge(). */
-    float *distance;          /* squared */
+    /* NEAREST of each query. Where the references are split, that many for each device, one after
+     * the other, until knn_merge(). */
+    float *distance; /* squared */
     uint32_t *index;
-    size_t results;           /* how many of each there is room for */
+    size_t results; /* how many of each there is room for */
 };
 
 /* Makes the first device's neighbours those of all `parts` devices. */

@@ -58,7 +58,8 @@ static cl_program build_program(const char *file, const char *build_options) {
     cl_int code;
     size_t size, log_size;
     char *source = read_source(file, &size);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
+    cl_program program =
+        clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
     check(code, "clCreateProgramWithSource");
     free(source);
     code = clBuildProgram(program, 1, &device, build_options, NULL, NULL);
@@ -80,8 +81,10 @@ static cl_mem create_buffer(cl_mem_flags flags, size_t size) {
 }
 
 void host_solve(const struct options *options, struct problem *p) {
-    const size_t reference_bytes = p->references * DIMENSIONS * sizeof(float), query_bytes = p->queries * DIMENSIONS * sizeof(float);
-    const size_t distance_bytes = p->queries * NEAREST * sizeof(float), index_bytes = p->queries * NEAREST * sizeof(uint32_t);
+    const size_t reference_bytes = p->references * DIMENSIONS * sizeof(float),
+                 query_bytes = p->queries * DIMENSIONS * sizeof(float);
+    const size_t distance_bytes = p->queries * NEAREST * sizeof(float),
+                 index_bytes = p->queries * NEAREST * sizeof(uint32_t);
     const size_t work_size = round_up(p->queries, TILE), group_size = TILE;
     const cl_ulong references = p->references, first = 0, queries = p->queries;
     cl_int code;
@@ -92,7 +95,8 @@ void host_solve(const struct options *options, struct problem *p) {
     cl_mem query = create_buffer(CL_MEM_READ_ONLY, query_bytes);
     cl_mem distance = create_buffer(CL_MEM_WRITE_ONLY, distance_bytes);
     cl_mem index = create_buffer(CL_MEM_WRITE_ONLY, index_bytes);
-    CHECK(clEnqueueWriteBuffer(queue, reference, CL_FALSE, 0, reference_bytes, p->reference, 0, NULL, NULL));
+    CHECK(clEnqueueWriteBuffer(queue, reference, CL_FALSE, 0, reference_bytes, p->reference, 0,
+                               NULL, NULL));
     CHECK(clEnqueueWriteBuffer(queue, query, CL_FALSE, 0, query_bytes, p->query, 0, NULL, NULL));
     CHECK(clSetKernelArg(kernel, 0, sizeof reference, &reference));
     CHECK(clSetKernelArg(kernel, 1, sizeof query, &query));
@@ -102,7 +106,8 @@ void host_solve(const struct options *options, struct problem *p) {
     CHECK(clSetKernelArg(kernel, 5, sizeof first, &first));
     CHECK(clSetKernelArg(kernel, 6, sizeof queries, &queries));
     CHECK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &work_size, &group_size, 0, NULL, NULL));
-    CHECK(clEnqueueReadBuffer(queue, distance, CL_FALSE, 0, distance_bytes, p->distance, 0, NULL, NULL));
+    CHECK(clEnqueueReadBuffer(queue, distance, CL_FALSE, 0, distance_bytes, p->distance, 0, NULL,
+                              NULL));
     CHECK(clEnqueueReadBuffer(queue, index, CL_FALSE, 0, index_bytes, p->index, 0, NULL, NULL));
     CHECK(clFinish(queue));
     CHECK(clReleaseMemObject(reference));

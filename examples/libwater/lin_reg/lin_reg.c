@@ -1,7 +1,8 @@
 /* Input and check of the linear regression.
  *
- * The sum of squares of any line follows from the best line, which least squares give in closed form: with the slope off by s at the points'
- * mean and the height there off by h, it is best + s^2 Sxx + h^2 n. So the check of all candidates takes no longer than reading them.
+ * The sum of squares of any line follows from the best line, which least squares give in closed
+ * form: with the slope off by s at the points' mean and the height there off by h, it is best + s^2
+ * Sxx + h^2 n. So the check of all candidates takes no longer than reading them.
  */
 #include "lin_reg.h"
 
@@ -70,9 +71,11 @@ static struct fit least_squares(const struct problem *p) {
     return fit;
 }
 
-/* How far single precision may be off: each distance by `one` (three roundings, of values this large), which by Cauchy's inequality makes
- * 2 one sqrt(n E) + n one^2 of the sum; and the additions by a part of E that grows with the longest chain of them. */
-static double tolerance(const struct problem *p, const struct fit *fit, double alpha, double beta, double error) {
+/* How far single precision may be off: each distance by `one` (three roundings, of values this
+ * large), which by Cauchy's inequality makes 2 one sqrt(n E) + n one^2 of the sum; and the
+ * additions by a part of E that grows with the longest chain of them. */
+static double tolerance(const struct problem *p, const struct fit *fit, double alpha, double beta,
+                        double error) {
     const double unit = FLT_EPSILON / 2, n = (double)p->points;
     const double one = 3 * unit * (fabs(alpha) * fit->largest_x + fabs(beta) + fit->largest_y);
     return (RUN + n / RUN + 4) * unit * error + 2 * one * sqrt(n * error) + n * one * one;
@@ -83,14 +86,18 @@ struct verdict problem_verify(const struct problem *p) {
     uint64_t wrong = 0;
     double worst = 0;
     for (uint64_t i = 0; i < p->candidates; i++) {
-        const double slope_off = p->alpha[i] - fit.slope, height_off = p->alpha[i] * fit.mean_x + p->beta[i] - fit.height_at_mean;
-        const double error = fit.error + slope_off * slope_off * fit.sxx + height_off * height_off * (double)p->points;
+        const double slope_off = p->alpha[i] - fit.slope,
+                     height_off = p->alpha[i] * fit.mean_x + p->beta[i] - fit.height_at_mean;
+        const double error = fit.error + slope_off * slope_off * fit.sxx +
+                             height_off * height_off * (double)p->points;
         const double difference = fabs(p->error[i] - error);
         wrong += !(difference <= tolerance(p, &fit, p->alpha[i], p->beta[i], error));
         if (error > 0) worst = fmax(worst, difference / error);
     }
-    return verdict(wrong == 0, "all %llu candidates beside least squares, largest relative error %.1e: %llu wrong", (unsigned long long)p->candidates,
-                   worst, (unsigned long long)wrong);
+    return verdict(
+        wrong == 0,
+        "all %llu candidates beside least squares, largest relative error %.1e: %llu wrong",
+        (unsigned long long)p->candidates, worst, (unsigned long long)wrong);
 }
 
 void problem_release(struct problem *p) {

@@ -9,9 +9,9 @@
 
 struct problem {
     uint64_t candidates, points;
-    float *x, *y;         /* the points */
-    float *alpha, *beta;  /* the candidates: slope and height */
-    float *error;         /* of each candidate: the sum of squares */
+    float *x, *y;        /* the points */
+    float *alpha, *beta; /* the candidates: slope and height */
+    float *error;        /* of each candidate: the sum of squares */
 };
 
 #endif

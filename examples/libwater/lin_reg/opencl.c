@@ -58,7 +58,8 @@ static cl_program build_program(const char *file, const char *build_options) {
     cl_int code;
     size_t size, log_size;
     char *source = read_source(file, &size);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
+    cl_program program =
+        clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
     check(code, "clCreateProgramWithSource");
     free(source);
     code = clBuildProgram(program, 1, &device, build_options, NULL, NULL);
@@ -80,7 +81,8 @@ static cl_mem create_buffer(cl_mem_flags flags, size_t size) {
 }
 
 void host_solve(const struct options *options, struct problem *p) {
-    const size_t points_bytes = p->points * sizeof(float), candidates_bytes = p->candidates * sizeof(float);
+    const size_t points_bytes = p->points * sizeof(float),
+                 candidates_bytes = p->candidates * sizeof(float);
     const size_t work_size = p->candidates;
     const cl_ulong points = p->points;
     cl_int code;
@@ -94,7 +96,8 @@ void host_solve(const struct options *options, struct problem *p) {
     cl_mem error = create_buffer(CL_MEM_WRITE_ONLY, candidates_bytes);
     CHECK(clEnqueueWriteBuffer(queue, x, CL_FALSE, 0, points_bytes, p->x, 0, NULL, NULL));
     CHECK(clEnqueueWriteBuffer(queue, y, CL_FALSE, 0, points_bytes, p->y, 0, NULL, NULL));
-    CHECK(clEnqueueWriteBuffer(queue, alpha, CL_FALSE, 0, candidates_bytes, p->alpha, 0, NULL, NULL));
+    CHECK(
+        clEnqueueWriteBuffer(queue, alpha, CL_FALSE, 0, candidates_bytes, p->alpha, 0, NULL, NULL));
     CHECK(clEnqueueWriteBuffer(queue, beta, CL_FALSE, 0, candidates_bytes, p->beta, 0, NULL, NULL));
     CHECK(clSetKernelArg(kernel, 0, sizeof x, &x));
     CHECK(clSetKernelArg(kernel, 1, sizeof y, &y));
@@ -103,7 +106,8 @@ void host_solve(const struct options *options, struct problem *p) {
     CHECK(clSetKernelArg(kernel, 4, sizeof error, &error));
     CHECK(clSetKernelArg(kernel, 5, sizeof points, &points));
     CHECK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &work_size, NULL, 0, NULL, NULL));
-    CHECK(clEnqueueReadBuffer(queue, error, CL_FALSE, 0, candidates_bytes, p->error, 0, NULL, NULL));
+    CHECK(
+        clEnqueueReadBuffer(queue, error, CL_FALSE, 0, candidates_bytes, p->error, 0, NULL, NULL));
     CHECK(clFinish(queue));
     CHECK(clReleaseMemObject(x));
     CHECK(clReleaseMemObject(y));

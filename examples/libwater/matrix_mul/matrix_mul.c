@@ -1,7 +1,7 @@
 /* Input and check of the matrix product.
  *
- * The elements are whole numbers from -8 to 8, so every product and sum is exact in single precision in whatever order a device adds
- * (64 n < 2^24), and the checks need no tolerance.
+ * The elements are whole numbers from -8 to 8, so every product and sum is exact in single
+ * precision in whatever order a device adds (64 n < 2^24), and the checks need no tolerance.
  */
 #include "matrix_mul.h"
 
@@ -16,11 +16,15 @@ const struct setting app_settings[] = {
 
 #define SIZE_MAX_EXACT 262143 /* 64 n < 2^24 */
 #define SERIAL_MAX 512        /* up to this order each element is computed again */
-#define ROUNDS 8              /* random vectors of Freivalds' check; each misses an error with a chance of 2^-16 at most */
+#define ROUNDS                                                                                   \
+    8 /* random vectors of Freivalds' check; each misses an error with a chance of 2^-16 at most \
+       */
 
 struct problem *problem_create(const struct options *options) {
     const uint64_t n = options->value[SIZE];
-    if (n > SIZE_MAX_EXACT) fail("--size is at most %d: beyond it sums are not exact in single precision", SIZE_MAX_EXACT);
+    if (n > SIZE_MAX_EXACT)
+        fail("--size is at most %d: beyond it sums are not exact in single precision",
+             SIZE_MAX_EXACT);
     struct problem *p = allocate(1, sizeof *p);
     p->n = n;
     p->a = allocate(n * n, sizeof *p->a);
@@ -51,8 +55,9 @@ static uint64_t count_wrong_elements(const struct problem *p) {
     return wrong;
 }
 
-/* `product` = M x, false if M has what cannot be an element. In whole numbers, so it is exact: x is below 2^16, B x below 8 n 2^16, and
- * A (B x) below 64 n^2 2^16, which is 2^58 for the largest n. */
+/* `product` = M x, false if M has what cannot be an element. In whole numbers, so it is exact: x is
+ * below 2^16, B x below 8 n 2^16, and A (B x) below 64 n^2 2^16, which is 2^58 for the largest n.
+ */
 static bool multiply_vector(uint64_t n, const float *matrix, const int64_t *x, int64_t *product) {
     for (uint64_t i = 0; i < n; i++) {
         int64_t sum = 0;
@@ -69,7 +74,8 @@ static bool multiply_vector(uint64_t n, const float *matrix, const int64_t *x, i
 /* Freivalds: C x = A (B x) for random x. */
 static uint64_t count_wrong_rows(const struct problem *p) {
     const uint64_t n = p->n;
-    int64_t *x = allocate(n, sizeof *x), *bx = allocate(n, sizeof *x), *abx = allocate(n, sizeof *x), *cx = allocate(n, sizeof *x);
+    int64_t *x = allocate(n, sizeof *x), *bx = allocate(n, sizeof *x),
+            *abx = allocate(n, sizeof *x), *cx = allocate(n, sizeof *x);
     uint64_t wrong = 0;
     for (unsigned round = 0; round < ROUNDS && wrong == 0; round++) {
         for (uint64_t i = 0; i < n; i++) x[i] = (int64_t)random_below(3 + round, i, 1 << 16);
@@ -87,9 +93,12 @@ static uint64_t count_wrong_rows(const struct problem *p) {
 
 struct verdict problem_verify(const struct problem *p) {
     const uint64_t wrong_rows = count_wrong_rows(p);
-    if (p->n > SERIAL_MAX) return verdict(wrong_rows == 0, "%d random vectors, exact: %llu rows wrong", ROUNDS, (unsigned long long)wrong_rows);
+    if (p->n > SERIAL_MAX)
+        return verdict(wrong_rows == 0, "%d random vectors, exact: %llu rows wrong", ROUNDS,
+                       (unsigned long long)wrong_rows);
     const uint64_t wrong = count_wrong_elements(p);
-    return verdict(wrong == 0 && wrong_rows == 0, "all %llu elements, exact: %llu wrong", (unsigned long long)(p->n * p->n), (unsigned long long)wrong);
+    return verdict(wrong == 0 && wrong_rows == 0, "all %llu elements, exact: %llu wrong",
+                   (unsigned long long)(p->n * p->n), (unsigned long long)wrong);
 }
 
 void problem_release(struct problem *p) {

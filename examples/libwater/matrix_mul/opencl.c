@@ -58,7 +58,8 @@ static cl_program build_program(const char *file, const char *build_options) {
     cl_int code;
     size_t size, log_size;
     char *source = read_source(file, &size);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
+    cl_program program =
+        clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
     check(code, "clCreateProgramWithSource");
     free(source);
     code = clBuildProgram(program, 1, &device, build_options, NULL, NULL);
@@ -95,7 +96,8 @@ void host_solve(const struct options *options, struct problem *p) {
     CHECK(clSetKernelArg(kernel, 1, sizeof b, &b));
     CHECK(clSetKernelArg(kernel, 2, sizeof c, &c));
     CHECK(clSetKernelArg(kernel, 3, sizeof n, &n));
-    CHECK(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, (size_t[]){p->n, p->n}, NULL, 0, NULL, NULL));
+    CHECK(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, (size_t[]){p->n, p->n}, NULL, 0, NULL,
+                                 NULL));
     CHECK(clEnqueueReadBuffer(queue, c, CL_FALSE, 0, bytes, p->c, 0, NULL, NULL));
     CHECK(clFinish(queue));
     CHECK(clReleaseMemObject(a));

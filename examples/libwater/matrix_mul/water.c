@@ -1,4 +1,5 @@
-/* The matrix product on all devices, with libWater: A and C are split into rows, B goes to every device. */
+/* The matrix product on all devices, with libWater: A and C are split into rows, B goes to every
+ * device. */
 #include <wtr_ext.h>
 
 #include "matrix_mul.h"
@@ -22,15 +23,16 @@ void host_solve(const struct options *options, struct problem *p) {
         const size_t part = rows[i] * n * sizeof(float);
         wtr_event *e[EVENTS] = {0};
         wtr_device *device = wtr_get_device("SELECT POS %u", i + 1);
-        wtr_kernel *kernel = wtr_create_kernel(device, options->kernel, "matrix_mul", "", WTR_SOURCE, e + KERNEL);
+        wtr_kernel *kernel =
+            wtr_create_kernel(device, options->kernel, "matrix_mul", "", WTR_SOURCE, e + KERNEL);
         wtr_buffer *a = wtr_create_buffer(device, WTR_MEM_READ_ONLY, part, e + A);
         wtr_buffer *b = wtr_create_buffer(device, WTR_MEM_READ_ONLY, whole, e + B);
         wtr_buffer *c = wtr_create_buffer(device, WTR_MEM_WRITE_ONLY, part, e + C);
         wtr_write_buffer(a, part, p->a + first * n, e + A, e + A_SENT);
         wtr_write_buffer(b, whole, p->b, e + B, e + B_SENT);
         e[READY] = wtr_merge_events(4, e + KERNEL, e + A_SENT, e + B_SENT, e + C);
-        wtr_run_kernel(kernel, 2, (size_t[]){n, rows[i]}, NULL, e + READY, e + RAN, 4, WTR_BUF(a), WTR_BUF(b), WTR_BUF(c),
-                       WTR_ARG(p->n));
+        wtr_run_kernel(kernel, 2, (size_t[]){n, rows[i]}, NULL, e + READY, e + RAN, 4, WTR_BUF(a),
+                       WTR_BUF(b), WTR_BUF(c), WTR_ARG(p->n));
         wtr_read_buffer(c, part, p->c + first * n, e + RAN, done + i);
         /* Nobody waits for these but wtr_release_devices(), so one event serves for all. */
         wtr_release_buffer(a, e + RAN, e + FREED);
@@ -43,6 +45,4 @@ void host_solve(const struct options *options, struct problem *p) {
     wtr_release_event_array(devices, done);
 }
 
-void host_stop(void) {
-    wtr_release_devices();
-}
+void host_stop(void) { wtr_release_devices(); }

@@ -13,8 +13,8 @@ struct body_vector {
 
 struct problem {
     uint64_t bodies, steps;
-    float time_step, softening;                    /* softening: the square of the distance that is added to all */
-    struct body_vector *position, *velocity;       /* at the beginning */
+    float time_step, softening; /* softening: the square of the distance that is added to all */
+    struct body_vector *position, *velocity;         /* at the beginning */
     struct body_vector *new_position, *new_velocity; /* at the end */
 };
 

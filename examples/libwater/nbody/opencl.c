@@ -58,7 +58,8 @@ static cl_program build_program(const char *file, const char *build_options) {
     cl_int code;
     size_t size, log_size;
     char *source = read_source(file, &size);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
+    cl_program program =
+        clCreateProgramWithSource(context, 1, (const char **)&source, &size, &code);
     check(code, "clCreateProgramWithSource");
     free(source);
     code = clBuildProgram(program, 1, &device, build_options, NULL, NULL);
@@ -107,10 +108,13 @@ void host_solve(const struct options *options, struct problem *p) {
         CHECK(clSetKernelArg(kernel, 1, sizeof velocity[old], &velocity[old]));
         CHECK(clSetKernelArg(kernel, 2, sizeof position[new], &position[new]));
         CHECK(clSetKernelArg(kernel, 3, sizeof velocity[new], &velocity[new]));
-        CHECK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &work_size, &group_size, 0, NULL, NULL));
+        CHECK(
+            clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &work_size, &group_size, 0, NULL, NULL));
     }
-    CHECK(clEnqueueReadBuffer(queue, position[last], CL_FALSE, 0, bytes, p->new_position, 0, NULL, NULL));
-    CHECK(clEnqueueReadBuffer(queue, velocity[last], CL_FALSE, 0, bytes, p->new_velocity, 0, NULL, NULL));
+    CHECK(clEnqueueReadBuffer(queue, position[last], CL_FALSE, 0, bytes, p->new_position, 0, NULL,
+                              NULL));
+    CHECK(clEnqueueReadBuffer(queue, velocity[last], CL_FALSE, 0, bytes, p->new_velocity, 0, NULL,
+                              NULL));
     CHECK(clFinish(queue));
     for (int i = 0; i < 2; i++) {
         CHECK(clReleaseMemObject(position[i]));

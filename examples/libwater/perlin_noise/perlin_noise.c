@@ -12,7 +12,9 @@ const struct setting app_settings[] = {
 };
 
 #define SIZE_LIMIT (1u << 24) /* coordinates fit 32 bits, with room */
-#define TOLERANCE 1e-5        /* absolute; values are within (-1, 1), and single precision loses some 1e-7 for each of 6 octaves */
+#define TOLERANCE                                                                                 \
+    1e-5 /* absolute; values are within (-1, 1), and single precision loses some 1e-7 for each of \
+            6 octaves */
 #define SAMPLES_MAX (1u << 21)
 
 struct problem *problem_create(const struct options *options) {
@@ -39,37 +41,42 @@ static double slope(uint32_t corner, double dx, double dy) {
     return (corner & 1 ? -u : u) + 0.5 * (corner & 2 ? -v : v);
 }
 
-static double fade(double t) {
-    return t * t * t * (t * (t * 6 - 15) + 10);
-}
+static double fade(double t) { return t * t * t * (t * (t * 6 - 15) + 10); }
 
-static double mix(double from, double to, double part) {
-    return from + (to - from) * part;
-}
+static double mix(double from, double to, double part) { return from + (to - from) * part; }
 
 static double point(uint32_t x, uint32_t y) {
     double sum = 0, height = 0.5;
     for (uint32_t octave = 0; octave < OCTAVES; octave++, height *= 0.5) {
         const uint32_t period = PERIOD >> octave, cx = x / period, cy = y / period;
         const double dx = (x % period + 0.5) / period, dy = (y % period + 0.5) / period;
-        const double top = mix(slope(hash(cx, cy, octave), dx, dy), slope(hash(cx + 1, cy, octave), dx - 1, dy), fade(dx));
-        const double bottom = mix(slope(hash(cx, cy + 1, octave), dx, dy - 1), slope(hash(cx + 1, cy + 1, octave), dx - 1, dy - 1), fade(dx));
+        const double top = mix(slope(hash(cx, cy, octave), dx, dy),
+                               slope(hash(cx + 1, cy, octave), dx - 1, dy), fade(dx));
+        const double bottom = mix(slope(hash(cx, cy + 1, octave), dx, dy - 1),
+                                  slope(hash(cx + 1, cy + 1, octave), dx - 1, dy - 1), fade(dx));
         sum += height * mix(top, bottom, fade(dy));
     }
     return sum;
 }
 
-/* All points of a small picture; of a large one, every so many, with a step that is odd and so walks through all columns. */
+/* All points of a small picture; of a large one, every so many, with a step that is odd and so
+ * walks through all columns. */
 struct verdict problem_verify(const struct problem *p) {
-    const uint64_t points = p->n * p->n, step = points <= SAMPLES_MAX ? 1 : points / SAMPLES_MAX | 1;
+    const uint64_t points = p->n * p->n,
+                   step = points <= SAMPLES_MAX ? 1 : points / SAMPLES_MAX | 1;
     double worst = 0;
     uint64_t checked = 0, missing = 0;
     for (uint64_t i = 0; i < points; i += step, checked++) {
-        if (!isfinite(p->picture[i])) missing++;
-        else worst = fmax(worst, fabs(p->picture[i] - point((uint32_t)(i % p->n), (uint32_t)(i / p->n))));
+        if (!isfinite(p->picture[i]))
+            missing++;
+        else
+            worst = fmax(worst,
+                         fabs(p->picture[i] - point((uint32_t)(i % p->n), (uint32_t)(i / p->n))));
     }
-    return verdict(missing == 0 && worst <= TOLERANCE, "%llu of %llu points, largest error %.1e of %.0e, %llu missing", (unsigned long long)checked,
-                   (unsigned long long)points, worst, TOLERANCE, (unsigned long long)missing);
+    return verdict(missing == 0 && worst <= TOLERANCE,
+                   "%llu of %llu points, largest error %.1e of %.0e, %llu missing",
+                   (unsigned long long)checked, (unsigned long long)points, worst, TOLERANCE,
+                   (unsigned long long)missing);
 }
 
 void problem_release(struct problem *p) {

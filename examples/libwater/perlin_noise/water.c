@@ -22,10 +22,12 @@ void host_solve(const struct options *options, struct problem *p) {
         const size_t part = rows[i] * p->n * sizeof(float);
         wtr_event *e[EVENTS] = {0};
         wtr_device *device = wtr_get_device("SELECT POS %u", i + 1);
-        wtr_kernel *kernel = wtr_create_kernel(device, options->kernel, "perlin_noise", BUILD_OPTIONS, WTR_SOURCE, e + KERNEL);
+        wtr_kernel *kernel = wtr_create_kernel(device, options->kernel, "perlin_noise",
+                                               BUILD_OPTIONS, WTR_SOURCE, e + KERNEL);
         wtr_buffer *picture = wtr_create_buffer(device, WTR_MEM_WRITE_ONLY, part, e + PICTURE);
         e[READY] = wtr_merge_events(2, e + KERNEL, e + PICTURE);
-        wtr_run_kernel(kernel, 2, (size_t[]){p->n, rows[i]}, NULL, e + READY, e + RAN, 3, WTR_BUF(picture), WTR_ARG(p->n), WTR_ARG(first));
+        wtr_run_kernel(kernel, 2, (size_t[]){p->n, rows[i]}, NULL, e + READY, e + RAN, 3,
+                       WTR_BUF(picture), WTR_ARG(p->n), WTR_ARG(first));
         wtr_read_buffer(picture, part, p->picture + first * p->n, e + RAN, done + i);
         /* Nobody waits for these but wtr_release_devices(), so one event serves for all. */
         wtr_release_buffer(picture, done + i, e + FREED);
@@ -36,6 +38,4 @@ void host_solve(const struct options *options, struct problem *p) {
     wtr_release_event_array(devices, done);
 }
 
-void host_stop(void) {
-    wtr_release_devices();
-}
+void host_stop(void) { wtr_release_devices(); }

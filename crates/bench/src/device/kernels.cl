@@ -35,8 +35,7 @@ typedef unsigned int uint;
 
 /* Returns the ticks of a clock that all cores of the host share and that the host reads, too; on a
  * GPU nanoseconds; 0 if no clock is known. */
-GGAS_FUNCTION ulong ticks(void)
-{
+GGAS_FUNCTION ulong ticks(void) {
 #if defined(TICKS)
     return TICKS();
 #elif defined(__CUDACC__)
@@ -59,10 +58,11 @@ GGAS_FUNCTION ulong ticks(void)
 /* Returns the first word of a message, which differs for each message. The last word, if there are
  * several, is the complement of the first: if the signal comes before the whole message, the
  * receiver finds an old last word. */
-GGAS_FUNCTION ulong stamp(ulong seed, ulong message) { return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL; }
+GGAS_FUNCTION ulong stamp(ulong seed, ulong message) {
+    return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL;
+}
 
-GGAS_FUNCTION void put_stamps(volatile __global ulong *message, ulong last, ulong first)
-{
+GGAS_FUNCTION void put_stamps(volatile __global ulong *message, ulong last, ulong first) {
     message[last] = ~first;
     message[0] = first;
 }
@@ -72,10 +72,11 @@ typedef struct {
     ulong checked, wrong, found, expected;
 } checks_t;
 
-GGAS_FUNCTION __global ulong *word(ggas_t g, ulong offset) { return (__global ulong *)ggas_ptr(g, offset, ggas_my_pe(g)); }
+GGAS_FUNCTION __global ulong *word(ggas_t g, ulong offset) {
+    return (__global ulong *)ggas_ptr(g, offset, ggas_my_pe(g));
+}
 
-GGAS_FUNCTION void check(checks_t *checks, ulong found, ulong expected)
-{
+GGAS_FUNCTION void check(checks_t *checks, ulong found, ulong expected) {
     checks->checked++;
     if (found != expected && checks->wrong++ == 0) {
         checks->found = found;
@@ -83,15 +84,14 @@ GGAS_FUNCTION void check(checks_t *checks, ulong found, ulong expected)
     }
 }
 
-GGAS_FUNCTION void check_stamps(checks_t *checks, const volatile __global ulong *message, ulong last, ulong first)
-{
+GGAS_FUNCTION void check_stamps(checks_t *checks, const volatile __global ulong *message,
+                                ulong last, ulong first) {
     check(checks, message[0], first);
     if (last != 0) check(checks, message[last], ~first);
 }
 
 /* Writes the results. `status` is an int; `done` is the number of samples that were taken. */
-GGAS_FUNCTION void tell(ggas_t g, int status, ulong done, checks_t checks)
-{
+GGAS_FUNCTION void tell(ggas_t g, int status, ulong done, checks_t checks) {
     __global ulong *result = word(g, AT_RESULT);
     if (!FIRST) return;
     result[0] = (ulong)(long)status;
@@ -104,8 +104,8 @@ GGAS_FUNCTION void tell(ggas_t g, int status, ulong done, checks_t checks)
 
 /* Sends messages there and back: PE 1 returns what it received. `base` is the last epoch of the
  * previous launch. */
-__kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
-{
+__kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes,
+                        ulong window, ulong source, ulong landing, ulong seed, ulong base) {
     SCRATCH
     ggas_t g = ggas_open(heap);
     const uint me = ggas_my_pe(g), peer = 1 - me;
@@ -127,7 +127,8 @@ __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, 
             }
             if (status == GGAS_OK) status = WAIT(g, AT_DATA, base + round);
             if (status == GGAS_OK && FIRST) check_stamps(&checks, in, last, expected);
-            if (status == GGAS_OK && me == 1) status = SEND(g, landing, landing, bytes, AT_DATA, base + round, peer);
+            if (status == GGAS_OK && me == 1)
+                status = SEND(g, landing, landing, bytes, AT_DATA, base + round, peer);
             if (status != GGAS_OK) {
                 tell(g, status, sample, checks);
                 return;
@@ -139,8 +140,8 @@ __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, 
 }
 
 /* Sends messages from PE 0 to PE 1, with a window of them under way. */
-__kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
-{
+__kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes,
+                        ulong window, ulong source, ulong landing, ulong seed, ulong base) {
     SCRATCH
     ggas_t g = ggas_open(heap);
     const uint me = ggas_my_pe(g);
@@ -187,8 +188,8 @@ __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, 
 
 /* Runs barriers of all PEs. If `bytes` is not 0, each PE sends its round to all others before a
  * barrier and checks theirs after it. */
-__kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
-{
+__kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes,
+                   ulong window, ulong source, ulong landing, ulong seed, ulong base) {
     ggas_t g = ggas_open(heap);
     const uint me = ggas_my_pe(g), count = ggas_n_pes(g);
     __global ulong *stamps = word(g, AT_STAMPS);

@@ -14,8 +14,21 @@
 #include <unistd.h>
 
 typedef uint64_t address;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, INVALID_PTX = 218,
-       INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801 };
+enum {
+    OK = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_PTX = 218,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801
+};
 
 /* A device address is the host's, moved to a range where no program has memory. */
 #define WINDOW ((address)1 << 62)
@@ -53,7 +66,9 @@ const char *standin_calls(void) {
     return copy;
 }
 
-struct context { int device, alive, sticky; };
+struct context {
+    int device, alive, sticky;
+};
 static struct context primary[DEVICES];
 static __thread struct context *current;
 static int stream_busy, refused = -1;
@@ -67,44 +82,80 @@ static volatile int loading;
 void standin_hold(int hold) { held = hold; }
 int standin_loading(void) { return loading; }
 
-static struct { char *memory; size_t bytes; int device; } allocations[ALLOCATIONS_MAX];
-static struct { char *memory; size_t bytes; unsigned flags; } hosts[ALLOCATIONS_MAX];
+static struct {
+    char *memory;
+    size_t bytes;
+    int device;
+} allocations[ALLOCATIONS_MAX];
+static struct {
+    char *memory;
+    size_t bytes;
+    unsigned flags;
+} hosts[ALLOCATIONS_MAX];
 
 static char *find(address at, size_t bytes) {
     char *host = (char *)(uintptr_t)(at - WINDOW);
     for (int i = 0; i < ALLOCATIONS_MAX; i++)
-        if (allocations[i].memory && host >= allocations[i].memory && host + bytes <= allocations[i].memory + allocations[i].bytes)
+        if (allocations[i].memory && host >= allocations[i].memory &&
+            host + bytes <= allocations[i].memory + allocations[i].bytes)
             return host;
     return NULL;
 }
 static address to_device(void *host) { return (address)(uintptr_t)host + WINDOW; }
 
-#define CONTEXT() do { if (!current) return INVALID_CONTEXT; if (current->sticky) return current->sticky; } while (0)
+#define CONTEXT()                                    \
+    do {                                             \
+        if (!current) return INVALID_CONTEXT;        \
+        if (current->sticky) return current->sticky; \
+    } while (0)
 
-int cuInit(unsigned flags) { note("cuInit"); return flags ? INVALID_VALUE : OK; }
-int cuDriverGetVersion(int *version) { *version = 13000; return OK; }
-int cuDeviceGetCount(int *count) { *count = DEVICES; return OK; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal + 40; return OK; }
+int cuInit(unsigned flags) {
+    note("cuInit");
+    return flags ? INVALID_VALUE : OK;
+}
+int cuDriverGetVersion(int *version) {
+    *version = 13000;
+    return OK;
+}
+int cuDeviceGetCount(int *count) {
+    *count = DEVICES;
+    return OK;
+}
+int cuDeviceGet(int *device, int ordinal) {
+    *device = ordinal + 40;
+    return OK;
+}
 static int bad(int device) { return device < 40 || device >= 40 + DEVICES; }
 int cuDeviceGetName(char *name, int length, int device) {
     if (bad(device)) return INVALID_DEVICE;
     snprintf(name, (size_t)length, "Stand-in %d", device - 40);
     return OK;
 }
-int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, device, 16); return OK; }
-int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = bad(device) ? 0 : BYTES_MAX; return OK; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    memset(uuid, device, 16);
+    return OK;
+}
+int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    *bytes = bad(device) ? 0 : BYTES_MAX;
+    return OK;
+}
 int cuDeviceGetAttribute(int *value, unsigned attribute, int device) {
     if (bad(device) || attribute == 0 || attribute > 147) return INVALID_VALUE;
     switch (attribute) {
-        case 1: case 2: case 3: *value = 1024; break;
-        case 4: *value = 64; break;
-        case 75: *value = 7; break;
-        case 76: *value = device == 40 ? 5 : 9; break;
-        default: *value = 1000 + (int)attribute;
+    case 1:
+    case 2:
+    case 3: *value = 1024; break;
+    case 4: *value = 64; break;
+    case 75: *value = 7; break;
+    case 76: *value = device == 40 ? 5 : 9; break;
+    default: *value = 1000 + (int)attribute;
     }
     return OK;
 }
-int cuDeviceCanAccessPeer(int *can, int device, int peer) { *can = device != peer; return OK; }
+int cuDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = device != peer;
+    return OK;
+}
 int cuDevicePrimaryCtxRetain(struct context **context, int device) {
     if (bad(device)) return INVALID_DEVICE;
     note("cuDevicePrimaryCtxRetain %d", device - 40);
@@ -114,22 +165,51 @@ int cuDevicePrimaryCtxRetain(struct context **context, int device) {
     (*context)->alive = 1;
     return OK;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) { note("cuDevicePrimaryCtxRelease %d", device - 40); return OK; }
+int cuDevicePrimaryCtxRelease_v2(int device) {
+    note("cuDevicePrimaryCtxRelease %d", device - 40);
+    return OK;
+}
 int cuDevicePrimaryCtxReset_v2(int device) {
     note("cuDevicePrimaryCtxReset %d", device - 40);
     primary[device - 40].alive = 0;
     primary[device - 40].sticky = 0;
     return OK;
 }
-int cuCtxGetCurrent(struct context **context) { *context = current; return OK; }
-int cuCtxSetCurrent(struct context *context) { current = context; return OK; }
-int cuCtxGetDevice(int *device) { if (!current) return INVALID_CONTEXT; *device = current->device; return OK; }
-int cuCtxSynchronize(void) { CONTEXT(); note("cuCtxSynchronize"); return OK; }
-int cuCtxGetLimit(size_t *value, unsigned limit) { CONTEXT(); *value = limit * 100; return limit < 7 ? OK : 215; }
+int cuCtxGetCurrent(struct context **context) {
+    *context = current;
+    return OK;
+}
+int cuCtxSetCurrent(struct context *context) {
+    current = context;
+    return OK;
+}
+int cuCtxGetDevice(int *device) {
+    if (!current) return INVALID_CONTEXT;
+    *device = current->device;
+    return OK;
+}
+int cuCtxSynchronize(void) {
+    CONTEXT();
+    note("cuCtxSynchronize");
+    return OK;
+}
+int cuCtxGetLimit(size_t *value, unsigned limit) {
+    CONTEXT();
+    *value = limit * 100;
+    return limit < 7 ? OK : 215;
+}
 
 /* Modules */
-struct module { char text[512]; struct { char name[64]; char *memory; } variables[8]; int device; };
-int cuModuleLoadDataEx(struct module **module, const char *image, unsigned count, unsigned *options, void **values) {
+struct module {
+    char text[512];
+    struct {
+        char name[64];
+        char *memory;
+    } variables[8];
+    int device;
+};
+int cuModuleLoadDataEx(struct module **module, const char *image, unsigned count, unsigned *options,
+                       void **values) {
     CONTEXT();
     note("cuModuleLoadDataEx");
     loading = 1;
@@ -141,39 +221,61 @@ int cuModuleLoadDataEx(struct module **module, const char *image, unsigned count
         return INVALID_PTX;
     }
     *module = calloc(1, sizeof **module);
-    snprintf((*module)->text, sizeof (*module)->text, "%s ", image);
+    snprintf((*module)->text, sizeof(*module)->text, "%s ", image);
     (*module)->device = current->device;
     return OK;
 }
-int cuModuleUnload(struct module *module) { note("cuModuleUnload"); free(module); return OK; }
+int cuModuleUnload(struct module *module) {
+    note("cuModuleUnload");
+    free(module);
+    return OK;
+}
 /* The linker joins the texts behind the headers of fat binaries (16 bytes each). */
-struct link { char text[512]; };
+struct link {
+    char text[512];
+};
 int cuLinkCreate_v2(unsigned count, unsigned *options, void **values, struct link **link) {
     CONTEXT();
-    (void)options; (void)values;
+    (void)options;
+    (void)values;
     note("cuLinkCreate");
     *link = calloc(1, sizeof **link);
     strcpy((*link)->text, "STANDIN");
     return count ? INVALID_VALUE : OK;
 }
-int cuLinkAddData_v2(struct link *link, unsigned kind, const char *data, size_t bytes, const char *name, unsigned count, unsigned *options,
-                     void **values) {
-    (void)name; (void)count; (void)options; (void)values;
+int cuLinkAddData_v2(struct link *link, unsigned kind, const char *data, size_t bytes,
+                     const char *name, unsigned count, unsigned *options, void **values) {
+    (void)name;
+    (void)count;
+    (void)options;
+    (void)values;
     note("cuLinkAddData kind %u bytes %zu", kind, bytes);
     size_t used = strlen(link->text);
     snprintf(link->text + used, sizeof link->text - used, " %.*s", (int)bytes - 16, data + 16);
     return OK;
 }
-int cuLinkComplete(struct link *link, const void **image, size_t *bytes) { *image = link->text; *bytes = strlen(link->text) + 1; return OK; }
-int cuLinkDestroy(struct link *link) { note("cuLinkDestroy"); free(link); return OK; }
-struct function { char name[64]; struct module *module; int most_dynamic; };
+int cuLinkComplete(struct link *link, const void **image, size_t *bytes) {
+    *image = link->text;
+    *bytes = strlen(link->text) + 1;
+    return OK;
+}
+int cuLinkDestroy(struct link *link) {
+    note("cuLinkDestroy");
+    free(link);
+    return OK;
+}
+struct function {
+    char name[64];
+    struct module *module;
+    int most_dynamic;
+};
 int cuModuleGetFunction(struct function **function, struct module *module, const char *name) {
     char wanted[128];
     snprintf(wanted, sizeof wanted, " kernel %s ", name);
     if (!strstr(module->text, wanted)) return NOT_FOUND;
     note("cuModuleGetFunction %s", name);
     *function = calloc(1, sizeof **function);
-    snprintf((*function)->name, sizeof (*function)->name, "%s", name);
+    snprintf((*function)->name, sizeof(*function)->name, "%s", name);
     (*function)->module = module;
     return OK;
 }
@@ -185,7 +287,10 @@ int cuModuleGetGlobal_v2(address *at, size_t *bytes, struct module *module, cons
     if (!found) return NOT_FOUND;
     *bytes = strtoul(found + strlen(wanted), NULL, 10);
     for (int i = 0; i < 8; i++) {
-        if (strcmp(module->variables[i].name, name) == 0) { *at = to_device(module->variables[i].memory); return OK; }
+        if (strcmp(module->variables[i].name, name) == 0) {
+            *at = to_device(module->variables[i].memory);
+            return OK;
+        }
         if (module->variables[i].name[0]) continue;
         snprintf(module->variables[i].name, 64, "%s", name);
         int code = cuMemAlloc_v2(at, *bytes);
@@ -195,7 +300,9 @@ int cuModuleGetGlobal_v2(address *at, size_t *bytes, struct module *module, cons
     return OUT_OF_MEMORY;
 }
 int cuFuncGetAttribute(int *value, unsigned attribute, struct function *function) {
-    *value = attribute == 0 ? (strcmp(function->name, "small") == 0 ? 64 : 1024) : attribute == 8 ? function->most_dynamic : (int)attribute * 10;
+    *value = attribute == 0   ? (strcmp(function->name, "small") == 0 ? 64 : 1024)
+             : attribute == 8 ? function->most_dynamic
+                              : (int)attribute * 10;
     return attribute > 15 ? INVALID_VALUE : OK;
 }
 int cuFuncSetAttribute(struct function *function, unsigned attribute, int value) {
@@ -205,25 +312,34 @@ int cuFuncSetAttribute(struct function *function, unsigned attribute, int value)
 }
 
 static unsigned kernel_threads;
-int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   void *stream, void **parameters, void **extra) {
+int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                   unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters,
+                   void **extra) {
     CONTEXT();
-    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || gx > 1005 || extra) return INVALID_VALUE;
+    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || gx > 1005 || extra)
+        return INVALID_VALUE;
     if (strcmp(function->name, "small") == 0 && bx * by * bz > 64) return INVALID_VALUE;
-    note("cuLaunchKernel %s %ux%ux%u %ux%ux%u shared %u stream %lu device %d", function->name, gx, gy, gz, bx, by, bz, shared,
-         (unsigned long)(uintptr_t)stream, function->module->device - 40);
+    note("cuLaunchKernel %s %ux%ux%u %ux%ux%u shared %u stream %lu device %d", function->name, gx,
+         gy, gz, bx, by, bz, shared, (unsigned long)(uintptr_t)stream,
+         function->module->device - 40);
     kernel_threads = gx * gy * gz * bx * by * bz;
-    if (strcmp(function->name, "fill") == 0) { /* fill(unsigned *at, unsigned value, unsigned count) */
+    if (strcmp(function->name, "fill") ==
+        0) { /* fill(unsigned *at, unsigned value, unsigned count) */
         unsigned value = *(unsigned *)parameters[1], count = *(unsigned *)parameters[2];
         char *memory = find(*(address *)parameters[0], 4 * (size_t)count);
-        if (!memory) { current->sticky = ILLEGAL_ADDRESS; return OK; }
-        for (unsigned i = 0; i < count && i < kernel_threads; i++) memcpy(memory + 4 * (size_t)i, &value, 4);
+        if (!memory) {
+            current->sticky = ILLEGAL_ADDRESS;
+            return OK;
+        }
+        for (unsigned i = 0; i < count && i < kernel_threads; i++)
+            memcpy(memory + 4 * (size_t)i, &value, 4);
     }
     if (strcmp(function->name, "trap") == 0) current->sticky = LAUNCH_FAILED;
     return OK;
 }
-int cuLaunchCooperativeKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                              unsigned shared, void *stream, void **parameters) {
+int cuLaunchCooperativeKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz,
+                              unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+                              void **parameters) {
     note("cooperative:");
     return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, NULL);
 }
@@ -233,8 +349,12 @@ int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
     function(data);
     return OK;
 }
-int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, struct function *function, int block, size_t dynamic, unsigned flags) {
-    (void)function; (void)dynamic; (void)flags;
+int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, struct function *function,
+                                                         int block, size_t dynamic,
+                                                         unsigned flags) {
+    (void)function;
+    (void)dynamic;
+    (void)flags;
     *blocks = block > 0 ? 2048 / block : 0;
     return OK;
 }
@@ -269,8 +389,18 @@ int cuMemFree_v2(address at) {
         }
     return INVALID_VALUE;
 }
-int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) { CONTEXT(); *free_bytes = BYTES_MAX / 2; *total = BYTES_MAX; return OK; }
-int cuMemAllocManaged(address *at, size_t bytes, unsigned flags) { (void)at; (void)bytes; (void)flags; return NOT_SUPPORTED; }
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    CONTEXT();
+    *free_bytes = BYTES_MAX / 2;
+    *total = BYTES_MAX;
+    return OK;
+}
+int cuMemAllocManaged(address *at, size_t bytes, unsigned flags) {
+    (void)at;
+    (void)bytes;
+    (void)flags;
+    return NOT_SUPPORTED;
+}
 int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
     CONTEXT();
     for (int i = 0; i < ALLOCATIONS_MAX; i++)
@@ -284,28 +414,35 @@ int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
 }
 int cuMemFreeHost(void *memory) {
     for (int i = 0; i < ALLOCATIONS_MAX; i++)
-        if (hosts[i].memory == memory) { free(memory); hosts[i].memory = NULL; return OK; }
+        if (hosts[i].memory == memory) {
+            free(memory);
+            hosts[i].memory = NULL;
+            return OK;
+        }
     return INVALID_VALUE;
 }
 int cuPointerGetAttribute(void *data, unsigned attribute, address at) {
     for (int i = 0; i < ALLOCATIONS_MAX; i++) {
         char *memory = hosts[i].memory;
-        if (!memory || (char *)(uintptr_t)at < memory || (char *)(uintptr_t)at >= memory + hosts[i].bytes) continue;
+        if (!memory || (char *)(uintptr_t)at < memory ||
+            (char *)(uintptr_t)at >= memory + hosts[i].bytes)
+            continue;
         switch (attribute) {
-            case 2: *(unsigned *)data = 1; return OK;
-            case 3: case 4: *(address *)data = at; return OK;
-            case 8: *(char *)data = 0; return OK;
-            case 9: *(int *)data = 0; return OK;
-            default: return INVALID_VALUE;
+        case 2: *(unsigned *)data = 1; return OK;
+        case 3:
+        case 4: *(address *)data = at; return OK;
+        case 8: *(char *)data = 0; return OK;
+        case 9: *(int *)data = 0; return OK;
+        default: return INVALID_VALUE;
         }
     }
     if (!find(at, 0)) return INVALID_VALUE;
     switch (attribute) {
-        case 2: *(unsigned *)data = 2; return OK;
-        case 3: *(address *)data = at; return OK;
-        case 8: *(char *)data = 0; return OK;
-        case 9: *(int *)data = 0; return OK;
-        default: return INVALID_VALUE;
+    case 2: *(unsigned *)data = 2; return OK;
+    case 3: *(address *)data = at; return OK;
+    case 8: *(char *)data = 0; return OK;
+    case 9: *(int *)data = 0; return OK;
+    default: return INVALID_VALUE;
     }
 }
 static int copy(const char *what, void *to, const void *from, size_t bytes, void *stream) {
@@ -315,12 +452,24 @@ static int copy(const char *what, void *to, const void *from, size_t bytes, void
     memmove(to, from, bytes);
     return OK;
 }
-int cuMemcpyHtoD_v2(address to, const void *from, size_t n) { return copy("HtoD", find(to, n), from, n, NULL); }
-int cuMemcpyDtoH_v2(void *to, address from, size_t n) { return copy("DtoH", to, find(from, n), n, NULL); }
-int cuMemcpyDtoD_v2(address to, address from, size_t n) { return copy("DtoD", find(to, n), find(from, n), n, NULL); }
-int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) { return copy("HtoDAsync", find(to, n), from, n, s); }
-int cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s) { return copy("DtoHAsync", to, find(from, n), n, s); }
-int cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *s) { return copy("DtoDAsync", find(to, n), find(from, n), n, s); }
+int cuMemcpyHtoD_v2(address to, const void *from, size_t n) {
+    return copy("HtoD", find(to, n), from, n, NULL);
+}
+int cuMemcpyDtoH_v2(void *to, address from, size_t n) {
+    return copy("DtoH", to, find(from, n), n, NULL);
+}
+int cuMemcpyDtoD_v2(address to, address from, size_t n) {
+    return copy("DtoD", find(to, n), find(from, n), n, NULL);
+}
+int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) {
+    return copy("HtoDAsync", find(to, n), from, n, s);
+}
+int cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s) {
+    return copy("DtoHAsync", to, find(from, n), n, s);
+}
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *s) {
+    return copy("DtoDAsync", find(to, n), find(from, n), n, s);
+}
 int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream) {
     CONTEXT();
     note("MemsetD8 %u %zu stream %lu", value, bytes, (unsigned long)(uintptr_t)stream);
@@ -329,7 +478,9 @@ int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream)
     memset(memory, value, bytes);
     return OK;
 }
-int cuMemsetD8_v2(address at, unsigned char value, size_t bytes) { return cuMemsetD8Async(at, value, bytes, NULL); }
+int cuMemsetD8_v2(address at, unsigned char value, size_t bytes) {
+    return cuMemsetD8Async(at, value, bytes, NULL);
+}
 int cuMemsetD2D8_v2(address at, size_t pitch, unsigned char value, size_t width, size_t height) {
     for (size_t row = 0; row < height; row++) {
         int code = cuMemsetD8Async(at + row * pitch, value, width, NULL);
@@ -339,11 +490,22 @@ int cuMemsetD2D8_v2(address at, size_t pitch, unsigned char value, size_t width,
 }
 
 /* Arrays: rows without gaps */
-struct array { size_t width, height, depth; unsigned format, channels, flags; char *memory; };
-struct array_descriptor { size_t width, height; unsigned format, channels; };
-struct array3d_descriptor { size_t width, height, depth; unsigned format, channels, flags; };
+struct array {
+    size_t width, height, depth;
+    unsigned format, channels, flags;
+    char *memory;
+};
+struct array_descriptor {
+    size_t width, height;
+    unsigned format, channels;
+};
+struct array3d_descriptor {
+    size_t width, height, depth;
+    unsigned format, channels, flags;
+};
 static size_t element(const struct array *array) {
-    static const unsigned bits[0x21] = {[1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [16] = 2, [32] = 4};
+    static const unsigned bits[0x21] = {[1] = 1, [2] = 2,  [3] = 4,  [8] = 1,
+                                        [9] = 2, [10] = 4, [16] = 2, [32] = 4};
     return bits[array->format] * array->channels;
 }
 int cuArray3DCreate_v2(struct array **array, const struct array3d_descriptor *d) {
@@ -351,25 +513,45 @@ int cuArray3DCreate_v2(struct array **array, const struct array3d_descriptor *d)
     note("cuArray3DCreate %zux%zux%zu flags %u", d->width, d->height, d->depth, d->flags);
     struct array *made = calloc(1, sizeof *made);
     *made = (struct array){d->width, d->height, d->depth, d->format, d->channels, d->flags, NULL};
-    made->memory = calloc(element(made), d->width * (d->height ? d->height : 1) * (d->depth ? d->depth : 1));
+    made->memory =
+        calloc(element(made), d->width * (d->height ? d->height : 1) * (d->depth ? d->depth : 1));
     *array = made;
     return OK;
 }
 int cuArrayCreate_v2(struct array **array, const struct array_descriptor *d) {
-    return cuArray3DCreate_v2(array, &(struct array3d_descriptor){d->width, d->height, 0, d->format, d->channels, 0});
+    return cuArray3DCreate_v2(
+        array, &(struct array3d_descriptor){d->width, d->height, 0, d->format, d->channels, 0});
 }
 int cuArray3DGetDescriptor_v2(struct array3d_descriptor *d, const struct array *a) {
-    *d = (struct array3d_descriptor){a->width, a->height, a->depth, a->format, a->channels, a->flags};
+    *d = (struct array3d_descriptor){a->width,  a->height,   a->depth,
+                                     a->format, a->channels, a->flags};
     return OK;
 }
-int cuArrayDestroy(struct array *array) { free(array->memory); free(array); return OK; }
+int cuArrayDestroy(struct array *array) {
+    free(array->memory);
+    free(array);
+    return OK;
+}
 
 struct copy3d {
-    size_t sx, sy, sz, slod; unsigned stype; const void *shost; address sdevice; struct array *sarray; void *r0; size_t spitch, sheight;
-    size_t dx, dy, dz, dlod; unsigned dtype; void *dhost; address ddevice; struct array *darray; void *r1; size_t dpitch, dheight;
+    size_t sx, sy, sz, slod;
+    unsigned stype;
+    const void *shost;
+    address sdevice;
+    struct array *sarray;
+    void *r0;
+    size_t spitch, sheight;
+    size_t dx, dy, dz, dlod;
+    unsigned dtype;
+    void *dhost;
+    address ddevice;
+    struct array *darray;
+    void *r1;
+    size_t dpitch, dheight;
     size_t width, height, depth;
 };
-static char *end_of(unsigned type, const void *host, address device, struct array *array, size_t *pitch, size_t *height) {
+static char *end_of(unsigned type, const void *host, address device, struct array *array,
+                    size_t *pitch, size_t *height) {
     if (type == 1) return (char *)(uintptr_t)host;
     if (type == 2) return find(device, 0);
     *pitch = array->width * element(array);
@@ -378,38 +560,76 @@ static char *end_of(unsigned type, const void *host, address device, struct arra
 }
 int cuMemcpy3DAsync_v2(const struct copy3d *c, void *stream) {
     CONTEXT();
-    note("copy %zux%zux%zu from %u to %u stream %lu", c->width, c->height, c->depth, c->stype, c->dtype, (unsigned long)(uintptr_t)stream);
+    note("copy %zux%zux%zu from %u to %u stream %lu", c->width, c->height, c->depth, c->stype,
+         c->dtype, (unsigned long)(uintptr_t)stream);
     size_t sp = c->spitch, sh = c->sheight, dp = c->dpitch, dh = c->dheight;
-    char *from = end_of(c->stype, c->shost, c->sdevice, c->sarray, &sp, &sh), *to = end_of(c->dtype, c->dhost, c->ddevice, c->darray, &dp, &dh);
+    char *from = end_of(c->stype, c->shost, c->sdevice, c->sarray, &sp, &sh),
+         *to = end_of(c->dtype, c->dhost, c->ddevice, c->darray, &dp, &dh);
     if (!from || !to) return INVALID_VALUE;
     for (size_t z = 0; z < c->depth; z++)
         for (size_t y = 0; y < c->height; y++)
-            memmove(to + ((c->dz + z) * dh + c->dy + y) * dp + c->dx, from + ((c->sz + z) * sh + c->sy + y) * sp + c->sx, c->width);
+            memmove(to + ((c->dz + z) * dh + c->dy + y) * dp + c->dx,
+                    from + ((c->sz + z) * sh + c->sy + y) * sp + c->sx, c->width);
     return OK;
 }
 int cuMemcpy3D_v2(const struct copy3d *c) { return cuMemcpy3DAsync_v2(c, NULL); }
 struct copy2d {
-    size_t sx, sy; unsigned stype; const void *shost; address sdevice; struct array *sarray; size_t spitch;
-    size_t dx, dy; unsigned dtype; void *dhost; address ddevice; struct array *darray; size_t dpitch;
+    size_t sx, sy;
+    unsigned stype;
+    const void *shost;
+    address sdevice;
+    struct array *sarray;
+    size_t spitch;
+    size_t dx, dy;
+    unsigned dtype;
+    void *dhost;
+    address ddevice;
+    struct array *darray;
+    size_t dpitch;
     size_t width, height;
 };
 int cuMemcpy2DAsync_v2(const struct copy2d *c, void *stream) {
-    struct copy3d whole = {.sx = c->sx, .sy = c->sy, .stype = c->stype, .shost = c->shost, .sdevice = c->sdevice, .sarray = c->sarray,
-        .spitch = c->spitch, .dx = c->dx, .dy = c->dy, .dtype = c->dtype, .dhost = c->dhost, .ddevice = c->ddevice, .darray = c->darray,
-        .dpitch = c->dpitch, .width = c->width, .height = c->height, .depth = 1};
+    struct copy3d whole = {.sx = c->sx,
+                           .sy = c->sy,
+                           .stype = c->stype,
+                           .shost = c->shost,
+                           .sdevice = c->sdevice,
+                           .sarray = c->sarray,
+                           .spitch = c->spitch,
+                           .dx = c->dx,
+                           .dy = c->dy,
+                           .dtype = c->dtype,
+                           .dhost = c->dhost,
+                           .ddevice = c->ddevice,
+                           .darray = c->darray,
+                           .dpitch = c->dpitch,
+                           .width = c->width,
+                           .height = c->height,
+                           .depth = 1};
     return cuMemcpy3DAsync_v2(&whole, stream);
 }
 int cuMemcpy2DUnaligned_v2(const struct copy2d *c) { return cuMemcpy2DAsync_v2(c, NULL); }
-struct resource { unsigned kind; unsigned pad; address handle; unsigned format, channels; size_t width, height, pitch; };
-int cuTexObjectCreate(uint64_t *object, const struct resource *of, const unsigned *how, const void *view) {
+struct resource {
+    unsigned kind;
+    unsigned pad;
+    address handle;
+    unsigned format, channels;
+    size_t width, height, pitch;
+};
+int cuTexObjectCreate(uint64_t *object, const struct resource *of, const unsigned *how,
+                      const void *view) {
     CONTEXT();
-    note("cuTexObjectCreate kind %u format %u channels %u width %zu pitch %zu filter %u flags %u view %d", of->kind, of->format, of->channels,
-         of->width, of->pitch, how[3], how[4], view != NULL);
+    note(
+        "cuTexObjectCreate kind %u format %u channels %u width %zu pitch %zu filter %u flags %u view %d",
+        of->kind, of->format, of->channels, of->width, of->pitch, how[3], how[4], view != NULL);
     static uint64_t next = 77;
     *object = next++;
     return OK;
 }
-int cuTexObjectDestroy(uint64_t object) { note("cuTexObjectDestroy %lu", (unsigned long)object); return OK; }
+int cuTexObjectDestroy(uint64_t object) {
+    note("cuTexObjectDestroy %lu", (unsigned long)object);
+    return OK;
+}
 
 /* Streams and events */
 int cuStreamCreate(void **stream, unsigned flags) {
@@ -426,19 +646,48 @@ int cuStreamGetCtx(struct context **stream, struct context **context) {
     *context = (uintptr_t)stream <= 2 ? current : *stream;
     return OK;
 }
-int cuStreamDestroy_v2(void *stream) { CONTEXT(); note("cuStreamDestroy"); free(stream); return OK; }
-int cuStreamSynchronize(void *stream) { CONTEXT(); note("cuStreamSynchronize %lu", (unsigned long)(uintptr_t)stream); return OK; }
-int cuStreamQuery(void *stream) { CONTEXT(); (void)stream; return stream_busy ? NOT_READY : OK; }
-int cuStreamAddCallback(void *stream, void (*callback)(void *, int, void *), void *data, unsigned flags) {
+int cuStreamDestroy_v2(void *stream) {
+    CONTEXT();
+    note("cuStreamDestroy");
+    free(stream);
+    return OK;
+}
+int cuStreamSynchronize(void *stream) {
+    CONTEXT();
+    note("cuStreamSynchronize %lu", (unsigned long)(uintptr_t)stream);
+    return OK;
+}
+int cuStreamQuery(void *stream) {
+    CONTEXT();
+    (void)stream;
+    return stream_busy ? NOT_READY : OK;
+}
+int cuStreamAddCallback(void *stream, void (*callback)(void *, int, void *), void *data,
+                        unsigned flags) {
     CONTEXT();
     if (flags) return INVALID_VALUE;
     callback(stream, OK, data);
     return OK;
 }
-int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { CONTEXT(); (void)stream; (void)event; return flags ? INVALID_VALUE : OK; }
-struct event { float at; };
-int cuEventCreate(struct event **event, unsigned flags) { CONTEXT(); (void)flags; *event = calloc(1, sizeof **event); return OK; }
-int cuEventDestroy_v2(struct event *event) { free(event); return OK; }
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+    CONTEXT();
+    (void)stream;
+    (void)event;
+    return flags ? INVALID_VALUE : OK;
+}
+struct event {
+    float at;
+};
+int cuEventCreate(struct event **event, unsigned flags) {
+    CONTEXT();
+    (void)flags;
+    *event = calloc(1, sizeof **event);
+    return OK;
+}
+int cuEventDestroy_v2(struct event *event) {
+    free(event);
+    return OK;
+}
 int cuEventRecord(struct event *event, void *stream) {
     static float now;
     CONTEXT();
@@ -446,11 +695,24 @@ int cuEventRecord(struct event *event, void *stream) {
     event->at = now += 1.5F;
     return OK;
 }
-int cuEventSynchronize(struct event *event) { CONTEXT(); (void)event; return OK; }
-int cuEventElapsedTime(float *milliseconds, struct event *start, struct event *end) { CONTEXT(); *milliseconds = end->at - start->at; return OK; }
-int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, unsigned *status) {
+int cuEventSynchronize(struct event *event) {
+    CONTEXT();
+    (void)event;
+    return OK;
+}
+int cuEventElapsedTime(float *milliseconds, struct event *start, struct event *end) {
+    CONTEXT();
+    *milliseconds = end->at - start->at;
+    return OK;
+}
+int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
+                        unsigned *status) {
     note("cuGetProcAddress %s %d %lu", name, version, (unsigned long)flags);
-    if (strcmp(name, "cuMemAlloc") == 0) { *function = (void *)cuMemAlloc_v2; *status = 0; return OK; }
+    if (strcmp(name, "cuMemAlloc") == 0) {
+        *function = (void *)cuMemAlloc_v2;
+        *status = 0;
+        return OK;
+    }
     *status = 1;
     return NOT_FOUND;
 }

@@ -1,7 +1,5 @@
 // One kernel, for fat binaries of every compression.
-extern "C" __global__ void add(float *out, const float *in, int n)
-{
+extern "C" __global__ void add(float *out, const float *in, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n)
-        out[i] += in[i];
+    if (i < n) out[i] += in[i];
 }

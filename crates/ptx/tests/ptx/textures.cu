@@ -1,9 +1,10 @@
 // Texture and surface objects.
-extern "C" __global__ void textures(float *out, cudaTextureObject_t t, cudaSurfaceObject_t s, int n)
-{
+extern "C" __global__ void textures(float *out, cudaTextureObject_t t, cudaSurfaceObject_t s,
+                                    int n) {
     int i = threadIdx.x;
     float x = (float)i + 0.5f;
-    out[i] = tex2D<float>(t, x, x) + tex1Dfetch<float>(t, i) + tex3D<float>(t, x, x, x) + tex1D<float>(t, x) + tex2DLod<float>(t, x, x, 1.0f);
+    out[i] = tex2D<float>(t, x, x) + tex1Dfetch<float>(t, i) + tex3D<float>(t, x, x, x) +
+             tex1D<float>(t, x) + tex2DLod<float>(t, x, x, 1.0f);
     float4 v = tex2D<float4>(t, x, x);
     uchar4 b = tex2D<uchar4>(t, x, x);
     int4 w = tex2D<int4>(t, x, x);
