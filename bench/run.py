@@ -55,23 +55,38 @@ OTHER = ", other build"
 # The baseline: the best that a plain program gets, with one such message or with many.
 RAW_TCP = {
     # A blocking write returns when the socket has the bytes, so it is no baseline.
-    "write 16 MiB to its end": ("TCP loopback: stream", "TCP loopback: 16 MiB there, 1 B back",
-                              "TCP loopback, Reno: 16 MiB there, 1 B back"),
-    "blocking read 16 MiB": ("TCP loopback: stream", "TCP loopback: 1 B there, 16 MiB back",
-                             "TCP loopback, Reno: 1 B there, 16 MiB back"),
+    "write 16 MiB to its end": (
+        "TCP loopback: stream",
+        "TCP loopback: 16 MiB there, 1 B back",
+        "TCP loopback, Reno: 16 MiB there, 1 B back",
+    ),
+    "blocking read 16 MiB": (
+        "TCP loopback: stream",
+        "TCP loopback: 1 B there, 16 MiB back",
+        "TCP loopback, Reno: 1 B there, 16 MiB back",
+    ),
 }
 # In these rows both sides sleep between calls. One more wake-up of a core than locally is allowed.
-WAKES = {"launch and finish, median", "launch and finish after 2 ms of rest, median", "blocking write 4 B",
-         "blocking read 4 B", "blocking write 4 B after 2 ms of rest", "blocking read 4 B after 2 ms of rest",
-         "write, kernel, read back 64 B", "write, kernel, read back 64 KiB",
-         "map, write, unmap 4 KiB"}
+WAKES = {
+    "launch and finish, median",
+    "launch and finish after 2 ms of rest, median",
+    "blocking write 4 B",
+    "blocking read 4 B",
+    "blocking write 4 B after 2 ms of rest",
+    "blocking read 4 B after 2 ms of rest",
+    "write, kernel, read back 64 B",
+    "write, kernel, read back 64 KiB",
+    "map, write, unmap 4 KiB",
+}
 
 
 def find(name, *folders):
     for folder in folders:
         if folder and (Path(folder) / name).exists():
             return (Path(folder) / name).resolve()
-    sys.exit(f"penstock-bench: {name} not found in {', '.join(str(f) for f in folders if f)}; run `make build`")
+    sys.exit(
+        f"penstock-bench: {name} not found in {', '.join(str(f) for f in folders if f)}; run `make build`"
+    )
 
 
 class Places:
@@ -81,17 +96,31 @@ class Places:
     def __init__(self, build=None):
         target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
         programs = [os.environ.get("PENSTOCK_PROGRAMS"), HERE, target / "programs"]
-        self.clbench, self.limits, self.matmul = (find(n, *programs) for n in ("clbench", "limits", "matmul"))
+        self.clbench, self.limits, self.matmul = (
+            find(n, *programs) for n in ("clbench", "limits", "matmul")
+        )
         if build:
-            self.penstock, self.library = find("penstock", build), find("libpenstock_opencl.so", build)
+            self.penstock, self.library = (
+                find("penstock", build),
+                find("libpenstock_opencl.so", build),
+            )
             return
         given = os.environ.get("PENSTOCK")
-        beside = [given and Path(given).parent, os.environ.get("PENSTOCK_BIN"), HERE.parent / "release", HERE.parent.parent / "bin",
-                  target / "release"]
+        beside = [
+            given and Path(given).parent,
+            os.environ.get("PENSTOCK_BIN"),
+            HERE.parent / "release",
+            HERE.parent.parent / "bin",
+            target / "release",
+        ]
         self.penstock = Path(given) if given else find("penstock", *beside)
         library = os.environ.get("PENSTOCK_LIB")
         bin_folder = self.penstock.parent
-        self.library = Path(library) if library else find("libpenstock_opencl.so", bin_folder, bin_folder.parent / "lib/penstock")
+        self.library = (
+            Path(library)
+            if library
+            else find("libpenstock_opencl.so", bin_folder, bin_folder.parent / "lib/penstock")
+        )
 
 
 class Pool:
@@ -103,26 +132,40 @@ class Pool:
         (self.folder / "vendors").mkdir(parents=True)
         (self.folder / "vendors/penstock.icd").write_text(f"{places.library}\n")
         self.base = dict(os.environ, PENSTOCK_KEY=str(self.key))
-        subprocess.run([places.penstock, "key", "--create"], env=self.base, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [places.penstock, "key", "--create"],
+            env=self.base,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     def serve(self, listen, core=None, **variables):
         command = [str(self.places.penstock), "serve", "--listen", listen]
         if core is not None:
             command = ["taskset", "-c", str(core)] + command
         log = open(self.folder / f"daemon-{len(self.daemons)}.log", "w")
-        daemon = subprocess.Popen(command, env=dict(self.base, **variables), stdout=subprocess.PIPE, stderr=log, text=True)
+        daemon = subprocess.Popen(
+            command, env=dict(self.base, **variables), stdout=subprocess.PIPE, stderr=log, text=True
+        )
         self.daemons.append(daemon)
         timer = threading.Timer(60, daemon.kill)
         timer.start()
         line = daemon.stdout.readline()
         timer.cancel()
         if not line.startswith("listening on "):
-            sys.exit(f"penstock-bench: `penstock serve --listen {listen}` did not start:\n{Path(log.name).read_text()[-2000:]}")
+            sys.exit(
+                f"penstock-bench: `penstock serve --listen {listen}` did not start:\n{Path(log.name).read_text()[-2000:]}"
+            )
         return line.removeprefix("listening on ").strip()
 
     def env(self, *addresses):
         vendors = str(self.folder / "vendors")
-        return dict(self.base, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=",".join(addresses))
+        return dict(
+            self.base,
+            OCL_ICD_VENDORS=vendors,
+            OPENCL_VENDOR_PATH=vendors,
+            PENSTOCK_NODES=",".join(addresses),
+        )
 
     def stop(self):
         for daemon in self.daemons:
@@ -135,9 +178,13 @@ class Pool:
 
 
 def run_json(command, env, limit_s=300):
-    done = subprocess.run([str(part) for part in command], env=env, capture_output=True, text=True, timeout=limit_s)
+    done = subprocess.run(
+        [str(part) for part in command], env=env, capture_output=True, text=True, timeout=limit_s
+    )
     if done.returncode != 0:
-        sys.exit(f"penstock-bench: {' '.join(str(p) for p in command)} ended with {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+        sys.exit(
+            f"penstock-bench: {' '.join(str(p) for p in command)} ended with {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}"
+        )
     return json.loads(done.stdout)
 
 
@@ -152,9 +199,19 @@ def processes_below(pid):
         at = waiting.pop()
         # A process that has just ended has no memory lines.
         with contextlib.suppress(OSError, ValueError, KeyError):
-            status = dict(line.split(":", 1) for line in Path(f"/proc/{at}/status").read_text().splitlines() if ":" in line)
-            found.append({"pid": at, "name": status["Name"].strip(), "threads": int(status["Threads"]),
-                          "bytes": 1024 * int(status["VmRSS"].split()[0])})
+            status = dict(
+                line.split(":", 1)
+                for line in Path(f"/proc/{at}/status").read_text().splitlines()
+                if ":" in line
+            )
+            found.append(
+                {
+                    "pid": at,
+                    "name": status["Name"].strip(),
+                    "threads": int(status["Threads"]),
+                    "bytes": 1024 * int(status["VmRSS"].split()[0]),
+                }
+            )
             for task in Path(f"/proc/{at}/task").iterdir():
                 waiting += [int(child) for child in (task / "children").read_text().split()]
     return found
@@ -166,7 +223,9 @@ def footprint(places, pool, address):
     daemon = pool.daemons[0].pid
     at_rest = processes_below(daemon)
     known = {process["pid"]: process for process in at_rest}
-    client = subprocess.Popen([places.clbench, "--only", "launch"], env=pool.env(address), stdout=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        [places.clbench, "--only", "launch"], env=pool.env(address), stdout=subprocess.DEVNULL
+    )
     best, end = [], time.monotonic() + 20
     while client.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
@@ -174,7 +233,11 @@ def footprint(places, pool, address):
         if sum(p["bytes"] for p in now) >= sum(p["bytes"] for p in best):
             best = now
     client.wait()
-    worker = max(best[1:], key=lambda p: p["bytes"] - known.get(p["pid"], {"bytes": 0})["bytes"], default=None)
+    worker = max(
+        best[1:],
+        key=lambda p: p["bytes"] - known.get(p["pid"], {"bytes": 0})["bytes"],
+        default=None,
+    )
     return {"daemon": at_rest[0] if at_rest else None, "at_rest": at_rest, "worker": worker}
 
 
@@ -190,26 +253,41 @@ def pinned_product(places, pool, quick):
     env = dict(os.environ, **one)
     alone, together, pooled = [], [], []
     for _ in range(1 if quick else 3):
-        commands = [["taskset", "-c", str(core), str(places.matmul), *size, "--json", "--no-check"] for core in cores]
+        commands = [
+            ["taskset", "-c", str(core), str(places.matmul), *size, "--json", "--no-check"]
+            for core in cores
+        ]
         alone.append([run_json(command, env)["gflops"] for command in commands])
         # Both at once, because two busy cores of one machine share its memory and its clock.
-        running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for command in commands]
+        running = [
+            subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+            for command in commands
+        ]
         together.append([json.loads(process.communicate()[0])["gflops"] for process in running])
         pooled.append(run_json([places.matmul, *size, "--json"], pool.env(first, second)))
     pooled.sort(key=lambda result: result["gflops"])
     result = pooled[len(pooled) // 2]
     alone = [statistics.median(column) for column in zip(*alone)]
     together = [statistics.median(column) for column in zip(*together)]
-    return {"local_alone": alone, "local_together": together, "pool": result["gflops"],
-            "of_sum_alone": result["gflops"] / sum(alone), "of_sum_together": result["gflops"] / sum(together),
-            "devices": result["devices"], "n": result["n"], "slice": result["slice"]}
+    return {
+        "local_alone": alone,
+        "local_together": together,
+        "pool": result["gflops"],
+        "of_sum_alone": result["gflops"] / sum(alone),
+        "of_sum_together": result["gflops"] / sum(together),
+        "devices": result["devices"],
+        "n": result["n"],
+        "slice": result["slice"],
+    }
 
 
 def start_nodes(pool, suffix=""):
     """Starts a node behind each kind of address. Returns the environment of a program on each of
     them, and on both."""
-    addresses = {"unix": pool.serve(f"unix:{pool.folder}/node.sock", POCL_DEVICES="pthread"),
-                 "tcp": pool.serve("tcp:127.0.0.1:0", POCL_DEVICES="pthread")}
+    addresses = {
+        "unix": pool.serve(f"unix:{pool.folder}/node.sock", POCL_DEVICES="pthread"),
+        "tcp": pool.serve("tcp:127.0.0.1:0", POCL_DEVICES="pthread"),
+    }
     kinds = {kind + suffix: pool.env(address) for kind, address in addresses.items()}
     return addresses, kinds, {"two nodes" + suffix: pool.env(*addresses.values())}
 
@@ -227,7 +305,7 @@ def measure(places, pool, other, arguments):
     results, limits = {kind: [] for kind in [*kinds, *two]}, []
     for number in range(arguments.rounds):
         order = list(kinds)
-        for kind in order[number % len(order):] + order[:number % len(order)]:
+        for kind in order[number % len(order) :] + order[: number % len(order)]:
             say(f"round {number + 1} of {arguments.rounds}: {kind}")
             results[kind].append(run_json([places.clbench, *options], kinds[kind]))
         # In every round, because the rates of sockets vary with the machine's load, as the pool's
@@ -240,7 +318,9 @@ def measure(places, pool, other, arguments):
     say("memory and threads")
     memory = footprint(places, pool, addresses["unix"])
     say("matrix product on two nodes")
-    product = pinned_product(places, pool, arguments.quick) if len(os.sched_getaffinity(0)) >= 2 else None
+    product = (
+        pinned_product(places, pool, arguments.quick) if len(os.sched_getaffinity(0)) >= 2 else None
+    )
     return summarise(results, limits, memory, product, arguments)
 
 
@@ -251,8 +331,15 @@ def summarise(results, limits, memory, product, arguments):
         for name in tables[0]:
             values = [table[name][1] for table in tables if name in table]
             medians.setdefault(name, {"unit": tables[0][name][0]})[kind] = {
-                "median": statistics.median(values), "least": min(values), "most": max(values), "rounds": values}
-    limit_rows = {name: (unit, statistics.median(table[name][1] for table in limits)) for name, (unit, _) in limits[0].items()}
+                "median": statistics.median(values),
+                "least": min(values),
+                "most": max(values),
+                "rounds": values,
+            }
+    limit_rows = {
+        name: (unit, statistics.median(table[name][1] for table in limits))
+        for name, (unit, _) in limits[0].items()
+    }
     wake_s = limit_rows.get("wake a sleeping core", ("s", 0))[1]
     bars = []
     for (name, kind), (how, bar) in BARS.items():
@@ -264,23 +351,71 @@ def summarise(results, limits, memory, product, arguments):
             # "where both sides sleep between calls, one more wake-up of a core than locally is allowed and stated"
             ratio = there / here
             less_wake = max(0.0, there - wake_s) / here if name in WAKES and ratio > bar else None
-            bars.append({"row": name, "pool": kind, "ratio": ratio, "less_one_wake_up": less_wake, "bar": f"<= {bar}",
-                         "met": (ratio if less_wake is None else less_wake) <= bar})
+            bars.append(
+                {
+                    "row": name,
+                    "pool": kind,
+                    "ratio": ratio,
+                    "less_one_wake_up": less_wake,
+                    "bar": f"<= {bar}",
+                    "met": (ratio if less_wake is None else less_wake) <= bar,
+                }
+            )
         elif how == "least":
-            bars.append({"row": name, "pool": kind, "ratio": there / here, "less_one_wake_up": None, "bar": f">= {bar}", "met": there / here >= bar})
+            bars.append(
+                {
+                    "row": name,
+                    "pool": kind,
+                    "ratio": there / here,
+                    "less_one_wake_up": None,
+                    "bar": f">= {bar}",
+                    "met": there / here >= bar,
+                }
+            )
         else:
             limit = max(limit_rows[raw][1] for raw in RAW_TCP[name] if raw in limit_rows)
-            bars.append({"row": name, "pool": kind, "ratio": there / limit, "less_one_wake_up": None,
-                         "bar": f">= {bar} {how}", "met": there / limit >= bar})
+            bars.append(
+                {
+                    "row": name,
+                    "pool": kind,
+                    "ratio": there / limit,
+                    "less_one_wake_up": None,
+                    "bar": f">= {bar} {how}",
+                    "met": there / limit >= bar,
+                }
+            )
     if product:
-        bars.append({"row": "matrix product on two nodes", "pool": "unix + tcp", "ratio": product["of_sum_together"], "less_one_wake_up": None,
-                     "bar": ">= 0.9 of the sum of the local rates", "met": product["of_sum_together"] >= 0.9})
+        bars.append(
+            {
+                "row": "matrix product on two nodes",
+                "pool": "unix + tcp",
+                "ratio": product["of_sum_together"],
+                "less_one_wake_up": None,
+                "bar": ">= 0.9 of the sum of the local rates",
+                "met": product["of_sum_together"] >= 0.9,
+            }
+        )
     first = results["local"][0]
-    return {"machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "system": machine.platform(), "platform": first["version"],
-                        "device": first["device"]},
-            "rounds": arguments.rounds, "quick": arguments.quick, "date": time.strftime("%Y-%m-%d"),
-            "rows": medians, "limits": {name: {"unit": unit, "value": value} for name, (unit, value) in limit_rows.items()},
-            "memory": memory, "product": product, "bars": bars, "beside": beside_other_build(medians)}
+    return {
+        "machine": {
+            "cpu": cpu_name(),
+            "cores": os.cpu_count(),
+            "system": machine.platform(),
+            "platform": first["version"],
+            "device": first["device"],
+        },
+        "rounds": arguments.rounds,
+        "quick": arguments.quick,
+        "date": time.strftime("%Y-%m-%d"),
+        "rows": medians,
+        "limits": {
+            name: {"unit": unit, "value": value} for name, (unit, value) in limit_rows.items()
+        },
+        "memory": memory,
+        "product": product,
+        "bars": bars,
+        "beside": beside_other_build(medians),
+    }
 
 
 def beside_other_build(rows):
@@ -295,9 +430,21 @@ def beside_other_build(rows):
         for kind in ("unix", "tcp", "two nodes"):
             if kind + OTHER not in row or kind not in row or row["unit"] not in ("s", "/s", "B/s"):
                 continue
-            now, then = ([1 / value if is_rate else value for value in row[which]["rounds"]] for which in (kind, kind + OTHER))
-            found.append({"row": name, "pool": kind, "unit": row["unit"], "other": row[kind + OTHER]["median"], "this": row[kind]["median"],
-                          "cost": statistics.median(a / b for a, b in zip(now, then)), "cost_of_bests": min(now) / min(then)})
+            now, then = (
+                [1 / value if is_rate else value for value in row[which]["rounds"]]
+                for which in (kind, kind + OTHER)
+            )
+            found.append(
+                {
+                    "row": name,
+                    "pool": kind,
+                    "unit": row["unit"],
+                    "other": row[kind + OTHER]["median"],
+                    "this": row[kind]["median"],
+                    "cost": statistics.median(a / b for a, b in zip(now, then)),
+                    "cost_of_bests": min(now) / min(then),
+                }
+            )
     return found
 
 
@@ -324,18 +471,29 @@ def figure(unit, value):
 def markdown(report):
     m, out = report["machine"], []
     out.append("# Benchmarks\n")
-    out.append(f"Measured on {report['date']} with `make bench`: {m['cores']} cores ({m['cpu']}), {m['system']}. "
-               f"Local: {m['platform'].strip()}, device {m['device']}. Medians of {report['rounds']} round(s), local and pool in turn. "
-               "Ratio: pool to local; for times less is better, for rates more.\n")
+    out.append(
+        f"Measured on {report['date']} with `make bench`: {m['cores']} cores ({m['cpu']}), {m['system']}. "
+        f"Local: {m['platform'].strip()}, device {m['device']}. Medians of {report['rounds']} round(s), local and pool in turn. "
+        "Ratio: pool to local; for times less is better, for rates more.\n"
+    )
     out.append(TRANSFERS)
-    out.append("| measure | local | pool, Unix socket | ratio | pool, TCP loopback | ratio |\n|---|---|---|---|---|---|")
+    out.append(
+        "| measure | local | pool, Unix socket | ratio | pool, TCP loopback | ratio |\n|---|---|---|---|---|---|"
+    )
     for name, row in report["rows"].items():
         if "local" not in row:
             continue
         cells = [name, figure(row["unit"], row["local"]["median"])]
         for kind in ("unix", "tcp"):
             there = row.get(kind)
-            cells += [figure(row["unit"], there["median"]), f"{there['median'] / row['local']['median']:.2f}"] if there else ["–", "–"]
+            cells += (
+                [
+                    figure(row["unit"], there["median"]),
+                    f"{there['median'] / row['local']['median']:.2f}",
+                ]
+                if there
+                else ["–", "–"]
+            )
         out.append("| " + " | ".join(cells) + " |")
     moves = {name: row for name, row in report["rows"].items() if "two nodes" in row}
     if any("move" in name for name in moves):
@@ -343,33 +501,60 @@ def markdown(report):
         for name, row in moves.items():
             if name.startswith("move"):
                 local = row.get("two local devices")
-                out.append(f"| {name} | {figure('s', local['median']) if local else '–'} | {figure('s', row['two nodes']['median'])} |")
+                out.append(
+                    f"| {name} | {figure('s', local['median']) if local else '–'} | {figure('s', row['two nodes']['median'])} |"
+                )
     out.append("\n| limit of this machine | |\n|---|---|")
-    out += [f"| {name} | {figure(row['unit'], row['value'])} |" for name, row in report["limits"].items()]
+    out += [
+        f"| {name} | {figure(row['unit'], row['value'])} |"
+        for name, row in report["limits"].items()
+    ]
     out.append("\n| process | memory | threads |\n|---|---|---|")
     client = report["rows"]
-    out.append(f"| client (clbench, start) | {figure('B', client['memory of the client']['unix']['median'])} (local: {figure('B', client['memory of the client']['local']['median'])}) "
-               f"| {client['threads of the client']['unix']['median']:g} (local: {client['threads of the client']['local']['median']:g}) |")
-    for label, process in (("daemon at rest", report["memory"]["daemon"]), ("worker with one client", report["memory"]["worker"])):
+    out.append(
+        f"| client (clbench, start) | {figure('B', client['memory of the client']['unix']['median'])} (local: {figure('B', client['memory of the client']['local']['median'])}) "
+        f"| {client['threads of the client']['unix']['median']:g} (local: {client['threads of the client']['local']['median']:g}) |"
+    )
+    for label, process in (
+        ("daemon at rest", report["memory"]["daemon"]),
+        ("worker with one client", report["memory"]["worker"]),
+    ):
         if process:
             out.append(f"| {label} | {figure('B', process['bytes'])} | {process['threads']} |")
     if report["product"]:
         p = report["product"]
-        out.append(f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core each: {p['pool']:.2f} GFLOP/s; the two devices locally: "
-                   f"{p['local_alone'][0]:.2f} and {p['local_alone'][1]:.2f} alone, {p['local_together'][0]:.2f} and {p['local_together'][1]:.2f} at the same time. "
-                   f"That is {100 * p['of_sum_together']:.0f} % of the sum at the same time, {100 * p['of_sum_alone']:.0f} % of the sum alone.")
+        out.append(
+            f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core each: {p['pool']:.2f} GFLOP/s; the two devices locally: "
+            f"{p['local_alone'][0]:.2f} and {p['local_alone'][1]:.2f} alone, {p['local_together'][0]:.2f} and {p['local_together'][1]:.2f} at the same time. "
+            f"That is {100 * p['of_sum_together']:.0f} % of the sum at the same time, {100 * p['of_sum_alone']:.0f} % of the sum alone."
+        )
     wake = report["limits"].get("wake a sleeping core", {"value": 0})["value"]
-    out.append(f"\nBars. Where both sides sleep between calls, one more wake-up of a core than locally ({figure('s', wake)} here) is allowed; it is named where it was needed.\n")
+    out.append(
+        f"\nBars. Where both sides sleep between calls, one more wake-up of a core than locally ({figure('s', wake)} here) is allowed; it is named where it was needed.\n"
+    )
     out.append("| measure | pool | ratio | bar | |\n|---|---|---|---|---|")
     for bar in report["bars"]:
-        bare = f" ({bar['less_one_wake_up']:.2f} less one wake-up)" if bar["less_one_wake_up"] is not None else ""
-        out.append(f"| {bar['row']} | {bar['pool']} | {bar['ratio']:.2f}{bare} | {bar['bar']} | {'met' if bar['met'] else '**missed**'} |")
+        bare = (
+            f" ({bar['less_one_wake_up']:.2f} less one wake-up)"
+            if bar["less_one_wake_up"] is not None
+            else ""
+        )
+        out.append(
+            f"| {bar['row']} | {bar['pool']} | {bar['ratio']:.2f}{bare} | {bar['bar']} | {'met' if bar['met'] else '**missed**'} |"
+        )
     if report["beside"]:
-        out.append("\nBeside the other build: what a row costs now for every unit of time that it cost there (less is better). "
-                   f"Medians over {report['rounds']} pairs of rounds, and of the best rounds alone.\n")
-        out.append("| measure | pool | other build | this build | cost | of the best rounds |\n|---|---|---|---|---|---|")
-        out += [f"| {b['row']} | {b['pool']} | {figure(b['unit'], b['other'])} | {figure(b['unit'], b['this'])} "
-                f"| {b['cost']:.2f} | {b['cost_of_bests']:.2f} |" for b in report["beside"]]
+        out.append(
+            "\nBeside the other build: what a row costs now for every unit of time that it cost there (less is better). "
+            f"Medians over {report['rounds']} pairs of rounds, and of the best rounds alone.\n"
+        )
+        out.append(
+            "| measure | pool | other build | this build | cost | of the best rounds |\n|---|---|---|---|---|---|"
+        )
+        out += [
+            f"| {b['row']} | {b['pool']} | {figure(b['unit'], b['other'])} | {figure(b['unit'], b['this'])} "
+            f"| {b['cost']:.2f} | {b['cost_of_bests']:.2f} |"
+            for b in report["beside"]
+        ]
     return "\n".join(out) + "\n"
 
 
@@ -380,9 +565,18 @@ def say(text):
 def main():
     parser = argparse.ArgumentParser(prog="penstock-bench", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--quick", action="store_true", help="one round with fewer samples: to see that all works")
-    parser.add_argument("--rounds", type=int, help="how often each pool is measured (default 5; quick: 1)")
-    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="the folder of another build's `penstock` and `libpenstock_opencl.so`: measure that build in turn with this one")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round with fewer samples: to see that all works"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="how often each pool is measured (default 5; quick: 1)"
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of another build's `penstock` and `libpenstock_opencl.so`: measure that build in turn with this one",
+    )
     parser.add_argument("--output", type=Path, help="folder for benchmarks.json and benchmarks.md")
     arguments = parser.parse_args()
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 5)
@@ -407,7 +601,10 @@ def main():
         (arguments.output / "benchmarks.md").write_text(text)
     print(json.dumps(report, indent=1) if arguments.json else text)
     missed = sum(not bar["met"] for bar in report["bars"])
-    print(f"{len(report['bars']) - missed} of {len(report['bars'])} bars met", file=sys.stderr if arguments.json else sys.stdout)
+    print(
+        f"{len(report['bars']) - missed} of {len(report['bars'])} bars met",
+        file=sys.stderr if arguments.json else sys.stdout,
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ def cpu_of(pid):
 def status_of(pid, *names):
     """Returns the sum of lines of /proc/PID/status in bytes. A process that has just ended has none
     of them."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    lines = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
     return sum(int(lines.get(name, "0").split()[0]) * 1024 for name in names)
 
 
@@ -66,12 +68,18 @@ class Roll:
         self.began.update((pid, began) for pid in pids if (began := start_of(pid)))
 
     def left(self):
-        return [pid for pid, began in self.began.items() if is_alive(pid) and start_of(pid) == began]
+        return [
+            pid for pid, began in self.began.items() if is_alive(pid) and start_of(pid) == began
+        ]
 
 
 def shared_memory():
     """Returns the names of this user's shared memory."""
-    return {name for name in (os.listdir("/dev/shm") if os.path.exists("/dev/shm") else ()) if is_ours(name)}
+    return {
+        name
+        for name in (os.listdir("/dev/shm") if os.path.exists("/dev/shm") else ())
+        if is_ours(name)
+    }
 
 
 def left_memory(before):

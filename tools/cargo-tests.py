@@ -30,14 +30,27 @@ printing = threading.Lock()
 def programs():
     """Returns the test programs as (name, file, crate's folder). Those of `tests/` come first,
     because they take longest."""
-    command = ["cargo", "test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]
+    command = [
+        "cargo",
+        "test",
+        "--workspace",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         return None, built.stderr
     messages = (json.loads(line) for line in built.stdout.splitlines() if line.startswith("{"))
-    tests = [it for it in messages if it.get("reason") == "compiler-artifact" and it["profile"]["test"] and it["executable"]]
+    tests = [
+        it
+        for it in messages
+        if it.get("reason") == "compiler-artifact" and it["profile"]["test"] and it["executable"]
+    ]
     tests.sort(key=lambda it: "test" not in it["target"]["kind"])
-    return [(it["target"]["name"], it["executable"], pathlib.Path(it["manifest_path"]).parent) for it in tests], ""
+    return [
+        (it["target"]["name"], it["executable"], pathlib.Path(it["manifest_path"]).parent)
+        for it in tests
+    ], ""
 
 
 def report(name, began, output, code, logs, tally):
@@ -51,10 +64,17 @@ def report(name, began, output, code, logs, tally):
         return True
     with printing:
         words = "{} passed, {} failed, {} skipped".format(*counts)
-        print(f"{'FAIL' if counts[1] else 'ok':<4} {'cargo/' + name:<20} {'':<5} {time.monotonic() - began:>6.1f} s  {words}", flush=True)
+        print(
+            f"{'FAIL' if counts[1] else 'ok':<4} {'cargo/' + name:<20} {'':<5} {time.monotonic() - began:>6.1f} s  {words}",
+            flush=True,
+        )
         if counts[1]:
-            lines = [line for line in output.splitlines() if line and not re.match(r"test .* ok$", line)]
-            print("\n".join(f"        | {line}" for line in lines[-OUTPUT_LINES_SHOWN:]), flush=True)
+            lines = [
+                line for line in output.splitlines() if line and not re.match(r"test .* ok$", line)
+            ]
+            print(
+                "\n".join(f"        | {line}" for line in lines[-OUTPUT_LINES_SHOWN:]), flush=True
+            )
         with open(tally, "a") as file:
             print(*counts, file=file)
     return counts[1] == 0
@@ -63,8 +83,16 @@ def report(name, began, output, code, logs, tally):
 def run(name, command, folder, logs, tally):
     began = time.monotonic()
     environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder))
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace")
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
     try:
         output, _ = process.communicate(timeout=SECONDS_MAX)
         code = process.returncode
@@ -84,9 +112,14 @@ def main():
         report("build", began, complaint, 1, logs, tally)
         sys.exit(1)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        jobs = [pool.submit(run, f"{folder.name}/{name}", [file], folder, logs, tally) for name, file, folder in tests]
+        jobs = [
+            pool.submit(run, f"{folder.name}/{name}", [file], folder, logs, tally)
+            for name, file, folder in tests
+        ]
         good = [job.result() for job in jobs]
-    good.append(run("documents", ["cargo", "test", "--workspace", "--doc"], pathlib.Path.cwd(), logs, tally))
+    good.append(
+        run("documents", ["cargo", "test", "--workspace", "--doc"], pathlib.Path.cwd(), logs, tally)
+    )
     sys.exit(0 if all(good) else 1)
 
 

@@ -27,14 +27,20 @@ class Links(html.parser.HTMLParser):
 def index():
     configuration = Configuration(isolated=False)
     configuration.load()
-    settings = dict(item for kind in configuration.items() for item in ([kind] if isinstance(kind[1], str) else kind[1].items()))
+    settings = dict(
+        item
+        for kind in configuration.items()
+        for item in ([kind] if isinstance(kind[1], str) else kind[1].items())
+    )
     return os.environ.get("PIP_INDEX_URL") or settings.get("global.index-url") or PyPI.simple_url
 
 
 def main(name, version, file):
     page = f"{index().rstrip('/')}/{name}/"
     links = Links()
-    with urllib.request.urlopen(urllib.request.Request(page, headers={"Accept": "text/html"}), timeout=60) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(page, headers={"Accept": "text/html"}), timeout=60
+    ) as answer:
         links.feed(answer.read().decode())
     wanted = f"{name}-{version}.tar.gz"
     for link in links.found:

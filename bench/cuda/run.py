@@ -38,8 +38,24 @@ CALL_ROUNDS_MAX = 15
 # Name, CUDA program, OpenCL program, and arguments for each device. With these sizes a launch takes
 # some milliseconds.
 PAIRS = [
-    ("matrixMul", "matrixMul", "matrix_mul", {"pocl": ["--size", "512", "--repeats", "5"], "intel": ["--size", "1024", "--repeats", "10"]}),
-    ("BlackScholes", "BlackScholes", "black_scholes", {"pocl": ["--size", "1000000", "--repeats", "10"], "intel": ["--size", "4000000", "--repeats", "10"]}),
+    (
+        "matrixMul",
+        "matrixMul",
+        "matrix_mul",
+        {
+            "pocl": ["--size", "512", "--repeats", "5"],
+            "intel": ["--size", "1024", "--repeats", "10"],
+        },
+    ),
+    (
+        "BlackScholes",
+        "BlackScholes",
+        "black_scholes",
+        {
+            "pocl": ["--size", "1000000", "--repeats", "10"],
+            "intel": ["--size", "4000000", "--repeats", "10"],
+        },
+    ),
 ]
 VENDORS = {"pocl": Path("/etc/OpenCL/vendors"), "intel": ROOT / ".venv-cuda/vendors"}
 
@@ -74,7 +90,12 @@ class Pool:
         folder = Path(self.folder.name)
         (folder / "vendors").mkdir()
         (folder / "vendors/penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
-        serve = dict(os.environ, OCL_ICD_VENDORS=str(VENDORS[device]), OPENCL_VENDOR_PATH=str(VENDORS[device]), POCL_DEVICES="pthread")
+        serve = dict(
+            os.environ,
+            OCL_ICD_VENDORS=str(VENDORS[device]),
+            OPENCL_VENDOR_PATH=str(VENDORS[device]),
+            POCL_DEVICES="pthread",
+        )
         self.env = dict(
             os.environ,
             OCL_ICD_VENDORS=str(folder / "vendors"),
@@ -85,9 +106,20 @@ class Pool:
         if tcp:
             address = "tcp:127.0.0.1:0"
             serve["PENSTOCK_KEY"] = self.env["PENSTOCK_KEY"] = str(folder / "key")
-            subprocess.run([BIN / "penstock", "key", "--create"], env=serve, stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(
+                [BIN / "penstock", "key", "--create"],
+                env=serve,
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
         self.log = open(folder / "daemon.log", "w")
-        self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", address], env=serve, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.daemon = subprocess.Popen(
+            [BIN / "penstock", "serve", "--listen", address],
+            env=serve,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
         # The first line says where the daemon listens. It is empty if the daemon cannot start.
         line = self.daemon.stdout.readline()
         if not line.startswith("listening on "):
@@ -106,9 +138,13 @@ class Pool:
 
 def took_ms(program, arguments, env):
     """Runs the program once. It must report a right result."""
-    done = subprocess.run([program, *arguments], env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        [program, *arguments], env=env, capture_output=True, text=True, timeout=LIMIT_S
+    )
     if done.returncode != 0 or not done.stdout.rstrip().endswith("Test passed"):
-        sys.exit(f"{program} {' '.join(arguments)} ended with code {done.returncode}:\n{done.stdout}{done.stderr}")
+        sys.exit(
+            f"{program} {' '.join(arguments)} ended with code {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     found = re.search(r", ([0-9.]+) ms,", done.stdout)
     if found is None:
         sys.exit(f"{program} prints no time:\n{done.stdout}")
@@ -123,10 +159,20 @@ def measured_calls(program, env):
         sys.exit(f"{program} ended with code {done.returncode}:\n{done.stdout}{done.stderr}")
     rows = {}
     for line in done.stdout.splitlines():
-        found = re.match(r"([^#]+?)\s+(us|MB/s)\s+([0-9.]+|-)\s+([0-9.]+|-)(?:\s+([0-9.]+))?$", line)
+        found = re.match(
+            r"([^#]+?)\s+(us|MB/s)\s+([0-9.]+|-)\s+([0-9.]+|-)(?:\s+([0-9.]+))?$", line
+        )
         if found:
             name, unit, *figures = found.groups()
-            rows[name] = dict(zip(("unit", "cuda", "opencl", "ratio"), (unit, *(float(value) if value and value != "-" else None for value in figures))))
+            rows[name] = dict(
+                zip(
+                    ("unit", "cuda", "opencl", "ratio"),
+                    (
+                        unit,
+                        *(float(value) if value and value != "-" else None for value in figures),
+                    ),
+                )
+            )
     return rows
 
 
@@ -138,13 +184,23 @@ def median_calls(runs):
             values = [run[name][column] for run in runs if run[name][column] is not None]
             result[name][column] = statistics.median(values) if values else None
         here, there = result[name]["cuda"], result[name]["opencl"]
-        result[name]["ratio"] = None if here is None or there is None else here / there if first["unit"] == "MB/s" else there / here
+        result[name]["ratio"] = (
+            None
+            if here is None or there is None
+            else here / there
+            if first["unit"] == "MB/s"
+            else there / here
+        )
     return result
 
 
 def raw_tcp(program):
     """Runs limits.c once. Returns the rows of bare TCP connections."""
-    rows = json.loads(subprocess.run([program], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout)["rows"]
+    rows = json.loads(
+        subprocess.run(
+            [program], capture_output=True, text=True, timeout=LIMIT_S, check=True
+        ).stdout
+    )["rows"]
     return [row for row in rows if row["name"].startswith("TCP loopback")]
 
 
@@ -153,7 +209,10 @@ def best_of(rows):
     ways = {}
     for row in rows:
         ways.setdefault(row["name"], []).append(row["value"] / 1e6)
-    return {name: max(statistics.median(values) for way, values in ways.items() if way.endswith(what)) for name, what in RAW_TCP.items()}
+    return {
+        name: max(statistics.median(values) for way, values in ways.items() if way.endswith(what))
+        for name, what in RAW_TCP.items()
+    }
 
 
 def calls(out, rounds):
@@ -162,40 +221,78 @@ def calls(out, rounds):
     text = lambda value: "-" if value is None else f"{value:.2f}"
     with Pool("pocl") as pool:
         # OpenCL's figures come from the local platform.
-        env = dict(pool.env, OCL_ICD_VENDORS=str(VENDORS["pocl"]), OPENCL_VENDOR_PATH=str(VENDORS["pocl"]), POCL_DEVICES="pthread")
+        env = dict(
+            pool.env,
+            OCL_ICD_VENDORS=str(VENDORS["pocl"]),
+            OPENCL_VENDOR_PATH=str(VENDORS["pocl"]),
+            POCL_DEVICES="pthread",
+        )
         measured = median_calls([measured_calls(out / "cudabench", env) for _ in range(rounds)])
-    print(f"\n{'call (Unix socket, PoCL)':34} {'unit':5} {'CUDA':>9} {'local CL':>9} {'ratio':>6}  bar")
+    print(
+        f"\n{'call (Unix socket, PoCL)':34} {'unit':5} {'CUDA':>9} {'local CL':>9} {'ratio':>6}  bar"
+    )
     bars = {name: rest for name, *rest in CALL_BARS}
     for name, row in measured.items():
         note = ""
         if name in bars:
             column, direction, limit = bars[name]
-            met = row[column] is not None and (row[column] <= limit if direction == "most" else row[column] >= limit)
+            met = row[column] is not None and (
+                row[column] <= limit if direction == "most" else row[column] >= limit
+            )
             note = f"{'at most' if direction == 'most' else 'ratio at least'} {limit}: {'met' if met else 'NOT'}"
             rows.append({"call": name, "way": "unix", **row, "bar": limit, "met": met})
-        print(f"{name:34} {row['unit']:5} {text(row['cuda']):>9} {text(row['opencl']):>9} {text(row['ratio']):>6}  {note}")
+        print(
+            f"{name:34} {row['unit']:5} {text(row['cuda']):>9} {text(row['opencl']):>9} {text(row['ratio']):>6}  {note}"
+        )
 
     raw, runs = [], []
     with Pool("pocl", tcp=True) as pool:
-        env = dict(pool.env, OCL_ICD_VENDORS=str(VENDORS["pocl"]), OPENCL_VENDOR_PATH=str(VENDORS["pocl"]), POCL_DEVICES="pthread")
+        env = dict(
+            pool.env,
+            OCL_ICD_VENDORS=str(VENDORS["pocl"]),
+            OPENCL_VENDOR_PATH=str(VENDORS["pocl"]),
+            POCL_DEVICES="pthread",
+        )
         for _ in range(rounds):
             raw += raw_tcp(out / "limits")
             runs.append(measured_calls(out / "cudabench", env))
     limits, measured = best_of(raw), median_calls(runs)
-    print(f"\n{'call (TCP on this host, PoCL)':34} {'unit':5} {'CUDA':>9} {'bare TCP':>9} {'ratio':>6}  bar")
+    print(
+        f"\n{'call (TCP on this host, PoCL)':34} {'unit':5} {'CUDA':>9} {'bare TCP':>9} {'ratio':>6}  bar"
+    )
     for name, row in measured.items():
         limit = limits.get(name)
         ratio = None if limit is None else row["cuda"] / limit
-        note = "" if ratio is None else f"ratio at least {RAW_TCP_BAR}: {'met' if ratio >= RAW_TCP_BAR else 'NOT'}"
+        note = (
+            ""
+            if ratio is None
+            else f"ratio at least {RAW_TCP_BAR}: {'met' if ratio >= RAW_TCP_BAR else 'NOT'}"
+        )
         if ratio is not None:
-            rows.append({"call": name, "way": "tcp", **row, "raw_tcp": limit, "ratio": ratio, "bar": RAW_TCP_BAR, "met": ratio >= RAW_TCP_BAR})
-        print(f"{name:34} {row['unit']:5} {text(row['cuda']):>9} {text(limit):>9} {text(ratio):>6}  {note}")
+            rows.append(
+                {
+                    "call": name,
+                    "way": "tcp",
+                    **row,
+                    "raw_tcp": limit,
+                    "ratio": ratio,
+                    "bar": RAW_TCP_BAR,
+                    "met": ratio >= RAW_TCP_BAR,
+                }
+            )
+        print(
+            f"{name:34} {row['unit']:5} {text(row['cuda']):>9} {text(limit):>9} {text(ratio):>6}  {note}"
+        )
     return rows
 
 
 def build(out):
     for folder in ("examples/cuda", "bench/cuda"):
-        made = subprocess.run(["make", "-C", ROOT / folder, "-j2", "--no-print-directory", f"OUT={out}"], capture_output=True, text=True)
+        made = subprocess.run(
+            ["make", "-C", ROOT / folder, "-j2", "--no-print-directory", f"OUT={out}"],
+            capture_output=True,
+            text=True,
+        )
         if made.returncode != 0:
             sys.exit(f"{folder} does not build:\n{made.stdout}{made.stderr}")
 
@@ -216,14 +313,31 @@ def programs(out, options):
                         times[program].append(took_ms(out / program, arguments[device], pool.env))
                 medians = [statistics.median(times[program]) for program in (cuda, opencl)]
                 ratio = medians[1] / medians[0]
-                rows.append({"program": name, "device": device, "cuda_ms": times[cuda], "opencl_ms": times[opencl], "ratio": ratio, "bar": BAR, "met": ratio >= BAR})
-                print(f"{name:14} {device:6} {medians[0]:10.3f} {medians[1]:10.3f} {ratio:6.2f}  {'met' if ratio >= BAR else 'NOT':>4}", flush=True)
+                rows.append(
+                    {
+                        "program": name,
+                        "device": device,
+                        "cuda_ms": times[cuda],
+                        "opencl_ms": times[opencl],
+                        "ratio": ratio,
+                        "bar": BAR,
+                        "met": ratio >= BAR,
+                    }
+                )
+                print(
+                    f"{name:14} {device:6} {medians[0]:10.3f} {medians[1]:10.3f} {ratio:6.2f}  {'met' if ratio >= BAR else 'NOT':>4}",
+                    flush=True,
+                )
     return rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7, help="times that each program is run (default 7)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="times that each program is run (default 7)"
+    )
     parser.add_argument("--device", choices=["pocl", "intel", "both"], default="both")
     parser.add_argument("--only", choices=["programs", "calls"])
     parser.add_argument("--json", type=Path, help="write the figures there too")
@@ -235,7 +349,9 @@ def main():
     if options.only != "programs":
         rows += calls(out, min(options.rounds, CALL_ROUNDS_MAX))
     if options.json:
-        options.json.write_text(json.dumps({"rounds": options.rounds, "rows": rows}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"rounds": options.rounds, "rows": rows}, indent=1) + "\n"
+        )
     return 0 if all(row["met"] for row in rows) else 1
 
 

@@ -48,17 +48,23 @@ def count() -> list[dict]:
         in_all = counters[0]
         for counter in counters[1:]:
             in_all = in_all & counter
-        versions[version] = {app: (len(lines), len(lines) - in_all.total()) for app, lines in programs.items()}
+        versions[version] = {
+            app: (len(lines), len(lines) - in_all.total()) for app, lines in programs.items()
+        }
     rows = []
     for app, (name, paper_opencl, paper_water) in PAPER.items():
         opencl, own_opencl = versions["opencl"][app]
         water, own_water = versions["water"][app]
         rows.append(
             {
-                "app": app, "paper_name": name,
-                "opencl": opencl, "water": water,
-                "own_opencl": own_opencl, "own_water": own_water,
-                "paper_opencl": paper_opencl, "paper_water": paper_water,
+                "app": app,
+                "paper_name": name,
+                "opencl": opencl,
+                "water": water,
+                "own_opencl": own_opencl,
+                "own_water": own_water,
+                "paper_opencl": paper_opencl,
+                "paper_water": paper_water,
             }
         )
     return rows
@@ -66,7 +72,9 @@ def count() -> list[dict]:
 
 def table(rows: list[dict]) -> str:
     """The rows and their sum, as text."""
-    total = {key: sum(row[key] for row in rows) for key in rows[0] if not key.endswith(("app", "name"))}
+    total = {
+        key: sum(row[key] for row in rows) for key in rows[0] if not key.endswith(("app", "name"))
+    }
     lines = [
         f"{'':14} {'these programs':^24} {'without common lines':^24} {'Table 4 of the paper':^24}",
         f"{'application':14}" + f" {'OpenCL':>8}{'libWater':>9}{'ratio':>7}" * 3,

@@ -18,6 +18,29 @@ and its kernel exist, need not be said. Until a command has ended, the arrays th
 """
 
 from ._library import WaterError
-from ._objects import Buffer, Device, Event, Kernel, Local, MemoryFlag, Profile, Run, merge, partition
+from ._objects import (
+    Buffer,
+    Device,
+    Event,
+    Kernel,
+    Local,
+    MemoryFlag,
+    Profile,
+    Run,
+    merge,
+    partition,
+)
 
-__all__ = ["Buffer", "Device", "Event", "Kernel", "Local", "MemoryFlag", "Profile", "Run", "WaterError", "merge", "partition"]
+__all__ = [
+    "Buffer",
+    "Device",
+    "Event",
+    "Kernel",
+    "Local",
+    "MemoryFlag",
+    "Profile",
+    "Run",
+    "WaterError",
+    "merge",
+    "partition",
+]

@@ -14,13 +14,24 @@ Slots = POINTER(Slot)
 class CError(ctypes.Structure):
     """wtr_error"""
 
-    _fields_ = [("code", c_int), ("message", c_char_p), ("node", c_char_p), ("device", c_char_p), ("log", c_char_p)]
+    _fields_ = [
+        ("code", c_int),
+        ("message", c_char_p),
+        ("node", c_char_p),
+        ("device", c_char_p),
+        ("log", c_char_p),
+    ]
 
 
 class CProfile(ctypes.Structure):
     """wtr_profile"""
 
-    _fields_ = [("queued", c_uint64), ("received", c_uint64), ("started", c_uint64), ("ended", c_uint64)]
+    _fields_ = [
+        ("queued", c_uint64),
+        ("received", c_uint64),
+        ("started", c_uint64),
+        ("ended", c_uint64),
+    ]
 
 
 HANDLER = ctypes.CFUNCTYPE(None, POINTER(CError), c_void_p)
@@ -40,7 +51,18 @@ FUNCTIONS = {
     "wtr_create_kernel": (c_void_p, [c_void_p, c_char_p, c_char_p, c_char_p, c_int, Slot]),
     "wtr_run_kernel_v": (
         None,
-        [c_void_p, c_uint, POINTER(c_size_t), POINTER(c_size_t), POINTER(c_size_t), Slot, Slot, c_uint, POINTER(c_size_t), POINTER(c_void_p)],
+        [
+            c_void_p,
+            c_uint,
+            POINTER(c_size_t),
+            POINTER(c_size_t),
+            POINTER(c_size_t),
+            Slot,
+            Slot,
+            c_uint,
+            POINTER(c_size_t),
+            POINTER(c_void_p),
+        ],
     ),
     "wtr_release_kernel": (None, [c_void_p, Slot, Slot]),
     "wtr_release_event": (None, [c_void_p]),
@@ -74,7 +96,10 @@ class WaterError(Exception):
     @classmethod
     def of(cls, error: CError) -> WaterError:
         """From what the library told, which it soon overwrites."""
-        texts = [(text or b"").decode(errors="replace") for text in (error.message, error.node, error.device, error.log)]
+        texts = [
+            (text or b"").decode(errors="replace")
+            for text in (error.message, error.node, error.device, error.log)
+        ]
         return cls(error.code, *texts)
 
 
@@ -88,7 +113,9 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise ImportError(f"cannot load {path}: {error}. Say where libwater.so is in PENSTOCK_WATER_LIBRARY") from error
+        raise ImportError(
+            f"cannot load {path}: {error}. Say where libwater.so is in PENSTOCK_WATER_LIBRARY"
+        ) from error
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

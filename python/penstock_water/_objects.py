@@ -103,12 +103,21 @@ def merge(*events: Event) -> Event:
     return Event(run, call("wtr_merge_events_v", len(events), slots))
 
 
-def partition(total: int, parts: int, granularity: int = 1, weights: Optional[Sequence[float]] = None) -> list[int]:
+def partition(
+    total: int, parts: int, granularity: int = 1, weights: Optional[Sequence[float]] = None
+) -> list[int]:
     """Splits ``total`` units into parts that are multiples of ``granularity``: equal ones, or by ``weights``."""
     if weights is not None and len(weights) != parts:
         raise ValueError(f"{len(weights)} weights for {parts} parts")
     sizes = (c_size_t * parts)()
-    call("wtr_partition", total, granularity, parts, None if weights is None else (ctypes.c_double * parts)(*weights), sizes)
+    call(
+        "wtr_partition",
+        total,
+        granularity,
+        parts,
+        None if weights is None else (ctypes.c_double * parts)(*weights),
+        sizes,
+    )
     return list(sizes)
 
 
@@ -122,7 +131,10 @@ class Run:
         call("wtr_init_devices_v", query.encode())
         self.is_open = True
         count = call("wtr_get_num_devices")
-        self.devices = [Device(self, call("wtr_get_device_v", f"SELECT POS {i}".encode())) for i in range(1, count + 1)]
+        self.devices = [
+            Device(self, call("wtr_get_device_v", f"SELECT POS {i}".encode()))
+            for i in range(1, count + 1)
+        ]
 
     def __enter__(self) -> Run:
         return self
@@ -197,7 +209,12 @@ class Device:
         """A new buffer of ``size`` bytes."""
         self._run.check_open()
         made = Event(self._run)
-        return Buffer(self._run, call("wtr_create_buffer", self._handle, flag, size, byref(made._slot)), size, made)
+        return Buffer(
+            self._run,
+            call("wtr_create_buffer", self._handle, flag, size, byref(made._slot)),
+            size,
+            made,
+        )
 
     def upload(self, array: np.ndarray, flag: MemoryFlag = MemoryFlag.READ_WRITE) -> Buffer:
         """A new buffer with what an array holds. Commands with it wait for that."""
@@ -209,8 +226,20 @@ class Device:
         """A kernel of OpenCL C: a text with the source, or a path (`pathlib.Path`) of a file with it."""
         self._run.check_open()
         built = Event(self._run)
-        text, flag = (source, _Source.STRING) if isinstance(source, str) else (os.fspath(source), _Source.FILE)
-        handle = call("wtr_create_kernel", self._handle, text.encode(), name.encode(), options.encode(), flag, byref(built._slot))
+        text, flag = (
+            (source, _Source.STRING)
+            if isinstance(source, str)
+            else (os.fspath(source), _Source.FILE)
+        )
+        handle = call(
+            "wtr_create_kernel",
+            self._handle,
+            text.encode(),
+            name.encode(),
+            options.encode(),
+            flag,
+            byref(built._slot),
+        )
         return Kernel(self._run, handle, built)
 
 
@@ -219,7 +248,9 @@ def _memory(array: np.ndarray, *, to_write: bool) -> int:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"a numpy array is wanted, not {type(array).__name__}")
     if not array.flags.c_contiguous:
-        raise ValueError("the array is not contiguous; numpy.ascontiguousarray() makes a copy that is")
+        raise ValueError(
+            "the array is not contiguous; numpy.ascontiguousarray() makes a copy that is"
+        )
     if to_write and not array.flags.writeable:
         raise ValueError("the array is read-only")
     return array.ctypes.data
@@ -239,22 +270,54 @@ class Buffer:
         """From an array to the buffer, from byte ``offset`` of it on."""
         self._run.check_open()
         event, (slot, _waiting) = Event(self._run), _wait_slot(after, self.ready)
-        call("wtr_write_buffer_at", self._handle, offset, array.nbytes, _memory(array, to_write=False), slot, byref(event._slot))
+        call(
+            "wtr_write_buffer_at",
+            self._handle,
+            offset,
+            array.nbytes,
+            _memory(array, to_write=False),
+            slot,
+            byref(event._slot),
+        )
         return self._run._keep(event, array)
 
     def read(self, array: np.ndarray, after: After = None, offset: int = 0) -> Event:
         """From the buffer, from byte ``offset`` of it on, to an array, which it fills."""
         self._run.check_open()
         event, (slot, _waiting) = Event(self._run), _wait_slot(after, self.ready)
-        call("wtr_read_buffer_at", self._handle, offset, array.nbytes, _memory(array, to_write=True), slot, byref(event._slot))
+        call(
+            "wtr_read_buffer_at",
+            self._handle,
+            offset,
+            array.nbytes,
+            _memory(array, to_write=True),
+            slot,
+            byref(event._slot),
+        )
         return self._run._keep(event, array)
 
-    def copy_to(self, target: Buffer, size: Optional[int] = None, after: After = None, offset: int = 0, target_offset: int = 0) -> Event:
+    def copy_to(
+        self,
+        target: Buffer,
+        size: Optional[int] = None,
+        after: After = None,
+        offset: int = 0,
+        target_offset: int = 0,
+    ) -> Event:
         """To a buffer of any device; the bytes do not pass the program. Without ``size``, all from ``offset`` on."""
         self._run.check_open()
         event, (slot, _waiting) = Event(self._run), _wait_slot(after, self.ready, target.ready)
         size = self.size - offset if size is None else size
-        call("wtr_copy_buffer", self._handle, offset, target._handle, target_offset, size, slot, byref(event._slot))
+        call(
+            "wtr_copy_buffer",
+            self._handle,
+            offset,
+            target._handle,
+            target_offset,
+            size,
+            slot,
+            byref(event._slot),
+        )
         return event
 
     def release(self, after: After = None) -> Event:
@@ -287,13 +350,29 @@ class Kernel:
         sizes = [_sizes(given) for given in (global_offset, global_size, local_size)]
         dims = len(sizes[1])
         if any(size is not None and len(size) != dims for size in sizes):
-            raise ValueError("global_size, local_size and global_offset do not have the same number of dimensions")
+            raise ValueError(
+                "global_size, local_size and global_offset do not have the same number of dimensions"
+            )
         pairs = [_argument(index, value) for index, value in enumerate(args)]
-        event, (slot, _waiting) = Event(self._run), _wait_slot(after, self.ready, *(arg.ready for arg in args if isinstance(arg, Buffer)))
+        event, (slot, _waiting) = (
+            Event(self._run),
+            _wait_slot(after, self.ready, *(arg.ready for arg in args if isinstance(arg, Buffer))),
+        )
         call(
-            "wtr_run_kernel_v", self._handle, dims, *sizes, slot, byref(event._slot), len(pairs),
+            "wtr_run_kernel_v",
+            self._handle,
+            dims,
+            *sizes,
+            slot,
+            byref(event._slot),
+            len(pairs),
             (c_size_t * len(pairs))(*(size for size, _ in pairs)),
-            (c_void_p * len(pairs))(*(value.ctypes.data if isinstance(value, np.ndarray) else value for _, value in pairs)),
+            (c_void_p * len(pairs))(
+                *(
+                    value.ctypes.data if isinstance(value, np.ndarray) else value
+                    for _, value in pairs
+                )
+            ),
         )
         return event
 
@@ -323,4 +402,6 @@ def _argument(index: int, value) -> tuple[int, object]:
     if isinstance(value, (np.generic, np.ndarray)):
         array = np.ascontiguousarray(value)
         return array.nbytes, array
-    raise TypeError(f"argument {index} is a {type(value).__name__}: kernels take buffers, Local, and values of a known size, as numpy.float32(1)")
+    raise TypeError(
+        f"argument {index} is a {type(value).__name__}: kernels take buffers, Local, and values of a known size, as numpy.float32(1)"
+    )

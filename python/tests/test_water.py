@@ -50,7 +50,9 @@ def test_local_memory_and_work_groups(run):
     sums = np.zeros(4, dtype=np.float32)
     device = run.devices[1]
     target = device.buffer(sums.nbytes)
-    ran = device.kernel(SCALE, "sum_of_group").run(64, [device.upload(data), target, water.Local(16 * 4)], local_size=16)
+    ran = device.kernel(SCALE, "sum_of_group").run(
+        64, [device.upload(data), target, water.Local(16 * 4)], local_size=16
+    )
     target.read(sums, after=ran).wait()
     assert np.array_equal(sums, data.reshape(4, 16).sum(axis=1))
 
@@ -77,7 +79,12 @@ def test_an_array_that_the_program_forgets_lives_until_its_command_ended(run):
     slow = device.kernel(SLOW, "slow")
     blocked = slow.run(1, [device.upload(np.ones(1, dtype=np.float32))])
     buffers = [device.buffer(1 << 16) for _ in range(100)]
-    written = water.merge(*(buffer.write(np.full(1 << 14, i, dtype=np.int32), after=blocked) for i, buffer in enumerate(buffers)))
+    written = water.merge(
+        *(
+            buffer.write(np.full(1 << 14, i, dtype=np.int32), after=blocked)
+            for i, buffer in enumerate(buffers)
+        )
+    )
     gc.collect()
     written.wait()
     for i, buffer in enumerate(buffers):
@@ -97,7 +104,9 @@ def test_an_event_knows_when_its_command_ran(run):
 
 def test_a_build_that_fails_tells_the_log_and_what_waits_for_it_fails_too(run):
     device = run.devices[0]
-    kernel = device.kernel("kernel void broken(global int *x) { x[0] = nothing_of_this_name; }", "broken")
+    kernel = device.kernel(
+        "kernel void broken(global int *x) { x[0] = nothing_of_this_name; }", "broken"
+    )
     ran = kernel.run(1, [device.buffer(4)])
     with pytest.raises(water.WaterError, match="nothing_of_this_name") as raised:
         ran.wait()
@@ -108,7 +117,11 @@ def test_a_build_that_fails_tells_the_log_and_what_waits_for_it_fails_too(run):
 
 @pytest.mark.parametrize(
     ("query", "message"),
-    [("SELECT ALL WHERE colour = red", "colour"), ("SELECT EVERYTHING", "EVERYTHING"), ("SELECT ALL WHERE type = custom", "custom")],
+    [
+        ("SELECT ALL WHERE colour = red", "colour"),
+        ("SELECT EVERYTHING", "EVERYTHING"),
+        ("SELECT ALL WHERE type = custom", "custom"),
+    ],
 )
 def test_a_query_that_is_wrong_or_empty_says_so(query, message):
     with pytest.raises(water.WaterError, match=message):
@@ -118,7 +131,9 @@ def test_a_query_that_is_wrong_or_empty_says_so(query, message):
 
 
 def test_a_query_picks_a_device(run):
-    assert run.device("SELECT POS 2").attribute("device_index") == run.devices[1].attribute("device_index")
+    assert run.device("SELECT POS 2").attribute("device_index") == run.devices[1].attribute(
+        "device_index"
+    )
     assert run.device("SELECT POS 3") is None
 
 
@@ -158,6 +173,13 @@ def test_parts_follow_weights():
 def test_the_example_multiplies():
     example = pathlib.Path(__file__).resolve().parents[1] / "examples/matrix_product.py"
     environment = {**os.environ, "PYTHONPATH": str(example.parents[1])}
-    done = subprocess.run([sys.executable, example, "--size", "100"], capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, example, "--size", "100"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 devices" in done.stdout and "right" in done.stdout

@@ -34,12 +34,21 @@ COUNT = 1000
 def wrong(found, expected, tolerance=0):
     """Returns the number of wrong values."""
     found, expected = np.asarray(cp.asnumpy(found)), np.asarray(expected)
-    return int(np.count_nonzero(np.abs(found - expected) > tolerance)) if found.shape == expected.shape else expected.size
+    return (
+        int(np.count_nonzero(np.abs(found - expected) > tolerance))
+        if found.shape == expected.shape
+        else expected.size
+    )
 
 
 def arrays(rng):
     column, row = rng.random((100, 1)), rng.random((1, 50))
-    yield "arithmetic", wrong(cp.arange(COUNT, dtype=cp.float32) * 2 + 1, np.arange(COUNT, dtype=np.float32) * 2 + 1)
+    yield (
+        "arithmetic",
+        wrong(
+            cp.arange(COUNT, dtype=cp.float32) * 2 + 1, np.arange(COUNT, dtype=np.float32) * 2 + 1
+        ),
+    )
     yield "broadcasting", wrong(cp.asarray(column) * cp.asarray(row) - 3, column * row - 3)
     values = rng.random(100_000)
     there = cp.asarray(values)
@@ -65,7 +74,10 @@ def kernels(rng):
     yield "an element-wise kernel", wrong(square(there[0], there[1]), (a - b) ** 2, 1e-6)
     length = cp.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "length")
     values = rng.random(12_345)
-    yield "a reduction kernel", wrong(length(cp.asarray(values)), np.sqrt((values * values).sum()), 1e-9)
+    yield (
+        "a reduction kernel",
+        wrong(length(cp.asarray(values)), np.sqrt((values * values).sum()), 1e-9),
+    )
 
 
 def streams(_):

@@ -18,8 +18,12 @@ def multiply(a, b, c):
     for tile in range((a.shape[1] + TILE - 1) // TILE):
         start = tile * TILE
         # Zeros beyond the edge, because every thread must reach the barriers.
-        tile_a[x, y] = a[row, start + y] if row < a.shape[0] and start + y < a.shape[1] else float32(0)
-        tile_b[x, y] = b[start + x, column] if start + x < b.shape[0] and column < b.shape[1] else float32(0)
+        tile_a[x, y] = (
+            a[row, start + y] if row < a.shape[0] and start + y < a.shape[1] else float32(0)
+        )
+        tile_b[x, y] = (
+            b[start + x, column] if start + x < b.shape[0] and column < b.shape[1] else float32(0)
+        )
         cuda.syncthreads()
         for k in range(TILE):
             total += tile_a[x, k] * tile_b[k, y]
@@ -41,7 +45,9 @@ def main():
     stream.synchronize()
     expected = a.astype(np.float64) @ b.astype(np.float64)
     difference = float(np.max(np.abs(got - expected)) / np.max(expected))
-    print(f"{a.shape} x {b.shape}: largest difference {difference:.1e} of the largest value (tolerance 1e-6)")
+    print(
+        f"{a.shape} x {b.shape}: largest difference {difference:.1e} of the largest value (tolerance 1e-6)"
+    )
     return difference < 1e-6
 
 

@@ -30,10 +30,20 @@ def main():
         assert pynvml.nvmlDeviceGetIndex(device) == index
         name, uuid = pynvml.nvmlDeviceGetName(device), pynvml.nvmlDeviceGetUUID(device)
         bus = pynvml.nvmlDeviceGetPciInfo(device).busId
-        for other in (pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.nvmlDeviceGetHandleByPciBusId(bus)):
+        for other in (
+            pynvml.nvmlDeviceGetHandleByUUID(uuid),
+            pynvml.nvmlDeviceGetHandleByPciBusId(bus),
+        ):
             assert pynvml.nvmlDeviceGetIndex(other) == index
-        memory, second = pynvml.nvmlDeviceGetMemoryInfo(device), pynvml.nvmlDeviceGetMemoryInfo(device, pynvml.nvmlMemory_v2)
-        assert memory.total == second.total and memory.used + memory.free == memory.total and 0 < memory.free <= memory.total
+        memory, second = (
+            pynvml.nvmlDeviceGetMemoryInfo(device),
+            pynvml.nvmlDeviceGetMemoryInfo(device, pynvml.nvmlMemory_v2),
+        )
+        assert (
+            memory.total == second.total
+            and memory.used + memory.free == memory.total
+            and 0 < memory.free <= memory.total
+        )
         # A busy core must be visible.
         until = time.monotonic() + 0.5
         while time.monotonic() < until:
@@ -41,7 +51,9 @@ def main():
         busy = pynvml.nvmlDeviceGetUtilizationRates(device).gpu
         assert 10 <= busy <= 100, busy
         assert refused(pynvml.nvmlDeviceGetPowerUsage, device) == pynvml.NVML_ERROR_NOT_SUPPORTED
-        assert refused(pynvml.nvmlDeviceGetNvLinkState, device, 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
+        assert (
+            refused(pynvml.nvmlDeviceGetNvLinkState, device, 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
+        )
         print(f"{index}: {name} {uuid} {bus}, {memory.total >> 20} MiB, {busy} % busy")
     same_as_cuda(count)
     pynvml.nvmlShutdown()
@@ -60,7 +72,9 @@ def same_as_cuda(count):
         assert cuda.cuDeviceGetUuid(raw, index) == 0
         assert cuda.cuDeviceGetPCIBusId(bus, 64, index) == 0
         device = pynvml.nvmlDeviceGetHandleByIndex(index)
-        assert raw.raw.hex() == pynvml.nvmlDeviceGetUUID(device).removeprefix("GPU-").replace("-", "")
+        assert raw.raw.hex() == pynvml.nvmlDeviceGetUUID(device).removeprefix("GPU-").replace(
+            "-", ""
+        )
         assert int(bus.value.split(b":")[0], 16) == pynvml.nvmlDeviceGetPciInfo(device).domain
 
 

@@ -31,8 +31,14 @@ def run(device, module, name, dtype):
     stream = device.create_stream()
     buffers = [device.allocate(x.nbytes, stream=stream) for _ in range(3)]
     for buffer, values in zip(buffers, (x, y)):
-        checked(driver.cuMemcpyHtoDAsync(int(buffer.handle), values.ctypes.data, values.nbytes, stream.handle))
-    scale = np.array([(2.5, 3)], dtype=np.dtype([("factor", dtype), ("shift", np.int32)], align=True))
+        checked(
+            driver.cuMemcpyHtoDAsync(
+                int(buffer.handle), values.ctypes.data, values.nbytes, stream.handle
+            )
+        )
+    scale = np.array(
+        [(2.5, 3)], dtype=np.dtype([("factor", dtype), ("shift", np.int32)], align=True)
+    )
     kernel = module.get_kernel(name)
     out = np.zeros_like(x)
     # The structure is passed by value: its bytes are the kernel's first parameter.
@@ -40,24 +46,41 @@ def run(device, module, name, dtype):
     size = np.array([count], dtype=np.uint64)
     values = [scale, addresses[0], addresses[1], addresses[2], size]
     pointers = np.array([value.ctypes.data for value in values], dtype=np.uint64)
-    checked(driver.cuLaunchKernel(int(kernel.handle), 16, 1, 1, 128, 1, 1, 0, stream.handle, pointers.ctypes.data, 0))
-    checked(driver.cuMemcpyDtoHAsync(out.ctypes.data, int(buffers[2].handle), out.nbytes, stream.handle))
+    checked(
+        driver.cuLaunchKernel(
+            int(kernel.handle), 16, 1, 1, 128, 1, 1, 0, stream.handle, pointers.ctypes.data, 0
+        )
+    )
+    checked(
+        driver.cuMemcpyDtoHAsync(out.ctypes.data, int(buffers[2].handle), out.nbytes, stream.handle)
+    )
     stream.sync()
     expected = dtype(2.5) * x + y + dtype(3)
     error = float(np.max(np.abs(out - expected)))
     tolerance = 4 * float(np.finfo(dtype).eps) * 8
-    print(f"saxpy<{np.dtype(dtype).name}>: {count} values, largest error {error:.1e} (tolerance {tolerance:.1e})")
+    print(
+        f"saxpy<{np.dtype(dtype).name}>: {count} values, largest error {error:.1e} (tolerance {tolerance:.1e})"
+    )
     return error <= tolerance
 
 
 def run_plain(device):
     """The library's own launch function, with scalars as arguments."""
     source = 'extern "C" __global__ void fill(int *to, int value, int count) { int at = blockIdx.x * blockDim.x + threadIdx.x; if (at < count) to[at] = value + at; }'
-    module = Program(source, code_type="c++", options=ProgramOptions(arch="compute_75")).compile("ptx")
+    module = Program(source, code_type="c++", options=ProgramOptions(arch="compute_75")).compile(
+        "ptx"
+    )
     stream = device.create_stream()
     count = 1000
     memory = device.allocate(4 * count, stream=stream)
-    launch(stream, LaunchConfig(grid=8, block=128), module.get_kernel("fill"), memory, np.int32(40), np.int32(count))
+    launch(
+        stream,
+        LaunchConfig(grid=8, block=128),
+        module.get_kernel("fill"),
+        memory,
+        np.int32(40),
+        np.int32(count),
+    )
     stream.sync()
     got = np.zeros(count, dtype=np.int32)
     driver.cuMemcpyDtoH(got.ctypes.data, int(memory.handle), got.nbytes)
@@ -67,8 +90,12 @@ def run_plain(device):
 def main():
     device = Device(0)
     device.set_current()
-    print(f"{device.name}, compute capability {device.compute_capability.major}.{device.compute_capability.minor}")
-    program = Program(SOURCE, code_type="c++", options=ProgramOptions(std="c++17", arch="compute_75"))
+    print(
+        f"{device.name}, compute capability {device.compute_capability.major}.{device.compute_capability.minor}"
+    )
+    program = Program(
+        SOURCE, code_type="c++", options=ProgramOptions(std="c++17", arch="compute_75")
+    )
     module = program.compile("ptx", name_expressions=("saxpy<float>", "saxpy<double>"))
     passed = run(device, module, "saxpy<float>", np.float32)
     passed &= run(device, module, "saxpy<double>", np.float64)

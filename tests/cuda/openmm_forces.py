@@ -26,7 +26,11 @@ def system_of(atoms, side):
     for _ in range(atoms):
         system.addParticle(39.9)
         pairs.addParticle(0, 0.34, 0.997)
-    bonds, angles, torsions = openmm.HarmonicBondForce(), openmm.HarmonicAngleForce(), openmm.PeriodicTorsionForce()
+    bonds, angles, torsions = (
+        openmm.HarmonicBondForce(),
+        openmm.HarmonicAngleForce(),
+        openmm.PeriodicTorsionForce(),
+    )
     for first in range(0, atoms - 4, 4):
         bonds.addBond(first, first + 1, SPACING_NM, 1000.0)
         angles.addAngle(first, first + 1, first + 2, 2.0, 50.0)
@@ -50,7 +54,9 @@ def forces_on(name, system, positions):
 def main():
     atoms = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
     side = next(side for side in range(1, atoms + 1) if side**3 >= atoms)
-    sites = np.array([(x, y, z) for x in range(side) for y in range(side) for z in range(side)], float)[:atoms]
+    sites = np.array(
+        [(x, y, z) for x in range(side) for y in range(side) for z in range(side)], float
+    )[:atoms]
     positions = sites * SPACING_NM + np.random.default_rng(1).uniform(-0.03, 0.03, sites.shape)
     system = system_of(atoms, side)
     wanted, wanted_energy = forces_on("Reference", system, positions)
@@ -58,7 +64,9 @@ def main():
     sizes = np.linalg.norm(wanted, axis=1) + np.linalg.norm(got, axis=1)
     apart = 2 * np.linalg.norm(wanted - got, axis=1) / sizes
     energy_apart = abs(energy - wanted_energy) / abs(wanted_energy)
-    print(f"{atoms} atoms: forces differ by {np.median(apart):.1e} (median) and {apart.max():.1e} (most), the energy by {energy_apart:.1e}")
+    print(
+        f"{atoms} atoms: forces differ by {np.median(apart):.1e} (median) and {apart.max():.1e} (most), the energy by {energy_apart:.1e}"
+    )
     if not (np.median(apart) < MEDIAN_MAX and energy_apart < ENERGY_MAX):
         sys.exit("Test failed")
     print("Test passed")

@@ -20,7 +20,12 @@ BUSY_MS, SHORT_MS = 2, 0.1
 
 class Client:
     def __init__(self, program, kind, rounds):
-        self.process = subprocess.Popen([program, kind, str(SECONDS), str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [program, kind, str(SECONDS), str(rounds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def until_ready(self):
         for line in self.process.stdout:
@@ -41,7 +46,9 @@ class Client:
 
 
 def rounds_of(program, wanted_ms):
-    done = subprocess.run([program, "measure", str(wanted_ms)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [program, "measure", str(wanted_ms)], capture_output=True, text=True, timeout=60
+    )
     if done.returncode != 0:
         sys.exit(f"measuring failed: {done.stdout}{done.stderr}")
     return int(done.stdout.split()[1])
@@ -60,12 +67,17 @@ def equal_parts(program, busy):
     alone = run(program, ("steady", busy))[0]["rate"]
     rates = [figures["rate"] for figures in run(program, ("steady", busy), ("steady", busy))]
     part = rates[0] / sum(rates)
-    return PART_MIN <= part <= PART_MAX, f"two clients: {rates[0]:.0f} and {rates[1]:.0f} launches/s ({100 * part:.0f} %), alone {alone:.0f}"
+    return (
+        PART_MIN <= part <= PART_MAX,
+        f"two clients: {rates[0]:.0f} and {rates[1]:.0f} launches/s ({100 * part:.0f} %), alone {alone:.0f}",
+    )
 
 
 def short_beside_long(program, busy, short):
     # The better of two measurements: a disturbed one would accept any result.
-    solo = min((run(program, ("short", short))[0] for _ in range(2)), key=lambda figures: figures["p99_us"])
+    solo = min(
+        (run(program, ("short", short))[0] for _ in range(2)), key=lambda figures: figures["p99_us"]
+    )
     beside = run(program, ("queue", busy), ("short", short))[1]
     ratio = beside["p99_us"] / solo["p99_us"]
     return ratio <= SLOWER_MAX, (
@@ -79,7 +91,10 @@ def attempted(measure, *arguments):
     few attempts is what the pool achieves."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         good, text = measure(*arguments)
-        print(f"  {'ok  ' if good else 'FAIL' if attempt == ATTEMPTS_MAX else 'once more:'} {text}", flush=True)
+        print(
+            f"  {'ok  ' if good else 'FAIL' if attempt == ATTEMPTS_MAX else 'once more:'} {text}",
+            flush=True,
+        )
         if good:
             return True
     return False
@@ -88,7 +103,10 @@ def attempted(measure, *arguments):
 def main():
     program = sys.argv[1]
     busy, short = (rounds_of(program, wanted_ms) for wanted_ms in (BUSY_MS, SHORT_MS))
-    results = [attempted(equal_parts, program, busy), attempted(short_beside_long, program, busy, short)]
+    results = [
+        attempted(equal_parts, program, busy),
+        attempted(short_beside_long, program, busy, short),
+    ]
     failed = results.count(False)
     print(f"sharing: {2 - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0

@@ -15,7 +15,16 @@ import subprocess
 import time
 from pathlib import Path
 
-from node import ABORTED_WITHIN_S, BIN, ERROR_WITHIN_S, FULL_MACHINE_S, PATIENCE_S, Fault, Node, wait_for
+from node import (
+    ABORTED_WITHIN_S,
+    BIN,
+    ERROR_WITHIN_S,
+    FULL_MACHINE_S,
+    PATIENCE_S,
+    Fault,
+    Node,
+    wait_for,
+)
 from processes import is_alive
 
 # Whether --busy was given.
@@ -25,7 +34,9 @@ is_busy = False
 def slowest(errors_s):
     """Returns a note on the times after which errors came."""
     worst_s = max(errors_s, default=0)
-    return f"errors after {worst_s:.1f} s at most" + (", later than the bar" if worst_s > ERROR_WITHIN_S else "")
+    return f"errors after {worst_s:.1f} s at most" + (
+        ", later than the bar" if worst_s > ERROR_WITHIN_S else ""
+    )
 
 
 MODES = ["transfers", "kernels", "reads", "maps", "builds"]
@@ -65,7 +76,11 @@ def kill_clients(times, kind, folder):
             client.kill()
             must_live(other)
         # Spare workers may be new ones, but there must be no more than before.
-        wait_for(lambda: len(node.workers()) <= len(before) + 1, PATIENCE_S, lambda: f"workers left: {len(node.workers())}, before {len(before)}")
+        wait_for(
+            lambda: len(node.workers()) <= len(before) + 1,
+            PATIENCE_S,
+            lambda: f"workers left: {len(node.workers())}, before {len(before)}",
+        )
 
 
 def kill_workers(times, kind, folder):
@@ -143,7 +158,11 @@ def kill_daemons(times, kind, folder):
         client.must_end(PATIENCE_S, "a client hangs after the daemon's end")
         if client.process.returncode < 0 or any("wrong" in line for line in client.lines):
             raise Fault(f"a client ended with {client.process.returncode}: {client.lines[-3:]}")
-        late = [stamp for line, stamp in zip(client.lines, client.stamps) if line.startswith("error") and stamp - since > ERROR_WITHIN_S + FULL_MACHINE_S]
+        late = [
+            stamp
+            for line, stamp in zip(client.lines, client.stamps)
+            if line.startswith("error") and stamp - since > ERROR_WITHIN_S + FULL_MACHINE_S
+        ]
         if late:
             raise Fault(f"an error came {late[0] - since:.1f} s after the daemon's end")
         node.nothing_left()
@@ -193,7 +212,11 @@ def spare_the_rest(times, kind, folder):
                 raise Fault("no worker found for the client")
             os.kill(victim, signal.SIGSTOP)
             client.process.send_signal(signal.SIGTERM)
-            wait_for(lambda it=client: "enqueued" in it.lines or it.process.poll() is not None, PATIENCE_S, "the client waits for the stopped node")
+            wait_for(
+                lambda it=client: "enqueued" in it.lines or it.process.poll() is not None,
+                PATIENCE_S,
+                "the client waits for the stopped node",
+            )
             os.kill(victim, signal.SIGKILL)
             client.must_be_right(PATIENCE_S)
         first.must_serve()
@@ -228,7 +251,11 @@ def kill_member(times, kind, folder):
             client.wait_busy()
             workers = [worker_of(client, node) for node in (first, second)]
             client.kill()
-            wait_for(lambda left=workers: not any(map(is_alive, left)), 5, lambda left=workers: f"workers of an ended client left: {left}")
+            wait_for(
+                lambda left=workers: not any(map(is_alive, left)),
+                5,
+                lambda left=workers: f"workers of an ended client left: {left}",
+            )
         first.must_serve()
         second.must_serve()
     finally:
@@ -236,7 +263,9 @@ def kill_member(times, kind, folder):
         second.stop()
     late = sum(seconds > ABORTED_WITHIN_S for seconds in aborted_s)
     if late and not is_busy:
-        raise Fault(f"{late} of {len(aborted_s)} kernels left later than {ABORTED_WITHIN_S:.0f} s, the last one after {max(aborted_s):.1f} s")
+        raise Fault(
+            f"{late} of {len(aborted_s)} kernels left later than {ABORTED_WITHIN_S:.0f} s, the last one after {max(aborted_s):.1f} s"
+        )
     worst_ms, middle_ms = 1e3 * max(aborted_s), 1e3 * sorted(aborted_s)[len(aborted_s) // 2]
     return f"{len(aborted_s) - late} of {len(aborted_s)} kernels aborted within {ABORTED_WITHIN_S:.0f} s (median {middle_ms:.1f} ms, worst {worst_ms:.1f} ms)"
 
@@ -284,7 +313,11 @@ def lose_link(times, kind, folder):
             if not links:
                 raise Fault("the workers have no link")
             seen = len(client.lines)
-            wait_for(lambda: client.lines[seen:].count("right") > 10, PATIENCE_S, lambda: f"nothing works without the link: {client.lines[seen:seen + 5]}")
+            wait_for(
+                lambda: client.lines[seen:].count("right") > 10,
+                PATIENCE_S,
+                lambda: f"nothing works without the link: {client.lines[seen : seen + 5]}",
+            )
             failed = sum(line.startswith("failed") for line in client.lines)
             if failed > 5:
                 raise Fault(f"{failed} turns failed: a lost link is still used")
@@ -327,7 +360,9 @@ def silent_connections(times, kind, folder):
                     pass
                 dropped += 1
         if dropped < len(connections):
-            raise Fault(f"{len(connections) - dropped} of {len(connections)} silent connections are still open after {PATIENCE_S} s")
+            raise Fault(
+                f"{len(connections) - dropped} of {len(connections)} silent connections are still open after {PATIENCE_S} s"
+            )
         node.must_serve()
     finally:
         for connection in connections:
@@ -411,7 +446,12 @@ def wrong_keys(times, kind, folder):
     node = Node(folder, "tcp")
     try:
         other = Path(folder) / "other-key"
-        subprocess.run([BIN / "penstock", "key", "--create"], env=dict(os.environ, PENSTOCK_KEY=str(other)), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [BIN / "penstock", "key", "--create"],
+            env=dict(os.environ, PENSTOCK_KEY=str(other)),
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         for key in (str(other), str(Path(folder) / "missing")):
             for _ in range(min(times, 5)):
                 right, node.env["PENSTOCK_KEY"] = node.env["PENSTOCK_KEY"], key

@@ -54,7 +54,11 @@ def stacks_of(pid):
         return ""
     command = ["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 14"]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
-    return "".join(f"\n        | {line[:200]}" for line in said.splitlines() if line.startswith(("#", "Thread")))
+    return "".join(
+        f"\n        | {line[:200]}"
+        for line in said.splitlines()
+        if line.startswith(("#", "Thread"))
+    )
 
 
 class Node:
@@ -63,15 +67,28 @@ class Node:
     def __init__(self, folder, kind, number=0):
         self.folder, self.kind = Path(folder), kind
         self.key = self.folder / "key"
-        self.env = dict(os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES="pthread", TMPDIR=str(self.folder))
+        self.env = dict(
+            os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES="pthread", TMPDIR=str(self.folder)
+        )
         if not self.key.exists():
-            subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [BIN / "penstock", "key", "--create"],
+                env=self.env,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             (self.folder / "vendors").mkdir()
             (self.folder / "vendors/penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
         self.socket = f"node{number}.sock"
         listen = f"unix:{self.folder}/{self.socket}" if kind == "unix" else "tcp:127.0.0.1:0"
         self.log = open(self.folder / f"daemon{number}.log", "a")
-        self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.daemon = subprocess.Popen(
+            [BIN / "penstock", "serve", "--listen", listen],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
         timer = threading.Timer(PATIENCE_S, self.daemon.kill)
         timer.start()
         line = self.daemon.stdout.readline()
@@ -84,7 +101,9 @@ class Node:
     def client(self, mode, *more, nodes=None):
         vendors = str(self.folder / "vendors")
         addresses = ",".join(node.address for node in nodes or [self])
-        env = dict(self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses)
+        env = dict(
+            self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses
+        )
         return Client([LOAD, mode, *map(str, more)], env)
 
     def workers(self):
@@ -110,7 +129,9 @@ class Node:
         self.nothing_left()
 
     def nothing_left(self):
-        wait_for(lambda: not self.roll.left(), PATIENCE_S, lambda: f"processes left: {self.roll.left()}")
+        wait_for(
+            lambda: not self.roll.left(), PATIENCE_S, lambda: f"processes left: {self.roll.left()}"
+        )
         left = [path.name for path in self.folder.iterdir() if path.name == self.socket]
         if left and self.daemon.returncode != -signal.SIGKILL:
             raise Fault(f"sockets left: {left}")
@@ -120,7 +141,13 @@ class Client:
     """A process of load.c. Its output lines tell what it does."""
 
     def __init__(self, command, env):
-        self.process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.lines, self.stamps = [], []
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -131,7 +158,14 @@ class Client:
             self.stamps.append(time.monotonic())
 
     def wait_busy(self):
-        wait_for(lambda: any(line.startswith("busy") for line in self.lines) or self.process.poll() is not None, PATIENCE_S, "the client did not get to work")
+        wait_for(
+            lambda: (
+                any(line.startswith("busy") for line in self.lines)
+                or self.process.poll() is not None
+            ),
+            PATIENCE_S,
+            "the client did not get to work",
+        )
         if self.process.poll() is not None:
             raise Fault(f"the client ended early: {self.lines[-3:]}")
 
@@ -180,7 +214,11 @@ class Client:
         """Checks that a heap's kernel on the other device leaves in time after the kill, and that
         the client ends normally. Returns the seconds until then."""
         self.must_be_right(PATIENCE_S)
-        aborted = [stamp - since for line, stamp in zip(self.lines, self.stamps) if line.startswith("aborted")]
+        aborted = [
+            stamp - since
+            for line, stamp in zip(self.lines, self.stamps)
+            if line.startswith("aborted")
+        ]
         if len(aborted) != 1 or sum(line.startswith("lost") for line in self.lines) != 1:
             raise Fault(f"one device is lost and one aborted, but: {self.lines[-4:]}")
         if aborted[0] > ABORTED_WITHIN_S + FULL_MACHINE_S:

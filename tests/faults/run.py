@@ -27,8 +27,17 @@ from processes import left_memory, shared_memory
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--times", type=int, default=5, help="kills per case (default 5; the bar of the project is 100)")
-    parser.add_argument("--busy", action="store_true", help="other programs use the machine: late aborts of heaps are counted, and are no failures")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=5,
+        help="kills per case (default 5; the bar of the project is 100)",
+    )
+    parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="other programs use the machine: late aborts of heaps are counted, and are no failures",
+    )
     parser.add_argument("case", nargs="*", help="parts of the names of the cases")
     arguments = parser.parse_args()
     cases.is_busy = arguments.busy
@@ -44,7 +53,11 @@ def main():
             before, started, note = shared_memory(), time.monotonic(), ""
             try:
                 note = case(arguments.times, kind, folder) or ""
-                wait_for(lambda: not left_memory(before), 5, lambda: f"shared memory left: {left_memory(before)}")
+                wait_for(
+                    lambda: not left_memory(before),
+                    5,
+                    lambda: f"shared memory left: {left_memory(before)}",
+                )
                 verdict = "ok"
             except (Fault, subprocess.SubprocessError, OSError) as fault:
                 verdict, note = "FAIL", str(fault) or type(fault).__name__
@@ -53,7 +66,13 @@ def main():
             if verdict == "FAIL":
                 failed += 1
                 for log in sorted(Path(folder).glob("daemon*.log")):
-                    print("".join(f"        | {log.name}: {line}\n" for line in log.read_text().splitlines()[-8:]), end="")
+                    print(
+                        "".join(
+                            f"        | {log.name}: {line}\n"
+                            for line in log.read_text().splitlines()[-8:]
+                        ),
+                        end="",
+                    )
             else:
                 passed += 1
             shutil.rmtree(folder, ignore_errors=True)

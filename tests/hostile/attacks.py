@@ -44,13 +44,18 @@ def main():
     if words[:1] == ["--part"]:
         part, of = map(int, words[1].split("/"))
         words = words[2:]
-    chosen = [attack for attack in ATTACKS if not words or any(word in attack.__name__ for word in words)][part - 1 :: of]
+    chosen = [
+        attack for attack in ATTACKS if not words or any(word in attack.__name__ for word in words)
+    ][part - 1 :: of]
     tally = {"PASS": 0, "FAIL": 0}
     node = Node()
 
     def tell(verdict, name, started, note=""):
         tally[verdict] += 1
-        print(f"{verdict} {'hostile/' + name:<40} {time.monotonic() - started:6.1f} s  {note}", flush=True)
+        print(
+            f"{verdict} {'hostile/' + name:<40} {time.monotonic() - started:6.1f} s  {note}",
+            flush=True,
+        )
 
     def attack(name, act):
         started = time.monotonic()
@@ -59,7 +64,12 @@ def main():
             tell("PASS", name, started, note or "")
         except Exception as failure:
             where = traceback.extract_tb(failure.__traceback__)[-1]
-            tell("FAIL", name, started, f"{type(failure).__name__}: {failure} ({os.path.basename(where.filename)}:{where.lineno})")
+            tell(
+                "FAIL",
+                name,
+                started,
+                f"{type(failure).__name__}: {failure} ({os.path.basename(where.filename)}:{where.lineno})",
+            )
 
     def after():
         node.must_live()
@@ -72,19 +82,25 @@ def main():
         start = {"fds": node.fds(), "threads": node.threads(), "rss": node.rss()}
 
         for one in chosen:
+
             def act(one=one):
                 note = one(node)
                 after()
                 return note
+
             attack(one.__name__.replace("_", " "), act)
 
         def rests():
             node.settle(30)
             # The thread that answered the last request may not have ended yet.
             with contextlib.suppress(AssertionError):
-                wait_for(lambda: node.threads() <= start["threads"] and node.fds() <= start["fds"], 3, "")
+                wait_for(
+                    lambda: node.threads() <= start["threads"] and node.fds() <= start["fds"], 3, ""
+                )
             now = {"fds": node.fds(), "threads": node.threads(), "rss": node.rss()}
-            assert now["fds"] <= start["fds"] and now["threads"] <= start["threads"], f"{start} before, {now} now"
+            assert now["fds"] <= start["fds"] and now["threads"] <= start["threads"], (
+                f"{start} before, {now} now"
+            )
             # The C library keeps some pages for threads that have ended: up to 8 arenas per core.
             kept = min(8 * (os.cpu_count() or 1), 320) * (16 << 10)
             assert now["rss"] <= start["rss"] + 8 * MEBI + kept, f"{start} before, {now} now"

@@ -79,7 +79,9 @@ def announced_and_not_sent(node):
     mem = client.buffer(4096)
     client.ping()
     before = memory_of(client.worker)
-    client.connection.sendall(frame("CreateProgramWithSource", 50, client.context, announce=256 << 20))
+    client.connection.sendall(
+        frame("CreateProgramWithSource", 50, client.context, announce=256 << 20)
+    )
     time.sleep(0.5)
     grown = memory_of(client.worker) - before
     client.close()
@@ -131,7 +133,10 @@ def ids_unknown_reused_released(node):
     mine = client.id()
     client.send("Marker", client.queue, mine)
     ends_alone(node, client, lambda: client.send("ResolveEvent", mine, 0), "id")
-    for call, fields in (("CreateBuffer", lambda c: (c.queue, c.context, 1, 16)), ("CreateQueue", lambda c: (c.queue, c.context, 0, 0, 0, 0))):
+    for call, fields in (
+        ("CreateBuffer", lambda c: (c.queue, c.context, 1, 16)),
+        ("CreateQueue", lambda c: (c.queue, c.context, 0, 0, 0, 0)),
+    ):
         client = Client(node).setup()
         taken = client.buffer(16)
         fields = (taken, client.context, 1, 16) if call == "CreateBuffer" else fields(client)
@@ -157,8 +162,14 @@ def offsets_and_sizes(node):
         client.send("WriteBuffer", client.queue, mem, event, offset, payload=b"1234")
         bad.append(event)
     for rect in (
-        (0, 0, 0, 64, 65, 1, 64, 0), (0, 0, 0, big, big, big, 0, 0), (1 << 63, 0, 0, 1 << 63, 1, 1, 0, 0), (0, big, big, 1, 1, 1, big, big),
-        (0, 0, 0, 2048, 2048, 1, 1, 2048), (0, 0, 0, 2048, 2048, 1, 1, 0), (0, 0, 0, 1, 1 << 40, 1 << 20, 1, 1), (0, 0, 0, 0, 1, 1, 0, 0),
+        (0, 0, 0, 64, 65, 1, 64, 0),
+        (0, 0, 0, big, big, big, 0, 0),
+        (1 << 63, 0, 0, 1 << 63, 1, 1, 0, 0),
+        (0, big, big, 1, 1, 1, big, big),
+        (0, 0, 0, 2048, 2048, 1, 1, 2048),
+        (0, 0, 0, 2048, 2048, 1, 1, 0),
+        (0, 0, 0, 1, 1 << 40, 1 << 20, 1, 1),
+        (0, 0, 0, 0, 1, 1, 0, 0),
     ):
         event = client.id()
         client.send("ReadBufferRect", client.queue, mem, event, *rect)
@@ -169,7 +180,9 @@ def offsets_and_sizes(node):
     # The buffer is so large that its overlapping rows would be more pieces than fit into memory.
     large = client.buffer(1 << 30)
     event = client.id()
-    client.send("ReadBufferRect", client.queue, large, event, 0, 0, 0, 1 << 29, 1 << 29, 1, 1, 1 << 29)
+    client.send(
+        "ReadBufferRect", client.queue, large, event, 0, 0, 0, 1 << 29, 1 << 29, 1, 1, 1 << 29
+    )
     bad.append(event)
     for event in bad:
         assert client.wait(event) < 0, f"event {event} ended well"
@@ -183,15 +196,25 @@ def offsets_and_sizes(node):
         client.send("ReadBuffer", client.queue, part, event, 0, 1)
         assert client.wait(event) < 0
     for shape in (
-        image(0x10B5, 0x10D2, 0x10F1, 0), image(0x10B5, 0x10D2, 0x10F1, 1 << 40, 1 << 40), image(0, 0, 0x10F1, 4, 4), image(0x10B5, 0x10D2, 0, 4, 4),
-        image(0x10B5, 0x10D2, 0x10F2, 1 << 13, 1 << 13, 1 << 13), image(0x10B5, 0x10D2, 0x10F6, 16),
+        image(0x10B5, 0x10D2, 0x10F1, 0),
+        image(0x10B5, 0x10D2, 0x10F1, 1 << 40, 1 << 40),
+        image(0, 0, 0x10F1, 4, 4),
+        image(0x10B5, 0x10D2, 0, 4, 4),
+        image(0x10B5, 0x10D2, 0x10F2, 1 << 13, 1 << 13, 1 << 13),
+        image(0x10B5, 0x10D2, 0x10F6, 16),
     ):
         picture, event = client.id(), client.id()
         client.send("CreateImage", picture, client.context, 1, 0, payload=shape)
         client.send("ReadImage", client.queue, picture, event, 0, 0, 0, 1, 1, 1)
         assert client.wait(event) < 0
     client.send("CreateSharedBuffer", client.id(), client.context, 1, 4096, 0)
-    for address, size in ((0, 4096), (1, 4096), (1 << 47, 4096), (0x400000, 4096), (big - 4095, 8192)):
+    for address, size in (
+        (0, 4096),
+        (1, 4096),
+        (1 << 47, 4096),
+        (0x400000, 4096),
+        (big - 4095, 8192),
+    ):
         request = client.id()
         client.send("AllocSvm", request, client.id(), client.context, 1, size, 0, address)
         client.until(lambda: request in client.replies)
@@ -205,24 +228,49 @@ def offsets_and_sizes(node):
 def launches(node):
     """Absurd sizes and invalid arguments."""
     client = Client(node).setup()
-    mem, kernel, big = client.buffer(4096), client.kernel("kernel void k(global int *a, int b, local int *c) {}", "k"), (1 << 64) - 1
+    mem, kernel, big = (
+        client.buffer(4096),
+        client.kernel("kernel void k(global int *a, int b, local int *c) {}", "k"),
+        (1 << 64) - 1,
+    )
     good = mem_arg(0, mem) + value_arg(1, bytes(4)) + local_arg(2, 64)
     for dims, has_local, sizes in (
-        (0, 0, (0,) * 9), (4, 0, (0,) * 9), (big & 0xFFFFFFFF, 1, (1,) * 9), (1, 1, (0, 0, 0, 64, 1, 1, 0, 0, 0)),
-        (3, 1, (0, 0, 0, 64, 64, 64, 64, 64, 64)), (1, 1, (0, 0, 0, 64, 1, 1, big, 1, 1)), (3, 1, (0, 0, 0, 8, 8, 8, 1 << 32, 1 << 32, 2)),
+        (0, 0, (0,) * 9),
+        (4, 0, (0,) * 9),
+        (big & 0xFFFFFFFF, 1, (1,) * 9),
+        (1, 1, (0, 0, 0, 64, 1, 1, 0, 0, 0)),
+        (3, 1, (0, 0, 0, 64, 64, 64, 64, 64, 64)),
+        (1, 1, (0, 0, 0, 64, 1, 1, big, 1, 1)),
+        (3, 1, (0, 0, 0, 8, 8, 8, 1 << 32, 1 << 32, 2)),
     ):
         event = client.id()
-        client.send("LaunchKernel", client.queue, kernel, event, dims, has_local, *sizes, payload=good)
+        client.send(
+            "LaunchKernel", client.queue, kernel, event, dims, has_local, *sizes, payload=good
+        )
         assert client.wait(event) < 0, f"{dims} dimensions, {sizes}: ended well"
     for args in (
-        mem_arg(0, 999), mem_arg(77, mem), value_arg(1, bytes(3)), value_arg(1, bytes(4096)), local_arg(0, 64), local_arg(2, 1 << 50), local_arg(2, 0),
-        value_arg(0, struct.pack("<Q", 0xDEADBEEF)), struct.pack("<HBBIQ", 0, 2, 0, 8, mem), struct.pack("<HBBIQ", 0, 5, 0, 8, client.queue),
+        mem_arg(0, 999),
+        mem_arg(77, mem),
+        value_arg(1, bytes(3)),
+        value_arg(1, bytes(4096)),
+        local_arg(0, 64),
+        local_arg(2, 1 << 50),
+        local_arg(2, 0),
+        value_arg(0, struct.pack("<Q", 0xDEADBEEF)),
+        struct.pack("<HBBIQ", 0, 2, 0, 8, mem),
+        struct.pack("<HBBIQ", 0, 5, 0, 8, client.queue),
     ):
         client.launch(kernel, good)
         event = client.launch(kernel, args)
         assert client.wait(event) < 0, f"arguments {args.hex()}: ended well"
     assert client.wait(client.launch(kernel, good)) == 0
-    for args in (b"\0", good[:-1], struct.pack("<HBBIQ", 0, 99, 0, 8, 1), struct.pack("<HBBI", 0, 0, 0, 0xFFFFFFFF), struct.pack("<HBBIQ", 9999, 1, 0, 8, 1)):
+    for args in (
+        b"\0",
+        good[:-1],
+        struct.pack("<HBBIQ", 0, 99, 0, 8, 1),
+        struct.pack("<HBBI", 0, 0, 0, 0xFFFFFFFF),
+        struct.pack("<HBBIQ", 9999, 1, 0, 8, 1),
+    ):
         hostile = Client(node).setup()
         one = hostile.kernel("kernel void k(int b) {}", "k")
         ends_alone(node, hostile, lambda: hostile.launch(one, args), "kernel arguments")
@@ -232,11 +280,20 @@ def launches(node):
 def programs(node):
     """Invalid sources, and sources that take much of the compiler."""
     client = Client(node).setup()
-    for source in (b"", b"\0" * 1000, os.urandom(20000), b"kernel void k(" + b"(" * 20000, b"#include \"/dev/zero\"", b"#include \"/proc/self/environ\"",
-                   b"#define A(x) x x x x\n#define B(x) A(A(A(A(x))))\n kernel void k() { B(B(;)) }"):
+    for source in (
+        b"",
+        b"\0" * 1000,
+        os.urandom(20000),
+        b"kernel void k(" + b"(" * 20000,
+        b'#include "/dev/zero"',
+        b'#include "/proc/self/environ"',
+        b"#define A(x) x x x x\n#define B(x) A(A(A(A(x))))\n kernel void k() { B(B(;)) }",
+    ):
         program, request = client.id(), client.id()
         client.send("CreateProgramWithSource", program, client.context, payload=source)
-        client.send("BuildProgram", request, program, payload=numbers([0]) + b"\1" + text("") + b"\0")
+        client.send(
+            "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text("") + b"\0"
+        )
         try:
             client.until(lambda: request in client.replies, 60)
         except ConnectionError:
@@ -244,11 +301,21 @@ def programs(node):
             client = Client(node).setup()
     for options in ("-" * 60000, "\0", "-I /nowhere -D" + "x" * 1000, "-cl-std=CL9.9"):
         program, request = client.id(), client.id()
-        client.send("CreateProgramWithSource", program, client.context, payload=b"kernel void k() {}")
-        client.send("BuildProgram", request, program, payload=numbers([0]) + b"\1" + text(options) + b"\0")
+        client.send(
+            "CreateProgramWithSource", program, client.context, payload=b"kernel void k() {}"
+        )
+        client.send(
+            "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text(options) + b"\0"
+        )
         client.until(lambda: request in client.replies, 60)
     request = client.id()
-    client.send("CreateProgramWithBinary", request, client.id(), client.context, payload=varints_binary(os.urandom(4096)))
+    client.send(
+        "CreateProgramWithBinary",
+        request,
+        client.id(),
+        client.context,
+        payload=varints_binary(os.urandom(4096)),
+    )
     client.until(lambda: request in client.replies, 60)
     assert client.replies[request][0] < 0
     client.close()
@@ -259,5 +326,12 @@ def varints_binary(binary):
 
 
 ATTACKS = [
-    wrong_frames, frames_cut_off, announced_and_not_sent, source_of_256_MiB, ids_unknown_reused_released, offsets_and_sizes, launches, programs,
+    wrong_frames,
+    frames_cut_off,
+    announced_and_not_sent,
+    source_of_256_MiB,
+    ids_unknown_reused_released,
+    offsets_and_sizes,
+    launches,
+    programs,
 ]

@@ -59,7 +59,9 @@ def welcome(connection, features=0, verdict=0, final=0):
     """Performs the accepting side of a hello on a Unix socket. Returns the role of the connecting
     side."""
     role = struct.unpack_from("<H", exactly(connection, wire.HELLO_BYTES), 10)[0]
-    connection.sendall(struct.pack("<8sHHQ160s", wire.MAGIC, wire.VERSION, verdict, features, os.urandom(160)))
+    connection.sendall(
+        struct.pack("<8sHHQ160s", wire.MAGIC, wire.VERSION, verdict, features, os.urandom(160))
+    )
     exactly(connection, 64)
     connection.sendall(struct.pack("<HI", final, 0))
     return role
@@ -77,7 +79,21 @@ def load(node):
     program, source = TARGET / "programs" / "fault-load", ROOT / "tests/faults/load.c"
     program.parent.mkdir(parents=True, exist_ok=True)
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-I", ROOT / "include", "-o", program, source, "-lOpenCL"], check=True)
+        subprocess.run(
+            [
+                "gcc",
+                "-std=c11",
+                "-D_GNU_SOURCE",
+                "-O1",
+                "-I",
+                ROOT / "include",
+                "-o",
+                program,
+                source,
+                "-lOpenCL",
+            ],
+            check=True,
+        )
     vendors = node.folder / "vendors"
     if not vendors.exists():
         vendors.mkdir()
@@ -90,7 +106,12 @@ def meet(node, talk, command=None, variables=None, patience=PATIENCE):
     signal."""
     impostor = Impostor(node, talk)
     env = dict(node.env, PENSTOCK_NODES=f"unix:{impostor.path}", **(variables or {}))
-    process = subprocess.Popen([str(part) for part in command or [BIN / "penstock", "devices"]], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        [str(part) for part in command or [BIN / "penstock", "devices"]],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     most = 0
     end = time.monotonic() + patience
     try:
@@ -98,7 +119,9 @@ def meet(node, talk, command=None, variables=None, patience=PATIENCE):
             assert time.monotonic() < end, "the program hangs"
             try:
                 lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-                most = max(most, *(int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
+                most = max(
+                    most, *(int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0
+                )
             except (OSError, ValueError):
                 pass
             time.sleep(0.005)
@@ -134,9 +157,20 @@ def impostors_in_the_hello(node):
         lambda connection: (welcome(connection), time.sleep(PATIENCE)),
         # A line that never moves, without any further message.
         lambda connection: (welcome(connection, final=wire.IN_LINE), time.sleep(PATIENCE)),
-        lambda connection: (welcome(connection, final=wire.IN_LINE), connection.sendall(struct.pack("<HI", 77, 0))),
-        lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0xFFFFFFFF)), time.sleep(PATIENCE)),
-        lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 4 << 20)), time.sleep(PATIENCE)),
+        lambda connection: (
+            welcome(connection, final=wire.IN_LINE),
+            connection.sendall(struct.pack("<HI", 77, 0)),
+        ),
+        lambda connection: (
+            welcome(connection),
+            connection.sendall(struct.pack("<I", 0xFFFFFFFF)),
+            time.sleep(PATIENCE),
+        ),
+        lambda connection: (
+            welcome(connection),
+            connection.sendall(struct.pack("<I", 4 << 20)),
+            time.sleep(PATIENCE),
+        ),
         lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0))),
     ]
     for number, talk in enumerate(talks):
@@ -152,7 +186,9 @@ def impostors_with_wrong_descriptions(node):
         wrong = bytearray(right)
         if turn % 3 == 0:
             for _ in range(generator.randrange(1, 6)):
-                wrong[generator.randrange(len(wrong))] = generator.choice([0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)])
+                wrong[generator.randrange(len(wrong))] = generator.choice(
+                    [0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)]
+                )
         elif turn % 3 == 1:
             wrong = wrong[: generator.randrange(len(wrong))]
         else:
@@ -173,7 +209,11 @@ def workers_that_lie(node):
     right, generator = description_of(node), random.Random(9)
 
     def frame(opcode, body, payload=b"", announce=None):
-        return wire.header(opcode, len(body), 0, 0, len(payload) if announce is None else announce) + body + payload
+        return (
+            wire.header(opcode, len(body), 0, 0, len(payload) if announce is None else announce)
+            + body
+            + payload
+        )
 
     def reply(request, status, payload=b"", announce=None):
         return frame(wire.REPLY, struct.pack("<Qi", request, status), payload, announce)
@@ -186,8 +226,14 @@ def workers_that_lie(node):
         [reply(n, -5, b"\xff\xff\xff\xff\x0f") for n in range(300)],
         [reply(1, 0, announce=(512 << 20) + 1)],
         [reply(1, 0, announce=512 << 20)],
-        [frame(wire.EVENT_DONE, struct.pack("<Qi5Q", n, n % 3 - 1, *[(1 << 64) - 1] * 5)) for n in range(3000)],
-        [frame(wire.READ_DATA, struct.pack("<QQ", n, (1 << 64) - 8), bytes(100)) for n in range(1000)],
+        [
+            frame(wire.EVENT_DONE, struct.pack("<Qi5Q", n, n % 3 - 1, *[(1 << 64) - 1] * 5))
+            for n in range(3000)
+        ],
+        [
+            frame(wire.READ_DATA, struct.pack("<QQ", n, (1 << 64) - 8), bytes(100))
+            for n in range(1000)
+        ],
         [frame(wire.READ_DATA, struct.pack("<QQ", 3, 0), announce=1 << 46)],
         [frame(wire.MEM_GONE, struct.pack("<Q", n)) for n in range(1000)],
         [frame(wire.CONTEXT_ERROR, struct.pack("<Q", n), b"\xff" * 1000) for n in range(100)],
@@ -196,6 +242,7 @@ def workers_that_lie(node):
     ]
     command, variables = load(node)
     for number, flood in enumerate(floods):
+
         def talk(connection, flood=flood):
             describe(connection, welcome(connection), right)
             # Sent when the program has made a request, and again after each further one.
@@ -224,7 +271,13 @@ def a_line_without_end(node):
         impostor = Impostor(node, talk)
         command, variables = load(node)
         env = dict(node.env, PENSTOCK_NODES=f"unix:{impostor.path}", **variables)
-        process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             line = process.stderr.readline()
             assert "waits in line" in line and "at place 8" in line, line
@@ -249,10 +302,18 @@ def a_socket_where_others_can_write(node):
     os.chmod(folder, 0o700)
     os.chmod(folder / "penstock", 0o777)
     env = dict(node.env, XDG_RUNTIME_DIR=str(folder))
-    ended = subprocess.run([BIN / "penstock", "serve"], env=env, capture_output=True, timeout=60, text=True)
-    assert ended.returncode != 0 and "others can write" in ended.stderr, f"{ended.returncode}: {ended.stderr}"
+    ended = subprocess.run(
+        [BIN / "penstock", "serve"], env=env, capture_output=True, timeout=60, text=True
+    )
+    assert ended.returncode != 0 and "others can write" in ended.stderr, (
+        f"{ended.returncode}: {ended.stderr}"
+    )
 
 
 ATTACKS = [
-    impostors_in_the_hello, impostors_with_wrong_descriptions, workers_that_lie, a_line_without_end, a_socket_where_others_can_write,
+    impostors_in_the_hello,
+    impostors_with_wrong_descriptions,
+    workers_that_lie,
+    a_line_without_end,
+    a_socket_where_others_can_write,
 ]

@@ -43,7 +43,9 @@ def bytes_for_commands_that_wait(node):
             client.send("WriteBuffer", client.queue, mem, 0, 0, waits=[never], payload=block)
             sent += len(block)
     grown = memory_of(client.worker) - before
-    assert sent < 4300 * MEBI and grown < 4300 * MEBI, f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
+    assert sent < 4300 * MEBI and grown < 4300 * MEBI, (
+        f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
+    )
     client.close()
     wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
     return f"{grown // MEBI} MiB at most"
@@ -66,7 +68,9 @@ def a_client_that_never_reads(node):
                     if name == "pings":
                         batch += frame("Ping", number)
                     elif name == "markers":
-                        batch += frame("Marker", client.queue, number) + frame("ReleaseEvents", payload=struct.pack("<Q", number))
+                        batch += frame("Marker", client.queue, number) + frame(
+                            "ReleaseEvents", payload=struct.pack("<Q", number)
+                        )
                     else:
                         batch += frame("ReadBuffer", client.queue, mem, number, 0, 60000)
                 client.connection.sendall(batch)
@@ -120,7 +124,10 @@ def a_client_that_sends_for_ever(node):
 def output_without_end(node):
     """Kernels print far more than their client reads. Only these kernels may wait."""
     client = Client(node).setup()
-    kernel = client.kernel('kernel void k(int n) { for (int i = 0; i < n; i++) printf("%s %d\\n", "01234567890123456789012345678901234567890123456789", i); }', "k")
+    kernel = client.kernel(
+        'kernel void k(int n) { for (int i = 0; i < n; i++) printf("%s %d\\n", "01234567890123456789012345678901234567890123456789", i); }',
+        "k",
+    )
     client.ping()
     before, most, lines, launches = memory_of(client.worker), 0, 20000, 200
     for _ in range(launches):
@@ -161,14 +168,21 @@ def a_kernel_without_end(node):
 
 def a_kernel_that_crashes(node):
     """Only the session of the crashed kernel may end, and the daemon must say how."""
-    for body in ("*(global volatile int *)(size_t)(a[0] + 8) = 1;", "for (size_t i = 0; ; i += 4096) a[i] = 1;"):
+    for body in (
+        "*(global volatile int *)(size_t)(a[0] + 8) = 1;",
+        "for (size_t i = 0; ; i += 4096) a[i] = 1;",
+    ):
         client = Client(node).setup()
         kernel = client.kernel("kernel void k(global volatile int *a) { " + body + " }", "k")
         other = Client(node).works()
         client.launch(kernel, mem_arg(0, client.buffer(64)))
         client.send("Flush", client.queue)
         client.end_of()
-        wait_for(lambda: f"worker={client.worker}" in node.said() and not is_alive(client.worker), 3, "the worker's end is not told")
+        wait_for(
+            lambda: f"worker={client.worker}" in node.said() and not is_alive(client.worker),
+            3,
+            "the worker's end is not told",
+        )
         line = [line for line in node.said().splitlines() if f"worker={client.worker}" in line][-1]
         assert "unexpectedly" in line and "signal" in line, line
         other.works().close()
@@ -196,7 +210,11 @@ def sessions_over_the_limit(node):
     for connection in connections:
         connection.close()
     assert slowest < 5 * SLOWNESS, f"one was answered after {slowest:.1f} s"
-    wait_for(lambda: not node.control()["sessions"] and not node.control()["waiting_clients"], 60, "sessions are left")
+    wait_for(
+        lambda: not node.control()["sessions"] and not node.control()["waiting_clients"],
+        60,
+        "sessions are left",
+    )
     return f"{len(connections)} clients, {served} with a session; the slowest answer took {slowest * 1000:.0f} ms"
 
 
@@ -219,7 +237,9 @@ def a_place_in_line_is_kept(node):
 
     for number in range(1, 24, 3):
         clients[number].close()
-    threads = [threading.Thread(target=wait, args=(number,)) for number in range(24) if number % 3 == 0]
+    threads = [
+        threading.Thread(target=wait, args=(number,)) for number in range(24) if number % 3 == 0
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -234,6 +254,13 @@ def a_place_in_line_is_kept(node):
 
 
 ATTACKS = [
-    more_objects_than_allowed, bytes_for_commands_that_wait, a_client_that_never_reads, a_client_that_sends_for_ever, output_without_end,
-    a_kernel_without_end, a_kernel_that_crashes, sessions_over_the_limit, a_place_in_line_is_kept,
+    more_objects_than_allowed,
+    bytes_for_commands_that_wait,
+    a_client_that_never_reads,
+    a_client_that_sends_for_ever,
+    output_without_end,
+    a_kernel_without_end,
+    a_kernel_that_crashes,
+    sessions_over_the_limit,
+    a_place_in_line_is_kept,
 ]

@@ -38,10 +38,17 @@ def fill(client):
     for shape, region, size in IMAGES:
         picture, event = client.id(), client.id()
         client.send("CreateImage", picture, client.context, 1, 0, payload=shape)
-        client.connection.sendall(write_image(client.queue, picture, event, region, PATTERN * (size // MEBI) or PATTERN[:size]))
+        client.connection.sendall(
+            write_image(
+                client.queue, picture, event, region, PATTERN * (size // MEBI) or PATTERN[:size]
+            )
+        )
         assert client.wait(event) == 0
     assert alloc_svm(client, client.id())[0] == 0
-    kernel = client.kernel("kernel void k(global uchar *a) { local uchar l[16384]; for (int i = 0; i < 16384; i++) l[i] = 0xa5; a[0] = l[a[1]]; }", "k")
+    kernel = client.kernel(
+        "kernel void k(global uchar *a) { local uchar l[16384]; for (int i = 0; i < 16384; i++) l[i] = 0xa5; a[0] = l[a[1]]; }",
+        "k",
+    )
     event = client.launch(kernel, mem_arg(0, client.buffer(64)))
     assert client.wait(event) == 0
 
@@ -56,6 +63,7 @@ def alloc_svm(client, mem):
 
 def write_image(queue, mem, event, region, content):
     import wire
+
     body = struct.pack("<QQQ6Q", queue, mem, event, 0, 0, 0, *region)
     return wire.header(0x0208, len(body), 0, 0, len(content)) + body + content
 
@@ -75,7 +83,9 @@ def search(client):
         must_be_zero("a sub-buffer", client.bytes_of(client.read(part, 8192)), 8192)
     for size in (1, 100, 4096, 65536, 3 * MEBI + 5):
         for _ in range(8):
-            must_be_zero("a small buffer", client.bytes_of(client.read(client.buffer(size), size)), size)
+            must_be_zero(
+                "a small buffer", client.bytes_of(client.read(client.buffer(size), size)), size
+            )
     for shape, region, size in IMAGES:
         picture, event = client.id(), client.id()
         client.send("CreateImage", picture, client.context, 1, 0, payload=shape)
@@ -135,11 +145,17 @@ def nothing_of_a_session_outlives_it(node):
             with open(f"/proc/{pid}/maps") as file:
                 maps = file.read()
         counted = [name for name in names if "memfd:penstock-usage" in name]
-        assert len(counted) <= living, f"process {pid} has what {len(counted)} workers count, of {living}"
+        assert len(counted) <= living, (
+            f"process {pid} has what {len(counted)} workers count, of {living}"
+        )
         names = [name for name in names if name not in counted]
         maps = "\n".join(line for line in maps.splitlines() if "memfd:penstock-usage" not in line)
         assert not any("memfd:penstock" in name for name in names), f"process {pid} has {names}"
         assert "memfd:penstock" not in maps, f"process {pid} maps memory of a link"
 
 
-ATTACKS = [freed_memory_is_not_another_clients, freed_memory_of_the_same_client, nothing_of_a_session_outlives_it]
+ATTACKS = [
+    freed_memory_is_not_another_clients,
+    freed_memory_of_the_same_client,
+    nothing_of_a_session_outlives_it,
+]

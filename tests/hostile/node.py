@@ -36,22 +36,40 @@ class Node:
     """A daemon on a Unix socket and on TCP, in a folder of its own."""
 
     def __init__(self):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2
+        )
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-hostile."))
         self.shm = shared_memory()
         self.roll = Roll()
         key = self.folder / "key"
-        self.env = dict(os.environ, PENSTOCK_KEY=str(key), POCL_DEVICES="pthread", TMPDIR=str(self.folder))
+        self.env = dict(
+            os.environ, PENSTOCK_KEY=str(key), POCL_DEVICES="pthread", TMPDIR=str(self.folder)
+        )
         for name in ("PENSTOCK_NODES", "PENSTOCK_WORKER"):
             self.env.pop(name, None)
-        subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [BIN / "penstock", "key", "--create"],
+            env=self.env,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         self.key = bytes.fromhex(key.read_text().strip())
         self.log = open(self.folder / "daemon.log", "w+b", buffering=0)
         listen = ["--listen", f"unix:{self.folder}/node.sock", "--listen", "tcp:127.0.0.1:0"]
         # The usual limit of descriptors, whatever this process has: the daemon must work with what
         # users have.
-        usual = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        self.daemon = subprocess.Popen([BIN / "penstock", "serve", *listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, preexec_fn=usual, text=True)
+        usual = lambda: resource.setrlimit(
+            resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        )
+        self.daemon = subprocess.Popen(
+            [BIN / "penstock", "serve", *listen],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            preexec_fn=usual,
+            text=True,
+        )
         timer = threading.Timer(60, self.daemon.kill)
         timer.start()
         self.addresses = {}
@@ -86,6 +104,7 @@ class Node:
         """Returns the daemon's own status."""
         import json
         import struct
+
         connection = wire.enter(self.address("unix"), role=wire.CONTROL)
         size = struct.unpack("<I", wire.exactly(connection, 4))[0]
         return json.loads(wire.exactly(connection, size))
@@ -95,7 +114,11 @@ class Node:
 
         def settled():
             status = self.control()
-            return not status["sessions"] and status["spare_workers"] == 2 and not status["starting_workers"]
+            return (
+                not status["sessions"]
+                and status["spare_workers"] == 2
+                and not status["starting_workers"]
+            )
 
         wait_for(settled, patience, lambda: f"the daemon does not come to rest: {self.control()}")
 

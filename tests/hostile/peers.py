@@ -18,11 +18,16 @@ def tickets(node):
     """Tickets that are unknown, used twice, or another session's, and more tickets than allowed."""
     for way in ("unix", "tcp"):
         key = node.key if way == "tcp" else None
-        refused(lambda: wire.enter(node.address(way), key, wire.PEER, os.urandom(32)), wire.WRONG_TICKET)
+        refused(
+            lambda: wire.enter(node.address(way), key, wire.PEER, os.urandom(32)), wire.WRONG_TICKET
+        )
         refused(lambda: wire.enter(node.address(way), key, wire.PEER, bytes(32)), wire.WRONG_TICKET)
     client, ticket = Client(node).setup(), os.urandom(32)
     assert client.request("AdmitPeer", 5, payload=ticket)[0] == 0
-    refused(lambda: wire.enter(node.address("tcp"), os.urandom(32), wire.PEER, ticket, check=False), wire.WRONG_KEY)
+    refused(
+        lambda: wire.enter(node.address("tcp"), os.urandom(32), wire.PEER, ticket, check=False),
+        wire.WRONG_KEY,
+    )
     # Another session cannot take the ticket over.
     thief, request = Client(node), 77
     thief.send("AdmitPeer", request, 5, payload=ticket)
@@ -44,10 +49,16 @@ def tickets(node):
     assert client.request("AdmitPeer", 6, payload=lost)[0] == 0
     client.close()
     wait_for(lambda: not is_alive(client.worker), 3, "the worker lives on")
-    wait_for(lambda: not any(one["worker"] == client.worker for one in node.control()["sessions"]), 3, "the session is still listed")
+    wait_for(
+        lambda: not any(one["worker"] == client.worker for one in node.control()["sessions"]),
+        3,
+        "the session is still listed",
+    )
     refused(lambda: wire.enter(node.address("tcp"), node.key, wire.PEER, lost), wire.WRONG_TICKET)
     many = Client(node)
-    batch = b"".join(frame("AdmitPeer", 1000 + n, 10 + n, payload=os.urandom(32)) for n in range(1100))
+    batch = b"".join(
+        frame("AdmitPeer", 1000 + n, 10 + n, payload=os.urandom(32)) for n in range(1100)
+    )
     ends_alone(node, many, lambda: many.connection.sendall(batch), "PEERS_MAX")
 
 
@@ -65,7 +76,14 @@ def data_of_another_peer(node):
     right, forged = b"r" * size, b"f" * size
     for number, early in ((10, True), (20, False)):
         true, forger = admitted(node, client, number), admitted(node, client, number + 1)
-        mem, transfer, arrival, told, waits, own = client.buffer(size), client.id(), client.id(), client.id(), client.id(), client.id()
+        mem, transfer, arrival, told, waits, own = (
+            client.buffer(size),
+            client.id(),
+            client.id(),
+            client.id(),
+            client.id(),
+            client.id(),
+        )
 
         def announce():
             client.send("ReceiveMem", mem, arrival, transfer, number, 0, size)
@@ -87,11 +105,15 @@ def data_of_another_peer(node):
         client.ping()
         assert arrival not in client.ended, "a peer has sent another peer's content"
         assert waits not in client.ended, "a peer has told an end for another peer"
-        true.sendall(frame("TransferData", transfer, 0, payload=right) + frame("PeerEvent", told, 0))
+        true.sendall(
+            frame("TransferData", transfer, 0, payload=right) + frame("PeerEvent", told, 0)
+        )
         assert client.wait(arrival, 5) == 0 and client.wait(waits, 5) == 0
         client.send("Marker", client.queue, own)
         assert client.wait(own, 5) == 0
-        assert client.bytes_of(client.read(mem, size)) == right, "a peer has forged another peer's data"
+        assert client.bytes_of(client.read(mem, size)) == right, (
+            "a peer has forged another peer's data"
+        )
         true.close()
         forger.close()
     client.close()
@@ -102,8 +124,14 @@ def garbage_of_a_peer(node):
     client = Client(node).setup()
     own = client.id()
     client.send("Marker", client.queue, own)
-    bad = [os.urandom(4096), wire.header(0x0109, 8) + bytes(8), frame("PeerEvent", 0, 0), frame("PeerEvent", own, 0),
-           frame("TransferData", 5, 0, announce=1 << 47), frame("TransferData", 5, 0, announce=100) + b"cut"]
+    bad = [
+        os.urandom(4096),
+        wire.header(0x0109, 8) + bytes(8),
+        frame("PeerEvent", 0, 0),
+        frame("PeerEvent", own, 0),
+        frame("TransferData", 5, 0, announce=1 << 47),
+        frame("TransferData", 5, 0, announce=100) + b"cut",
+    ]
     for number, said in enumerate(bad, 10):
         peer, expected, waits = admitted(node, client, number), client.id(), client.id()
         client.send("ExpectEvent", expected, number)
@@ -130,7 +158,9 @@ def garbage_of_a_peer(node):
     # The session itself goes on, even if it has waiting data of its own.
     mem, never, written = client.buffer(4 * MEBI), client.id(), client.id()
     client.send("ExpectEvent", never, 0)
-    client.send("WriteBuffer", client.queue, mem, written, 0, waits=[never], payload=bytes(4 * MEBI))
+    client.send(
+        "WriteBuffer", client.queue, mem, written, 0, waits=[never], payload=bytes(4 * MEBI)
+    )
     client.send("ResolveEvent", never, 0)
     assert client.wait(written, 5) == 0
     client.close()
@@ -143,7 +173,17 @@ def peers_to_anywhere(node):
     listener = socket.create_server(("127.0.0.1", 0))
     client = Client(node)
     here = f"tcp:127.0.0.1:{listener.getsockname()[1]}"
-    for number, addresses in enumerate((["tcp:x\n2026 info FORGED line"], ["unix:/etc/passwd", "unix:" + "a" * 5000], [""], [], ["tcp:[::1]:1"], ["x" * 60000]), 50):
+    for number, addresses in enumerate(
+        (
+            ["tcp:x\n2026 info FORGED line"],
+            ["unix:/etc/passwd", "unix:" + "a" * 5000],
+            [""],
+            [],
+            ["tcp:[::1]:1"],
+            ["x" * 60000],
+        ),
+        50,
+    ):
         request = client.id()
         client.send("ConnectPeer", request, number, payload=wire.invitation(addresses, bytes(32)))
         client.until(lambda: request in client.replies)

@@ -17,7 +17,9 @@ def authenticated_and_gone(node):
     """Clients that authenticate and leave, or stay and never mention rings."""
     node.settle()
     for turn in range(30):
-        connection = wire.enter(node.address("unix" if turn % 2 else "tcp"), None if turn % 2 else node.key)
+        connection = wire.enter(
+            node.address("unix" if turn % 2 else "tcp"), None if turn % 2 else node.key
+        )
         connection.close()
     mute = wire.dial(node.address("unix"))
     wire.enter(node.address("unix"), connection=mute, hello=wire.hello_bytes(features=7))
@@ -25,7 +27,14 @@ def authenticated_and_gone(node):
     wire.enter(node.address("unix"), connection=odd, hello=wire.hello_bytes(features=7))
     odd.sendall(b"RINGS  1")
     assert hangs_up(odd, 10) is not None, "rings without rings"
-    for fds in ([0], [0, 0, 0, 0], rings(seal=False), rings(size=4096), rings(size=3 << 20), rings(size=1 << 40)):
+    for fds in (
+        [0],
+        [0, 0, 0, 0],
+        rings(seal=False),
+        rings(size=4096),
+        rings(size=3 << 20),
+        rings(size=1 << 40),
+    ):
         bad = wire.dial(node.address("unix"))
         wire.enter(node.address("unix"), connection=bad, hello=wire.hello_bytes(features=7))
         size = struct.unpack("<I", wire.exactly(bad, 4))[0]

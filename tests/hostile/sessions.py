@@ -29,7 +29,9 @@ def failures_of_a_peer(node):
     peer = wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
     with contextlib.suppress(OSError):
         for start in range(1, 2 * OBJECTS_MAX, 4096):
-            peer.sendall(b"".join(frame("TransferData", start + n, OUT_OF_RESOURCES) for n in range(4096)))
+            peer.sendall(
+                b"".join(frame("TransferData", start + n, OUT_OF_RESOURCES) for n in range(4096))
+            )
     assert client.wait(waits, 30) < 0, "the peer is still heard"
     grown = memory_of(client.worker) - before
     assert grown < 512 * MEBI, f"{grown // MEBI} MiB"
@@ -46,7 +48,12 @@ def threads_for_peers(node):
     client.ping()
     before = threads_of(client.worker)
     for number in range(8):
-        client.send("ConnectPeer", client.id(), 50 + number, payload=wire.invitation([here] * 100, bytes(32)))
+        client.send(
+            "ConnectPeer",
+            client.id(),
+            50 + number,
+            payload=wire.invitation([here] * 100, bytes(32)),
+        )
     client.ping()
     assert threads_of(client.worker) <= before + 8
     with contextlib.suppress(OSError):

@@ -45,7 +45,12 @@ def other_versions_and_roles(node):
             (wire.hello_bytes(role=0xFFFF), wire.NOT_UNDERSTOOD),
             (wire.hello_bytes(magic=b"GET / HT"), wire.NOT_UNDERSTOOD),
         ):
-            refused(lambda: wire.enter(node.address(way), node.key if way == "tcp" else None, hello=hello), verdict)
+            refused(
+                lambda: wire.enter(
+                    node.address(way), node.key if way == "tcp" else None, hello=hello
+                ),
+                verdict,
+            )
 
 
 def reflected_proof(node):
@@ -114,7 +119,12 @@ def garbage_bytes(node):
     for turn in range(120):
         connection = wire.dial(node.address("tcp" if turn % 3 else "unix"))
         size = generator.choice([1, 9, 10, 11, 51, 52, 53, 200, 4096, 300000])
-        junk = [generator.randbytes(size), b"\xff" * size, bytes(size), wire.hello_bytes() + generator.randbytes(size)][turn % 4]
+        junk = [
+            generator.randbytes(size),
+            b"\xff" * size,
+            bytes(size),
+            wire.hello_bytes() + generator.randbytes(size),
+        ][turn % 4]
         with contextlib.suppress(OSError):
             connection.sendall(junk)
             if turn % 2:
@@ -159,7 +169,9 @@ def thousand_silent_connections(node):
         client.ping()
         took = time.monotonic() - started
         # A client that waited for the silent ones would wait for most of their HELLO_S.
-        assert took < max(usual) + 2, f"{took * 1000:.0f} ms over {way}, usually {[round(u * 1000) for u in usual]}"
+        assert took < max(usual) + 2, (
+            f"{took * 1000:.0f} ms over {way}, usually {[round(u * 1000) for u in usual]}"
+        )
         client.works().close()
     assert node.threads() < 320, f"{node.threads()} threads"
     for connection in silent:
@@ -179,7 +191,9 @@ def connect_and_disconnect(node):
                 if turn % 3 == 1:
                     connection.sendall(wire.hello_bytes()[: turn % 53])
                 if turn % 3 == 2:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                    )
                 connection.close()
 
     threads = [threading.Thread(target=storm, args=(way,)) for way in ("tcp", "unix", "tcp", "tcp")]
@@ -200,7 +214,9 @@ def strangers_are_cheap(node):
     for connection in connections:
         connection.sendall(wire.hello_bytes())
         with contextlib.suppress(OSError):
-            connection.sendall(wire.frame("WriteBuffer", 1, 2, 3, 4, announce=1 << 45) + bytes(1 << 16))
+            connection.sendall(
+                wire.frame("WriteBuffer", 1, 2, 3, 4, announce=1 << 45) + bytes(1 << 16)
+            )
     time.sleep(0.5)
     grown = node.rss() - before
     for connection in connections:
@@ -216,15 +232,21 @@ def a_socket_of_the_user_alone(node):
     looked_at = 0
     for pid in [node.daemon.pid, *node.workers()]:
         try:
-            told = {name: Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
+            told = {
+                name: Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")
+            }
         except (FileNotFoundError, ProcessLookupError):
             # The worker of an earlier client may end after it was listed.
-            wait_for(lambda: pid not in node.workers(), 5, f"process {pid} is listed and cannot be read")
+            wait_for(
+                lambda: pid not in node.workers(), 5, f"process {pid} is listed and cannot be read"
+            )
             continue
         for name, text in told.items():
             assert node.key.hex().encode() not in text, f"the key is in the {name} of process {pid}"
         looked_at += 1
-    assert looked_at >= 3, f"{looked_at} processes were there to look at: the daemon and two spare workers should be"
+    assert looked_at >= 3, (
+        f"{looked_at} processes were there to look at: the daemon and two spare workers should be"
+    )
     if os.geteuid() != 0:
         return "not tried as another user: needs root"
     # Another user must be refused: by the file's mode and, if the mode allows access, by the
@@ -269,7 +291,11 @@ def idle_costs_nothing(node):
     # include the end of the start.
     while len(tries) < 4 and (not tries or max(tries[-1].values()) > 0.01):
         time.sleep(1)
-        wait_for(lambda: node.control()["spare_workers"] == 2 and not node.control()["starting_workers"], 20, "no spares")
+        wait_for(
+            lambda: node.control()["spare_workers"] == 2 and not node.control()["starting_workers"],
+            20,
+            "no spares",
+        )
         before = {pid: cpu_of(pid) for pid in [node.daemon.pid, *node.workers()] if is_alive(pid)}
         time.sleep(2)
         tries.append({pid: spent(pid, was) for pid, was in before.items()})
@@ -282,14 +308,30 @@ def log_is_short(node):
     """Strangers must not be able to fill the disk, nor write lines of their own."""
     said = node.said()
     lines = said.splitlines()
-    odd = [line for line in lines if not line.startswith("20") and "PoCL" not in line and "pocl" not in line]
+    odd = [
+        line
+        for line in lines
+        if not line.startswith("20") and "PoCL" not in line and "pocl" not in line
+    ]
     assert len(said) < 1 << 20, f"{len(said)} bytes of log"
     assert not any("FORGED" in line[:40] for line in lines), "a line was forged"
-    return f"{len(lines)} lines, {len(said) >> 10} KiB" + (f"; of others: {odd[0][:60]}" if odd else "")
+    return f"{len(lines)} lines, {len(said) >> 10} KiB" + (
+        f"; of others: {odd[0][:60]}" if odd else ""
+    )
 
 
 ATTACKS = [
-    wrong_and_missing_keys, other_versions_and_roles, reflected_proof, replayed_hello, relayed_proofs_of_two_daemons_do_not_mix,
-    hello_cut_at_every_byte, garbage_bytes, one_byte_a_second, thousand_silent_connections, connect_and_disconnect,
-    strangers_are_cheap, a_socket_of_the_user_alone, idle_costs_nothing,
+    wrong_and_missing_keys,
+    other_versions_and_roles,
+    reflected_proof,
+    replayed_hello,
+    relayed_proofs_of_two_daemons_do_not_mix,
+    hello_cut_at_every_byte,
+    garbage_bytes,
+    one_byte_a_second,
+    thousand_silent_connections,
+    connect_and_disconnect,
+    strangers_are_cheap,
+    a_socket_of_the_user_alone,
+    idle_costs_nothing,
 ]

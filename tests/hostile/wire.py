@@ -11,25 +11,67 @@ import time
 MAGIC = b"PENSTOCK"
 VERSION = 3
 CLIENT, PEER, CONTROL, SURVEY = 1, 2, 3, 4
-WELCOME, WRONG_VERSION, WRONG_KEY, WRONG_USER, FULL, NO_WORKER, WRONG_TICKET, NOT_UNDERSTOOD, NO_KEY, IN_LINE = range(10)
+(
+    WELCOME,
+    WRONG_VERSION,
+    WRONG_KEY,
+    WRONG_USER,
+    FULL,
+    NO_WORKER,
+    WRONG_TICKET,
+    NOT_UNDERSTOOD,
+    NO_KEY,
+    IN_LINE,
+) = range(10)
 HELLO_BYTES, WELCOME_BYTES, FINAL_BYTES = 52, 180, 6
 NODE_LOST = -2
 
 CALLS = {
-    "CreateContext": (0x0100, "<QI"), "ReleaseContext": (0x0101, "<Q"), "CreateQueue": (0x0102, "<QQIQII"), "Flush": (0x0104, "<Q"),
-    "Finish": (0x0105, "<QQ"), "Ping": (0x0109, "<Q"), "CreateBuffer": (0x0120, "<QQQQ"), "CreateSubBuffer": (0x0121, "<QQQQQ"),
-    "CreateImage": (0x0122, "<QQQQ"), "ReleaseMem": (0x0124, "<Q"), "CreateSampler": (0x0125, "<QQ"), "InitBuffer": (0x0127, "<QQ"),
-    "AllocSvm": (0x0129, "<QQQQQIQ"), "CreateSharedBuffer": (0x012A, "<QQQQQ"),
-    "CreateProgramWithSource": (0x0140, "<QQ"), "CreateProgramWithBinary": (0x0141, "<QQQ"),
-    "ReleaseProgram": (0x0144, "<Q"), "BuildProgram": (0x0145, "<QQ"), "CreateKernel": (0x0150, "<QQ"), "ReleaseKernel": (0x0152, "<Q"),
-    "LaunchKernel": (0x0200, "<QQQII9Q"), "WriteBuffer": (0x0201, "<QQQQ"), "ReadBuffer": (0x0202, "<QQQQQ"),
-    "WriteBufferRect": (0x0203, "<QQQ8Q"), "ReadBufferRect": (0x0204, "<QQQ8Q"), "CopyBuffer": (0x0205, "<QQQQQQQ"),
-    "FillBuffer": (0x0207, "<QQQQQ"), "ReadImage": (0x0209, "<QQQ6Q"), "Marker": (0x020E, "<QQ"), "Migrate": (0x0210, "<QQQ"),
-    "CopySvm": (0x0211, "<QQQQQ"), "ReleaseEvents": (0x0300, "<"), "ExpectEvent": (0x0301, "<QQ"), "ResolveEvent": (0x0302, "<Qi"),
-    "TellPeer": (0x0303, "<QQ"), "ConnectPeer": (0x0304, "<QQ"), "AdmitPeer": (0x0305, "<QQ"), "SendMem": (0x0306, "<6Q"),
-    "ReceiveMem": (0x0307, "<6Q"), "PeerEvent": (0x9000, "<Qi"), "TransferData": (0x9001, "<Qi"),
+    "CreateContext": (0x0100, "<QI"),
+    "ReleaseContext": (0x0101, "<Q"),
+    "CreateQueue": (0x0102, "<QQIQII"),
+    "Flush": (0x0104, "<Q"),
+    "Finish": (0x0105, "<QQ"),
+    "Ping": (0x0109, "<Q"),
+    "CreateBuffer": (0x0120, "<QQQQ"),
+    "CreateSubBuffer": (0x0121, "<QQQQQ"),
+    "CreateImage": (0x0122, "<QQQQ"),
+    "ReleaseMem": (0x0124, "<Q"),
+    "CreateSampler": (0x0125, "<QQ"),
+    "InitBuffer": (0x0127, "<QQ"),
+    "AllocSvm": (0x0129, "<QQQQQIQ"),
+    "CreateSharedBuffer": (0x012A, "<QQQQQ"),
+    "CreateProgramWithSource": (0x0140, "<QQ"),
+    "CreateProgramWithBinary": (0x0141, "<QQQ"),
+    "ReleaseProgram": (0x0144, "<Q"),
+    "BuildProgram": (0x0145, "<QQ"),
+    "CreateKernel": (0x0150, "<QQ"),
+    "ReleaseKernel": (0x0152, "<Q"),
+    "LaunchKernel": (0x0200, "<QQQII9Q"),
+    "WriteBuffer": (0x0201, "<QQQQ"),
+    "ReadBuffer": (0x0202, "<QQQQQ"),
+    "WriteBufferRect": (0x0203, "<QQQ8Q"),
+    "ReadBufferRect": (0x0204, "<QQQ8Q"),
+    "CopyBuffer": (0x0205, "<QQQQQQQ"),
+    "FillBuffer": (0x0207, "<QQQQQ"),
+    "ReadImage": (0x0209, "<QQQ6Q"),
+    "Marker": (0x020E, "<QQ"),
+    "Migrate": (0x0210, "<QQQ"),
+    "CopySvm": (0x0211, "<QQQQQ"),
+    "ReleaseEvents": (0x0300, "<"),
+    "ExpectEvent": (0x0301, "<QQ"),
+    "ResolveEvent": (0x0302, "<Qi"),
+    "TellPeer": (0x0303, "<QQ"),
+    "ConnectPeer": (0x0304, "<QQ"),
+    "AdmitPeer": (0x0305, "<QQ"),
+    "SendMem": (0x0306, "<6Q"),
+    "ReceiveMem": (0x0307, "<6Q"),
+    "PeerEvent": (0x9000, "<Qi"),
+    "TransferData": (0x9001, "<Qi"),
 }
-REPLY, EVENT_DONE, READ_DATA, OUTPUT, CONTEXT_ERROR, FAULT, MEM_GONE, PEER_LOST = range(0x8000, 0x8008)
+REPLY, EVENT_DONE, READ_DATA, OUTPUT, CONTEXT_ERROR, FAULT, MEM_GONE, PEER_LOST = range(
+    0x8000, 0x8008
+)
 
 
 class Refused(Exception):
@@ -99,14 +141,18 @@ def hello_bytes(role=CLIENT, version=VERSION, features=0, nonce=None, magic=MAGI
 
 def proof(key, side, hello, welcome):
     blank = welcome[: WELCOME_BYTES - 32] + bytes(32)
-    return hmac.new(key, f"penstock 2 {side}".encode() + b"\0" + hello + blank, hashlib.sha256).digest()
+    return hmac.new(
+        key, f"penstock 2 {side}".encode() + b"\0" + hello + blank, hashlib.sha256
+    ).digest()
 
 
 def verdict_of(welcome):
     return struct.unpack_from("<H", welcome, 10)[0]
 
 
-def enter(address, key=None, role=CLIENT, ticket=bytes(32), connection=None, hello=None, check=True):
+def enter(
+    address, key=None, role=CLIENT, ticket=bytes(32), connection=None, hello=None, check=True
+):
     """Sends a correct hello. Returns the connection."""
     connection = connection or dial(address)
     hello = hello or hello_bytes(role)
@@ -266,14 +312,34 @@ class Client:
     def kernel(self, source, name):
         program, kernel = self.id(), self.id()
         self.send("CreateProgramWithSource", program, self.context, payload=source.encode())
-        status, report = self.request("BuildProgram", program, payload=numbers([0]) + b"\1" + text("") + b"\0", patience=120)
+        status, report = self.request(
+            "BuildProgram", program, payload=numbers([0]) + b"\1" + text("") + b"\0", patience=120
+        )
         assert status == 0, f"a build ended with {status}: {report[:400]}"
         self.send("CreateKernel", kernel, program, payload=name.encode())
         return kernel
 
     def launch(self, kernel, args=b"", items=1, event=None, **more):
         event = self.id() if event is None else event
-        self.send("LaunchKernel", self.queue, kernel, event, 1, 0, 0, 0, 0, items, 1, 1, 0, 0, 0, payload=args, **more)
+        self.send(
+            "LaunchKernel",
+            self.queue,
+            kernel,
+            event,
+            1,
+            0,
+            0,
+            0,
+            0,
+            items,
+            1,
+            1,
+            0,
+            0,
+            0,
+            payload=args,
+            **more,
+        )
         return event
 
     def read(self, mem, size, offset=0):
@@ -285,8 +351,12 @@ class Client:
         """Runs a kernel and checks its result."""
         self.setup()
         mem, count = self.buffer(4096), 1024
-        self.send("WriteBuffer", self.queue, mem, 0, 0, payload=struct.pack(f"<{count}I", *range(count)))
-        kernel = self.kernel("kernel void add(global uint *w, uint by) { w[get_global_id(0)] += by; }", "add")
+        self.send(
+            "WriteBuffer", self.queue, mem, 0, 0, payload=struct.pack(f"<{count}I", *range(count))
+        )
+        kernel = self.kernel(
+            "kernel void add(global uint *w, uint by) { w[get_global_id(0)] += by; }", "add"
+        )
         self.launch(kernel, mem_arg(0, mem) + value_arg(1, struct.pack("<I", 7)), count)
         got = self.bytes_of(self.read(mem, 4096))
         assert struct.unpack(f"<{count}I", got) == tuple(range(7, count + 7)), "wrong results"
@@ -309,7 +379,9 @@ def local_arg(index, size):
 
 
 def image(order, kind, image_type, width, height=1, depth=1, layers=1):
-    return b"".join(varint(n) for n in (order, kind, image_type, width, height, depth, layers, 0, 0, 0, 0))
+    return b"".join(
+        varint(n) for n in (order, kind, image_type, width, height, depth, layers, 0, 0, 0, 0)
+    )
 
 
 def invitation(addresses, ticket):

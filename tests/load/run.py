@@ -39,7 +39,21 @@ def build():
     program, source = TARGET / "programs" / "load-work", ROOT / "tests/load/work.c"
     program.parent.mkdir(parents=True, exist_ok=True)
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-o", program, source, "-lOpenCL"], check=True)
+        subprocess.run(
+            [
+                "gcc",
+                "-std=c11",
+                "-D_GNU_SOURCE",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-o",
+                program,
+                source,
+                "-lOpenCL",
+            ],
+            check=True,
+        )
     return program
 
 
@@ -49,13 +63,30 @@ class Pool:
     def __init__(self, kind, through):
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-load."))
         self.through = through
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        self.env |= {"PENSTOCK_KEY": str(self.folder / "key"), "XDG_RUNTIME_DIR": str(self.folder), "POCL_CACHE_DIR": str(self.folder / "cache")}
+        self.env = {
+            name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
+        }
+        self.env |= {
+            "PENSTOCK_KEY": str(self.folder / "key"),
+            "XDG_RUNTIME_DIR": str(self.folder),
+            "POCL_CACHE_DIR": str(self.folder / "cache"),
+        }
         self.env["PENSTOCK_LIB"] = str(BIN / "libpenstock_opencl.so")
-        subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [BIN / "penstock", "key", "--create"],
+            env=self.env,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         listen = f"unix:{self.folder}/node.sock" if kind == "unix" else "tcp:127.0.0.1:0"
         self.log = open(self.folder / "daemon.log", "wb")
-        self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.daemon = subprocess.Popen(
+            [BIN / "penstock", "serve", "--listen", listen],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
         self.address = self.daemon.stdout.readline().strip().removeprefix("listening on ")
         assert self.address.startswith(kind), f"the daemon did not start: {self.said()}"
         vendors = self.folder / "vendors"
@@ -73,7 +104,13 @@ class Pool:
         return [str(part) for part in (*start, program, number)]
 
     def start(self, program, number):
-        return subprocess.Popen(self.command(program, number), env=self.client, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            self.command(program, number),
+            env=self.client,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def cpu_s(self):
         """Returns the CPU time of the daemon and of all its workers that have ended."""

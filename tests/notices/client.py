@@ -28,8 +28,12 @@ if more and not code:
     library.clCreateContext.restype = library.clCreateCommandQueueWithProperties.restype = Pointer
     device, status = Pointer(), ctypes.c_int()
     library.clGetDeviceIDs(platform, ctypes.c_ulong(0xFFFFFFFF), 1, ctypes.byref(device), None)
-    context = Pointer(library.clCreateContext(None, 1, ctypes.byref(device), None, None, ctypes.byref(status)))
-    queue = Pointer(library.clCreateCommandQueueWithProperties(context, device, None, ctypes.byref(status)))
+    context = Pointer(
+        library.clCreateContext(None, 1, ctypes.byref(device), None, None, ctypes.byref(status))
+    )
+    queue = Pointer(
+        library.clCreateCommandQueueWithProperties(context, device, None, ctypes.byref(status))
+    )
     assert library.clFinish(queue) == 0
     print("ready", flush=True)
     sys.stdin.readline()

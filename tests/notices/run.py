@@ -22,7 +22,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
-LIBRARIES = {"opencl": "libOpenCL.so.1", "cuda": str(BIN / "cuda/libcuda.so.1"), "nvml": str(BIN / "cuda/libnvidia-ml.so.1")}
+LIBRARIES = {
+    "opencl": "libOpenCL.so.1",
+    "cuda": str(BIN / "cuda/libcuda.so.1"),
+    "nvml": str(BIN / "cuda/libnvidia-ml.so.1"),
+}
 PATIENCE_S = 60
 
 
@@ -35,8 +39,16 @@ class Place:
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-notices."))
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "SLURM_"))}
-        self.env |= {"HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self.folder), "PENSTOCK_KEY": str(self.folder / "key")}
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PENSTOCK_", "SLURM_"))
+        }
+        self.env |= {
+            "HOME": str(self.folder),
+            "XDG_RUNTIME_DIR": str(self.folder),
+            "PENSTOCK_KEY": str(self.folder / "key"),
+        }
         self.env["PENSTOCK_LIB"] = str(BIN / "libpenstock_opencl.so")
         self.env.pop("XDG_CONFIG_HOME", None)
         vendors = self.folder / "vendors"
@@ -44,12 +56,23 @@ class Place:
         (vendors / "penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
         self.icd = {"OCL_ICD_VENDORS": str(vendors), "OPENCL_VENDOR_PATH": str(vendors)}
         self.daemons = []
-        subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [BIN / "penstock", "key", "--create"],
+            env=self.env,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     def serve(self, *listen, **variables):
         """Starts a daemon. Returns it and its address."""
         listen = [word for address in listen for word in ("--listen", address)]
-        daemon = subprocess.Popen([BIN / "penstock", "serve", *listen], env=self.env | variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        daemon = subprocess.Popen(
+            [BIN / "penstock", "serve", *listen],
+            env=self.env | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         self.daemons.append(daemon)
         return daemon, daemon.stdout.readline().strip().removeprefix("listening on ")
 
@@ -58,12 +81,21 @@ class Place:
         if kind != "opencl" and not Path(library).exists():
             raise Skipped(f"{library} is not built")
         command = [sys.executable, HERE / "client.py", kind, library, *more]
-        return subprocess.Popen(command, env=self.env | self.icd | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command,
+            env=self.env | self.icd | variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, *words, program=("sh", "-c", "echo started"), **variables):
         """Runs `penstock run` with a program that prints `started`, or with another one."""
         command = [BIN / "penstock", "run", *words, "--", *program]
-        return subprocess.run(command, env=self.env | variables, capture_output=True, text=True, timeout=PATIENCE_S)
+        return subprocess.run(
+            command, env=self.env | variables, capture_output=True, text=True, timeout=PATIENCE_S
+        )
 
     def close(self):
         for daemon in self.daemons:
@@ -78,25 +110,39 @@ def said(process, word):
     """Waits until a client ends by itself with `word` as its last output. Returns the lines of its
     standard error."""
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0 and out.split()[-1:] == [word], f"exit {process.returncode}: {out}{err}"
+    assert process.returncode == 0 and out.split()[-1:] == [word], (
+        f"exit {process.returncode}: {out}{err}"
+    )
     return err.splitlines()
 
 
 def one(lines, *parts):
-    assert len(lines) == 1 and lines[0].startswith("penstock: ") and all(part in lines[0] for part in parts), f"{parts} in: {lines}"
+    assert (
+        len(lines) == 1
+        and lines[0].startswith("penstock: ")
+        and all(part in lines[0] for part in parts)
+    ), f"{parts} in: {lines}"
 
 
 def nothing_where_nothing_is_wrong(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock")
     assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
     # A host without a pool is no error, and a worker must not see the pool.
-    quiet = said(place.client(kind), "nothing") + said(place.client(kind, PENSTOCK_NODES=address, PENSTOCK_WORKER="1"), "nothing")
+    quiet = said(place.client(kind), "nothing") + said(
+        place.client(kind, PENSTOCK_NODES=address, PENSTOCK_WORKER="1"), "nothing"
+    )
     assert kind == "nvml" or quiet == [], quiet
 
 
 def a_wrong_configuration(place, kind):
-    one(said(place.client(kind, PENSTOCK_NODES="gpu01"), "nothing"), "variable PENSTOCK_NODES: `gpu01` is not the address")
-    one(said(place.client(kind, PENSTOCK_NODES="local", PENSTOCK_PLATFORMS="all"), "nothing"), "variable PENSTOCK_PLATFORMS: `all`")
+    one(
+        said(place.client(kind, PENSTOCK_NODES="gpu01"), "nothing"),
+        "variable PENSTOCK_NODES: `gpu01` is not the address",
+    )
+    one(
+        said(place.client(kind, PENSTOCK_NODES="local", PENSTOCK_PLATFORMS="all"), "nothing"),
+        "variable PENSTOCK_PLATFORMS: `all`",
+    )
     config = place.folder / ".config/penstock"
     config.mkdir(parents=True)
     (config / "pool.toml").write_text("nodes = []\ntimeot_ms = 3\n")
@@ -106,20 +152,32 @@ def a_wrong_configuration(place, kind):
 def a_node_that_is_not_there(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock")
     nobody = f"unix:{place.folder}/nobody.sock"
-    one(said(place.client(kind, PENSTOCK_NODES=f"{nobody},{address}"), "pool"), f"node {nobody} is left out: ", "penstockd")
+    one(
+        said(place.client(kind, PENSTOCK_NODES=f"{nobody},{address}"), "pool"),
+        f"node {nobody} is left out: ",
+        "penstockd",
+    )
     # NVML also works without devices.
-    one(said(place.client(kind, PENSTOCK_NODES=nobody), "pool" if kind == "nvml" else "nothing"), f"node {nobody} is left out: ")
+    one(
+        said(place.client(kind, PENSTOCK_NODES=nobody), "pool" if kind == "nvml" else "nothing"),
+        f"node {nobody} is left out: ",
+    )
 
 
 def a_node_that_is_late(place, kind):
     daemon, address = place.serve(f"unix:{place.folder}/node.sock")
     assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
     daemon.send_signal(signal.SIGSTOP)
-    lines = said(place.client(kind, PENSTOCK_NODES=address, PENSTOCK_TIMEOUT_MS="20"), "pool" if kind == "nvml" else "nothing")
+    lines = said(
+        place.client(kind, PENSTOCK_NODES=address, PENSTOCK_TIMEOUT_MS="20"),
+        "pool" if kind == "nvml" else "nothing",
+    )
     one(lines, f"node {address} is left out: ", "PENSTOCK_TIMEOUT_MS is 20")
     run = place.run("--no-local", "--nodes", address, PENSTOCK_TIMEOUT_MS="20")
     lines = run.stderr.splitlines()
-    assert run.returncode == 125 and run.stdout == "" and len(lines) == 2, f"{run.returncode}: {run.stdout}{run.stderr}"
+    assert run.returncode == 125 and run.stdout == "" and len(lines) == 2, (
+        f"{run.returncode}: {run.stdout}{run.stderr}"
+    )
     assert "is left out" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
 
 
@@ -128,21 +186,27 @@ def a_key_that_is_not_there(place, kind):
     node is left out."""
     _, unix = place.serve(f"unix:{place.folder}/node.sock")
     _, tcp = place.serve("tcp:127.0.0.1:0")
-    lines = said(place.client(kind, PENSTOCK_NODES=f"{unix},{tcp}", PENSTOCK_KEY="/nonexistent/key"), "pool")
+    lines = said(
+        place.client(kind, PENSTOCK_NODES=f"{unix},{tcp}", PENSTOCK_KEY="/nonexistent/key"), "pool"
+    )
     one(lines[:1], "the key file /nonexistent/key")
     one(lines[1:], f"node {tcp} is left out: ", "key")
     # A daemon without devices, beside one with devices, is named once, also under `penstock run`.
     _, empty = place.serve(f"unix:{place.folder}/empty.sock", PENSTOCK_LIBOPENCL="libc.so.6")
     command = f"{sys.executable} {HERE / 'client.py'} {kind} {LIBRARIES[kind]}".split()
     run = place.run("--no-local", "--nodes", f"{unix},{empty}", program=command)
-    assert run.returncode == 0 and run.stdout == "pool\n", f"{run.returncode}: {run.stdout}{run.stderr}"
+    assert run.returncode == 0 and run.stdout == "pool\n", (
+        f"{run.returncode}: {run.stdout}{run.stderr}"
+    )
     one(run.stderr.splitlines(), f"node {empty} has no devices")
 
 
 def a_query_that_selects_nothing(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock")
     query = {"PENSTOCK_DEVICES": "SELECT WHERE name = 'no such device'"}
-    lines = said(place.client(kind, PENSTOCK_NODES=address, **query), "pool" if kind == "nvml" else "nothing")
+    lines = said(
+        place.client(kind, PENSTOCK_NODES=address, **query), "pool" if kind == "nvml" else "nothing"
+    )
     one(lines, "PENSTOCK_DEVICES selects none of the pool's")
     run = place.run("--no-local", "--nodes", address, **query)
     assert run.returncode == 125 and run.stdout == "", f"{run.returncode}: {run.stdout}"
@@ -151,11 +215,15 @@ def a_query_that_selects_nothing(place, kind):
 
 def a_node_without_devices(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock", PENSTOCK_LIBOPENCL="libc.so.6")
-    lines = said(place.client(kind, PENSTOCK_NODES=address), "pool" if kind == "nvml" else "nothing")
+    lines = said(
+        place.client(kind, PENSTOCK_NODES=address), "pool" if kind == "nvml" else "nothing"
+    )
     one(lines, f"node {address} has no devices")
     run = place.run("--no-local", "--nodes", address)
     assert run.returncode == 125 and run.stdout == "", f"{run.returncode}: {run.stdout}"
-    assert "has no devices: " in run.stderr and run.stderr.endswith("penstock: the pool has no devices\n"), run.stderr
+    assert "has no devices: " in run.stderr and run.stderr.endswith(
+        "penstock: the pool has no devices\n"
+    ), run.stderr
 
 
 def a_node_that_is_lost(place):
@@ -168,7 +236,13 @@ def a_node_that_is_lost(place):
             daemon.kill()
             daemon.wait()
         elif lost == "worker":
-            status = subprocess.run([BIN / "penstock", "status", "--json", "--nodes", address], env=place.env, capture_output=True, text=True, check=True)
+            status = subprocess.run(
+                [BIN / "penstock", "status", "--json", "--nodes", address],
+                env=place.env,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             os.kill(int(re.search(r'"worker": (\d+)', status.stdout)[1]), signal.SIGKILL)
         client.stdin.write("\n")
         client.stdin.flush()
@@ -182,13 +256,30 @@ def a_node_that_is_lost(place):
 def a_program_that_waits_in_line(place):
     """A program that waits in line says so after a second, and goes on in its turn."""
     slow = place.folder / "slow.c"
-    slow.write_text("#include <unistd.h>\n__attribute__((constructor)) static void f(void) { sleep(3); }\n")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", place.folder / "libslow.so", slow, "-lOpenCL"], check=True)
-    _, address = place.serve(f"unix:{place.folder}/node.sock", LD_PRELOAD=str(place.folder / "libslow.so"))
-    one(said(place.client("opencl", PENSTOCK_NODES=address), "pool"), f"node {address} is busy: this program waits in line for it, at place 1")
+    slow.write_text(
+        "#include <unistd.h>\n__attribute__((constructor)) static void f(void) { sleep(3); }\n"
+    )
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", place.folder / "libslow.so", slow, "-lOpenCL"], check=True
+    )
+    _, address = place.serve(
+        f"unix:{place.folder}/node.sock", LD_PRELOAD=str(place.folder / "libslow.so")
+    )
+    one(
+        said(place.client("opencl", PENSTOCK_NODES=address), "pool"),
+        f"node {address} is busy: this program waits in line for it, at place 1",
+    )
 
 
-KINDS = [nothing_where_nothing_is_wrong, a_wrong_configuration, a_node_that_is_not_there, a_node_that_is_late, a_key_that_is_not_there, a_query_that_selects_nothing, a_node_without_devices]
+KINDS = [
+    nothing_where_nothing_is_wrong,
+    a_wrong_configuration,
+    a_node_that_is_not_there,
+    a_node_that_is_late,
+    a_key_that_is_not_there,
+    a_query_that_selects_nothing,
+    a_node_without_devices,
+]
 CASES = [(f"{case.__name__} {kind}", case, (kind,)) for case in KINDS for kind in LIBRARIES]
 CASES += [(case.__name__, case, ()) for case in (a_node_that_is_lost, a_program_that_waits_in_line)]
 
@@ -211,7 +302,10 @@ def main():
         finally:
             place.close()
         tally[verdict] += 1
-        print(f"{verdict} {'notices/' + name:<52} {time.monotonic() - started:5.1f} s  {note}", flush=True)
+        print(
+            f"{verdict} {'notices/' + name:<52} {time.monotonic() - started:5.1f} s  {note}",
+            flush=True,
+        )
     if path := os.environ.get("TEST_TALLY"):
         with open(path, "a") as file:
             file.write(f"{tally['PASS']} {tally['FAIL']} {tally['SKIP']}\n")

@@ -4,7 +4,12 @@ import sys
 
 import numpy
 
-kind, limit, first, second = sys.argv[1], float(sys.argv[2]), numpy.load(sys.argv[3]), numpy.load(sys.argv[4])
+kind, limit, first, second = (
+    sys.argv[1],
+    float(sys.argv[2]),
+    numpy.load(sys.argv[3]),
+    numpy.load(sys.argv[4]),
+)
 bad = sorted(first.files) != sorted(second.files)
 if bad:
     print(f"different arrays: {first.files} and {second.files}")

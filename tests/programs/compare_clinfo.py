@@ -64,13 +64,21 @@ def main():
             there = device.get(query)
             if there is None and query.startswith(ABSENT):
                 continue
-            extension = next((e for start, e in OF_EXTENSION.items() if query.startswith(start)), None)
-            if there is None and extension and extension not in device.get("CL_DEVICE_EXTENSIONS", ""):
+            extension = next(
+                (e for start, e in OF_EXTENSION.items() if query.startswith(start)), None
+            )
+            if (
+                there is None
+                and extension
+                and extension not in device.get("CL_DEVICE_EXTENSIONS", "")
+            ):
                 continue
             if there is None:
                 faults.append(f"device {number}: {query} is missing (locally: {answer})")
             elif BAD.search(there) and not BAD.search(answer):
-                faults.append(f"device {number}: {query} is not answered: {there} (locally: {answer})")
+                faults.append(
+                    f"device {number}: {query} is not answered: {there} (locally: {answer})"
+                )
             elif query in FLUCTUATES and is_near(there, answer, FLUCTUATES[query]):
                 continue
             elif query not in DIFFERS and there != answer:

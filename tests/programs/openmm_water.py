@@ -14,8 +14,13 @@ from openmm import app, unit
 field = app.ForceField("amber14/tip3p.xml")
 model = app.Modeller(app.Topology(), [] * unit.nanometer)
 model.addSolvent(field, model="tip3p", boxSize=openmm.Vec3(2.5, 2.5, 2.5) * unit.nanometer)
-system = field.createSystem(model.topology, nonbondedMethod=app.PME, nonbondedCutoff=0.9 * unit.nanometer,
-                            constraints=app.HBonds, rigidWater=True)
+system = field.createSystem(
+    model.topology,
+    nonbondedMethod=app.PME,
+    nonbondedCutoff=0.9 * unit.nanometer,
+    constraints=app.HBonds,
+    rigidWater=True,
+)
 integrator = openmm.VerletIntegrator(0.001 * unit.picoseconds)
 integrator.setConstraintTolerance(1e-6)
 platform = openmm.Platform.getPlatformByName("OpenCL")
@@ -40,4 +45,6 @@ took = time.perf_counter() - start
 assert numpy.isfinite(forces()).all()
 numpy.savez(sys.argv[1], forces=first)
 devices = platform.getPropertyValue(simulation.context, "DeviceIndex").split(",")
-print(f"{model.topology.getNumAtoms()} atoms, 100 steps on {len(devices)} device{'s'[: len(devices) > 1]} in {took:.2f} s")
+print(
+    f"{model.topology.getNumAtoms()} atoms, 100 steps on {len(devices)} device{'s'[: len(devices) > 1]} in {took:.2f} s"
+)

@@ -8,6 +8,7 @@
 DIR contains the applications built for a cluster, with libwater.so and libwtr_mpi_openmpi.so. Needs
 root. Wall-clock times are the best of three, because other load on the host only makes them longer.
 """
+
 import argparse
 import csv
 import json
@@ -29,16 +30,30 @@ EMULATION_SECONDS_MAX = 300
 
 def emulate(native, app, nodes, size, dcr):
     options = [word for option in size.split() for word in f"--{option}".split("=")]
-    command = [str(run.HERE / "emulate.sh"), str(nodes), str(run.HERE / "models/vsc2.json"), str(native / app), "--json",
-               "--repeat", str(REPEAT), "--kernel", str(native / f"{app}.cl"), *options]
+    command = [
+        str(run.HERE / "emulate.sh"),
+        str(nodes),
+        str(run.HERE / "models/vsc2.json"),
+        str(native / app),
+        "--json",
+        "--repeat",
+        str(REPEAT),
+        "--kernel",
+        str(native / f"{app}.cl"),
+        *options,
+    ]
     environment = dict(os.environ, WTR_DCR=dcr)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=EMULATION_SECONDS_MAX)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=EMULATION_SECONDS_MAX
+    )
     if done.returncode == SKIPPED:
         print(done.stderr.strip().splitlines()[-1])
         sys.exit(SKIPPED)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or len(lines) != 1:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        sys.exit(
+            f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
     return json.loads(lines[0])["seconds"]
 
 
@@ -50,7 +65,9 @@ def again(path, programs):
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        simulated, _ = run.simulate(programs, row["app"], int(row["nodes"]), "gbe", "vsc2", row["dcr"], row["size"])
+        simulated, _ = run.simulate(
+            programs, row["app"], int(row["nodes"]), "gbe", "vsc2", row["dcr"], row["size"]
+        )
         row.update(simulated=f"{simulated:.6f}", error=error(float(row["emulated"]), simulated))
         print(",".join(row.values()), flush=True)
     run.write_table(path, FIELDS, rows)
@@ -58,7 +75,9 @@ def again(path, programs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--native", type=pathlib.Path)
     parser.add_argument("--again")
     parser.add_argument("--programs", type=pathlib.Path, default=run.TARGET / "sim")
@@ -77,7 +96,22 @@ def main():
             for nodes in NODES:
                 emulated = emulate(native, app, nodes, size, dcr)
                 simulated, _ = run.simulate(programs, app, nodes, "gbe", "vsc2", dcr, size)
-                rows.append(dict(zip(FIELDS, [app, size, nodes, dcr, f"{emulated:.4f}", f"{simulated:.6f}", error(emulated, simulated)])))
+                rows.append(
+                    dict(
+                        zip(
+                            FIELDS,
+                            [
+                                app,
+                                size,
+                                nodes,
+                                dcr,
+                                f"{emulated:.4f}",
+                                f"{simulated:.6f}",
+                                error(emulated, simulated),
+                            ],
+                        )
+                    )
+                )
                 print(",".join(str(value) for value in rows[-1].values()), flush=True)
     if arguments.output:
         run.write_table(arguments.output, FIELDS, rows)

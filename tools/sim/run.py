@@ -12,6 +12,7 @@ end if it includes one node. Changed values and simulator options may follow the
 of the model. Simulated times do not depend on the machine, so they are compared exactly. Build the
 programs first: tools/sim/build.sh DIR.
 """
+
 import argparse
 import concurrent.futures
 import csv
@@ -56,8 +57,12 @@ def simulator_options(model):
 def model_file(model, directory):
     """Returns the file of a model: 'vsc2' or a path, perhaps followed by changed values: 'vsc2
     nap_us=1000'."""
-    name, *changes = [word for word in str(model).split() if "/" not in word or word.endswith(".json")]
-    file = pathlib.Path(name).resolve() if name.endswith(".json") else HERE / "models" / f"{name}.json"
+    name, *changes = [
+        word for word in str(model).split() if "/" not in word or word.endswith(".json")
+    ]
+    file = (
+        pathlib.Path(name).resolve() if name.endswith(".json") else HERE / "models" / f"{name}.json"
+    )
     if not changes:
         return file
     changed = {key: float(value) for key, value in (change.split("=") for change in changes)}
@@ -72,7 +77,9 @@ def scaled(values, factor):
     network keep their times."""
     for kernel in values["kernels"].values():
         if "ns_per_item" not in kernel:
-            sys.exit(f"'kernels=' scales kernels with a time for each work-item, and this one has none: {kernel}")
+            sys.exit(
+                f"'kernels=' scales kernels with a time for each work-item, and this one has none: {kernel}"
+            )
         kernel["ns_per_item"] *= factor
     return values
 
@@ -87,13 +94,32 @@ def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
     arguments += more
     with tempfile.TemporaryDirectory(prefix="penstock-sim-") as directory:
         environment = dict(os.environ, WTR_SIM=str(model_file(model, directory)), WTR_DCR=dcr)
-        command = ["smpirun", "-np", str(nodes), "-platform", str(HERE / "platforms" / f"{platform}.xml"),
-                   *smpi_options(), *simulator_options(model), "--log=root.thresh:warning", str(program), *arguments]
+        command = [
+            "smpirun",
+            "-np",
+            str(nodes),
+            "-platform",
+            str(HERE / "platforms" / f"{platform}.xml"),
+            *smpi_options(),
+            *simulator_options(model),
+            "--log=root.thresh:warning",
+            str(program),
+            *arguments,
+        ]
         began = time.monotonic()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=REAL_SECONDS_MAX, cwd=directory)
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=REAL_SECONDS_MAX,
+            cwd=directory,
+        )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or len(lines) != 1:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        sys.exit(
+            f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
     return json.loads(lines[0])["seconds"], time.monotonic() - began
 
 
@@ -102,14 +128,29 @@ def chosen(path, arguments):
     given selects all."""
     lists = {"app": arguments.apps, "nodes": arguments.nodes, "dcr": arguments.dcr}
     with open(path, newline="") as file:
-        return [row for row in csv.DictReader(file) if all(names is None or row[field] in names.split(",") for field, names in lists.items())]
+        return [
+            row
+            for row in csv.DictReader(file)
+            if all(
+                names is None or row[field] in names.split(",") for field, names in lists.items()
+            )
+        ]
 
 
 def simulated(rows, arguments):
     """Yields each row with the result of its run, in order. Parallel runs do not affect each
     other's simulated times."""
+
     def one(row):
-        return simulate(arguments.programs, row["app"], int(row["nodes"]), row["platform"], row["model"], row["dcr"], row["size"])
+        return simulate(
+            arguments.programs,
+            row["app"],
+            int(row["nodes"]),
+            row["platform"],
+            row["model"],
+            row["dcr"],
+            row["size"],
+        )
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         yield from zip(rows, pool.map(one, rows))
@@ -123,8 +164,12 @@ def check(arguments):
     for row, (seconds, _) in simulated(rows, arguments):
         if f"{seconds:.6f}" != row["seconds"]:
             wrong += 1
-            print(f"{row['app']} on {row['nodes']} nodes, {row['platform']}, DCR {row['dcr']}: {seconds:.6f} s, the table has {row['seconds']} s")
-    print(f"{len(rows) - wrong} of {len(rows)} simulated times are exactly those of {arguments.check}")
+            print(
+                f"{row['app']} on {row['nodes']} nodes, {row['platform']}, DCR {row['dcr']}: {seconds:.6f} s, the table has {row['seconds']} s"
+            )
+    print(
+        f"{len(rows) - wrong} of {len(rows)} simulated times are exactly those of {arguments.check}"
+    )
     return 1 if wrong or not rows else 0
 
 
@@ -135,26 +180,41 @@ def again(arguments):
         new = dict(row, seconds=f"{seconds:.6f}")
         if new != row:
             changed += 1
-            print(f"{','.join(row.values())}: now {new['seconds']}  # {real:.1f} s real", flush=True)
+            print(
+                f"{','.join(row.values())}: now {new['seconds']}  # {real:.1f} s real", flush=True
+            )
         store(arguments.again, new)
     print(f"{changed} of {len(rows)} simulated times of {arguments.again} have changed")
     return 0
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--apps", help=f"default: {APPS}")
     parser.add_argument("--nodes", help=f"default: {NODES}")
     parser.add_argument("--platform", default="ib-qdr")
     parser.add_argument("--model", default="vsc2")
     parser.add_argument("--dcr", help=f"default: {MODES}")
-    parser.add_argument("--size", help="the applications' options, as 'size=100 points=200' (default: paper)")
+    parser.add_argument(
+        "--size", help="the applications' options, as 'size=100 points=200' (default: paper)"
+    )
     parser.add_argument("--programs", type=pathlib.Path, default=TARGET / "sim")
     parser.add_argument("--output", help="write the table there; rows of the same run are replaced")
     parser.add_argument("--check", help="run the rows of this table again")
-    parser.add_argument("--again", help="run the rows of this table again, and write the new times into it")
-    parser.add_argument("--jobs", type=int, default=1, help="with --check and --again: runs at the same time (default 1)")
-    parser.add_argument("--fast", action="store_true", help=f"with --check: only up to {FAST_NODES_MAX} nodes")
+    parser.add_argument(
+        "--again", help="run the rows of this table again, and write the new times into it"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="with --check and --again: runs at the same time (default 1)",
+    )
+    parser.add_argument(
+        "--fast", action="store_true", help=f"with --check: only up to {FAST_NODES_MAX} nodes"
+    )
     arguments = parser.parse_args()
     arguments.programs = arguments.programs.resolve()
     if not shutil.which("smpirun"):
@@ -169,9 +229,28 @@ def main():
         for dcr in (arguments.dcr or MODES).split(","):
             for nodes in map(int, (arguments.nodes or NODES).split(",")):
                 size = arguments.size or PAPER.get(app, "paper")
-                seconds, real = simulate(arguments.programs, app, nodes, arguments.platform, arguments.model, dcr, size)
-                row = dict(zip(FIELDS, [app, size, arguments.platform, arguments.model, dcr, nodes, f"{seconds:.6f}"]))
-                print(",".join(str(value) for value in row.values()), f"  # {real:.1f} s real", flush=True)
+                seconds, real = simulate(
+                    arguments.programs, app, nodes, arguments.platform, arguments.model, dcr, size
+                )
+                row = dict(
+                    zip(
+                        FIELDS,
+                        [
+                            app,
+                            size,
+                            arguments.platform,
+                            arguments.model,
+                            dcr,
+                            nodes,
+                            f"{seconds:.6f}",
+                        ],
+                    )
+                )
+                print(
+                    ",".join(str(value) for value in row.values()),
+                    f"  # {real:.1f} s real",
+                    flush=True,
+                )
                 rows.append(row)
                 if arguments.output:
                     store(arguments.output, row)
@@ -183,11 +262,17 @@ def print_efficiencies(rows):
     """Prints T(1) / (N T(N)) for each application and for all together."""
     seconds = {(row["app"], row["dcr"], row["nodes"]): float(row["seconds"]) for row in rows}
     for dcr, nodes in sorted({(row["dcr"], row["nodes"]) for row in rows if row["nodes"] > 1}):
-        apps = [row["app"] for row in rows if (row["dcr"], row["nodes"]) == (dcr, nodes) and (row["app"], dcr, 1) in seconds]
+        apps = [
+            row["app"]
+            for row in rows
+            if (row["dcr"], row["nodes"]) == (dcr, nodes) and (row["app"], dcr, 1) in seconds
+        ]
         values = [100 * seconds[app, dcr, 1] / (nodes * seconds[app, dcr, nodes]) for app in apps]
         if values:
             each = ", ".join(f"{app} {value:.1f} %" for app, value in zip(apps, values))
-            print(f"# efficiency, DCR {dcr}, {nodes} nodes: {each}; mean of {len(values)}: {sum(values) / len(values):.1f} %")
+            print(
+                f"# efficiency, DCR {dcr}, {nodes} nodes: {each}; mean of {len(values)}: {sum(values) / len(values):.1f} %"
+            )
 
 
 def store(path, row):
@@ -197,7 +282,14 @@ def store(path, row):
     if os.path.exists(path):
         with open(path, newline="") as file:
             rows = list(csv.DictReader(file))
-    key = lambda row: (row["app"], row["platform"], row["model"], row["size"], row["dcr"], int(row["nodes"]))
+    key = lambda row: (
+        row["app"],
+        row["platform"],
+        row["model"],
+        row["size"],
+        row["dcr"],
+        int(row["nodes"]),
+    )
     rows = sorted([old for old in rows if key(old) != key(row)] + [row], key=key)
     write_table(path, FIELDS, rows)
 
