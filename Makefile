@@ -104,9 +104,14 @@ faults: setup build ## end clients, workers and daemons 100 times each in the mi
 fuzz: ## every decoder for 5 minutes each (installs cargo-fuzz)
 	@tools/fuzz.sh
 
-lint: ## formatting and clippy, as the tests ask for them
-	@$(CARGO) fmt --all --check
-	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+format: setup ## format all sources: Rust, C, CUDA and Python
+	@tools/format.sh
+
+lint: setup ## formatting, clippy, documentation, spelling, and the rules of tools/policy
+	@tools/test.sh --only lint
+
+check: setup ## what needs no device and no daemon: lint, and the tests of the crates that decide (for the inner loop)
+	@tools/test.sh --only lint,pure
 
 install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
 	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
@@ -142,4 +147,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz lint install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check install uninstall clean

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 PROFILE=quick
 export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
 . tools/pool.sh
-stages=setup,build,cargo,c,model,water,cuda,programs,bench,notices,load,faults,hostile
+stages=setup,build,lint,cargo,c,model,water,cuda,programs,bench,notices,load,faults,hostile
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -62,13 +62,18 @@ if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summa
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
 
+if wanted lint; then
+    step lint/format tools/format.sh --check
+    step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
+    step lint/doc env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
+    step lint/spelling .venv/bin/typos --config typos.toml --format brief
+    step lint/policy .venv/bin/python tools/policy/check.py
+    step lint/policy-rules .venv/bin/python -m pytest -q -p no:cacheprovider tools/policy
+fi
+
 if wanted cargo; then
     # It fails if a test does, which the tally contains, or by itself.
     tools/cargo-tests.py "$logs" "$TEST_TALLY" || awk '{f += $2} END {exit f == 0}' "$TEST_TALLY" || echo "0 1 0" >>"$TEST_TALLY"
-fi
-if wanted lint; then
-    step lint/fmt cargo fmt --all --check
-    step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
 fi
 
 # runner COMMAND...: runs a script that prints its own lines and adds its counts to the tally. A

@@ -1,0 +1,16 @@
+#!/bin/bash
+# Formats all sources: Rust, C, CUDA and Python. With --check it only tells which files differ.
+#
+#   tools/format.sh [--check]
+set -u
+cd "$(dirname "$0")/.." || exit 1
+rust=() c=(-i) python=()
+if [ "${1:-}" = --check ]; then rust=(--check) c=(--dry-run -Werror) python=(--check); fi
+# policy.toml says why the first two are left out. The texts of the others are output of Penstock.
+mapfile -t sources < <(git ls-files '*.c' '*.h' '*.cu' '*.cl' '*.cpp' |
+    grep -vE '^(tests/model/found|include/CL|crates/ptx/src/translate/prelude|crates/check/src)/')
+code=0
+cargo fmt --all "${rust[@]}" || code=1
+.venv/bin/clang-format "${c[@]}" "${sources[@]}" || code=1
+.venv/bin/ruff format --quiet "${python[@]}" . || code=1
+exit $code

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Checks the rules of this project that no compiler checks.
+
+Usage: tools/policy/check.py [--root FOLDER] [--rule NAME]... [--json] [--write]
+
+The rules and their limits are in policy.toml. The places that break a rule today are in
+allowed.toml, each with its figure. A place that breaks a rule and is not listed there fails, and so
+does a place whose figure grew. A place whose figure shrank fails too until the list says so, because
+a list that is too generous would permit the figure to grow again. --write writes the list anew. It
+refuses to add a place or to raise a figure.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rust_source import Crate, blank, circles, functions
+
+HERE = Path(__file__).parent
+PLATFORM = "x86_64-unknown-linux-gnu"
+TEXT = {".rs", ".md", ".c", ".h", ".cu", ".cl", ".cpp", ".py", ".sh", ".toml"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place that breaks a rule. `figure` says how far, where the rule has a limit."""
+
+    rule: str
+    place: str
+    figure: int
+    text: str
+
+
+class Tree:
+    """The files of a working tree that git tracks, and the policy for them."""
+
+    def __init__(self, root, policy):
+        self.root = root
+        self.policy = policy
+        listed = subprocess.run(
+            ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        unchecked = tuple(policy["unchecked"])
+        self.files = sorted(
+            name
+            for name in listed.split("\0")
+            if name
+            and Path(name).suffix in TEXT
+            and not name.startswith(unchecked)
+            and (root / name).is_file()
+        )
+        self._code = {}
+
+    def text(self, name):
+        return (self.root / name).read_text(errors="replace")
+
+    def code(self, name):
+        """Returns the Rust text of a file without comments and literals."""
+        if name not in self._code:
+            self._code[name] = blank(self.text(name))
+        return self._code[name]
+
+    def rust(self):
+        return [name for name in self.files if name.endswith(".rs")]
+
+    def crates(self):
+        return sorted({name.split("/")[1] for name in self.files if name.startswith("crates/")})
+
+
+def arrows(tree):
+    """A crate depends only on crates of lower floors."""
+    floors = tree.policy["floors"]
+    for crate in tree.crates():
+        if crate not in floors:
+            yield Finding("arrows", crate, 1, f"crates/{crate} has no floor in policy.toml")
+            continue
+        manifest = tomllib.loads(tree.text(f"crates/{crate}/Cargo.toml"))
+        for name in manifest.get("dependencies", {}):
+            other = name.removeprefix("penstock-")
+            if other != name and floors.get(other, floors[crate]) >= floors[crate]:
+                text = f"{crate} depends on {other}, which is not on a lower floor"
+                yield Finding("arrows", f"{crate} -> {other}", 1, text)
+
+
+def import_circles(tree):
+    """No more than a few files of a crate import each other in a circle."""
+    limit = tree.policy["limits"]["circle_files"]
+    for name in tree.crates():
+        for group in circles(Crate.read(tree.root / "crates" / name).imports()):
+            if len(group) > limit:
+                modules = ", ".join("::".join(module) or "lib" for module in sorted(group))
+                place = f"{name}: " + ("::".join(min(group)) or "lib")
+                text = f"{len(group)} files of crates/{name} import each other: {modules}"
+                yield Finding("circles", place, len(group), text)
+
+
+def file_lines(tree):
+    """A file has a limited number of lines."""
+    limit = tree.policy["limits"]["file_lines"]
+    for name in tree.files:
+        lines = tree.text(name).count("\n")
+        if lines > limit and not name.endswith(".md"):
+            yield Finding(
+                "file-lines", name, lines, f"{name} has {lines} lines, the limit is {limit}"
+            )
+
+
+def function_lines(tree):
+    """A Rust function has a limited number of lines."""
+    limit = tree.policy["limits"]["function_lines"]
+    for name in tree.rust():
+        for function in functions(tree.code(name)):
+            if function.lines > limit:
+                text = f"{name}:{function.line}: {function.name} has {function.lines} lines, the limit is {limit}"
+                yield Finding("function-lines", f"{name} {function.name}", function.lines, text)
+
+
+def width(tree):
+    """Lines have a limited number of columns. Rows of tables and links in documents may be longer."""
+    limit = tree.policy["limits"]["columns"]
+    for name in tree.files:
+        lines = [
+            number
+            for number, line in enumerate(tree.text(name).splitlines(), 1)
+            if len(line) > limit and not (name.endswith(".md") and may_be_wide(line))
+        ]
+        if lines:
+            some = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+            text = f"{name}: {len(lines)} lines have more than {limit} columns: {some}"
+            yield Finding("width", name, len(lines), text)
+
+
+def may_be_wide(line):
+    return line.lstrip().startswith("|") or "](" in line or "://" in line
+
+
+def unsafe_places(tree):
+    """`unsafe` stands only in the folders and files that policy.toml names."""
+    allowed = tree.policy["unsafe"]["places"]
+    for name in tree.rust():
+        crate, _, rest = name.removeprefix("crates/").partition("/")
+        if not name.startswith("crates/") or not rest.startswith("src/"):
+            continue
+        code = re.sub(r"\bunsafe_\w+|\w+_unsafe\w*", "", tree.code(name))
+        count = len(re.findall(r"\bunsafe\b", code))
+        if count and not any(rest.startswith(f"src/{place}") for place in allowed.get(crate, [])):
+            text = f"{name} has unsafe code, and policy.toml does not allow it there"
+            yield Finding("unsafe", name, count, text)
+
+
+def no_indexing(tree):
+    """The crates that decode bytes of a peer refuse indexing, which panics on a wrong length."""
+    for crate in tree.policy["decoders"]["crates"]:
+        name = f"crates/{crate}/src/lib.rs"
+        if not re.search(r"deny\([^)]*clippy::indexing_slicing", tree.text(name)):
+            text = f"{name} does not deny clippy::indexing_slicing"
+            yield Finding("indexing", name, 1, text)
+
+
+def dependencies(tree):
+    """Other people's crates have a permitted licence and source, and none is banned or there twice."""
+    policy = tree.policy["dependencies"]
+    command = [
+        "cargo",
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+        "--filter-platform",
+        PLATFORM,
+    ]
+    printed = subprocess.run(command, cwd=tree.root, check=True, capture_output=True, text=True)
+    versions = {}
+    for package in json.loads(printed.stdout)["packages"]:
+        name, source = package["name"], package["source"]
+        if source is None:
+            continue
+        versions.setdefault(name, set()).add(package["version"])
+        if source not in policy["sources"]:
+            yield Finding("dependencies", name, 1, f"{name} comes from {source}")
+        if not is_permitted(package["license"] or "none", policy["licenses"]):
+            text = f"{name} has the licence {package['license']}, which policy.toml does not permit"
+            yield Finding("dependencies", name, 1, text)
+        if name in policy["banned"]:
+            yield Finding("dependencies", name, 1, f"{name} is banned by policy.toml")
+    for name, there in sorted(versions.items()):
+        if len(there) > 1 and name not in policy["twice"]:
+            text = f"{name} is in the build in {len(there)} versions: {', '.join(sorted(there))}"
+            yield Finding("dependencies", name, len(there), text)
+
+
+def is_permitted(expression, licenses):
+    """Tells whether the choices of an SPDX expression permit one with permitted licences only."""
+    # "MIT/Apache-2.0" is an older form of OR. An exception only adds permissions.
+    words = re.findall(r"[()]|[\w.+-]+", re.sub(r"WITH\s+\S+", "", expression.replace("/", " OR ")))
+    python = {"(": "(", ")": ")", "AND": "and", "OR": "or"}
+    return eval(" ".join(python.get(word, str(word in licenses)) for word in words))
+
+
+RULES = {
+    "arrows": arrows,
+    "circles": import_circles,
+    "file-lines": file_lines,
+    "function-lines": function_lines,
+    "width": width,
+    "unsafe": unsafe_places,
+    "indexing": no_indexing,
+    "dependencies": dependencies,
+}
+
+
+def judge(findings, allowed):
+    """Returns what is wrong, as texts: new places, grown figures, and list entries that are too generous."""
+    wrong, seen = [], set()
+    for finding in findings:
+        limit = allowed.get(finding.rule, {}).get(finding.place)
+        seen.add((finding.rule, finding.place))
+        if limit is None:
+            wrong.append(f"{finding.rule}: {finding.text}")
+        elif finding.figure > limit:
+            wrong.append(f"{finding.rule}: {finding.text} (allowed.toml permits {limit})")
+        elif finding.figure < limit:
+            wrong.append(
+                f"{finding.rule}: {finding.place} is better than allowed.toml says: {finding.figure}, not {limit}; run with --write"
+            )
+    for rule, places in allowed.items():
+        for place in places:
+            if (rule, place) not in seen:
+                wrong.append(
+                    f"{rule}: {place} keeps the rule now, so allowed.toml must not list it; run with --write"
+                )
+    return wrong
+
+
+def shrunk(findings, allowed):
+    """Returns the list with all figures that shrank. Raises ValueError if a place is new or grew."""
+    new = {}
+    for finding in findings:
+        limit = allowed.get(finding.rule, {}).get(finding.place)
+        if limit is None or finding.figure > limit:
+            raise ValueError(f"{finding.rule}: {finding.text}")
+        new.setdefault(finding.rule, {})[finding.place] = finding.figure
+    return new
+
+
+def written(allowed):
+    lines = [
+        "# Places that break a rule of policy.toml today. Figures only shrink. tools/policy/check.py",
+        "# --write keeps this list.",
+    ]
+    for rule in sorted(allowed):
+        lines.append(f"\n[{rule}]")
+        lines += [f'"{place}" = {figure}' for place, figure in sorted(allowed[rule].items())]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--root", type=Path, default=HERE.parent.parent, help="the working tree to check"
+    )
+    parser.add_argument("--rule", action="append", choices=RULES, help="check only this rule")
+    parser.add_argument(
+        "--json", action="store_true", help="print all findings, also the allowed ones, as JSON"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write allowed.toml with what has become better"
+    )
+    options = parser.parse_args()
+    # A tree of its own brings its own rules. The tests use this.
+    home = options.root / "tools/policy"
+    tree = Tree(options.root, tomllib.loads((home / "policy.toml").read_text()))
+    allowed = tomllib.loads((home / "allowed.toml").read_text())
+    rules = options.rule or list(RULES)
+    allowed = {rule: places for rule, places in allowed.items() if rule in rules}
+    findings = [finding for rule in rules for finding in RULES[rule](tree)]
+    if options.json:
+        print(json.dumps([vars(finding) for finding in findings], indent=1))
+        return 0
+    if options.write:
+        if options.rule:
+            parser.error("--write needs all rules")
+        try:
+            (home / "allowed.toml").write_text(written(shrunk(findings, allowed)))
+        except ValueError as error:
+            print(f"not written: {error}", file=sys.stderr)
+            return 1
+        return 0
+    wrong = judge(findings, allowed)
+    for text in wrong:
+        print(text)
+    if not wrong:
+        print(
+            f"{len(rules)} rules hold in {len(tree.files)} files; {len(findings)} old places are still listed"
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

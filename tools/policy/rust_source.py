@@ -1,0 +1,251 @@
+"""Reads Rust source text: code without comments and strings, functions, and imports between files.
+
+This is no parser. It understands as much of Rust as the rules of `check.py` need.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOKEN = re.compile(
+    r"""
+    (?P<line>//[^\n]*)
+  | (?P<block>/\*)
+  | (?P<raw>\b(?:b|c)?r(?P<hashes>\#*)".*?"(?P=hashes))
+  | (?P<text>"(?:\\.|[^"\\])*")
+  | (?P<char>'(?:\\(?:u\{[^}]*\}|x..|.)|[^'\\\n])')
+  | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def blank(text):
+    """Returns `text` with all comments and literals replaced by blanks. Line breaks stay."""
+    out, at = [], 0
+    while at < len(text):
+        match = TOKEN.match(text, at)
+        end = match.end()
+        if match["block"]:
+            end = end_of_block_comment(text, at)
+        piece = text[at:end]
+        if match["other"]:
+            out.append(piece)
+        else:
+            out.append("".join("\n" if c == "\n" else " " for c in piece))
+        at = end
+    return "".join(out)
+
+
+def end_of_block_comment(text, at):
+    """Returns the end of the block comment that begins at `at`. Such comments nest."""
+    depth, at = 1, at + 2
+    while depth and at < len(text):
+        if text.startswith("/*", at):
+            depth, at = depth + 1, at + 2
+        elif text.startswith("*/", at):
+            depth, at = depth - 1, at + 2
+        else:
+            at += 1
+    return at
+
+
+def closing(code, opening):
+    """Returns the index of the brace that closes the one at `opening`."""
+    depth = 0
+    for match in re.compile(r"[{}]").finditer(code, opening):
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            return match.start()
+    return len(code) - 1
+
+
+def without_tests(code):
+    """Returns `code` with the modules behind `#[cfg(test)]` and declarations of such modules blanked."""
+    for match in list(
+        re.finditer(
+            r"#\[cfg\((?:all\()?test\b[^\]]*\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*([{;])", code
+        )
+    ):
+        end = match.end() if match[1] == ";" else closing(code, match.end() - 1) + 1
+        gone = code[match.start() : end]
+        code = code[: match.start()] + re.sub(r"[^\n]", " ", gone) + code[end:]
+    return code
+
+
+@dataclass
+class Function:
+    name: str
+    line: int
+    lines: int
+
+
+def functions(code):
+    """Yields each function that has a body, with its number of lines from `fn` to the closing brace."""
+    for match in re.finditer(r"\bfn\s+(\w+)", code):
+        opening = body_of(code, match.end())
+        if opening is None:
+            continue
+        end = closing(code, opening)
+        line = code.count("\n", 0, match.start()) + 1
+        yield Function(match[1], line, code.count("\n", match.start(), end) + 1)
+
+
+def body_of(code, at):
+    """Returns the index of the brace that opens the body of the function whose name ends at `at`."""
+    depth = 0
+    for match in re.compile(r"[(\[{;)\]]").finditer(code, at):
+        if match[0] in "([":
+            depth += 1
+        elif match[0] in ")]":
+            depth -= 1
+        elif depth == 0:
+            return match.start() if match[0] == "{" else None
+    return None
+
+
+@dataclass
+class Crate:
+    """The source files of one crate by their module path, such as `("core", "queue")`."""
+
+    folder: Path
+    files: dict = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder):
+        crate = cls(folder)
+        source = folder / "src"
+        for path in sorted(source.rglob("*.rs")):
+            parts = path.relative_to(source).with_suffix("").parts
+            if "bin" in parts or parts[-1] == "tests" or "tests" in parts[:-1]:
+                continue
+            if parts[-1] in ("mod", "lib", "main"):
+                parts = parts[:-1]
+            crate.files[parts] = path
+        return crate
+
+    def imports(self):
+        """Returns for each file the set of files of the same crate whose items it names."""
+        found = {}
+        for module, path in self.files.items():
+            code = without_tests(blank(path.read_text()))
+            found[module] = {
+                owner
+                for name in paths_in(code, module)
+                if (owner := self.owner(name)) is not None and owner != module
+            }
+        return found
+
+    def owner(self, name):
+        """Returns the module of the file that the longest prefix of the path `name` leads to."""
+        for length in range(len(name), -1, -1):
+            if name[:length] in self.files:
+                return name[:length]
+        return None
+
+
+def paths_in(code, module):
+    """Yields the absolute path of each name of this crate that the code of `module` uses."""
+    for match in re.finditer(
+        r"\b(crate|super|self)((?:\s*::\s*(?:super|\w+))*)\s*(::\s*\{)?", code
+    ):
+        before = code[max(0, match.start() - 1) : match.start()]
+        if (
+            before == "$"
+            or not (match[2] or match[3])
+            or not inline_depth_is_zero(code, match.start())
+        ):
+            continue
+        steps = [match[1], *re.findall(r"\w+", match[2])]
+        base = resolve(steps, module)
+        if base is None:
+            continue
+        if match[3]:
+            opening = match.end() - 1
+            for rest in tree(code[opening + 1 : closing(code, opening)]):
+                yield base + rest
+        else:
+            yield base
+
+
+def inline_depth_is_zero(code, at):
+    """Returns False inside `mod name { ... }`, where `super` means another module."""
+    for match in re.finditer(r"\bmod\s+\w+\s*\{", code):
+        if match.start() < at <= closing(code, match.end() - 1):
+            return False
+    return True
+
+
+def resolve(steps, module):
+    """Returns the absolute path that `steps`, such as `super::queue`, mean in `module`."""
+    base = () if steps[0] == "crate" else module
+    if steps[0] == "super":
+        base = module[:-1]
+    for step in steps[1:]:
+        if step == "super":
+            base = base[:-1]
+        else:
+            base = (*base, step)
+    return base
+
+
+def tree(text):
+    """Yields the paths of a list of imports, such as `a::B, c::{D, E}`."""
+    at = 0
+    while at < len(text):
+        match = re.compile(r"\s*,?\s*((?:\w+\s*::\s*)*)(\{|\*|\w+)?(?:\s+as\s+\w+)?").match(
+            text, at
+        )
+        steps = tuple(re.findall(r"\w+", match[1]))
+        if match[2] == "{":
+            end = closing(text, match.end() - 1)
+            for rest in tree(text[match.end() : end]):
+                yield steps + rest
+            at = end + 1
+        elif match[2]:
+            yield steps if match[2] in ("*", "self") else (*steps, match[2])
+            at = match.end()
+        else:
+            at = max(match.end(), at + 1)
+
+
+def circles(imports):
+    """Yields the sets of two or more modules that import each other (strongly connected components)."""
+    index, low, stack, on_stack = {}, {}, [], set()
+    found = []
+
+    def visit(start):
+        work = [(start, iter(sorted(imports.get(start, ()))))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, following = work[-1]
+            for other in following:
+                if other not in index:
+                    index[other] = low[other] = len(index)
+                    stack.append(other)
+                    on_stack.add(other)
+                    work.append((other, iter(sorted(imports.get(other, ())))))
+                    break
+                if other in on_stack:
+                    low[node] = min(low[node], index[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    group = set()
+                    while True:
+                        last = stack.pop()
+                        on_stack.discard(last)
+                        group.add(last)
+                        if last == node:
+                            break
+                    if len(group) > 1:
+                        found.append(group)
+
+    for node in sorted(imports):
+        if node not in index:
+            visit(node)
+    return found

@@ -1,0 +1,155 @@
+"""Each rule of check.py is seen to fail on a planted violation, and to pass without it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+POLICY = """
+unchecked = ["generated/", "tools/policy/allowed.toml"]
+[limits]
+file_lines = 20
+function_lines = 5
+columns = 60
+circle_files = 2
+[floors]
+low = 0
+high = 1
+[unsafe.places]
+low = ["sys.rs"]
+[decoders]
+crates = ["low"]
+[dependencies]
+licenses = ["MIT", "ISC"]
+sources = ["home"]
+banned = ["bad"]
+twice = ["old"]
+"""
+PACKAGE = {"name": "good", "version": "1", "license": "(MIT OR GPL-2.0) AND ISC", "source": "home"}
+CLEAN = {
+    "crates/low/Cargo.toml": '[package]\nname = "penstock-low"\n',
+    "crates/low/src/lib.rs": "#![deny(clippy::indexing_slicing)]\nmod a;\nmod b;\nmod c;\nmod sys;\n",
+    "crates/low/src/a.rs": "pub struct A;\n",
+    "crates/low/src/b.rs": "use crate::a::A;\n// unsafe\npub struct B(A);\n",
+    "crates/low/src/c.rs": "use super::{a::A, b::B};\nfn f(_: A, _: B) {}\n",
+    "crates/low/src/sys.rs": "fn f() { unsafe { g() } }\n",
+    "crates/high/Cargo.toml": '[dependencies]\npenstock-low = "1"\n',
+    "crates/high/src/lib.rs": "",
+}
+# What is planted: the rule, the file, and its text.
+PLANTED = [
+    ("arrows", "crates/low/Cargo.toml", '[dependencies]\npenstock-high = "1"\n'),
+    ("circles", "crates/low/src/a.rs", "use super::c;\npub struct A;\n"),
+    ("file-lines", "tool.py", "\n" * 21),
+    ("function-lines", "crates/low/src/sys.rs", "fn f() {\n" + "\n" * 5 + "}\n"),
+    ("width", "README.md", "word " * 13 + "\n"),
+    ("unsafe", "crates/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
+    ("indexing", "crates/low/src/lib.rs", "mod a;\n"),
+]
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A small working tree that keeps all rules, and a `cargo` that prints its dependencies."""
+    write(tmp_path, "generated/cargo", '#!/bin/sh\ncat "${0%cargo}metadata"\n')
+    (tmp_path / "generated/cargo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/generated", prepend=":")
+    depend_on(tmp_path, PACKAGE)
+    for name, text in CLEAN.items():
+        write(tmp_path, name, text)
+    write(tmp_path, "tools/policy/policy.toml", POLICY)
+    write(tmp_path, "tools/policy/allowed.toml", "")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    return tmp_path
+
+
+def write(tree, name, text):
+    path = tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def depend_on(tree, *packages):
+    write(tree, "generated/metadata", json.dumps({"packages": packages}))
+
+
+def check(tree, *options):
+    command = [sys.executable, HERE / "check.py", "--root", tree, *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_clean_tree_passes(tree):
+    result = check(tree)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), PLANTED, ids=[rule for rule, *_ in PLANTED])
+def test_a_planted_violation_is_found(tree, rule, name, text):
+    write(tree, name, text)
+    result = check(tree)
+    assert result.returncode == 1, result.stdout
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == [rule], result.stdout
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        [PACKAGE | {"license": "MIT AND GPL-2.0"}],
+        [PACKAGE | {"license": None}],
+        [PACKAGE | {"source": "elsewhere"}],
+        [PACKAGE | {"name": "bad"}],
+        [PACKAGE, PACKAGE | {"version": "2"}],
+    ],
+    ids=["licence", "no licence", "source", "banned", "twice"],
+)
+def test_a_planted_dependency_is_found(tree, packages):
+    depend_on(tree, *packages)
+    result = check(tree)
+    assert result.returncode == 1 and result.stdout.startswith("dependencies: "), result.stdout
+
+
+def test_permitted_dependencies_pass(tree):
+    old = PACKAGE | {"name": "old", "license": "GPL-2.0/MIT"}
+    ours = {"name": "ours", "version": "1", "license": None, "source": None}
+    depend_on(tree, ours, old, old | {"version": "2", "license": "ISC WITH LLVM-exception"})
+    result = check(tree)
+    assert result.returncode == 0, result.stdout
+
+
+def test_an_allowed_figure_may_shrink_and_must_not_grow(tree):
+    write(tree, "tool.py", "\n" * 22)
+    write(tree, "tools/policy/allowed.toml", '[file-lines]\n"tool.py" = 22\n')
+    assert check(tree).returncode == 0
+    write(tree, "tool.py", "\n" * 23)
+    assert "permits 22" in check(tree).stdout
+    assert check(tree, "--write").returncode == 1
+    write(tree, "tool.py", "\n" * 21)
+    assert "better than allowed.toml says" in check(tree).stdout
+    assert check(tree, "--write").returncode == 0
+    assert check(tree).returncode == 0
+    write(tree, "tool.py", "\n" * 20)
+    assert "must not list it" in check(tree).stdout
+
+
+def test_unchecked_files_are_left_alone(tree):
+    write(tree, "generated/wide.rs", "x" * 200)
+    assert check(tree).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'const A: &str = "crate::c::f and } unsafe {";\n',
+        "/* outer /* unsafe */ use crate::c; */\n",
+        "#[cfg(test)]\nmod tests {\n    use crate::c;\n}\n",
+        "fn f(x: &'static str) { '{'; r#\"unsafe\"#; }\n",
+    ],
+    ids=["string", "nested comment", "test module", "lifetime and raw string"],
+)
+def test_comments_literals_and_test_modules_are_no_code(tree, text):
+    write(tree, "crates/low/src/a.rs", text + "pub struct A;\n")
+    result = check(tree)
+    assert result.returncode == 0, result.stdout
