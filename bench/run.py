@@ -44,11 +44,28 @@ BARS = {
     ("write 16 MiB to its end", "tcp"): ("of raw TCP", 0.8),
     ("blocking read 16 MiB", "tcp"): ("of raw TCP", 0.8),
 }
+<<<<<<< /tmp/ours_run.py
 # When a transfer needs no message: the conditions of the best rows.
 TRANSFERS = """Transfers of a few bytes that take 0.2 µs are one copy into memory that client and worker share, without a message. That applies where all of this holds: the node is this host, reached by a
 Unix socket, and its device works on the host's memory; the context has devices of one platform of one node; the queue is in order and everything in it has ended; and the program asks for no
 event with times. Elsewhere a transfer is a command: see the rows for TCP, those "with its times", and "write, kernel, read back". (Over TCP a blocking write takes 0.2 µs, too, because it returns
 when the client has the bytes. "To its end" is timed until the device has them.) After a rest both sides have gone to sleep, and a call that needs the worker also takes one wake-up of a core.
+=======
+# When a transfer takes no message: what the best rows stand for, and where they do not apply.
+TRANSFERS = """A transfer of a few bytes takes 0.2 µs if it is one copy into memory that client and worker share.
+That needs all of the following:
+
+* The node is this host, reached by a Unix socket, and its device works on the host's memory.
+* The context has devices of one platform of one node.
+* The queue is in order, and everything in it has ended.
+* The program asks for no event with times.
+
+In all other cases a transfer is a command: see the rows for TCP, those "with its times", and
+"write, kernel, read back". Over TCP a blocking write of a few bytes is fast, too, because it
+returns when the client has copied the bytes. The rows "to its end" are timed until the device has
+the bytes. After a rest both sides have gone to sleep, and a call that needs the worker also takes
+one wake-up of a core.
+>>>>>>> /tmp/theirs_run.py
 """
 # Suffix of a kind of pool whose nodes and client are of the other build (`--beside`).
 OTHER = ", other build"
@@ -474,7 +491,7 @@ def markdown(report):
     out.append(
         f"Measured on {report['date']} with `make bench`: {m['cores']} cores ({m['cpu']}), {m['system']}. "
         f"Local: {m['platform'].strip()}, device {m['device']}. Medians of {report['rounds']} round(s), local and pool in turn. "
-        "Ratio: pool to local; for times less is better, for rates more.\n"
+        "The ratio is pool to local: for times less is better, for rates more.\n"
     )
     out.append(TRANSFERS)
     out.append(
@@ -524,13 +541,13 @@ def markdown(report):
     if report["product"]:
         p = report["product"]
         out.append(
-            f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core each: {p['pool']:.2f} GFLOP/s; the two devices locally: "
+            f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core each: {p['pool']:.2f} GFLOP/s. The two devices locally: "
             f"{p['local_alone'][0]:.2f} and {p['local_alone'][1]:.2f} alone, {p['local_together'][0]:.2f} and {p['local_together'][1]:.2f} at the same time. "
-            f"That is {100 * p['of_sum_together']:.0f} % of the sum at the same time, {100 * p['of_sum_alone']:.0f} % of the sum alone."
+            f"That is {100 * p['of_sum_together']:.0f} % of the sum at the same time, and {100 * p['of_sum_alone']:.0f} % of the sum alone."
         )
     wake = report["limits"].get("wake a sleeping core", {"value": 0})["value"]
     out.append(
-        f"\nBars. Where both sides sleep between calls, one more wake-up of a core than locally ({figure('s', wake)} here) is allowed; it is named where it was needed.\n"
+        f"\nThe bars: if both sides sleep between calls, one more wake-up of a core than locally ({figure('s', wake)} here) is allowed. The table names it where it was needed.\n"
     )
     out.append("| measure | pool | ratio | bar | |\n|---|---|---|---|---|")
     for bar in report["bars"]:
@@ -544,8 +561,8 @@ def markdown(report):
         )
     if report["beside"]:
         out.append(
-            "\nBeside the other build: what a row costs now for every unit of time that it cost there (less is better). "
-            f"Medians over {report['rounds']} pairs of rounds, and of the best rounds alone.\n"
+            "\nBeside the other build: the cost is the time now for each unit of time there, so less is better. "
+            f"It is the median over {report['rounds']} pairs of rounds; the last column compares the best rounds alone.\n"
         )
         out.append(
             "| measure | pool | other build | this build | cost | of the best rounds |\n|---|---|---|---|---|---|"
