@@ -44,16 +44,9 @@ BARS = {
     ("write 16 MiB to its end", "tcp"): ("of raw TCP", 0.8),
     ("blocking read 16 MiB", "tcp"): ("of raw TCP", 0.8),
 }
-<<<<<<< /tmp/ours_run.py
 # When a transfer needs no message: the conditions of the best rows.
-TRANSFERS = """Transfers of a few bytes that take 0.2 µs are one copy into memory that client and worker share, without a message. That applies where all of this holds: the node is this host, reached by a
-Unix socket, and its device works on the host's memory; the context has devices of one platform of one node; the queue is in order and everything in it has ended; and the program asks for no
-event with times. Elsewhere a transfer is a command: see the rows for TCP, those "with its times", and "write, kernel, read back". (Over TCP a blocking write takes 0.2 µs, too, because it returns
-when the client has the bytes. "To its end" is timed until the device has them.) After a rest both sides have gone to sleep, and a call that needs the worker also takes one wake-up of a core.
-=======
-# When a transfer takes no message: what the best rows stand for, and where they do not apply.
-TRANSFERS = """A transfer of a few bytes takes 0.2 µs if it is one copy into memory that client and worker share.
-That needs all of the following:
+TRANSFERS = """A transfer of a few bytes takes 0.2 µs if it is one copy into memory that client
+and worker share. That needs all of the following:
 
 * The node is this host, reached by a Unix socket, and its device works on the host's memory.
 * The context has devices of one platform of one node.
@@ -65,7 +58,6 @@ In all other cases a transfer is a command: see the rows for TCP, those "with it
 returns when the client has copied the bytes. The rows "to its end" are timed until the device has
 the bytes. After a rest both sides have gone to sleep, and a call that needs the worker also takes
 one wake-up of a core.
->>>>>>> /tmp/theirs_run.py
 """
 # Suffix of a kind of pool whose nodes and client are of the other build (`--beside`).
 OTHER = ", other build"

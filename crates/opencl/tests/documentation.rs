@@ -49,7 +49,7 @@ fn document() -> String {
     for (name, module) in IMPLEMENTED.iter().filter(|(name, _)| !is_core(name)) {
         writeln!(text, "| `{name}` | api/{module}.rs | {} |", tested(name)).unwrap();
     }
-    text.push_str("\nRefused with `CL_INVALID_OPERATION`, because a device of another process has no part in the program's graphics:\n");
+    text.push_str(REFUSALS);
     let mut refused: Vec<_> =
         REFUSED.iter().filter(|name| !is_core(name)).map(|name| format!("`{name}`")).collect();
     refused.sort_unstable();
@@ -60,14 +60,23 @@ fn document() -> String {
 const BEGINNING: &str = "\
 # OpenCL's functions
 
-Made by `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation` from `crates/opencl/src/api/table.rs` and
-from `tests/c`; do not edit. `make test` fails when it is out of date.
+The table lists every function of OpenCL 3.0, the file that has it, and the tests that call it. Each
+function checks the program's arguments in the client, by the specification's own list of errors. If
+a device lacks a feature, the queries of that device say so, and the functions of that feature
+return the specification's error.
 
-Each function checks what the program gave by the specification's own list of errors, in the client. What a device lacks is
-reported as lacking by the queries of that device, and its functions then return the specification's error.
+This document is generated from `crates/opencl/src/api/table.rs` and from `tests/c`. Do not edit it;
+run `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation`. `make test` fails if
+the document is out of date.
 
 | function | since | in `crates/opencl/src` | tested by (in `tests/c`, or beside the crate) |
 |---|---|---|---|
+";
+
+const REFUSALS: &str = "
+The following functions return `CL_INVALID_OPERATION`. Most of them share objects with the program's
+graphics, in which a device of another process has no part. The others belong to the extension
+`cl_ext_device_fission`; use the functions of OpenCL 1.2 for sub-devices instead:
 ";
 
 /// Returns file and text of each test program.
