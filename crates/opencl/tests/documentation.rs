@@ -49,7 +49,13 @@ fn document() -> String {
     for (name, module) in IMPLEMENTED.iter().filter(|(name, _)| !is_core(name)) {
         writeln!(text, "| `{name}` | api/{module}.rs | {} |", tested(name)).unwrap();
     }
-    text.push_str(REFUSALS);
+    text.push_str(
+        "
+The following functions return `CL_INVALID_OPERATION`. Most of them share objects with the program's
+graphics, in which a device of another process has no part. The others belong to the extension
+`cl_ext_device_fission`; use the functions of OpenCL 1.2 for sub-devices instead:
+",
+    );
     let mut refused: Vec<_> =
         REFUSED.iter().filter(|name| !is_core(name)).map(|name| format!("`{name}`")).collect();
     refused.sort_unstable();
@@ -71,12 +77,6 @@ the document is out of date.
 
 | function | since | in `crates/opencl/src` | tested by (in `tests/c`, or beside the crate) |
 |---|---|---|---|
-";
-
-const REFUSALS: &str = "
-The following functions return `CL_INVALID_OPERATION`. Most of them share objects with the program's
-graphics, in which a device of another process has no part. The others belong to the extension
-`cl_ext_device_fission`; use the functions of OpenCL 1.2 for sub-devices instead:
 ";
 
 /// Returns file and text of each test program.
