@@ -1,89 +1,38 @@
 //! Single cases of the rules about failures of transfers and writes, and about transfers on their
 //! way.
 
+mod common;
+
+use common::{CONTEXT, Test, only_fetch};
 use penstock_coherence::{
-    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, HostShape, InPlace,
-    Machine, NodeId, Place, Plan, QueueId, Source, Submit, Use, Verdict,
+    Access, Action, CommandId, HostShape, InPlace, Machine, NodeId, QueueId, Source, Submit,
+    Verdict,
 };
 
-const ALL: AllocationId = AllocationId(1);
-const CONTEXT: ContextId = ContextId(1);
-const SIZE: u64 = 2 * GRAIN_BYTES;
-
-struct Test {
-    machine: Machine,
-    names: u64,
-}
-
-impl Test {
-    /// Makes a machine with one allocation in three places. The last two places are on one node.
-    fn new() -> Self {
-        Self::with(Machine::default())
-    }
-
-    fn with(mut machine: Machine) -> Self {
-        machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1), NodeId(1)], false);
-        Self { machine, names: 1000 }
-    }
-
-    fn submit(&mut self, id: u64, place: Place, waits: &[CommandId], access: Access) -> Verdict {
-        let uses = [Use { allocation: ALL, start: 0, end: SIZE, access }];
-        let command = Submit {
-            id: CommandId(id),
-            queue: QueueId(place as u64),
-            in_order: true,
-            context: CONTEXT,
-            place,
-            waits,
-            sync: None,
-            uses: &uses,
-            reads_host: None,
-            writes_host: None,
-            gate: None,
-        };
-        let names = &mut self.names;
-        self.machine.submit(&command, &mut || {
-            *names += 1;
-            CommandId(*names)
-        })
-    }
-
-    /// Sends a command that nothing holds back.
-    fn send(&mut self, id: u64, place: Place, access: Access) -> Plan {
-        let Verdict::Send { plan, .. } = self.submit(id, place, &[], access) else {
-            panic!("held")
-        };
-        self.machine.sent(CommandId(id));
-        plan
-    }
-
-    /// Returns the only transfer of the plan.
-    fn only_fetch(plan: &Plan) -> Fetch {
-        let [fetch] = plan.fetches.as_slice() else { panic!("{plan:?}") };
-        fetch.clone()
-    }
+/// Makes a test with three places. The last two are on one node.
+fn three_places(machine: Machine) -> Test {
+    Test::on(machine, &[0, 1, 1], false)
 }
 
 #[test]
 fn a_transfer_that_failed_has_brought_nothing() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
-    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let fetch = only_fetch(&test.send(2, 1, Access::Read));
     test.machine.ended(fetch.arrival, false);
-    let again = Test::only_fetch(&test.send(3, 1, Access::Read));
+    let again = only_fetch(&test.send(3, 1, Access::Read));
     assert_eq!((again.source, again.target), (Source::Place(0), 1));
 }
 
 #[test]
 fn content_given_at_creation_is_not_brought_under_a_transfer_to_the_same_copy() {
-    let mut test = Test { machine: Machine::default(), names: 1000 };
-    test.machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1)], true);
+    let mut test = Test::on(Machine::default(), &[0, 1], true);
     test.send(1, 0, Access::Overwrite);
     let Verdict::Send { plan, .. } = test.submit(2, 1, &[CommandId(1)], Access::Read) else {
         panic!("held")
     };
     test.machine.sent(CommandId(2));
-    let fetch = Test::only_fetch(&plan);
+    let fetch = only_fetch(&plan);
     // The overwrite was refused, so the content given at creation is current again, and no place
     // has it.
     test.machine.ended(CommandId(1), false);
@@ -92,60 +41,56 @@ fn content_given_at_creation_is_not_brought_under_a_transfer_to_the_same_copy() 
     assert!(matches!(verdict, Verdict::Hold { .. }), "{verdict:?}");
     test.machine.ended(fetch.departure, true);
     test.machine.ended(fetch.arrival, true);
-    let names = &mut test.names;
-    let action = test.machine.next_action(&mut || {
-        *names += 1;
-        CommandId(*names)
-    });
+    let action = test.next_action();
     let Some(Action::Send(id, plan)) = action else { panic!("{action:?}") };
-    assert_eq!((id, Test::only_fetch(&plan).source), (CommandId(3), Source::Initial));
+    assert_eq!((id, only_fetch(&plan).source), (CommandId(3), Source::Initial));
 }
 
 #[test]
 fn what_leaves_before_it_has_arrived_has_arrived_nowhere_if_it_does_not_arrive() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
-    let first = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let first = only_fetch(&test.send(2, 1, Access::Read));
     // The second transfer leaves from the nearest place.
     let plan = test.send(3, 2, Access::Read);
-    let second = Test::only_fetch(&plan);
+    let second = only_fetch(&plan);
     assert_eq!(second.source, Source::Place(1));
     assert_eq!(plan.waits, [first.arrival, second.arrival], "the reader fails with either of them");
     test.machine.ended(second.arrival, true);
     test.machine.ended(first.arrival, false);
-    let again = Test::only_fetch(&test.send(4, 2, Access::Read));
+    let again = only_fetch(&test.send(4, 2, Access::Read));
     assert_eq!(again.source, Source::Place(0));
 }
 
 #[test]
 fn content_whose_only_transfer_failed_is_lost_with_its_node() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
     test.machine.lost(NodeId(0));
     // The only copy is asked for nevertheless, so that its loss is told.
-    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let fetch = only_fetch(&test.send(2, 1, Access::Read));
     assert_eq!(fetch.source, Source::Place(0));
 }
 
 #[test]
 fn a_write_over_everything_that_failed_leaves_the_old_content_current() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
     test.machine.ended(CommandId(1), true);
     assert_eq!(test.send(2, 1, Access::Overwrite).fetches, []);
     test.machine.ended(CommandId(2), false);
     assert_eq!(test.send(3, 0, Access::Read).fetches, [], "place 0 has the content");
-    let fetch = Test::only_fetch(&test.send(4, 1, Access::Read));
+    let fetch = only_fetch(&test.send(4, 1, Access::Read));
     assert_eq!(fetch.source, Source::Place(0));
 }
 
 /// Content is on its way to place 1 when a write over everything there fails. Returns whether that
 /// place then has the content.
 fn failed_write_over_what_arrives(arrives_well: bool, write_ends_first: bool) -> bool {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
     test.machine.ended(CommandId(1), true);
-    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let fetch = only_fetch(&test.send(2, 1, Access::Read));
     test.send(3, 1, Access::Overwrite);
     if write_ends_first {
         test.machine.ended(CommandId(3), false);
@@ -166,7 +111,7 @@ fn a_write_that_failed_leaves_what_a_transfer_has_brought_and_nothing_else() {
 
 #[test]
 fn an_earlier_blocking_write_that_is_told_late_does_not_stand_for_a_later_one() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     let (queue, other) = (QueueId(0), QueueId(1));
     for id in [1, 2] {
         test.send(id, 0, Access::Overwrite);
@@ -179,18 +124,18 @@ fn an_earlier_blocking_write_that_is_told_late_does_not_stand_for_a_later_one() 
 
 #[test]
 fn a_write_over_everything_comes_after_a_transfer_on_its_way_there() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
-    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let fetch = only_fetch(&test.send(2, 1, Access::Read));
     let plan = test.send(3, 1, Access::Overwrite);
     assert!(plan.ends.contains(&fetch.arrival) && !plan.waits.contains(&fetch.arrival));
 }
 
 #[test]
 fn what_follows_a_failed_write_over_everything_comes_after_that_transfer_too() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(1, 0, Access::Write);
-    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let fetch = only_fetch(&test.send(2, 1, Access::Read));
     // The write may fail before the transfer has ended.
     test.send(3, 1, Access::Overwrite);
     assert!(test.send(4, 1, Access::Write).ends.contains(&fetch.arrival));
@@ -202,7 +147,7 @@ fn what_follows_a_failed_write_over_everything_comes_after_that_transfer_too() {
 
 #[test]
 fn a_failed_client_event_fails_what_names_it_and_nothing_else() {
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     let event = CommandId(50);
     test.machine.client_event(event);
     assert!(matches!(test.submit(1, 0, &[event], Access::Read), Verdict::Hold { .. }));
@@ -276,7 +221,7 @@ fn the_host_copies_in_place_only_behind_the_reads_before_it() {
 #[test]
 fn a_write_that_fails_early_does_not_stand_for_those_before_it() {
     let (plain, failing, after) = (CommandId(1), CommandId(2), CommandId(3));
-    let mut test = Test::new();
+    let mut test = three_places(Machine::default());
     test.send(plain.0, 1, Access::Write);
     let mut send_behind = |id: CommandId, of: CommandId| {
         let verdict = test.submit(id.0, 1, &[of], Access::Write);
@@ -286,7 +231,7 @@ fn a_write_that_fails_early_does_not_stand_for_those_before_it() {
     send_behind(failing, CommandId(99));
     // This command waits only for the one before it, and so ends after that.
     send_behind(after, failing);
-    let fetch = Test::only_fetch(&test.send(4, 0, Access::Read));
+    let fetch = only_fetch(&test.send(4, 0, Access::Read));
     assert_eq!(fetch.source_waits, [plain, after]);
 }
 
@@ -331,19 +276,19 @@ fn the_cases_notice_when_their_rule_is_off() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     let without = |rule: Rule, case: &dyn Fn(Test)| {
-        let test = Test::with(Machine::without(rule));
+        let test = three_places(Machine::without(rule));
         let noticed = catch_unwind(AssertUnwindSafe(|| case(test))).is_err();
         assert!(noticed, "{rule:?} is off, and nothing was noticed");
     };
     without(Rule::FailedArrivalIsNone, &|mut test| {
         test.send(1, 0, Access::Write);
-        let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+        let fetch = only_fetch(&test.send(2, 1, Access::Read));
         test.machine.ended(fetch.arrival, false);
-        _ = Test::only_fetch(&test.send(3, 1, Access::Read));
+        _ = only_fetch(&test.send(3, 1, Access::Read));
     });
     without(Rule::DoubtTravelsOn, &|mut test| {
         test.send(1, 0, Access::Write);
-        let first = Test::only_fetch(&test.send(2, 1, Access::Read));
+        let first = only_fetch(&test.send(2, 1, Access::Read));
         assert!(test.send(3, 2, Access::Read).waits.contains(&first.arrival));
     });
     without(Rule::FailedOverwriteIsUndone, &|mut test| {
@@ -354,7 +299,7 @@ fn the_cases_notice_when_their_rule_is_off() {
     });
     without(Rule::OverwriteAfterArrival, &|mut test| {
         test.send(1, 0, Access::Write);
-        let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+        let fetch = only_fetch(&test.send(2, 1, Access::Read));
         assert!(test.send(3, 1, Access::Overwrite).ends.contains(&fetch.arrival));
     });
     without(Rule::FailedEventFails, &|mut test| {

@@ -1,63 +1,26 @@
 //! Single cases of the content that is current after a command that writes has failed.
 
+mod common;
+
+use common::{Test, only_fetch};
 use penstock_coherence::{
-    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, Machine, NodeId, Place,
-    Plan, QueueId, Source, Submit, Use, Verdict,
+    Access, Action, CommandId, Fetch, Machine, NodeId, Place, Source, Verdict,
 };
 
-const ALL: AllocationId = AllocationId(1);
-const SIZE: u64 = 2 * GRAIN_BYTES;
+/// Makes a test with three places, each on a different node.
+fn three_nodes(machine: Machine, has_initial: bool) -> Test {
+    Test::on(machine, &[0, 1, 2], has_initial)
+}
 
-struct Test {
-    machine: Machine,
-    names: u64,
+/// As [`three_nodes`], with content that a command at place 0 has written.
+fn written(machine: Machine) -> Test {
+    let mut test = three_nodes(machine, false);
+    test.send(1, 0, Access::Write);
+    test.end(1, true);
+    test
 }
 
 impl Test {
-    /// Makes a machine with one allocation in three places, each on a different node.
-    fn with(mut machine: Machine, has_initial: bool) -> Self {
-        machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1), NodeId(2)], has_initial);
-        Self { machine, names: 1_000_000 }
-    }
-
-    /// As [`Test::with`], with content that a command at place 0 has written.
-    fn written(machine: Machine) -> Self {
-        let mut test = Self::with(machine, false);
-        test.send(1, 0, Access::Write);
-        test.machine.ended(CommandId(1), true);
-        test
-    }
-
-    fn submit(&mut self, id: u64, place: Place, access: Access) -> Verdict {
-        let uses = [Use { allocation: ALL, start: 0, end: SIZE, access }];
-        let command = Submit {
-            id: CommandId(id),
-            queue: QueueId(place as u64),
-            in_order: true,
-            context: ContextId(1),
-            place,
-            waits: &[],
-            sync: None,
-            uses: &uses,
-            reads_host: None,
-            writes_host: None,
-            gate: None,
-        };
-        let names = &mut self.names;
-        self.machine.submit(&command, &mut || {
-            *names += 1;
-            CommandId(*names)
-        })
-    }
-
-    /// Sends a command that nothing holds back.
-    fn send(&mut self, id: u64, place: Place, access: Access) -> Plan {
-        let verdict = self.submit(id, place, access);
-        let Verdict::Send { plan, .. } = verdict else { panic!("{verdict:?}") };
-        self.machine.sent(CommandId(id));
-        plan
-    }
-
     fn end(&mut self, id: u64, is_ok: bool) {
         self.machine.ended(CommandId(id), is_ok);
     }
@@ -79,15 +42,10 @@ impl Test {
     }
 }
 
-fn only_fetch(plan: &Plan) -> Fetch {
-    let [fetch] = plan.fetches.as_slice() else { panic!("{plan:?}") };
-    fetch.clone()
-}
-
 /// A command at place 1 that may write a part fails. The transfer that brings the rest ends well or
 /// not.
 fn failed_write(machine: Machine, arrives_well: bool) {
-    let mut test = Test::written(machine);
+    let mut test = written(machine);
     let fetch = only_fetch(&test.send(2, 1, Access::Write));
     test.end_transfer(&fetch, arrives_well);
     test.end(2, false);
@@ -105,7 +63,7 @@ fn the_content_before_a_failed_command_is_current_where_it_still_is() {
 /// A command at place 1 fails that uses content given at creation. The machine is not told whether
 /// that content has arrived.
 fn failed_use_of_initial(machine: Machine, access: Access) {
-    let mut test = Test::with(machine, true);
+    let mut test = three_nodes(machine, true);
     assert_eq!(only_fetch(&test.send(1, 1, access)).source, Source::Initial);
     test.end(1, false);
     test.comes_from(2, 0, Some(Source::Initial));
@@ -122,7 +80,7 @@ fn content_given_at_creation_is_brought_again_after_a_failed_use() {
 /// A reader at place 1 has failed, and the machine has not heard the end of the transfer that the
 /// reader waited for.
 fn failed_reader(machine: Machine) {
-    let mut test = Test::written(machine);
+    let mut test = written(machine);
     let fetch = only_fetch(&test.send(2, 1, Access::Read));
     test.end(2, false);
     let again = only_fetch(&test.send(3, 1, Access::Read));
@@ -137,7 +95,7 @@ fn content_is_brought_again_whose_arrival_was_not_heard_of_when_its_reader_faile
 
 #[test]
 fn content_that_only_the_failed_command_s_place_has_stays_there() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     test.send(2, 0, Access::Write);
     test.end(2, false);
     test.comes_from(3, 1, Some(Source::Place(0)));
@@ -145,7 +103,7 @@ fn content_that_only_the_failed_command_s_place_has_stays_there() {
 
 #[test]
 fn undefined_content_does_not_move_after_a_failed_command() {
-    let mut test = Test::with(Machine::default(), false);
+    let mut test = three_nodes(Machine::default(), false);
     test.send(1, 1, Access::Write);
     test.end(1, false);
     test.comes_from(2, 0, None);
@@ -157,7 +115,7 @@ fn a_row_of_writers_is_undone_only_if_all_of_them_fail() {
     for second_fails in [true, false] {
         // Their ends may be told in any order.
         for ends in [[2, 3], [3, 2]] {
-            let mut test = Test::written(Machine::default());
+            let mut test = written(Machine::default());
             test.send(2, 1, Access::Write);
             test.send(3, 1, Access::Write);
             for id in ends {
@@ -171,7 +129,7 @@ fn a_row_of_writers_is_undone_only_if_all_of_them_fail() {
 
 #[test]
 fn a_later_writer_that_has_not_ended_is_not_undone() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     test.send(2, 1, Access::Write);
     test.send(3, 1, Access::Write);
     test.end(2, false);
@@ -180,7 +138,7 @@ fn a_later_writer_that_has_not_ended_is_not_undone() {
 
 #[test]
 fn a_failed_writer_behind_one_that_ended_well_leaves_what_that_has_written() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     test.send(2, 1, Access::Write);
     test.send(3, 1, Access::Write);
     test.end(2, true);
@@ -190,7 +148,7 @@ fn a_failed_writer_behind_one_that_ended_well_leaves_what_that_has_written() {
 
 #[test]
 fn writers_in_different_places_are_undone_to_the_oldest_content() {
-    let mut test = Test::with(Machine::default(), true);
+    let mut test = three_nodes(Machine::default(), true);
     test.send(1, 1, Access::Write);
     let fetch = only_fetch(&test.send(2, 0, Access::Write));
     assert_eq!(fetch.source, Source::Place(1));
@@ -202,7 +160,7 @@ fn writers_in_different_places_are_undone_to_the_oldest_content() {
 
 #[test]
 fn a_copy_that_was_replaced_before_the_failure_was_heard_is_not_the_old_content() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     test.send(2, 1, Access::Write);
     let fetch = only_fetch(&test.send(3, 0, Access::Read));
     test.end(2, false);
@@ -214,7 +172,7 @@ fn a_copy_that_was_replaced_before_the_failure_was_heard_is_not_the_old_content(
 
 #[test]
 fn a_third_place_gives_the_old_content_after_a_copy_was_replaced() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     let third = only_fetch(&test.send(2, 2, Access::Read));
     test.end_transfer(&third, true);
     test.end(2, true);
@@ -229,7 +187,7 @@ fn a_third_place_gives_the_old_content_after_a_copy_was_replaced() {
 
 #[test]
 fn a_copy_that_may_still_not_arrive_is_not_gone_back_to() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     let fetch = only_fetch(&test.send(2, 1, Access::Read));
     test.send(3, 0, Access::Write);
     test.end(3, false);
@@ -241,18 +199,14 @@ fn a_copy_that_may_still_not_arrive_is_not_gone_back_to() {
 #[test]
 fn a_use_waits_until_it_is_known_whether_the_old_content_arrives() {
     for arrives_well in [true, false] {
-        let mut test = Test::written(Machine::default());
+        let mut test = written(Machine::default());
         let fetch = only_fetch(&test.send(2, 1, Access::Read));
         test.send(3, 0, Access::Write);
         test.end(3, false);
-        let verdict = test.submit(4, 0, Access::Read);
+        let verdict = test.submit(4, 0, &[], Access::Read);
         assert_eq!(verdict, Verdict::Hold { until_ended: vec![fetch.arrival] });
         test.end_transfer(&fetch, arrives_well);
-        let names = &mut test.names;
-        let action = test.machine.next_action(&mut || {
-            *names += 1;
-            CommandId(*names)
-        });
+        let action = test.next_action();
         let Some(Action::Send(CommandId(4), plan)) = action else { panic!("{action:?}") };
         let sources: Vec<_> = plan.fetches.iter().map(|fetch| fetch.source).collect();
         assert_eq!(sources, if arrives_well { vec![Source::Place(1)] } else { Vec::new() });
@@ -261,7 +215,7 @@ fn a_use_waits_until_it_is_known_whether_the_old_content_arrives() {
 
 #[test]
 fn the_copy_of_a_lost_node_is_not_gone_back_to() {
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     test.send(2, 1, Access::Write);
     test.machine.lost(NodeId(0));
     test.end(2, false);
@@ -271,7 +225,7 @@ fn the_copy_of_a_lost_node_is_not_gone_back_to() {
 #[test]
 fn a_long_row_of_writers_is_not_undone() {
     const ROW: u64 = 300;
-    let mut test = Test::written(Machine::default());
+    let mut test = written(Machine::default());
     (2..2 + ROW).for_each(|id| _ = test.send(id, 1, Access::Write));
     (2..2 + ROW).for_each(|id| test.end(id, false));
     test.comes_from(1000, 0, Some(Source::Place(1)));
