@@ -275,10 +275,8 @@ fn arrive(groups: &Groups, me: usize) {
         }
         for group in 0..2 {
             // SAFETY: as above.
-            assert_eq!(
-                groups.data[round][group].with(|place| unsafe { *place }),
-                100 * round + group
-            );
+            let found = groups.data[round][group].with(|place| unsafe { *place });
+            assert_eq!(found, 100 * round + group);
         }
     }
 }

@@ -25,9 +25,9 @@ static NONE: Functions = Functions::from_slots([std::ptr::null(); SLOTS]);
 impl Functions {
     const fn from_slots(slots: [*const c_void; SLOTS]) -> Self {
         // SAFETY: the table is `SLOTS` pointers; each slot holds null or the function of its name.
-        Self {
-            table: unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) },
-        }
+        let table =
+            unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) };
+        Self { table }
     }
 
     /// Keeps every needed function that `find` finds, for the life of the process.
