@@ -216,11 +216,9 @@ fn broken_modules_are_refused_by_the_documented_code() {
     elf[0x28] = 64;
     assert_eq!(load_code(&elf).0, CUDA_ERROR_NO_BINARY_FOR_GPU);
     let mut module = null_mut();
-    // SAFETY: rejected before anything is read.
-    assert_eq!(
-        unsafe { cuModuleLoadData(&raw mut module, std::ptr::null()) },
-        CUDA_ERROR_INVALID_VALUE
-    );
+    // SAFETY: the function rejects the null pointer before it reads anything.
+    let code = unsafe { cuModuleLoadData(&raw mut module, std::ptr::null()) };
+    assert_eq!(code, CUDA_ERROR_INVALID_VALUE);
     // The context remains usable.
     ok(launch(function(load(KERNELS), "empty"), 1, 1, null_mut(), &[]));
     synchronize();

@@ -2,8 +2,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::array::Array;
 use crate::core::context::Context;
-use crate::core::platform;
-use crate::edge::{CuResult, Object as _, cu_entry, load, require, store};
+use crate::edge::{CuResult, Object as _, check_process, cu_entry, load, require, store};
 
 /// # Safety
 /// `result` is null or writable.
@@ -36,7 +35,7 @@ cu_entry! {
     }
     fn cuArrayGetDescriptor_v2(descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray) {
         require(!descriptor.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let of = Array::borrow(array)?.descriptor;
         let flat = CUDA_ARRAY_DESCRIPTOR {
             Width: of.Width,
@@ -50,14 +49,14 @@ cu_entry! {
     }
     fn cuArray3DGetDescriptor_v2(descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray) {
         require(!descriptor.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let of = Array::borrow(array)?.descriptor;
         // SAFETY: the program promises that `descriptor` is null or writable.
         unsafe { store(descriptor, of) };
         Ok(())
     }
     fn cuArrayDestroy(array: CUarray) {
-        platform::check_process()?;
+        check_process()?;
         Array::borrow(array)?.destroy()
     }
 }

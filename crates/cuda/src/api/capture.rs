@@ -9,9 +9,11 @@ use rustc_hash::FxHashMap;
 
 use super::graph::{edges_are_plain, handles, numbers};
 use crate::core::graph::Graph;
-use crate::core::graph::capture::{self, Info};
-use crate::core::stream::{Default, Stream};
-use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, load, require, store};
+use crate::core::graph::capture::{self, CaptureInfo};
+use crate::core::stream::Stream;
+use crate::edge::{
+    CuResult, DefaultStream, Object as _, cu_entry, cu_stream_entry, load, require, store,
+};
 
 /// Where `cuStreamGetCaptureInfo` stores its results.
 struct Places {
@@ -31,14 +33,14 @@ thread_local! {
 
 /// # Safety
 /// Each place is null or writable.
-unsafe fn tell(stream: CUstream, default: Default, places: &Places) -> CuResult {
+unsafe fn tell(stream: CUstream, default: DefaultStream, places: &Places) -> CuResult {
     require(!places.status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let (context, stream) = Stream::resolve(stream, default)?;
     let info = capture::info(&context, &stream)?;
     let status = info.as_ref().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |info| info.status);
     // SAFETY: the caller promises that `places.status` is null or writable.
     unsafe { store(places.status, status) };
-    let Some(Info { id, graph, tail, .. }) = info else {
+    let Some(CaptureInfo { id, graph, tail, .. }) = info else {
         return SHOWN.with_borrow_mut(|shown| {
             shown.remove(&stream.number());
             Ok(())
@@ -66,7 +68,7 @@ unsafe fn tell(stream: CUstream, default: Default, places: &Places) -> CuResult 
     Ok(())
 }
 
-fn begin(stream: CUstream, default: Default, mode: c_uint) -> CuResult {
+fn begin(stream: CUstream, default: DefaultStream, mode: c_uint) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
     capture::begin(&context, &stream, mode, None)
 }
@@ -75,7 +77,7 @@ fn begin(stream: CUstream, default: Default, mode: c_uint) -> CuResult {
 /// `nodes` and `edges` are null or have `count` elements.
 unsafe fn update(
     stream: CUstream,
-    default: Default,
+    default: DefaultStream,
     (nodes, edges, count): (*const CUgraphNode, *const CUgraphEdgeData, usize),
     flags: c_uint,
 ) -> CuResult {

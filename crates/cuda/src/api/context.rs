@@ -4,8 +4,9 @@ use std::ptr::null_mut;
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
-use crate::core::platform;
-use crate::edge::{CuResult, Object as _, cu_entry, load, require, store};
+use crate::core::graph::capture;
+use crate::core::{destroy as context_end, platform};
+use crate::edge::{CuResult, Object as _, check_process, cu_entry, load, require, store};
 
 /// # Safety
 /// `result` is null or writable.
@@ -21,7 +22,7 @@ unsafe fn create(result: *mut CUcontext, flags: c_uint, dev: CUdevice) -> CuResu
 }
 
 fn destroy(raw: CUcontext) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     let context = Context::borrow(raw)?;
     // "cuCtxDestroy ... a primary context" is an error, because the program must release it
     // instead.
@@ -31,13 +32,13 @@ fn destroy(raw: CUcontext) -> CuResult {
     if context.is_current() {
         _ = Context::pop();
     }
-    context.destroy()
+    context_end::context(&context)
 }
 
 /// # Safety
 /// `result` is null or writable.
 unsafe fn pop(result: *mut CUcontext) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     let context = Context::pop()?;
     // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, context.raw()) };
@@ -45,7 +46,7 @@ unsafe fn pop(result: *mut CUcontext) -> CuResult {
 }
 
 fn push(raw: CUcontext) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     Context::push(Context::borrow(raw)?);
     Ok(())
 }
@@ -92,7 +93,7 @@ cu_entry! {
         Ok(())
     }
     fn cuCtxDetach(context: CUcontext) {
-        platform::check_process()?;
+        check_process()?;
         let attached = Context::borrow(context)?;
         // "The context handle must ... be current to the calling thread".
         require(!attached.is_primary && attached.is_current(), CUDA_ERROR_INVALID_CONTEXT)?;
@@ -161,12 +162,12 @@ cu_entry! {
         Ok(())
     }
     fn cuCtxSynchronize() {
-        Context::current()?.synchronize()
+        capture::synchronize(&*Context::current()?)
     }
     /// The context need not be current.
     fn cuCtxSynchronize_v2(context: CUcontext) {
         let context = if context.is_null() { Context::current()? } else { Context::borrow(context)? };
-        context.synchronize()
+        capture::synchronize(&context)
     }
     fn cuCtxGetLimit(value: *mut usize, limit: c_uint) {
         let context = Context::current()?;

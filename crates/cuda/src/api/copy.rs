@@ -10,18 +10,18 @@ use crate::core::copy::{Side, When};
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
 use crate::core::slices::Slices;
-use crate::core::stream::{Default, Stream};
+use crate::core::stream::Stream;
 use crate::core::{heap, platform};
-use crate::edge::{Bytes, CuResult, Object as _, cu_stream_entry, require};
+use crate::edge::{Bytes, CuResult, DefaultStream, Object as _, cu_stream_entry, require};
 
 /// Copies in the default stream. The program may use its memory again afterwards.
-fn now(default: Default, to: Side, from: Side, size: usize) -> CuResult {
+fn now(default: DefaultStream, to: Side, from: Side, size: usize) -> CuResult {
     let (context, stream) = Stream::resolve(std::ptr::null_mut(), default)?;
     capture::refuse_now(&context, &stream)?;
     context.copy(&stream, to, from, size as u64, When::Now)
 }
 
-fn later(default: Default, stream: CUstream, to: Side, from: Side, size: usize) -> CuResult {
+fn later(default: DefaultStream, stream: CUstream, to: Side, from: Side, size: usize) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
     let work = || {
         let copy = Slices::linear(to, from, size);

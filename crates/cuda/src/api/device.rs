@@ -2,7 +2,8 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::{attribute, device, platform};
+use crate::core::facts::Facts;
+use crate::core::{attribute, capability, platform};
 use crate::edge::{CuResult, cu_entry, require, store, text};
 
 /// Writes a string with a terminating 0, cut to `room` bytes.
@@ -21,7 +22,7 @@ unsafe fn write_text(to: *mut c_char, room: c_int, text: &str) -> CuResult {
     Ok(())
 }
 
-fn pci_text(of: &device::Facts) -> String {
+fn pci_text(of: &Facts) -> String {
     let [domain, bus, device] = of.pci;
     format!("{domain:04x}:{bus:02x}:{device:02x}.0")
 }
@@ -89,7 +90,7 @@ cu_entry! {
             ],
             sharedMemPerBlock: of(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             totalConstantMemory: of(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY)?,
-            SIMDWidth: attribute::WARP,
+            SIMDWidth: capability::WARP,
             memPitch: of(CU_DEVICE_ATTRIBUTE_MAX_PITCH)?,
             regsPerBlock: of(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)?,
             clockRate: of(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,

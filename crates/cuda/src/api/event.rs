@@ -4,12 +4,13 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::event::Event;
-use crate::core::platform;
 use crate::core::stream::Stream;
-use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, forget, require, store};
+use crate::edge::{
+    CuResult, Object as _, check_process, cu_entry, cu_stream_entry, forget, require, store,
+};
 
 fn destroy(event: CUevent) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     let event = Event::borrow(event)?;
     forget(&*event).ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
@@ -17,7 +18,7 @@ fn destroy(event: CUevent) -> CuResult {
 /// # Safety
 /// `ms` is null or writable.
 unsafe fn elapsed(ms: *mut f32, start: CUevent, end: CUevent) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     require(!ms.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let elapsed = Event::borrow(start)?.elapsed_ms(&*Event::borrow(end)?)?;
     // SAFETY: the caller promises that `ms` is null or writable.
@@ -40,11 +41,11 @@ cu_entry! {
         destroy(event)
     }
     fn cuEventQuery(event: CUevent) {
-        platform::check_process()?;
+        check_process()?;
         Event::borrow(event)?.query()
     }
     fn cuEventSynchronize(event: CUevent) {
-        platform::check_process()?;
+        check_process()?;
         Event::borrow(event)?.synchronize()
     }
     fn cuEventElapsedTime(ms: *mut f32, start: CUevent, end: CUevent) {

@@ -10,8 +10,10 @@ use crate::core::graph::Graph;
 use crate::core::graph::exec::Exec;
 use crate::core::graph::node::Node;
 use crate::core::graph::work::Work;
-use crate::core::stream::{Default, Stream};
-use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, load, require, store};
+use crate::core::stream::Stream;
+use crate::edge::{
+    CuResult, DefaultStream, Object as _, cu_entry, cu_stream_entry, load, require, store,
+};
 
 /// # Safety
 /// `result` is null or writable.
@@ -51,7 +53,7 @@ unsafe fn instantiate_with(
     result: *mut CUgraphExec,
     graph: CUgraph,
     params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
-    default: Default,
+    default: DefaultStream,
 ) -> CuResult {
     // SAFETY: the caller promises that `params` is null or readable.
     let mut given = unsafe { load(params.cast_const()) }?;

@@ -28,11 +28,10 @@ pub(super) unsafe fn allocation(params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) -> CuRe
     // Memory that other processes can use is not served.
     require(pool.handleTypes == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     let device = platform::device(pool.locationId)?;
-    // SAFETY: the caller promises that the list is null or has this many elements: kind of place,
-    // device, access. Access for other devices is not served.
-    for [kind, place, access] in
-        unsafe { crate::edge::array(given.accessDescs, given.accessDescCount) }?
-    {
+    // SAFETY: the caller promises that the list is null or has this number of elements.
+    let accesses = unsafe { crate::edge::array(given.accessDescs, given.accessDescCount) }?;
+    // Access for other devices is not served.
+    for [kind, place, access] in accesses {
         let is_own = *kind == DEVICE && CUdevice::try_from(*place) == Ok(device.number());
         require(is_own || *access == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     }

@@ -12,11 +12,12 @@ use crate::core::context::Context;
 use crate::core::event::Event;
 use crate::core::graph::Graph;
 use crate::core::graph::node::Node;
-use crate::core::graph::work::{Fill, Work};
-use crate::core::launch::{Fixed, Shape};
+use crate::core::graph::work::Work;
+use crate::core::launch::DescribedLaunch;
 use crate::core::library::{self, Kernel};
-use crate::core::log;
-use crate::edge::{CuResult, HostCall, Object as _, cu_entry, load, require, store};
+use crate::core::memset::Memset;
+use crate::core::shape::LaunchShape;
+use crate::edge::{CuResult, HostCall, Object as _, cu_entry, load, log, require, store};
 
 /// # Safety
 /// The parameters are those of the function.
@@ -29,15 +30,15 @@ pub(super) unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS) -> CuResult<Work> 
     } else {
         library::function(first.func)?
     };
-    let shape = Shape {
+    let shape = LaunchShape {
         grid: [first.gridDimX, first.gridDimY, first.gridDimZ],
         block: [first.blockDimX, first.blockDimY, first.blockDimZ],
         dynamic: first.sharedMemBytes,
     };
     // SAFETY: the caller promises the parameters of the function.
     let given = unsafe { launch::params(first.kernelParams, first.extra) }?;
-    // SAFETY: the caller promises what `Fixed::new` demands.
-    unsafe { Fixed::new(function, shape, &given) }.map(Work::Kernel)
+    // SAFETY: the caller promises what `DescribedLaunch::new` demands.
+    unsafe { DescribedLaunch::new(function, shape, &given) }.map(Work::Kernel)
 }
 
 fn kernel_params(node: CUgraphNode) -> CuResult<CUDA_KERNEL_NODE_PARAMS> {
@@ -81,7 +82,7 @@ pub(super) fn copy(params: &CUDA_MEMCPY3D, home: Weak<Context>) -> CuResult<Work
 }
 
 pub(super) fn fill(params: &CUDA_MEMSET_NODE_PARAMS, home: Weak<Context>) -> CuResult<Work> {
-    let fill = Fill {
+    let fill = Memset {
         to: params.dst,
         pitch: params.pitch as u64,
         value: params.value,

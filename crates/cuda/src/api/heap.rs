@@ -8,10 +8,12 @@ use penstock_cuda_sys::driver::*;
 use penstock_wire::describe::HeapPath;
 
 pub use crate::core::heap::PenstockHeap;
-use crate::core::heap::{Heap, One, tell, told};
-use crate::core::launch::{Params, Shape};
+use crate::core::heap::{Heap, tell, told};
+use crate::core::heap_launch::HeapKernel;
+use crate::core::launch::Params;
 use crate::core::module::Function;
 use crate::core::platform;
+use crate::core::shape::LaunchShape;
 use crate::core::stream::Stream;
 use crate::edge::{
     Bytes, CuResult, HostTarget, Object as _, array, cu_entry, load, require, store, text,
@@ -45,7 +47,7 @@ fn heap_of(heap: *mut PenstockHeap) -> CuResult<std::sync::Arc<Heap>> {
 ///
 /// # Safety
 /// `kernelParams` is null or has an address for each parameter of the function.
-unsafe fn one(described: &CUDA_LAUNCH_PARAMS) -> CuResult<One> {
+unsafe fn one(described: &CUDA_LAUNCH_PARAMS) -> CuResult<HeapKernel> {
     let function = Function::borrow(described.function).map_err(|code| {
         tell(code, "one of the functions is not a CUfunction; a CUkernel handle names no device")
     })?;
@@ -62,12 +64,12 @@ unsafe fn one(described: &CUDA_LAUNCH_PARAMS) -> CuResult<One> {
     // SAFETY: the caller promises that `kernelParams` has an address for each parameter.
     let params = unsafe { function.packed(&params) }
         .map_err(|code| tell(code, "a kernel has parameters, but kernelParams lacks some"))?;
-    let shape = Shape {
+    let shape = LaunchShape {
         grid: [described.gridDimX, described.gridDimY, described.gridDimZ],
         block: [described.blockDimX, described.blockDimY, described.blockDimZ],
         dynamic: described.sharedMemBytes,
     };
-    Ok(One { function, context, stream, shape, params })
+    Ok(HeapKernel { function, context, stream, shape, params })
 }
 
 cu_entry! {

@@ -4,11 +4,11 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
-use crate::core::launch::{Fixed, Params, Shape};
+use crate::core::launch::{DescribedLaunch, Params};
 use crate::core::library;
-use crate::core::log;
-use crate::core::stream::{Default, Stream};
-use crate::edge::{Bytes, CuResult, array, cu_stream_entry, load, require};
+use crate::core::shape::LaunchShape;
+use crate::core::stream::Stream;
+use crate::edge::{Bytes, CuResult, DefaultStream, array, cu_stream_entry, load, log, require};
 
 /// Returns the parameters in `kernelParams` and `extra`.
 ///
@@ -38,8 +38,8 @@ pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> 
         let value: *mut c_void = unsafe { load(extra.add(2 * index + 1)) }?;
         match name {
             CU_LAUNCH_PARAM_BUFFER_POINTER => buffer = Some(value),
-            // SAFETY: the caller promises that this value is the address of the size.
             CU_LAUNCH_PARAM_BUFFER_SIZE => {
+                // SAFETY: the caller promises that this value is the address of the size.
                 size = Some(unsafe { load(value.cast_const().cast::<usize>()) }?)
             }
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
@@ -55,8 +55,8 @@ pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> 
 #[inline]
 pub(super) unsafe fn launch(
     function: CUfunction,
-    shape: &Shape,
-    (stream, default): (CUstream, Default),
+    shape: &LaunchShape,
+    (stream, default): (CUstream, DefaultStream),
     (each, extra): (*mut *mut c_void, *mut *mut c_void),
 ) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
@@ -65,8 +65,9 @@ pub(super) unsafe fn launch(
     require(function.loaded.is_in(&context), CUDA_ERROR_INVALID_HANDLE)?;
     // SAFETY: the caller promises what `params` demands.
     let params = unsafe { params(each, extra) }?;
-    // SAFETY: the caller promises what `Fixed::new` demands.
-    let work = || unsafe { Fixed::new(function.clone(), *shape, &params) }.map(Work::Kernel);
+    // SAFETY: the caller promises what `DescribedLaunch::new` demands.
+    let work =
+        || unsafe { DescribedLaunch::new(function.clone(), *shape, &params) }.map(Work::Kernel);
     if capture::takes(&context, &stream, work)? {
         return Ok(());
     }
@@ -115,7 +116,7 @@ cu_stream_entry! {
     ) {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         // SAFETY: the program promises what `launch` demands.
-        unsafe { launch(function, &Shape { grid, block, dynamic: shared }, (stream, default), (params, extra)) }
+        unsafe { launch(function, &LaunchShape { grid, block, dynamic: shared }, (stream, default), (params, extra)) }
     }
     fn cuLaunchKernelEx / cuLaunchKernelEx_ptsz |default| (
         config: *const CUlaunchConfig,
@@ -132,7 +133,7 @@ cu_stream_entry! {
         for attribute in unsafe { array(config.attrs, config.numAttrs as usize) }? {
             check_attribute(attribute.id, &attribute.value, grid)?;
         }
-        let shape = Shape { grid, block, dynamic: config.sharedMemBytes };
+        let shape = LaunchShape { grid, block, dynamic: config.sharedMemBytes };
         // SAFETY: the program promises what `launch` demands.
         unsafe { launch(function, &shape, (config.hStream, default), (params, extra)) }
     }
@@ -151,7 +152,7 @@ cu_stream_entry! {
     ) {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         check_cooperative(grid)?;
-        let shape = Shape { grid, block, dynamic: shared };
+        let shape = LaunchShape { grid, block, dynamic: shared };
         // SAFETY: the program promises what `launch` demands.
         unsafe { launch(function, &shape, (stream, default), (params, std::ptr::null_mut())) }
     }

@@ -7,8 +7,8 @@ use super::module::{Log, file, utf8};
 use crate::core::context::Context;
 use crate::core::library::{Kernel, Library};
 use crate::core::module::Function;
-use crate::core::platform;
-use crate::edge::{self, CuResult, Object as _, cu_entry, require, store};
+use crate::core::{platform, primary};
+use crate::edge::{self, CuResult, Object as _, check_process, cu_entry, require, store};
 
 /// # Safety
 /// `result` is null or writable; the options are as the interface demands.
@@ -31,7 +31,7 @@ fn function_on(kernel: &Kernel, dev: CUdevice) -> CuResult<std::sync::Arc<Functi
     let device = platform::device(dev)?;
     let current = Context::peek().filter(|context| context.device.ordinal == device.ordinal);
     let context =
-        current.or_else(|| device.primary_if_there()).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        current.or_else(|| primary::if_there(device)).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
     kernel.function_in(&context)
 }
 
@@ -71,12 +71,12 @@ cu_entry! {
         unsafe { load(result, &bytes, (count, options, values)) }
     }
     fn cuLibraryUnload(library: CUlibrary) {
-        let devices = platform::devices()?;
-        Library::borrow(library)?.unload(devices)
+        platform::devices()?;
+        Library::borrow(library)?.unload()
     }
     fn cuLibraryGetKernel(result: *mut CUkernel, library: CUlibrary, name: *const c_char) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let library = Library::borrow(library)?;
         // SAFETY: the program promises that `name` is null or a string.
         let kernel = library.kernel(unsafe { utf8(name) }?)?;
@@ -86,7 +86,7 @@ cu_entry! {
     }
     fn cuLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) {
         require(!count.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let kernels = Library::borrow(library)?.names().count();
         // SAFETY: the program promises that `count` is null or writable.
         unsafe { store(count, c_uint::try_from(kernels).unwrap_or(c_uint::MAX)) };
@@ -94,7 +94,7 @@ cu_entry! {
     }
     fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, room: c_uint, library: CUlibrary) {
         require(!kernels.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let library = Library::borrow(library)?;
         for (index, name) in library.names().take(room as usize).enumerate() {
             let raw = library.kernel(name)?.raw();
@@ -130,7 +130,7 @@ cu_entry! {
         library: CUlibrary,
         _name: *const c_char,
     ) {
-        platform::check_process()?;
+        check_process()?;
         Library::borrow(library)?;
         Err(CUDA_ERROR_NOT_FOUND)
     }
@@ -145,7 +145,7 @@ cu_entry! {
     }
     fn cuKernelGetLibrary(result: *mut CUlibrary, kernel: CUkernel) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let kernel = Kernel::borrow(kernel)?;
         // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, kernel.library.raw()) };
@@ -154,7 +154,7 @@ cu_entry! {
     /// The name lives as long as the library.
     fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) {
         require(!name.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let kernel = Kernel::borrow(kernel)?;
         // SAFETY: the program promises that `name` is null or writable.
         unsafe { store(name, kernel.c_name.as_ptr()) };
@@ -179,7 +179,7 @@ cu_entry! {
         Kernel::borrow(kernel).map(drop)
     }
     fn cuKernelGetParamInfo(kernel: CUkernel, index: usize, offset: *mut usize, size: *mut usize) {
-        platform::check_process()?;
+        check_process()?;
         let kernel = Kernel::borrow(kernel)?;
         let entry = kernel.library.entry(&kernel.name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         // SAFETY: the program promises what `store_param` demands.

@@ -5,10 +5,9 @@ use penstock_cuda_sys::driver::*;
 use super::module::{Log, file};
 use crate::core::context::Context;
 use crate::core::link::Link;
-use crate::core::log;
-use crate::core::platform;
 use crate::edge::{
-    Bytes, CuResult, Object as _, cu_entry, forget, new_number, publish, require, store,
+    Bytes, CuResult, Object as _, check_process, cu_entry, forget, log, new_number, publish,
+    require, store,
 };
 
 /// # Safety
@@ -41,7 +40,7 @@ unsafe fn add_data(
     size: usize,
     log: &Log,
 ) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     // SAFETY: the caller promises `size` bytes at `data`.
     let bytes = unsafe { Bytes::new(data, size) }?;
     add(link, kind, bytes.read(), log)
@@ -94,7 +93,7 @@ cu_entry! {
         options: *mut c_uint,
         values: *mut *mut c_void,
     ) {
-        platform::check_process()?;
+        check_process()?;
         // SAFETY: the program promises what `Log::of` demands.
         let log = unsafe { Log::of(count, options, values) }?;
         // SAFETY: the program promises that `path` is null or a string.
@@ -103,7 +102,7 @@ cu_entry! {
     /// "cubinOut ... is owned by state".
     fn cuLinkComplete(link: CUlinkState, result: *mut *mut c_void, size: *mut usize) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let (bytes, count) = Link::borrow(link)?.complete()?;
         // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, bytes.cast_mut().cast()) };
@@ -112,7 +111,7 @@ cu_entry! {
         Ok(())
     }
     fn cuLinkDestroy(link: CUlinkState) {
-        platform::check_process()?;
+        check_process()?;
         forget(&*Link::borrow(link)?).ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 }

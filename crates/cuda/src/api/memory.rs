@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::graph::capture;
-use crate::core::{host, platform};
+use crate::core::{host, memory, platform};
 use crate::edge::{CuResult, cu_entry, require, store};
 
 /// `cuMemAllocPitch` rounds rows up to this number of bytes. It is the alignment of allocations, so
@@ -29,8 +29,8 @@ unsafe fn allocate_host(result: *mut *mut c_void, size: usize, flags: c_uint) ->
 /// Waits for all commands of all contexts that use this memory of the program.
 fn settle(address: usize, size: usize) -> CuResult {
     let current = Context::current()?;
-    current.synchronize()?;
-    for context in platform::devices()?.iter().flat_map(|device| device.contexts()) {
+    capture::synchronize(&current)?;
+    for context in platform::devices()?.iter().flat_map(|device| Context::all_on(device)) {
         let shape = HostShape::linear(address as u64, size as u64);
         let is_used =
             penstock_client::may_be_written(&shape) || penstock_client::may_be_read(&shape);
@@ -48,7 +48,7 @@ cu_entry! {
         let context = Context::current()?;
         context.check()?;
         capture::check_safe()?;
-        let address = context.allocate(size as u64)?;
+        let address = memory::allocate(&context, size as u64)?;
         // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, address) };
         Ok(())
@@ -62,7 +62,7 @@ cu_entry! {
         capture::check_safe()?;
         let row = width.checked_next_multiple_of(PITCH_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let size = row.checked_mul(height).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        let address = context.allocate(size as u64)?;
+        let address = memory::allocate(&context, size as u64)?;
         // SAFETY: the program promises that `pitch` is null or writable.
         unsafe { store(pitch, row) };
         // SAFETY: the program promises that `result` is null or writable.
@@ -76,7 +76,7 @@ cu_entry! {
             return Ok(());
         }
         capture::check_safe()?;
-        context.free(address)
+        memory::free(&context, address)
     }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let context = Context::current()?;

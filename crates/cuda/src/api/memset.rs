@@ -6,9 +6,10 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::graph::capture;
-use crate::core::graph::work::{Fill, Work};
-use crate::core::stream::{Default, Stream};
-use crate::edge::{CuResult, cu_stream_entry};
+use crate::core::graph::work::Work;
+use crate::core::memset::Memset;
+use crate::core::stream::Stream;
+use crate::edge::{CuResult, DefaultStream, cu_stream_entry};
 
 /// Adds the fill to the capture of its stream. Returns false if the stream is not captured.
 fn takes(
@@ -21,7 +22,7 @@ fn takes(
     capture::takes(context, stream, || {
         let mut value = [0; 4];
         value.iter_mut().zip(pattern).for_each(|(to, from)| *to = *from);
-        let fill = Fill {
+        let fill = Memset {
             to,
             pitch: pitch as u64,
             value: u32::from_ne_bytes(value),
@@ -34,7 +35,7 @@ fn takes(
 }
 
 fn fill(
-    default: Default,
+    default: DefaultStream,
     stream: CUstream,
     to: CUdeviceptr,
     pattern: &[u8],
@@ -48,7 +49,7 @@ fn fill(
 }
 
 fn fill_rows(
-    default: Default,
+    default: DefaultStream,
     stream: CUstream,
     (to, pitch): (CUdeviceptr, usize),
     pattern: &[u8],

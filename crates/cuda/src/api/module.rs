@@ -4,9 +4,11 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::module::Module;
-use crate::core::program::{self, Refusal};
-use crate::core::{log, platform};
-use crate::edge::{self, Bytes, CuResult, Object as _, array, cu_entry, require, store, text};
+use crate::core::program::Refusal;
+use crate::core::{build, platform};
+use crate::edge::{
+    self, Bytes, CuResult, Object as _, array, check_process, cu_entry, log, require, store, text,
+};
 
 /// Where the program wants the reason for an error.
 pub(super) struct Log {
@@ -143,7 +145,7 @@ cu_entry! {
         platform::devices()?;
         require(!mode.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: the program promises that `mode` is null or writable.
-        unsafe { store(mode, if program::is_eager() { 1 } else { 2 }) };
+        unsafe { store(mode, if build::is_eager() { 1 } else { 2 }) };
         Ok(())
     }
     fn cuModuleGetFunction(result: *mut CUfunction, module: CUmodule, name: *const c_char) {
@@ -158,7 +160,7 @@ cu_entry! {
     }
     fn cuModuleGetFunctionCount(count: *mut c_uint, module: CUmodule) {
         require(!count.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let kernels = Module::borrow(module)?.kernel_names().count();
         // SAFETY: the program promises that `count` is null or writable.
         unsafe { store(count, c_uint::try_from(kernels).unwrap_or(c_uint::MAX)) };
@@ -166,7 +168,7 @@ cu_entry! {
     }
     fn cuModuleEnumerateFunctions(functions: *mut CUfunction, room: c_uint, module: CUmodule) {
         require(!functions.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let module = Module::borrow(module)?;
         for (index, name) in module.kernel_names().take(room as usize).enumerate() {
             let raw = module.function(name)?.raw();

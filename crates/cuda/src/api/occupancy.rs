@@ -8,12 +8,12 @@ use std::ffi::{c_int, c_uint};
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::{attribute, library, platform};
-use crate::edge::{CuResult, cu_entry, require, store};
+use crate::core::{attribute, capability, library};
+use crate::edge::{CuResult, check_process, cu_entry, require, store};
 
 /// Returns the number of blocks of a function on one multiprocessor, 0 or 1.
 fn active(function: CUfunction, threads: c_int, dynamic: usize) -> CuResult<c_int> {
-    platform::check_process()?;
+    check_process()?;
     let function = library::function(function)?;
     let threads = u32::try_from(threads)
         .ok()
@@ -38,13 +38,13 @@ unsafe fn potential(
     limit: c_int,
 ) -> CuResult {
     require(!grid.is_null() && !block.is_null() && limit >= 0, CUDA_ERROR_INVALID_VALUE)?;
-    platform::check_process()?;
+    check_process()?;
     let function = library::function(function)?;
     let device = &function.loaded.device;
     let most = c_int::try_from(function.threads_max()?).unwrap_or(c_int::MAX);
     let most = if limit == 0 { most } else { most.min(limit) };
     let shared = attribute::shared_bytes(device).1;
-    let warp = attribute::WARP;
+    let warp = capability::WARP;
     let mut threads = if most >= warp { most / warp * warp } else { most };
     while threads > 0 {
         let bytes = match dynamic_of {
@@ -122,7 +122,7 @@ cu_entry! {
         threads: c_int,
     ) {
         require(!bytes.is_null() && blocks > 0 && threads > 0, CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         let function = library::function(function)?;
         let shared = attribute::shared_bytes(&function.loaded.device).1 / blocks.unsigned_abs();
         let left = shared.saturating_sub(function.entry().static_shared);

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint};
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
+use crate::core::graph::capture;
 use crate::core::platform;
 use crate::edge::{CuResult, Object as _, cu_entry, require, store};
 
@@ -17,9 +18,9 @@ pub(super) fn check(one: CUcontext, other: CUcontext) -> CuResult {
 /// "... is serialized with respect to all pending and future asynchronous work in to the current
 /// context, source context, and destination context".
 pub(super) fn settle(one: CUcontext, other: CUcontext) -> CuResult {
-    Context::current()?.synchronize()?;
-    Context::borrow(one)?.synchronize()?;
-    Context::borrow(other)?.synchronize()
+    capture::synchronize(&*Context::current()?)?;
+    capture::synchronize(&*Context::borrow(one)?)?;
+    capture::synchronize(&*Context::borrow(other)?)
 }
 
 cu_entry! {

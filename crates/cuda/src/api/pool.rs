@@ -13,7 +13,9 @@ use crate::core::graph::work::Work;
 use crate::core::platform;
 use crate::core::pool::{self, Pool};
 use crate::core::stream::Stream;
-use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, forget, load, require, store};
+use crate::edge::{
+    CuResult, Object as _, check_process, cu_entry, cu_stream_entry, forget, load, require, store,
+};
 
 /// Returns whether an attribute's value has 64 bits; otherwise it has 32.
 const fn is_wide(attribute: c_uint) -> bool {
@@ -76,7 +78,7 @@ cu_entry! {
         Ok(())
     }
     fn cuMemPoolDestroy(pool: CUmemoryPool) {
-        platform::check_process()?;
+        check_process()?;
         let pool = Pool::borrow(pool)?;
         require(!pool.is_default(), CUDA_ERROR_INVALID_VALUE)?;
         forget(&*pool).ok_or(CUDA_ERROR_INVALID_VALUE)
@@ -84,12 +86,12 @@ cu_entry! {
     /// Has an effect only if CUDA's own driver allocates the memory. Elsewhere free memory costs
     /// nothing.
     fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes: usize) {
-        platform::check_process()?;
+        check_process()?;
         Pool::borrow(pool)?.trim(bytes as u64);
         Ok(())
     }
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
-        platform::check_process()?;
+        check_process()?;
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let answer = Pool::borrow(pool)?.attribute(attribute)?;
         if is_wide(attribute) {
@@ -102,7 +104,7 @@ cu_entry! {
         Ok(())
     }
     fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
-        platform::check_process()?;
+        check_process()?;
         let pool = Pool::borrow(pool)?;
         let value = if is_wide(attribute) {
             // SAFETY: the program promises that `value` is null or readable.
@@ -115,7 +117,7 @@ cu_entry! {
     }
     /// Accepts only what holds anyway: a pool's own device always has access, others never.
     fn cuMemPoolSetAccess(pool: CUmemoryPool, list: *const [u32; 3], count: usize) {
-        platform::check_process()?;
+        check_process()?;
         let pool = Pool::borrow(pool)?;
         // SAFETY: the program promises that `list` is null or has `count` elements: kind of place,
         // device, access.
@@ -126,7 +128,7 @@ cu_entry! {
         Ok(())
     }
     fn cuMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, place: *mut [u32; 2]) {
-        platform::check_process()?;
+        check_process()?;
         require(!flags.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let pool = Pool::borrow(pool)?;
         // SAFETY: the program promises that `place` is null or readable: kind of place, device.

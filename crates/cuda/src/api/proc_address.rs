@@ -7,8 +7,7 @@ use std::sync::OnceLock;
 use penstock_cuda_sys::driver::*;
 
 use super::table;
-use crate::core::log;
-use crate::edge::{CuResult, cu_entry, require, store, text};
+use crate::edge::{CuResult, cu_entry, log, require, store, text};
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use crate::core::copy::When;
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
 use crate::core::slices::{Part, Slices};
-use crate::core::stream::{Default, Stream};
-use crate::edge::{CuResult, cu_stream_entry, load, require};
+use crate::core::stream::Stream;
+use crate::edge::{CuResult, DefaultStream, cu_stream_entry, load, require};
 
-fn run(stream: CUstream, default: Default, copy: Slices, when: When) -> CuResult {
+fn run(stream: CUstream, default: DefaultStream, copy: Slices, when: When) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
     if when == When::Now {
         capture::refuse_now(&context, &stream)?;
@@ -26,7 +26,7 @@ fn run(stream: CUstream, default: Default, copy: Slices, when: When) -> CuResult
     copy.run(&context, &stream, when)
 }
 
-fn rows(copy: &CUDA_MEMCPY2D, stream: CUstream, default: Default, when: When) -> CuResult {
+fn rows(copy: &CUDA_MEMCPY2D, stream: CUstream, default: DefaultStream, when: When) -> CuResult {
     let to = Part {
         kind: copy.dstMemoryType,
         host: copy.dstHost.expose_provenance(),

@@ -8,16 +8,14 @@ use std::sync::{MutexGuard, PoisonError};
 use penstock_cuda_sys::driver::*;
 
 use super::launch::launch;
-use crate::core::launch::Shape;
 use crate::core::module::Function;
-use crate::core::platform;
 use crate::core::setup::Setup;
-use crate::core::stream::Default;
-use crate::edge::{Bytes, CuResult, Object as _, cu_entry, require};
+use crate::core::shape::LaunchShape;
+use crate::edge::{Bytes, CuResult, DefaultStream, Object as _, check_process, cu_entry, require};
 
 /// Changes the setup of a function.
 fn set(function: CUfunction, change: impl FnOnce(&Function, &mut Setup) -> CuResult) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     let function = Function::borrow(function)?;
     change(&function, &mut lock(&function))
 }
@@ -37,7 +35,7 @@ fn set_bytes(function: CUfunction, offset: c_int, bytes: &[u8]) -> CuResult {
 /// # Safety
 /// The parameters in the setup are those of the function.
 unsafe fn launch_grid(function: CUfunction, grid: (c_int, c_int), stream: CUstream) -> CuResult {
-    platform::check_process()?;
+    check_process()?;
     let number = |size: c_int| u32::try_from(size).map_err(|_| CUDA_ERROR_INVALID_VALUE);
     let grid = [number(grid.0)?, number(grid.1)?, 1];
     let (block, dynamic, mut bytes) = {
@@ -54,10 +52,10 @@ unsafe fn launch_grid(function: CUfunction, grid: (c_int, c_int), stream: CUstre
         std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
     ];
     let extra = if bytes.is_empty() { null_mut() } else { extra.as_mut_ptr() };
-    let shape = Shape { grid, block, dynamic };
+    let shape = LaunchShape { grid, block, dynamic };
     // SAFETY: `extra` is the list above, and the caller promises that its parameters are those of
     // the function.
-    unsafe { launch(function, &shape, (stream, Default::Legacy), (null_mut(), extra)) }
+    unsafe { launch(function, &shape, (stream, DefaultStream::Legacy), (null_mut(), extra)) }
 }
 
 cu_entry! {

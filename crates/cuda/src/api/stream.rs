@@ -17,7 +17,7 @@ use crate::edge::{
 unsafe fn create(result: *mut CUstream, flags: c_uint, priority: c_int) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     // "If the priority is outside the supported range it is clamped": the only priority is 0.
-    let stream = Stream::create(&Context::current()?, flags, priority.clamp(0, 0))?;
+    let stream = Context::current()?.create_stream(flags, priority.clamp(0, 0))?;
     // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, stream.raw()) };
     Ok(())
@@ -34,11 +34,11 @@ cu_entry! {
     }
     fn cuStreamDestroy(stream: CUstream) {
         Context::current()?;
-        Stream::borrow(stream)?.destroy()
+        capture::destroy_stream(&*Stream::borrow(stream)?)
     }
     fn cuStreamDestroy_v2(stream: CUstream) {
         Context::current()?;
-        Stream::borrow(stream)?.destroy()
+        capture::destroy_stream(&*Stream::borrow(stream)?)
     }
 }
 
@@ -51,7 +51,7 @@ cu_stream_entry! {
     fn cuStreamQuery / cuStreamQuery_ptsz |default| (stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
         capture::refuse(&context, &stream)?;
-        stream.query(&context)
+        context.query_stream(&stream)
     }
     fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz |default| (stream: CUstream, event: CUevent, flags: c_uint) {
         require(flags <= CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE)?;

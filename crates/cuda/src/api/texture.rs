@@ -3,9 +3,9 @@ use std::ffi::c_void;
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
+use crate::core::texture;
 use crate::core::texture::Kind;
-use crate::core::{platform, texture};
-use crate::edge::{cu_entry, load, require, store};
+use crate::edge::{check_process, cu_entry, load, require, store};
 
 cu_entry! {
     /// The view must be null, because only other formats and mipmaps need one.
@@ -26,19 +26,19 @@ cu_entry! {
         Ok(())
     }
     fn cuTexObjectDestroy(object: CUtexObject) {
-        platform::check_process()?;
+        check_process()?;
         texture::destroy(object, Kind::Texture)
     }
     fn cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUtexObject) {
         require(!resource.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         // SAFETY: the program promises that `resource` is null or writable.
         unsafe { store(resource, texture::made_of(object, Kind::Texture)?.0) };
         Ok(())
     }
     fn cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject) {
         require(!description.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         // SAFETY: the program promises that `description` is null or writable.
         unsafe { store(description, texture::made_of(object, Kind::Texture)?.1) };
         Ok(())
@@ -53,12 +53,12 @@ cu_entry! {
         Ok(())
     }
     fn cuSurfObjectDestroy(object: CUsurfObject) {
-        platform::check_process()?;
+        check_process()?;
         texture::destroy(object, Kind::Surface)
     }
     fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUsurfObject) {
         require(!resource.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        platform::check_process()?;
+        check_process()?;
         // SAFETY: the program promises that `resource` is null or writable.
         unsafe { store(resource, texture::made_of(object, Kind::Surface)?.0) };
         Ok(())

@@ -1,9 +1,8 @@
 //! Stubs of all functions that are not served. A stub prints its name once and returns
 //! `CUDA_ERROR_NOT_SUPPORTED`.
 
+use crate::edge::log;
 use penstock_cuda_sys::driver::{CUDA_ERROR_NOT_SUPPORTED, CUresult};
-
-use crate::core::log;
 
 fn refuse(name: &'static str) -> CUresult {
     log::not_served(name);

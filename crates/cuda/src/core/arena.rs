@@ -9,13 +9,10 @@ use penstock_client::{Context, Event, Memory};
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
 
 use super::address;
+use super::block::{Arena, Block, GRAIN_BYTES, Place, READ_WRITE};
 use super::free::Free;
+use super::native;
 use crate::edge::CuResult;
-
-/// Allocations begin at multiples of this number of bytes: "The allocated memory is suitably
-/// aligned for any kind of variable", and programs rely on 256. Check mode has one bit for each
-/// grain.
-pub(crate) const GRAIN_BYTES: u64 = 256;
 
 /// Size of the first arena in bytes if the device has its own memory. Each arena costs an argument
 /// of every kernel, and its full size in device memory from its first use on. So each arena is
@@ -40,20 +37,6 @@ const KEPT_BYTES: u64 = 256 << 20;
 /// tests, and for devices with little memory.
 const ARENA_VARIABLE: &str = "PENSTOCK_CUDA_ARENA_MIB";
 
-/// An allocation. The serial lets only its owner free it: an old copy of the address is not enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    pub(crate) address: u64,
-    serial: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Arena {
-    pub(crate) base: u64,
-    pub(crate) size: u64,
-    pub(crate) memory: Arc<Memory>,
-}
-
 /// What is known of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
@@ -67,13 +50,6 @@ pub(crate) struct Live {
     pub(crate) own: bool,
     /// Whether the driver uses this memory for something else. Such memory is never allocated.
     foreign: bool,
-}
-
-/// A position in an arena.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) offset: u64,
 }
 
 #[derive(Debug, Default)]
@@ -265,10 +241,10 @@ impl Space {
             // by side, and a free range must not span both.
             let wanted = bytes + GRAIN_BYTES;
             let arena =
-                super::native::arena(&self.context, self.first, wanted).or_else(|code| {
+                native::arena::allocate(&self.context, self.first, wanted).or_else(|code| {
                     // Returning unused arenas may give the driver the memory that it lacks.
                     if state.give_back(self.first, 0) {
-                        super::native::arena(&self.context, self.first, wanted)
+                        native::arena::allocate(&self.context, self.first, wanted)
                     } else {
                         Err(code)
                     }
@@ -281,8 +257,6 @@ impl Space {
         let sizes = (self.step_bytes, self.largest, self.total);
         let size = next_bytes(sizes, self.is_single, bytes, state.arenas.len(), taken);
         let size = size.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        /// Value of OpenCL's `CL_MEM_READ_WRITE`.
-        const READ_WRITE: u64 = 1;
         let memory = Memory::buffer(&self.context, READ_WRITE, size, None)
             .map_err(|error| crate::edge::of_error(&error))?;
         let base = state
@@ -421,7 +395,7 @@ impl State {
                 bytes -= arena.size;
                 any = true;
                 self.arenas.retain(|known| known.base != arena.base);
-                super::native::release(device, arena);
+                native::arena::release(device, arena);
             }
         }
         any

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
 
-use super::arena::Block;
+use super::block::Block;
 use super::context::Context;
 use super::device::Device;
+use super::stream_list;
 use crate::edge::{CuResult, Object, forget, new_number, publish, require};
 
 /// Rows begin at multiples of this number of bytes, the texture pitch alignment that the devices
@@ -104,7 +105,7 @@ impl Array {
 
     pub(crate) fn destroy(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        self.device.release_block(self.block, self.device.busy())
+        self.device.release_block(self.block, stream_list::busy_on(&self.device))
     }
 
     /// Returns the address of byte `x` of row `y` of slice `z`. Fails unless `width` bytes of

@@ -2,23 +2,10 @@
 
 use penstock_cuda_sys::driver::*;
 
+use super::capability::{CAPABILITY, SHARED_BYTES, SHARED_BYTES_OPT_IN, WARP};
 use super::device::Device;
 use super::native;
 use crate::edge::CuResult;
-
-/// Compute capability 7.5, the lowest that CUDA 13 compiles for. The translator supports its whole
-/// instruction set.
-pub(crate) const CAPABILITY: (i32, i32) = (7, 5);
-
-/// Threads of a warp in PTX. The device's own number may differ.
-pub(crate) const WARP: i32 = 32;
-
-/// Shared memory that a block may use without opting in, in bytes, on all compute capabilities.
-pub(crate) const SHARED_BYTES: u32 = 48 << 10;
-
-/// Shared memory in bytes that a block may use if it opts in
-/// (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`), as on capability 7.5.
-pub(crate) const SHARED_BYTES_OPT_IN: u32 = 64 << 10;
 
 /// Constant memory of a module, in bytes.
 const CONSTANT_BYTES: i32 = 64 << 10;
@@ -29,7 +16,7 @@ const REGISTERS: i32 = 64 << 10;
 /// Returns the shared memory in bytes that a block may use without and with opting in.
 pub(crate) fn shared_bytes(device: &Device) -> (u32, u32) {
     if device.is_native {
-        return native::shared_bytes(device);
+        return native::attribute::shared_bytes(&device.pool);
     }
     let there = device.facts.shared_bytes;
     (there.min(SHARED_BYTES), there.min(SHARED_BYTES_OPT_IN))
@@ -43,8 +30,10 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
     if attribute == 0 || attribute >= DEVICE_ATTRIBUTES {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    if let Some(told) = device.is_native.then(|| native::attribute(device, attribute)).flatten() {
-        return Ok(told);
+    if let Some(value) =
+        device.is_native.then(|| native::attribute::of_gpu(&device.pool, attribute)).flatten()
+    {
+        return Ok(value);
     }
     let facts = &device.facts;
     let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);

@@ -8,14 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use penstock_client::Error;
 use penstock_cuda_sys::driver::*;
 
-use super::arena::LEAVING_BYTES_MAX;
+use super::address::DEVICES_MAX;
 use super::control::Control;
-use super::device::Device;
-use super::graph::{capture, memory};
-use super::library::Modules;
-use super::stream::{Kind, Stream};
-use super::{platform, texture};
-use crate::edge::{CuResult, Object, forget, forget_of, new_number, of_error, publish};
+use super::device::{Device, PerDevice};
+use super::platform;
+use super::stream::{Stream, StreamKind};
+use crate::edge::{CuResult, Object, check_process, new_number, of_error, publish};
 
 pub(crate) struct Context {
     number: u64,
@@ -32,11 +30,11 @@ pub(crate) struct Context {
     /// Number of streams in both lists that the program has destroyed.
     pub(crate) leaving: AtomicUsize,
     /// For commands that need no order with the program's streams. Also in [`Self::others`].
-    aside: OnceLock<Arc<Stream>>,
+    pub(super) unordered: OnceLock<Arc<Stream>>,
     /// Whether [`Self::blocking`] ever had a stream. If not, commands need no order.
     pub(crate) has_blocking: AtomicBool,
     /// Held while a command is ordered and sent.
-    pub(crate) order: Mutex<()>,
+    pub(crate) sending_in_order: Mutex<()>,
     /// Code of the first failure: "the context ... must be destroyed".
     failure: AtomicU32,
     /// Number of creations and attachments minus the number of detachments.
@@ -44,8 +42,6 @@ pub(crate) struct Context {
     ended: AtomicBool,
     pub(crate) control: Control,
     limits: Mutex<[u64; LIMITS]>,
-    /// Modules that libraries have loaded into this context.
-    pub(crate) modules: Modules,
 }
 
 impl Object for Context {
@@ -71,6 +67,10 @@ const LIMIT_DEFAULTS: [u64; LIMITS] = [
     0,       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 ];
 
+/// Contexts that exist now.
+static CONTEXTS: PerDevice<Mutex<Vec<Weak<Context>>>> =
+    PerDevice::new([const { Mutex::new(Vec::new()) }; DEVICES_MAX]);
+
 thread_local! {
     /// The context stack of this thread; the last one is current.
     static STACK: RefCell<Vec<Option<Arc<Context>>>> = const { RefCell::new(Vec::new()) };
@@ -83,36 +83,61 @@ impl Context {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let number = new_number();
-        let made = Control::new(device, number)
-            .and_then(|control| Ok((control, Stream::queue_on(device)?)));
+        let made =
+            Control::new(device, number).and_then(|control| Ok((control, device.new_queue()?)));
         let (control, queue) = made.inspect_err(|_| device.free_of(number))?;
         let context = Arc::new_cyclic(|weak| Self {
             number,
             device: device.clone(),
             is_primary,
             flags: AtomicU32::new(flags),
-            legacy: Stream::new(queue, (weak.clone(), number), Kind::Legacy, 0, 0),
+            legacy: Stream::new(queue, (weak.clone(), number), StreamKind::Legacy, 0, 0),
             blocking: RwLock::default(),
             others: RwLock::default(),
             leaving: AtomicUsize::new(0),
-            aside: OnceLock::new(),
+            unordered: OnceLock::new(),
             has_blocking: AtomicBool::new(false),
-            order: Mutex::default(),
+            sending_in_order: Mutex::default(),
             failure: AtomicU32::new(0),
             usage: AtomicU32::new(1),
             ended: AtomicBool::new(false),
             control,
             limits: Mutex::new(LIMIT_DEFAULTS),
-            modules: Modules::default(),
         });
         let begun = context.control.begin(&context.legacy.queue);
         if let Err(error) = begun {
             device.free_of(number);
             return Err(of_error(&error));
         }
-        device.add(&context);
+        context
+            .siblings()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(&context));
         publish(&context);
         Ok(context)
+    }
+
+    /// The contexts of the same device.
+    fn siblings(&self) -> &'static Mutex<Vec<Weak<Self>>> {
+        CONTEXTS.of(&self.device)
+    }
+
+    /// Returns the contexts of a device that exist now.
+    pub(crate) fn all_on(device: &Device) -> Vec<Arc<Self>> {
+        let contexts = CONTEXTS.of(device).lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Removes the context from the list of its device, because it has ended.
+    pub(super) fn leave_device(&self) {
+        let mut contexts = self.siblings().lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.retain(|known| !std::ptr::eq(known.as_ptr(), self));
+    }
+
+    /// Makes all later calls fail. Returns false if they already do.
+    pub(super) fn refuse_calls(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
     }
 
     /// Returns the current context of this thread.
@@ -121,7 +146,7 @@ impl Context {
     /// "CUDA_ERROR_INVALID_CONTEXT: ... there is no context bound to the current thread"
     #[inline]
     pub(crate) fn current() -> CuResult<Arc<Self>> {
-        platform::check_process()?;
+        check_process()?;
         // Destructors of the program may run after those of the thread's variables. Then there is
         // no current context.
         let top = STACK.try_with(|stack| stack.borrow().last().cloned().flatten());
@@ -194,7 +219,7 @@ impl Context {
     /// out of memory and out of resources.
     pub(crate) fn failed(&self, error: &Error) -> CUresult {
         let code = of_error(error);
-        if platform::check_process().is_err() {
+        if check_process().is_err() {
             return CUDA_ERROR_NOT_INITIALIZED;
         }
         match code {
@@ -238,68 +263,6 @@ impl Context {
         (Arc::downgrade(self), self.number)
     }
 
-    /// Returns a stream for commands that need no order with other streams.
-    pub(crate) fn aside(self: &Arc<Self>) -> CuResult<&Arc<Stream>> {
-        if let Some(stream) = self.aside.get() {
-            return Ok(stream);
-        }
-        let queue = Stream::queue_on(&self.device)?;
-        let stream =
-            Stream::new(queue, self.as_owner(), Kind::NonBlocking, CU_STREAM_NON_BLOCKING, 0);
-        Ok(self.aside.get_or_init(|| {
-            self.add(&stream);
-            stream
-        }))
-    }
-
-    pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
-        let mut streams = vec![self.legacy.clone()];
-        for list in [&self.blocking, &self.others] {
-            streams.extend(list.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
-        }
-        streams
-    }
-
-    pub(crate) fn synchronize(&self) -> CuResult {
-        self.check()?;
-        capture::refuse_context(self)?;
-        for stream in self.streams() {
-            self.finish(&stream)?;
-        }
-        self.control.look(self)
-    }
-
-    /// Waits until all commands have ended, even after a failure. Ignores further failures.
-    pub(crate) fn drain(&self) {
-        for stream in self.streams() {
-            let serial = stream.issued();
-            _ = stream.queue.finish();
-            stream.check(serial);
-        }
-    }
-
-    /// Implements `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure
-    /// that no API call issues using ctx while cuCtxDestroy() is executing." Waits for all
-    /// commands.
-    pub(crate) fn destroy(&self) -> CuResult {
-        if self.ended.swap(true, Ordering::AcqRel) {
-            return Err(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-        }
-        forget(self).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
-        self.drain();
-        _ = self.control.look(self);
-        for list in [&self.blocking, &self.others] {
-            list.write().unwrap_or_else(PoisonError::into_inner).clear();
-        }
-        // Handles of this context must not free what another context gets at the same address.
-        self.modules.clear();
-        forget_of(self.number);
-        texture::forget_of(self.number);
-        self.device.remove(self);
-        self.device.free_of(self.number);
-        Ok(())
-    }
-
     pub(crate) fn attach(&self) {
         self.usage.fetch_add(1, Ordering::AcqRel);
     }
@@ -307,31 +270,6 @@ impl Context {
     /// Implements `cuCtxDetach`. Returns whether this was the last attachment.
     pub(crate) fn detach(&self) -> bool {
         self.usage.fetch_sub(1, Ordering::AcqRel) <= 1
-    }
-
-    pub(crate) fn allocate(&self, size: u64) -> CuResult<u64> {
-        self.device.allocate(size, self.number)
-    }
-
-    /// Implements `cuMemFree`. The memory is used again once all current commands have ended. Waits
-    /// for them only if much memory is freed and still in use.
-    pub(crate) fn free(&self, address: u64) -> CuResult {
-        if let Some(freed) = memory::free(address) {
-            return freed;
-        }
-        let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        if device.check().is_some() {
-            // Commands that were sent before must still find the memory allocated.
-            self.synchronize()?;
-        }
-        let busy = device.busy();
-        device.release(address, busy.clone())?;
-        if !busy.is_empty() && device.space.leaving() > LEAVING_BYTES_MAX {
-            for event in busy {
-                _ = event.wait();
-            }
-        }
-        Ok(())
     }
 
     /// Returns whether this is the thread's current context.

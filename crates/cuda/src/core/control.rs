@@ -2,17 +2,13 @@
 //! translated code uses the same layout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_client::{Error, Given, Queue, Want};
-use penstock_cuda_sys::driver::CU_LIMIT_PRINTF_FIFO_SIZE;
 
-use super::arena::{GRAIN_BYTES, Place};
-use super::context::Context;
+use super::block::{GRAIN_BYTES, Place};
 use super::device::Device;
-use super::stream::Stream;
-use super::{fault, printf};
-use crate::edge::{CuResult, Object, of_error};
+use crate::edge::{CuResult, of_error};
 
 const BLOCK_BYTES: usize = 256;
 
@@ -41,6 +37,23 @@ pub(crate) struct Control {
     looking: Mutex<()>,
 }
 
+/// What kernels have told through the block.
+pub(crate) struct KernelReport {
+    /// Whether the ring holds printed output.
+    pub(crate) has_output: bool,
+    pub(crate) fault: Option<KernelFault>,
+}
+
+/// The first fault of a kernel.
+pub(crate) struct KernelFault {
+    /// See [`super::fault`].
+    pub(crate) kind: u64,
+    /// The invalid address, or another value that depends on the kind.
+    pub(crate) address: u64,
+    /// Line of the PTX.
+    pub(crate) line: u32,
+}
+
 struct Ring {
     address: u64,
     size: u64,
@@ -61,7 +74,7 @@ impl Control {
             ring: OnceLock::new(),
             watched: AtomicBool::new(false),
             told: AtomicBool::new(false),
-            queue: Stream::queue_on(device)?,
+            queue: device.new_queue()?,
             looking: Mutex::default(),
         })
     }
@@ -90,19 +103,30 @@ impl Control {
         self.ring.get().is_some()
     }
 
-    /// Notes that a kernel is loaded that may fail or print: from now on each wait looks at the
-    /// block. Makes the ring if the kernel prints.
-    pub(crate) fn watch(&self, context: &Context, prints: bool) -> CuResult {
+    /// Makes each wait look at the block from now on.
+    pub(crate) fn watch(&self) {
         self.watched.store(true, Ordering::Release);
-        if !prints || self.has_ring() {
-            return Ok(());
-        }
-        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// Returns whether waits must look at the block.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
+    }
+
+    /// Keeps other threads from looking at the block until the result is dropped.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the ring for printed output, unless there is one. `owner`: number of the context.
+    pub(crate) fn make_ring(&self, bytes: u64, owner: u64) -> CuResult {
+        let _looking = self.lock();
         if self.has_ring() {
             return Ok(());
         }
-        let size = context.limit(CU_LIMIT_PRINTF_FIFO_SIZE)?.max(GRAIN_BYTES);
-        let address = self.device.allocate_block(size, context.number())?.address;
+        let size = bytes.max(GRAIN_BYTES);
+        let address = self.device.allocate_block(size, owner)?.address;
         let mut words = [0; 24];
         words[..8].copy_from_slice(&address.to_le_bytes());
         words[8..16].copy_from_slice(&size.to_le_bytes());
@@ -122,42 +146,31 @@ impl Control {
         self.queue.finish()
     }
 
-    /// Looks for faults and output of kernels. Called after every wait.
-    ///
-    /// # Errors
-    /// The fault of a kernel, which is permanent.
-    #[inline]
-    pub(crate) fn look(&self, context: &Context) -> CuResult {
-        if self.watched.load(Ordering::Acquire) { self.look_closely(context) } else { Ok(()) }
-    }
-
-    fn look_closely(&self, context: &Context) -> CuResult {
-        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = |error: Error| context.failed(&error);
-        let block = self.read(self.address, BLOCK_BYTES as u64).map_err(failed)?;
+    /// Returns what kernels have written into the block.
+    pub(crate) fn report(&self) -> Result<KernelReport, Error> {
+        let block = self.read(self.address, BLOCK_BYTES as u64)?;
         let printed: [u8; 8] = word(&block, HEAD_AT);
-        if let Some(ring) = self.ring.get().filter(|_| printed != [0; 8]) {
-            let records =
-                context.while_idle(|| self.take_records(ring)).transpose().map_err(failed)?;
-            printf::print(&records.unwrap_or_default(), &mut |address| self.text(address));
-        }
-        match u64::from_le_bytes(word(&block, FAULT_AT)) {
-            0 => Ok(()),
-            kind => {
-                let address = u64::from_le_bytes(word(&block, FAULT_AT + 8));
-                let line = u32::from_le_bytes(word(&block, FAULT_AT + 16));
-                let code = fault::of(kind);
-                if !self.told.swap(true, Ordering::AcqRel) {
-                    fault::tell(kind, address, line, &self.text(address));
-                }
-                Err(context.fail(code))
-            }
-        }
+        let kind = u64::from_le_bytes(word(&block, FAULT_AT));
+        let fault = KernelFault {
+            kind,
+            address: u64::from_le_bytes(word(&block, FAULT_AT + 8)),
+            line: u32::from_le_bytes(word(&block, FAULT_AT + 16)),
+        };
+        Ok(KernelReport {
+            has_output: self.has_ring() && printed != [0; 8],
+            fault: (kind != 0).then_some(fault),
+        })
     }
 
-    /// Takes the printed records and empties the ring. No kernel may run or be sent meanwhile: its
-    /// records may be half written, and records written between the two steps would be lost.
-    fn take_records(&self, ring: &Ring) -> Result<Vec<u8>, Error> {
+    /// Returns whether the fault in the block is reported to the user for the first time.
+    pub(crate) fn is_first_report(&self) -> bool {
+        !self.told.swap(true, Ordering::AcqRel)
+    }
+
+    /// Takes the printed records and empties the ring. The caller makes sure that no kernel runs or
+    /// is sent meanwhile.
+    pub(crate) fn take_output(&self) -> Result<Vec<u8>, Error> {
+        let Some(ring) = self.ring.get() else { return Ok(Vec::new()) };
         let block = self.read(self.address, BLOCK_BYTES as u64)?;
         let head = u64::from(u32::from_le_bytes(word(&block, HEAD_AT)));
         let records = self.read(ring.address, head.min(ring.size))?;
@@ -166,7 +179,7 @@ impl Control {
     }
 
     /// Reads bytes of the device without waiting for any stream.
-    pub(crate) fn read(&self, address: u64, size: u64) -> Result<Vec<u8>, Error> {
+    fn read(&self, address: u64, size: u64) -> Result<Vec<u8>, Error> {
         let place = self.device.space.place(address, size);
         let Ok(place) = place else { return Ok(Vec::new()) };
         let bytes = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -177,7 +190,7 @@ impl Control {
     }
 
     /// Returns the string at an address, up to its terminating 0.
-    fn text(&self, address: u64) -> Vec<u8> {
+    pub(crate) fn text(&self, address: u64) -> Vec<u8> {
         /// The longest string that is printed. A longer one comes from a wrong pointer.
         const TEXT_BYTES_MAX: u64 = 64 << 10;
         let Some((start, live)) = self.device.space.find(address) else { return Vec::new() };

@@ -4,7 +4,7 @@ use penstock_client::{Event, Given, HostShape, Range, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
-use super::stream::{Kind, Stream};
+use super::stream::{Stream, StreamKind};
 use super::{callback, host, platform};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_status};
 
@@ -98,7 +98,7 @@ impl Context {
                 })
             }
             (Side::Host(to), Side::Host(from)) => {
-                self.settle(stream)?;
+                self.finish_predecessors(stream)?;
                 to.copy_from(from);
                 Ok(())
             }
@@ -114,7 +114,7 @@ impl Context {
             platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal);
         let Some(device) = device else { return Ok(None) };
         let (_, live) = device.space.find(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let owner = device.contexts().into_iter().find(|context| context.number() == live.owner);
+        let owner = Self::all_on(device).into_iter().find(|context| context.number() == live.owner);
         owner.map(Some).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
@@ -128,25 +128,30 @@ impl Context {
         stream: &Stream,
         work: impl FnOnce(&Arc<Stream>) -> CuResult,
     ) -> CuResult {
-        of.settle(stream)?;
-        let own = if stream.kind == Kind::Legacy { &self.legacy } else { self.aside()? };
+        of.finish_predecessors(stream)?;
+        let own =
+            if stream.kind == StreamKind::Legacy { &self.legacy } else { self.unordered_stream()? };
         work(own)?;
         self.finish(own)?;
-        self.control.look(self)
+        self.look_at_kernels()
     }
 
     /// Writes bytes into memory that no command uses yet. Waits until the bytes are there.
-    pub(super) fn write_aside(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
+    pub(super) fn write_unordered(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
         let place = self.device.space.place(to, bytes.len() as u64)?;
-        let aside = self.aside()?;
-        self.issue_write(aside, &place, &Given(bytes), Want::Nothing)?;
-        self.finish(aside)
+        let unordered = self.unordered_stream()?;
+        self.issue_write(unordered, &place, &Given(bytes), Want::Nothing)?;
+        self.finish(unordered)
     }
 
     /// Waits for the earlier commands of the stream if one of them may still write these bytes of
     /// the program.
     fn until_written(&self, stream: &Stream, shape: &HostShape) -> CuResult {
-        if penstock_client::may_be_written(shape) { self.settle(stream) } else { Ok(()) }
+        if penstock_client::may_be_written(shape) {
+            self.finish_predecessors(stream)
+        } else {
+            Ok(())
+        }
     }
 
     /// Prepares the source of a copy. Bytes of registered memory are taken when the stream reaches
@@ -197,7 +202,7 @@ impl Context {
                 if let Some(event) = event {
                     stream.queue.settle(&event);
                     stream.queue.report(&event);
-                    stream.note_silent(serial);
+                    stream.clock.note_silent(serial);
                 }
                 Ok(())
             }
@@ -220,25 +225,25 @@ impl Context {
                 queue.read(&place.memory, range, target, waits, Want::Nothing)
             })?;
             if let Some(event) = event {
-                stream.unseen.add(event);
+                stream.unawaited_reads.add(event);
             }
             return Ok(());
         }
         if place.memory.shared_pointer().is_some() {
             // Finishes the queue, so that a failure of an earlier command is reported now.
             self.finish(stream)?;
-            self.await_others(stream)?;
+            self.await_other_streams(stream)?;
             let read = stream.queue.read_now(&place.memory, range, target, &[], Want::Nothing);
             let failed =
                 read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
             return match failed.filter(|status| status.is_error()) {
                 Some(status) => Err(self.fail(of_status(status))),
-                None => self.control.look(self),
+                None => self.look_at_kernels(),
             };
         }
         // If all earlier commands are known to have ended well, only the result of this one is
         // unknown.
-        let settled = stream.is_settled();
+        let settled = stream.clock.is_settled();
         let (event, serial) = self.issue(stream, |queue, waits| {
             queue.read(&place.memory, range, target, waits, Want::Event)
         })?;
@@ -294,8 +299,8 @@ impl Context {
         (source, from): (Option<&Arc<Self>>, u64),
         size: u64,
     ) -> CuResult {
-        self.settle(stream)?;
-        if stream.kind == Kind::Legacy {
+        self.finish_predecessors(stream)?;
+        if stream.kind == StreamKind::Legacy {
             // Orders the copy after the legacy default streams of all devices involved.
             for peer in [source, target].into_iter().flatten() {
                 peer.synchronize_stream(&peer.legacy)?;
@@ -323,50 +328,6 @@ impl Context {
         }
         copy_in_pieces((target, to), (source, from), size)
     }
-
-    /// Implements `cuMemset...`: writes a pattern `count` times.
-    pub(crate) fn fill(&self, stream: &Stream, to: u64, pattern: &[u8], count: u64) -> CuResult {
-        self.check()?;
-        let size = count.checked_mul(pattern.len() as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        if size == 0 {
-            return Ok(());
-        }
-        if !to.is_multiple_of(pattern.len() as u64) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        if let Some(owner) = self.elsewhere(to)? {
-            return owner.as_peer(self, stream, |own| owner.fill(own, to, pattern, count));
-        }
-        let place = self.device.space.place(to, size)?;
-        let range = Range { offset: place.offset, size };
-        self.issue(stream, |queue, waits| {
-            queue.fill(&place.memory, pattern, range, waits, Want::Nothing)
-        })
-        .map(drop)
-    }
-
-    /// Fills rows that are `pitch` bytes apart, each with `width` patterns.
-    pub(crate) fn fill_rows(
-        &self,
-        stream: &Stream,
-        (to, pitch): (u64, u64),
-        pattern: &[u8],
-        (width, height): (u64, u64),
-    ) -> CuResult {
-        let row = width.checked_mul(pattern.len() as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        if height > 1 && pitch < row {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        if pitch == row {
-            return self.fill(
-                stream,
-                to,
-                pattern,
-                width.checked_mul(height).ok_or(CUDA_ERROR_INVALID_VALUE)?,
-            );
-        }
-        (0..height).try_for_each(|y| self.fill(stream, to + y * pitch, pattern, width))
-    }
 }
 
 /// Copies between devices through the client's memory. All commands before the copy must have
@@ -378,7 +339,7 @@ fn copy_in_pieces(
 ) -> CuResult {
     let bytes = |size: u64| usize::try_from(size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY);
     let mut room = vec![0u8; bytes(size.min(PIECE_BYTES))?];
-    let (reader, writer) = (source.aside()?, target.aside()?);
+    let (reader, writer) = (source.unordered_stream()?, target.unordered_stream()?);
     let mut at = 0;
     while at < size {
         let now = bytes((size - at).min(PIECE_BYTES))?;

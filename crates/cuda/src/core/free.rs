@@ -77,7 +77,7 @@ impl Free {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::arena::GRAIN_BYTES;
+    use crate::core::block::GRAIN_BYTES;
 
     #[test]
     fn ranges_join_when_they_come_back() {

@@ -10,19 +10,15 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use penstock_client::{Error, Event, Given, HeapLaunch, HeapOptions, Queue, Range, Target, Want};
+use penstock_client::{Error, Event, Given, HeapOptions, Queue, Range, Target, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::translate::{HEAP_BYTES_MAX, HEAP_WINDOW};
 use penstock_wire::Status;
 
-use super::context::Context;
 use super::device::Device;
-use super::launch::Shape;
-use super::module::Function;
-use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, of_error, of_status, publish};
 
 /// Maximum number of heaps of a process: the number that fits into the window of addresses.
@@ -38,7 +34,7 @@ pub enum PenstockHeap {}
 pub(crate) struct Heap {
     number: u64,
     /// Index in [`HEAPS`], which is part of its address.
-    slot: usize,
+    pub(super) slot: usize,
     pub(crate) pool: Arc<penstock_client::Heap>,
     devices: Vec<Arc<Device>>,
     /// By PE. For reads and writes that need no order with a stream.
@@ -50,10 +46,6 @@ static HEAPS: RwLock<[Option<Arc<Heap>>; HEAPS_MAX]> = RwLock::new([const { None
 
 /// Number of heaps. Launches look here first.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Held during a collective launch. Otherwise two threads that lock the same contexts could
-/// deadlock.
-static TOGETHER: Mutex<()> = Mutex::new(());
 
 thread_local! {
     /// Message of the last function of the interface that failed in this thread.
@@ -74,7 +66,7 @@ pub(crate) fn told() -> *const c_char {
 
 /// Returns the code for an error of the pool, and stores its message. `refused`: the code for
 /// `INVALID_OPERATION`.
-fn of(error: &Error, refused: CUresult) -> CUresult {
+pub(super) fn code_of(error: &Error, refused: CUresult) -> CUresult {
     let code = match error {
         Error::Heap { status: Status::INVALID_OPERATION, .. } => refused,
         other => of_error(other),
@@ -126,16 +118,6 @@ fn of_address(address: u64) -> Option<Arc<Heap>> {
     HEAPS.read().unwrap_or_else(PoisonError::into_inner).get(slot)?.clone()
 }
 
-/// One kernel of a collective launch.
-pub(crate) struct One {
-    pub(crate) function: Arc<Function>,
-    pub(crate) context: Arc<Context>,
-    pub(crate) stream: Arc<Stream>,
-    pub(crate) shape: Shape,
-    /// Its parameters in one block, in the kernel's layout.
-    pub(crate) params: Vec<u8>,
-}
-
 impl Object for Heap {
     type Raw = PenstockHeap;
     const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
@@ -168,9 +150,9 @@ impl Heap {
         }
         let seats: Vec<_> = devices.iter().map(|device| (&device.context, &device.pool)).collect();
         let pool = penstock_client::Heap::create_over(&seats, bytes, options);
-        let pool = pool.map_err(|error| of(&error, CUDA_ERROR_NOT_SUPPORTED))?;
+        let pool = pool.map_err(|error| code_of(&error, CUDA_ERROR_NOT_SUPPORTED))?;
         let queues =
-            devices.iter().map(|device| Stream::queue_on(device)).collect::<CuResult<Vec<_>>>()?;
+            devices.iter().map(|device| device.new_queue()).collect::<CuResult<Vec<_>>>()?;
         let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
         let free = heaps.iter_mut().enumerate().find(|(_, heap)| heap.is_none());
         let (slot, place) = free.ok_or_else(|| {
@@ -267,7 +249,7 @@ impl Heap {
     }
 
     fn await_end(&self, sent: Result<Option<Event>, Error>) -> CuResult {
-        let event = sent.map_err(|error| of(&error, CUDA_ERROR_INVALID_VALUE))?;
+        let event = sent.map_err(|error| code_of(&error, CUDA_ERROR_INVALID_VALUE))?;
         let status = event.map_or(Status::OK, |event| event.wait());
         if !status.is_error() {
             return Ok(());
@@ -277,7 +259,7 @@ impl Heap {
 
     /// Ends all waits of kernels on the heap, now and later, until [`Heap::reset`].
     pub(crate) fn abort(&self, reason: &str) -> CuResult {
-        self.pool.abort(reason).map_err(|error| of(&error, CUDA_ERROR_INVALID_VALUE))
+        self.pool.abort(reason).map_err(|error| code_of(&error, CUDA_ERROR_INVALID_VALUE))
     }
 
     /// Returns why the heap was aborted, if it was. Asks the nodes.
@@ -287,66 +269,7 @@ impl Heap {
 
     /// Makes the heap usable again after an abort or a time-out.
     pub(crate) fn reset(&self) -> CuResult {
-        self.pool.reset().map_err(|error| of(&error, CUDA_ERROR_DEVICE_UNAVAILABLE))
-    }
-
-    /// Starts one kernel on each of its devices, all at the same time, or none.
-    pub(crate) fn launch(&self, all: &[One]) -> CuResult {
-        let _together: MutexGuard<'_, ()> = TOGETHER.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each device has one kernel at most, so no lock below is taken twice.
-        for (at, one) in all.iter().enumerate() {
-            let ordinal = one.context.device.ordinal;
-            if all.iter().take(at).any(|other| other.context.device.ordinal == ordinal) {
-                let text = format!(
-                    "device {ordinal} appears twice; each device is one PE and runs one kernel"
-                );
-                return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
-            }
-            if among(&one.params)?.is_none_or(|heap| heap.slot != self.slot) {
-                let text = format!(
-                    "kernel {} does not have this heap among its parameters",
-                    one.function.entry().name
-                );
-                return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
-            }
-        }
-        let mut held: Vec<_> = all
-            .iter()
-            .map(|one| one.function.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner))
-            .collect();
-        let mut bound = Vec::with_capacity(all.len());
-        for (one, held) in all.iter().zip(&mut held) {
-            let made = one.function.prepare(held, &one.shape, &one.params, self);
-            bound.push(made.map_err(|code| {
-                tell(
-                    code,
-                    &format!(
-                        "kernel {} cannot be launched with this grid, block or shared memory",
-                        one.function.entry().name
-                    ),
-                )
-            })?);
-        }
-        let launches: Vec<HeapLaunch<'_>> = all
-            .iter()
-            .zip(&bound)
-            .map(|(one, bound)| (&one.stream.queue, &bound.kernel, one.shape.space()))
-            .collect();
-        let parts: Vec<_> = all.iter().map(|one| (&*one.context, &*one.stream)).collect();
-        let sent = Context::issue_together(&parts, |waits| {
-            self.pool.launch_each(&launches, waits).map(drop)
-        });
-        for bound in &bound {
-            bound.forget_heap();
-        }
-        match sent
-            .map_err(|code| tell(code, "a context of one of the devices has failed before"))?
-        {
-            Ok(()) => Ok(()),
-            // "... too many blocks in cooperative launch": the only code of the interface for
-            // kernels that cannot run together.
-            Err(error) => Err(of(&error, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)),
-        }
+        self.pool.reset().map_err(|error| code_of(&error, CUDA_ERROR_DEVICE_UNAVAILABLE))
     }
 }
 

@@ -1,32 +1,16 @@
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
-use penstock_client::{ArgValue, Error, Event, Queue, Space, Want};
+use penstock_client::{ArgValue, Error, Event, Queue, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_wire::Status;
 
 use super::context::Context;
 use super::heap::{self, Heap};
 use super::module::{Bound, Function};
+use super::shape::LaunchShape;
 use super::stream::Stream;
 use crate::edge::{Bytes, CuResult, load, require};
-
-/// Grid and block of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    /// Dynamic shared memory, in bytes.
-    pub(crate) dynamic: u32,
-}
-
-impl Shape {
-    /// Returns the shape as an index space of the pool.
-    pub(super) fn space(&self) -> Space {
-        let global = [0, 1, 2].map(|axis| u64::from(self.grid[axis]) * u64::from(self.block[axis]));
-        (3, [0; 3], global, Some(self.block.map(u64::from)))
-    }
-}
 
 impl Bound {
     /// Releases the heap that was an argument. The next launch sets it anew.
@@ -53,7 +37,7 @@ const GRID_YZ_MAX: u32 = 65_535;
 impl Function {
     /// Makes the checks of the interface. The first call builds the module; later ones do not ask
     /// the worker.
-    fn check(&self, shape: &Shape, heap: bool) -> CuResult {
+    fn check(&self, shape: &LaunchShape, heap: bool) -> CuResult {
         let facts = &self.loaded.device.facts;
         let entry = self.entry();
         let [x, y, z] = shape.block;
@@ -92,7 +76,7 @@ impl Function {
         &self,
         context: &Context,
         stream: &Arc<Stream>,
-        shape: &Shape,
+        shape: &LaunchShape,
         params: &Params,
     ) -> CuResult {
         if heap::are_there() {
@@ -131,7 +115,7 @@ impl Function {
         &self,
         context: &Context,
         stream: &Arc<Stream>,
-        shape: &Shape,
+        shape: &LaunchShape,
         params: &[u8],
         heap: &Heap,
     ) -> CuResult {
@@ -151,7 +135,7 @@ impl Function {
     pub(super) fn prepare<'a>(
         &self,
         bound: &'a mut Option<Bound>,
-        shape: &Shape,
+        shape: &LaunchShape,
         params: &[u8],
         heap: &Heap,
     ) -> CuResult<&'a mut Bound> {
@@ -202,21 +186,21 @@ impl Function {
 }
 
 /// The description of a launch, with a copy of its parameters.
-pub(crate) struct Fixed {
+pub(crate) struct DescribedLaunch {
     pub(crate) function: Arc<Function>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: LaunchShape,
     /// All parameters, in whole words so that each is aligned as its type demands.
     block: Box<[u64]>,
     /// Address of each parameter.
     places: Box<[usize]>,
 }
 
-impl Fixed {
+impl DescribedLaunch {
     /// # Safety
     /// As [`Function::launch`].
     pub(crate) unsafe fn new(
         function: Arc<Function>,
-        shape: Shape,
+        shape: LaunchShape,
         params: &Params,
     ) -> CuResult<Arc<Self>> {
         // SAFETY: the caller promises that `params` are those of `function`.
@@ -254,22 +238,22 @@ impl Fixed {
     }
 }
 
-impl std::fmt::Debug for Fixed {
+impl std::fmt::Debug for DescribedLaunch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fixed")
+        f.debug_struct("DescribedLaunch")
             .field("function", &self.function)
             .field("shape", &self.shape)
             .finish_non_exhaustive()
     }
 }
 
-/// A kernel for one [`Fixed`] launch. Its parameters are set once and are not sent again.
+/// A kernel for one [`DescribedLaunch`] launch. Its parameters are set once and are not sent again.
 #[derive(Default)]
-pub(crate) struct Kept(Option<Bound>);
+pub(crate) struct PreparedKernel(Option<Bound>);
 
-impl Kept {
+impl PreparedKernel {
     /// Prepares the kernel. Returns false for a launch with a heap, which must be set up each time.
-    pub(crate) fn make_ready(&mut self, launch: &Fixed) -> CuResult<bool> {
+    pub(crate) fn make_ready(&mut self, launch: &DescribedLaunch) -> CuResult<bool> {
         if heap::are_there() && heap::among(&launch.bytes())?.is_some() {
             return Ok(false);
         }
@@ -295,7 +279,7 @@ impl Kept {
     /// Sends the launch. Returns an event only if the launch failed or the client holds it back.
     pub(crate) fn send(
         &self,
-        launch: &Fixed,
+        launch: &DescribedLaunch,
         queue: &Arc<Queue>,
         waits: &[Event],
     ) -> Result<Option<Event>, Error> {

@@ -1,7 +1,7 @@
 //! Libraries: device code that belongs to no context and is loaded into each context that uses it.
 
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::ir::Entry;
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::context::Context;
 use super::module::{Function, Module};
 use super::native;
-use super::program::{Refusal, ptx_of};
+use super::program::{Program, Refusal, ptx_of};
 use crate::edge::{CuResult, Object, forget, new_number, publish};
 
 pub(crate) struct Library {
@@ -49,20 +49,29 @@ impl Object for Kernel {
     }
 }
 
-/// Modules that libraries have loaded into a context, by the library's number.
-#[derive(Default)]
-pub(crate) struct Modules(Mutex<FxHashMap<u64, Arc<Module>>>);
+/// Modules that libraries have loaded into one context, by the library's number. Locked while a
+/// module is loaded.
+type ModulesOfContext = Mutex<FxHashMap<u64, Arc<Module>>>;
 
-impl Modules {
-    /// Forgets all modules. Their handles and memory end with the context.
-    pub(crate) fn clear(&self) {
-        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(all);
-    }
+/// Key: number of the context.
+static MODULES: RwLock<FxHashMap<u64, Arc<ModulesOfContext>>> =
+    RwLock::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
-    fn take(&self, library: u64) -> Option<Arc<Module>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&library)
+/// Returns the modules that libraries have loaded into a context.
+fn modules_of(context: &Context) -> Arc<ModulesOfContext> {
+    let known = MODULES.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(modules) = known.get(&context.number()) {
+        return modules.clone();
     }
+    drop(known);
+    let mut known = MODULES.write().unwrap_or_else(PoisonError::into_inner);
+    known.entry(context.number()).or_default().clone()
+}
+
+/// Forgets all modules in a context. Their handles and memory end with the context.
+pub(crate) fn forget_of(context: u64) {
+    let gone = MODULES.write().unwrap_or_else(PoisonError::into_inner).remove(&context);
+    drop(gone);
 }
 
 impl Library {
@@ -81,7 +90,7 @@ impl Library {
         let (text, parsed) = match (parse(), &current) {
             // CUDA's own driver may understand code that we do not.
             (Err(_), Some(context)) if context.device.is_native => {
-                (Box::default(), native::load(&context.device, bytes)?.module)
+                (Box::default(), native::module::load(&context.device, bytes)?.module)
             }
             (parsed, _) => parsed?,
         };
@@ -89,30 +98,34 @@ impl Library {
         let library =
             Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Mutex::default() });
         if let Some(context) = current.filter(|context| !context.device.is_native) {
-            context.device.programs.get(&context.device, library.text.clone())?;
+            Program::load(&context.device, library.text.clone())?;
         }
         publish(&library);
         Ok(library)
     }
 
-    pub(crate) fn unload(&self, devices: &[Arc<super::device::Device>]) -> CuResult {
+    pub(crate) fn unload(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         let kernels =
             std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner));
         for kernel in kernels.values() {
             _ = forget(&**kernel);
         }
-        for context in devices.iter().flat_map(|device| device.contexts()) {
-            if let Some(module) = context.modules.take(self.number) {
-                module.unload()?;
-            }
+        let contexts: Vec<_> =
+            MODULES.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for modules in contexts {
+            let mut modules = modules.lock().unwrap_or_else(PoisonError::into_inner);
+            let module = modules.remove(&self.number);
+            drop(modules);
+            module.map_or(Ok(()), |module| module.unload())?;
         }
         Ok(())
     }
 
     /// Implements `cuLibraryGetModule`: returns the library's module in a context.
     pub(crate) fn module_in(&self, context: &Arc<Context>) -> CuResult<Arc<Module>> {
-        let mut modules = context.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let modules = modules_of(context);
+        let mut modules = modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(&self.number) {
             return Ok(module.clone());
         }

@@ -4,9 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use penstock_cuda_sys::driver::*;
 
-use super::log;
 use super::program::{Refusal, ptx_of};
-use crate::edge::{CuResult, Object};
+use crate::edge::{CuResult, Object, log};
 
 pub(crate) struct Link {
     number: u64,

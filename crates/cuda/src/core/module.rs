@@ -11,13 +11,15 @@ use penstock_ptx::ir::Entry;
 use penstock_ptx::translate::Argument;
 use rustc_hash::FxHashMap;
 
-use super::arena::Block;
-use super::attribute::{self, SHARED_BYTES};
+use super::attribute;
+use super::block::Block;
+use super::capability::{CAPABILITY_NUMBER, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
 use super::native;
-use super::program::{self, Build, Program, Refusal, ptx_of};
+use super::program::{Build, Program, Refusal, ptx_of};
 use super::setup::Setup;
+use super::{build, stream_list};
 use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 
 pub(crate) struct Module {
@@ -36,7 +38,7 @@ pub(crate) struct Loaded {
     /// Number of the context that owns the module.
     owner: u64,
     /// Variables that the program asked for, if the driver chose their addresses.
-    variables: native::Variables,
+    variables: native::variable::Variables,
 }
 
 pub(crate) struct Function {
@@ -116,7 +118,7 @@ impl Module {
     pub(crate) fn load(context: &Arc<Context>, bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
         if context.device.is_native {
             context.check()?;
-            let program = native::load(&context.device, bytes)?;
+            let program = native::module::load(&context.device, bytes)?;
             return Ok(Self::of_program(context, Arc::new(program), None));
         }
         Self::load_ptx(context, ptx_of(bytes)?)
@@ -129,12 +131,12 @@ impl Module {
         }
         context.check()?;
         let device = &context.device;
-        let program = device.programs.get(device, text)?;
-        if program::is_eager() {
+        let program = Program::load(device, text)?;
+        if build::is_eager() {
             program.build(device, false)?;
         }
         if program.prints || program.stops {
-            context.control.watch(context, program.prints)?;
+            context.watch_kernels(program.prints)?;
         }
         let data = load_data(context, &program)?;
         Ok(Self::of_program(context, program, data))
@@ -152,7 +154,7 @@ impl Module {
             data: block.map_or(0, |block| block.address),
             block,
             owner: context.number(),
-            variables: native::Variables::default(),
+            variables: native::variable::Variables::default(),
         });
         let module = Arc::new(Self { number: new_number(), loaded, functions: Mutex::default() });
         publish(&module);
@@ -168,7 +170,9 @@ impl Module {
         }
         self.loaded.variables.forget(&self.loaded.device.space);
         let device = &self.loaded.device;
-        self.loaded.block.map_or(Ok(()), |block| device.release_block(block, device.busy()))
+        self.loaded
+            .block
+            .map_or(Ok(()), |block| device.release_block(block, stream_list::busy_on(device)))
     }
 
     /// Implements `cuModuleGetFunction`: returns the same handle each time.
@@ -246,8 +250,8 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
         bytes.resize(usize::try_from(data.size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?, 0);
     }
     // Not in a stream of the program, because nobody uses this memory yet.
-    let aside = context.aside()?;
-    context.issue(aside, |queue, waits| {
+    let unordered = context.unordered_stream()?;
+    context.issue(unordered, |queue, waits| {
         if rest >= FILL_BYTES_MIN {
             // In whole patterns: the write below overwrites the bytes before, and the allocation is
             // padded behind.
@@ -260,7 +264,7 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
         }
         queue.write(&place.memory, place.offset, &Given(&bytes), waits, Want::Nothing)
     })?;
-    context.finish(aside)?;
+    context.finish(unordered)?;
     Ok(Some(block))
 }
 
@@ -287,6 +291,13 @@ impl Function {
     pub(crate) fn entry(&self) -> &Entry {
         // No panic: entries are never removed from a module.
         &self.loaded.program.module.entries()[self.index]
+    }
+
+    /// Returns where the last of its parameters ends, in bytes.
+    pub(crate) fn params_end(&self) -> usize {
+        let ends =
+            self.entry().params.iter().map(|param| param.offset as usize + param.size as usize);
+        ends.max().unwrap_or(0)
     }
 
     /// Returns the kernel of the pool, with or without a heap. Makes it anew if the device has more
@@ -386,8 +397,12 @@ impl Function {
         {
             let build = self.loaded.program.build(&self.loaded.device, false)?;
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-            return native::kernel_attribute(&self.loaded.device, &made.description, attribute)
-                .ok_or(CUDA_ERROR_INVALID_VALUE);
+            return native::module::kernel_attribute(
+                &self.loaded.device,
+                &made.description,
+                attribute,
+            )
+            .ok_or(CUDA_ERROR_INVALID_VALUE);
         }
         let entry = self.entry();
         let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
@@ -437,9 +452,6 @@ impl Function {
         }
     }
 }
-
-/// The capability as one number: 75 for 7.5.
-const CAPABILITY_NUMBER: i32 = attribute::CAPABILITY.0 * 10 + attribute::CAPABILITY.1;
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use penstock_client::{Error, Event, Queue, Source, Want};
-use penstock_cuda_sys::driver::CUDA_ERROR_LAUNCH_FAILED;
+use penstock_cuda_sys::driver::{CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_NOT_READY};
 use penstock_wire::Status;
 
-use super::arena::Place;
+use super::block::Place;
 use super::context::Context;
-use super::stream::{Kind, Stream};
+use super::stream::{Stream, StreamKind};
 use crate::edge::{CuResult, of_status};
 
 /// Result of sending a command: its event, if it has one.
@@ -30,12 +30,12 @@ impl Context {
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
     ) -> CuResult<(Option<Event>, u64)> {
         self.check()?;
-        if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
+        if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return self.send(stream, &[], send);
         }
         // Held until the command is sent. Otherwise a command of another thread could come between
         // this command and those that it waits for.
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.sending_in_order.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = self.waits_for(stream)?;
         self.send(stream, &waits, send)
     }
@@ -53,8 +53,11 @@ impl Context {
         parts.iter().try_for_each(|(context, _)| context.check())?;
         let (mut orders, mut waits) = (Vec::new(), Vec::new());
         for (context, stream) in parts {
-            if stream.kind != Kind::NonBlocking && context.has_blocking.load(Ordering::Acquire) {
-                orders.push(context.order.lock().unwrap_or_else(PoisonError::into_inner));
+            if stream.kind != StreamKind::NonBlocking
+                && context.has_blocking.load(Ordering::Acquire)
+            {
+                orders
+                    .push(context.sending_in_order.lock().unwrap_or_else(PoisonError::into_inner));
                 waits.extend(context.waits_for(stream)?);
             }
         }
@@ -62,9 +65,9 @@ impl Context {
         let sent = send(&waits);
         for (context, stream) in parts {
             // A failure becomes known when the stream is waited for.
-            stream.count(false);
+            stream.clock.count(false);
             if sent.is_err() {
-                context.unsee(stream);
+                context.reset_seen(stream);
             }
         }
         drop(sending);
@@ -89,10 +92,10 @@ impl Context {
             };
             self.send(stream, waits, command).map(Some)
         };
-        if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
+        if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return write(&[]);
         }
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.sending_in_order.lock().unwrap_or_else(PoisonError::into_inner);
         write(&self.waits_for(stream)?)
     }
 
@@ -105,11 +108,11 @@ impl Context {
     ) -> CuResult<(Option<Event>, u64)> {
         let sending = stream.lock();
         let sent = send(&stream.queue, waits);
-        let serial = stream.count(matches!(sent, Ok(Some(_))));
+        let serial = stream.clock.count(matches!(sent, Ok(Some(_))));
         drop(sending);
         if sent.is_err() {
             // The wait list was not sent, so the next command needs it again.
-            self.unsee(stream);
+            self.reset_seen(stream);
         }
         let event = sent.map_err(|error| self.failed(&error))?;
         // An event of the wait list had failed, so the command was not sent.
@@ -123,11 +126,11 @@ impl Context {
 
     /// Makes the next commands wait again for all that other streams have sent.
     #[cold]
-    fn unsee(&self, stream: &Stream) {
-        stream.seen.store(0, Ordering::Release);
-        if stream.kind == Kind::Legacy {
+    fn reset_seen(&self, stream: &Stream) {
+        stream.clock.forget_legacy();
+        if stream.kind == StreamKind::Legacy {
             for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
-                other.seen_by_legacy.store(0, Ordering::Release);
+                other.clock.forget_seen_by_legacy();
             }
         }
     }
@@ -136,17 +139,16 @@ impl Context {
     /// Later commands in the stream need not wait for the same events again.
     fn waits_for(&self, stream: &Stream) -> CuResult<Vec<Event>> {
         let mut waits = Vec::new();
-        if stream.kind == Kind::Legacy {
+        if stream.kind == StreamKind::Legacy {
             for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
-                let issued = other.issued();
-                if !other.is_idle() && other.seen_by_legacy.swap(issued, Ordering::AcqRel) < issued
-                {
+                let issued = other.clock.issued();
+                if !other.clock.is_idle() && other.clock.be_seen_by_legacy(issued) {
                     waits.push(self.marker(other)?);
                 }
             }
         } else {
-            let issued = self.legacy.issued();
-            if !self.legacy.is_idle() && stream.seen.swap(issued, Ordering::AcqRel) < issued {
+            let issued = self.legacy.clock.issued();
+            if !self.legacy.clock.is_idle() && stream.clock.see_legacy(issued) {
                 waits.push(self.marker(&self.legacy)?);
             }
         }
@@ -155,16 +157,16 @@ impl Context {
 
     /// Returns an event that ends with all commands of a stream so far.
     pub(crate) fn marker(&self, stream: &Stream) -> CuResult<Event> {
-        stream.behind(false).map_err(|error| self.failed(&error))
+        stream.marker_event(false).map_err(|error| self.failed(&error))
     }
 
     /// Waits for the commands of other streams that a command in this stream would wait for. Holds
     /// no lock, because other threads may have to send before those commands can end.
-    pub(super) fn await_others(&self, stream: &Stream) -> CuResult {
-        if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
+    pub(super) fn await_other_streams(&self, stream: &Stream) -> CuResult {
+        if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return Ok(());
         }
-        for event in self.before(stream)? {
+        for event in self.predecessors(stream)? {
             let status = event.wait();
             if status.is_error() {
                 return Err(self.fail(of_status(status)));
@@ -176,22 +178,22 @@ impl Context {
     /// Reports a failed read whose caller did not wait.
     #[inline]
     pub(super) fn look_at_reads(&self, stream: &Stream) -> CuResult {
-        stream.unseen.failure().map_or(Ok(()), |status| Err(self.fail(of_status(status))))
+        stream.unawaited_reads.failure().map_or(Ok(()), |status| Err(self.fail(of_status(status))))
     }
 
     /// Waits for all commands of a stream so far, without looking for faults and output of kernels.
     pub(crate) fn finish(&self, stream: &Stream) -> CuResult {
-        if !stream.is_settled() {
-            let serial = stream.issued();
+        if !stream.clock.is_settled() {
+            let serial = stream.clock.issued();
             stream.queue.finish().map_err(|error| self.failed(&error))?;
-            stream.check(serial);
+            stream.clock.note_checked(serial);
         }
         self.look_at_reads(stream)
     }
 
     /// Waits for all commands that the next command of a stream would wait for.
-    pub(super) fn settle(&self, stream: &Stream) -> CuResult {
-        if stream.kind == Kind::Blocking {
+    pub(super) fn finish_predecessors(&self, stream: &Stream) -> CuResult {
+        if stream.kind == StreamKind::Blocking {
             self.finish(&self.legacy)?;
         }
         self.synchronize_stream(stream)
@@ -199,7 +201,7 @@ impl Context {
 
     pub(crate) fn synchronize_stream(&self, stream: &Stream) -> CuResult {
         self.check()?;
-        if stream.kind == Kind::Legacy && self.has_blocking.load(Ordering::Acquire) {
+        if stream.kind == StreamKind::Legacy && self.has_blocking.load(Ordering::Acquire) {
             // The legacy default stream waits for these streams, so waiting for it includes them.
             let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
             for other in &others {
@@ -207,48 +209,65 @@ impl Context {
             }
         }
         self.finish(stream)?;
-        self.control.look(self)
+        self.look_at_kernels()
     }
 
-    /// Returns events for all unfinished commands, so that memory is not used again before they
-    /// have ended. This includes the legacy default stream, because other streams may use the
-    /// memory without waiting for it.
-    pub(crate) fn busy(&self) -> Vec<Event> {
-        self.let_go();
-        let streams = self.streams();
-        let busy = streams.iter().filter(|stream| !stream.is_idle());
-        // Nothing runs on a lost node.
-        busy.filter_map(|stream| self.marker(stream).ok()).collect()
+    /// Implements `cuStreamQuery`.
+    pub(crate) fn query_stream(&self, stream: &Stream) -> CuResult {
+        self.check()?;
+        let mut is_new = false;
+        if stream.kind == StreamKind::Legacy && self.has_blocking.load(Ordering::Acquire) {
+            // The legacy default stream would wait for these streams.
+            let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+            for other in &others {
+                is_new |= self.ask(other)?;
+            }
+        }
+        is_new |= self.ask(stream)?;
+        if is_new { self.look_at_kernels() } else { Ok(()) }
+    }
+
+    /// Checks that all commands have ended. Returns false if that was known already.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_NOT_READY`, or the failure of a command.
+    fn ask(&self, stream: &Stream) -> CuResult<bool> {
+        if stream.clock.is_idle() {
+            self.look_at_reads(stream)?;
+            return Ok(false);
+        }
+        let serial = stream.clock.issued();
+        let event = stream.marker_event(true).map_err(|error| self.failed(&error))?;
+        match event.poll() {
+            None => Err(CUDA_ERROR_NOT_READY),
+            Some(status) if status.is_error() => Err(self.fail(of_status(status))),
+            Some(_) => {
+                stream.clock.note_ended(serial);
+                self.look_at_reads(stream)?;
+                Ok(true)
+            }
+        }
     }
 
     /// Returns events for all commands that the next command of a stream would follow.
-    pub(super) fn before(&self, stream: &Stream) -> CuResult<Vec<Event>> {
+    pub(super) fn predecessors(&self, stream: &Stream) -> CuResult<Vec<Event>> {
         let mut before = Vec::new();
         let mut add = |stream: &Stream| -> CuResult {
-            if !stream.is_idle() {
+            if !stream.clock.is_idle() {
                 before.push(self.marker(stream)?);
             }
             Ok(())
         };
         match stream.kind {
-            Kind::Legacy => {
+            StreamKind::Legacy => {
                 let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
                 others.iter().try_for_each(|other| add(other))?;
             }
-            Kind::Blocking => add(&self.legacy)?,
-            Kind::NonBlocking => {}
+            StreamKind::Blocking => add(&self.legacy)?,
+            StreamKind::NonBlocking => {}
         }
         add(stream)?;
         Ok(before)
-    }
-
-    /// Runs `work` while all streams are idle and locked. Returns `None` if a stream is busy.
-    pub(super) fn while_idle<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        let blocking = self.blocking.read().unwrap_or_else(PoisonError::into_inner);
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        let streams = || [&self.legacy].into_iter().chain(blocking.iter()).chain(others.iter());
-        let _held: Vec<_> = streams().map(|stream| stream.lock()).collect();
-        streams().all(|stream| stream.is_idle()).then(work)
     }
 
     /// Makes all later commands of a stream wait for an event.
@@ -276,8 +295,8 @@ impl Context {
         if status.is_error() {
             return Err(self.fail(of_status(status)));
         }
-        stream.reach(serial);
-        self.control.look(self)
+        stream.clock.note_ended(serial);
+        self.look_at_kernels()
     }
 
     pub(crate) fn issue_and_wait(

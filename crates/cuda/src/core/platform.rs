@@ -1,6 +1,5 @@
 //! The pool as a list of CUDA devices. `cuInit` opens it once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
@@ -9,9 +8,9 @@ use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
 
+use super::address;
 use super::device::Device;
-use super::{address, log};
-use crate::edge::{CuResult, of_error};
+use crate::edge::{CuResult, check_process, log, of_error, watch_forks};
 
 /// Environment variable that names a worker's driver. Without it this library shows no devices in a
 /// worker; with it, a worker may use this library as its driver.
@@ -30,22 +29,9 @@ pub(crate) struct Platform {
 
 static PLATFORM: OnceLock<CuResult<Platform>> = OnceLock::new();
 
-/// Whether this process is a forked child of one that had opened the pool.
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
-}
-
 pub(crate) fn init() -> CuResult {
     check_process()?;
     PLATFORM.get_or_init(open).as_ref().map(drop).map_err(|code| *code)
-}
-
-/// Fails in a forked child. A child has no link to the pool and may hold locks of threads that it
-/// does not have, so each function checks this first.
-pub(crate) fn check_process() -> CuResult {
-    if FORKED.load(Ordering::Relaxed) { Err(CUDA_ERROR_NOT_INITIALIZED) } else { Ok(()) }
 }
 
 pub(crate) fn devices() -> CuResult<&'static [Arc<Device>]> {
@@ -76,8 +62,7 @@ fn open() -> CuResult<Platform> {
     if std::env::var_os(WORKER_VARIABLE).is_some() && std::env::var_os(DRIVER_VARIABLE).is_none() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
-    // SAFETY: the handler only stores to an atomic.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    watch_forks();
     let none = |text: std::fmt::Arguments<'_>| -> CUresult {
         log::line(text);
         CUDA_ERROR_NO_DEVICE

@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_cuda_sys::driver::*;
 
+use super::address::DEVICES_MAX;
 use super::context::Context;
-use super::device::Device;
+use super::device::{Device, PerDevice};
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, publish};
 
@@ -46,12 +47,9 @@ impl Pool {
 
     /// Returns the device's default pool.
     pub(crate) fn default_of(device: &'static Arc<Device>) -> Arc<Self> {
-        static DEFAULTS: [OnceLock<Arc<Pool>>; super::address::DEVICES_MAX] =
-            [const { OnceLock::new() }; super::address::DEVICES_MAX];
-        match DEFAULTS.get(device.ordinal) {
-            Some(cell) => cell.get_or_init(|| Self::new(device, true)).clone(),
-            None => Self::new(device, true),
-        }
+        static DEFAULTS: PerDevice<OnceLock<Arc<Pool>>> =
+            PerDevice::new([const { OnceLock::new() }; DEVICES_MAX]);
+        DEFAULTS.of(device).get_or_init(|| Self::new(device, true)).clone()
     }
 
     pub(crate) fn trim(&self, kept: u64) {
@@ -104,5 +102,5 @@ pub(crate) fn allocate(context: &Context, device: &Device, size: u64) -> CuResul
 /// `cuMemFreeAsync`: "... the memory is freed in stream order".
 pub(crate) fn free(context: &Context, device: &Device, stream: &Stream, address: u64) -> CuResult {
     context.check()?;
-    device.release(address, context.before(stream)?)
+    device.release(address, context.predecessors(stream)?)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use penstock_client::{Rect, Want};
 use penstock_cuda_sys::driver::*;
 
-use super::arena::Place;
+use super::block::Place;
 use super::context::Context;
 use super::copy::{Returns, Side, When};
 use super::stream::Stream;
@@ -105,7 +105,7 @@ impl Context {
                 })
             }
             (RowSide::Host(to), RowSide::Host(from)) => {
-                self.settle(stream)?;
+                self.finish_predecessors(stream)?;
                 apart.on_host(to, from)
             }
         }
@@ -164,7 +164,7 @@ impl Context {
         })?;
         if when.is_late(bytes) {
             if let Some(event) = event {
-                stream.unseen.add(event);
+                stream.unawaited_reads.add(event);
             }
             return Ok(());
         }

@@ -2,7 +2,6 @@
 
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
 
-use super::module::Function;
 use crate::edge::CuResult;
 
 /// Block size and parameters of the next launch.
@@ -34,15 +33,6 @@ impl Setup {
         let place = self.params.get_mut(offset..stop).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         place.copy_from_slice(bytes);
         Ok(())
-    }
-}
-
-impl Function {
-    /// Returns where the last of its parameters ends, in bytes.
-    pub(crate) fn params_end(&self) -> usize {
-        let ends =
-            self.entry().params.iter().map(|param| param.offset as usize + param.size as usize);
-        ends.max().unwrap_or(0)
     }
 }
 

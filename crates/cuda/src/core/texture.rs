@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use penstock_cuda_sys::driver::*;
 use rustc_hash::FxHashMap;
 
-use super::arena::Block;
 use super::array::{Array, channel_bytes};
+use super::block::Block;
 use super::context::Context;
 use super::device::Device;
+use super::stream_list;
 use crate::edge::{CuResult, Object, require};
 
 /// Bytes of a descriptor. The translated code uses the same layout.
@@ -168,7 +169,7 @@ fn keep(
     let bytes = descriptor(&pixels(resource)?, texture)?;
     let block = device.allocate_block(DESCRIPTOR_BYTES as u64, context.number())?;
     // Not in a stream of the program, because nobody uses this memory yet.
-    context.write_aside(block.address, &bytes)?;
+    context.write_unordered(block.address, &bytes)?;
     let made = Texture {
         kind,
         context: context.number(),
@@ -187,7 +188,7 @@ pub(crate) fn destroy(object: u64, kind: Kind) -> CuResult {
     require(all.get(&object).is_some_and(|it| it.kind == kind), CUDA_ERROR_INVALID_VALUE)?;
     let texture = all.remove(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     drop(all);
-    texture.device.release_block(texture.block, texture.device.busy())
+    texture.device.release_block(texture.block, stream_list::busy_on(&texture.device))
 }
 
 /// Forgets all objects of a context that has ended. The context frees their memory.

@@ -4,7 +4,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use penstock_cuda_sys::driver::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult};
 
-use super::CuResult;
+use super::error::CuResult;
+
+/// The default stream that a null handle stands for. The two variants of each function that takes
+/// a stream differ only in this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultStream {
+    /// The legacy default stream of the context. All blocking streams synchronise with it.
+    Legacy,
+    /// The default stream of the calling thread.
+    PerThread,
+}
 
 /// Runs the body of an entry point. A panic is a defect of ours and must not unwind into the
 /// program.
@@ -46,7 +56,7 @@ macro_rules! cu_stream_entry {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
-            let $default = $crate::core::stream::Default::Legacy;
+            let $default = $crate::edge::DefaultStream::Legacy;
             $crate::edge::guard(move || -> $crate::edge::CuResult { _ = $default; $body })
         }
 
@@ -58,7 +68,7 @@ macro_rules! cu_stream_entry {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $twin($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
-            let $default = $crate::core::stream::Default::PerThread;
+            let $default = $crate::edge::DefaultStream::PerThread;
             $crate::edge::guard(move || -> $crate::edge::CuResult { _ = $default; $body })
         }
     )+};

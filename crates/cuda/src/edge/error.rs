@@ -47,7 +47,7 @@ pub(crate) fn of_status(status: Status) -> CUresult {
 
 /// Returns the code for an error of the pool, and writes the whole error to the log.
 pub(crate) fn of_error(error: &Error) -> CUresult {
-    crate::core::log::line(format_args!("{error}"));
+    super::log::line(format_args!("{error}"));
     match error {
         Error::Refused { status, .. } => of_status(*status),
         Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => {

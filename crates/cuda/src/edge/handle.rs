@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use penstock_cuda_sys::driver::CUresult;
 use rustc_hash::FxHashMap;
 
-use super::CuResult;
+use super::error::CuResult;
+use super::process::check_process;
 
 /// An object that has a handle.
 pub(crate) trait Object: Any + Send + Sync + Sized {
@@ -42,7 +43,7 @@ pub(crate) trait Object: Any + Send + Sync + Sized {
     #[inline]
     fn of_number(number: u64) -> CuResult<Arc<Self>> {
         // A forked child must not wait for a lock that a thread of its parent held.
-        crate::core::platform::check_process()?;
+        check_process()?;
         find(number).and_then(|found| found.downcast().ok()).ok_or(Self::INVALID)
     }
 }

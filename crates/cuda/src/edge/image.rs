@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_VALUE};
 
-use super::CuResult;
+use super::error::CuResult;
 
 /// Wrapper of a fat binary: magic number, version, and the fat binary's address.
 const WRAPPER: u32 = 0x4662_43b1;

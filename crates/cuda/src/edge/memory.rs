@@ -6,7 +6,7 @@ use penstock_client::{HostShape, Source, Target};
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
 use penstock_wire::{FrameError, Payload};
 
-use super::CuResult;
+use super::error::CuResult;
 
 /// Stores a result if `place` is not `NULL`.
 ///

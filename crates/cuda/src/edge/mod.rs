@@ -5,10 +5,12 @@ mod entry;
 mod error;
 mod handle;
 mod image;
+pub(crate) mod log;
 mod memory;
 mod pages;
+mod process;
 
-pub(crate) use entry::{cu_entry, cu_stream_entry, guard};
+pub(crate) use entry::{DefaultStream, cu_entry, cu_stream_entry, guard};
 pub(crate) use error::{CuResult, of_error, of_status, require};
 pub(crate) use handle::{Object, forget, forget_of, new_number, publish};
 pub(crate) use image::image;
@@ -16,3 +18,4 @@ pub(crate) use memory::{
     Bytes, HostCall, HostSource, HostTarget, UserData, array, load, store, text,
 };
 pub(crate) use pages::Pages;
+pub(crate) use process::{check_process, watch_forks};

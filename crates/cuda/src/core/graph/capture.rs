@@ -16,9 +16,9 @@ use rustc_hash::FxHashSet;
 use super::Graph;
 use super::work::Work;
 use crate::core::context::Context;
-use crate::core::event::Event;
-use crate::core::stream::{Kind, Stream};
-use crate::edge::{CuResult, Object as _, new_number, require};
+use crate::core::event::{CapturedPosition, Event};
+use crate::core::stream::{Stream, StreamKind};
+use crate::edge::{self, CuResult, Object as _, new_number, require};
 
 struct Capture {
     /// Unique number of this capture, never used again.
@@ -44,25 +44,18 @@ struct Member {
     tail: Vec<u64>,
 }
 
-/// The position of an event that was recorded in a capture.
-#[derive(Clone, Debug)]
-pub(crate) struct Captured {
-    id: u64,
-    tail: Vec<u64>,
-}
-
 /// The effect of a record.
-pub(crate) enum Recorded {
+pub(crate) enum EventRecord {
     /// The stream is not captured, so the caller must record the event.
     Not,
     /// The record became a node.
     Node,
     /// The event takes this position in the capture.
-    Here(Captured),
+    Here(CapturedPosition),
 }
 
 /// What `cuStreamGetCaptureInfo` returns about a captured stream.
-pub(crate) struct Info {
+pub(crate) struct CaptureInfo {
     /// A value of `CU_STREAM_CAPTURE_STATUS_...`.
     pub(crate) status: u32,
     pub(crate) id: u64,
@@ -124,7 +117,7 @@ impl Capture {
                 stream: Arc::downgrade(stream),
                 number: stream.number(),
                 context,
-                is_blocking: stream.kind != Kind::NonBlocking,
+                is_blocking: stream.kind != StreamKind::NonBlocking,
                 tail: tail.to_vec(),
             }),
         }
@@ -164,7 +157,7 @@ fn of<'a>(all: &'a mut [Capture], stream: &Stream) -> Option<&'a mut Capture> {
 /// captured. The legacy default stream would order the captured stream, so the attempt invalidates
 /// the capture.
 fn check_legacy(all: &mut [Capture], context: &Context, stream: &Stream) -> CuResult {
-    if stream.kind != Kind::Legacy {
+    if stream.kind != StreamKind::Legacy {
         return Ok(());
     }
     let mut result = Ok(());
@@ -244,8 +237,18 @@ pub(crate) fn refuse(context: &Context, stream: &Stream) -> CuResult {
     }
 }
 
+/// Implements `cuCtxSynchronize`: waits for all commands of a context.
+///
+/// # Errors
+/// A stream of the context is captured. The capture becomes invalid.
+pub(crate) fn synchronize(context: &Context) -> CuResult {
+    context.check()?;
+    refuse_context(context)?;
+    context.synchronize()
+}
+
 /// Checks a wait for a whole context.
-pub(crate) fn refuse_context(context: &Context) -> CuResult {
+fn refuse_context(context: &Context) -> CuResult {
     if !is_any() {
         return Ok(());
     }
@@ -306,7 +309,7 @@ pub(crate) fn begin(
     require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
     context.check()?;
     // The legacy default stream stands for other streams, so it cannot be captured.
-    require(stream.kind != Kind::Legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
+    require(stream.kind != StreamKind::Legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
     let mut all = captures();
     require(of(&mut all, stream).is_none(), CUDA_ERROR_ILLEGAL_STATE)?;
     let (is_given, (graph, tail)) = match given {
@@ -365,7 +368,7 @@ pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
 ///
 /// # Errors
 /// The stream is the legacy default stream, and a blocking stream of its context is captured.
-pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<Info>> {
+pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<CaptureInfo>> {
     if !is_any() {
         return Ok(None);
     }
@@ -379,14 +382,14 @@ pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<Info>>
     };
     let (id, graph) = (capture.id, capture.graph.clone());
     let tail = capture.member(stream).map(|member| member.tail.clone()).unwrap_or_default();
-    Ok(Some(Info { status, id, graph, tail }))
+    Ok(Some(CaptureInfo { status, id, graph, tail }))
 }
 
 /// "... CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ... if hStream is CU_STREAM_LEGACY while another stream
 /// of the context is captured". Unlike [`check_legacy`], invalidates nothing.
 fn check_legacy_only(all: &[Capture], context: &Context, stream: &Stream) -> CuResult {
     let mut members = all.iter().flat_map(|capture| &capture.members);
-    let stands_for = stream.kind == Kind::Legacy
+    let stands_for = stream.kind == StreamKind::Legacy
         && members.any(|member| member.is_blocking && member.context == context.number());
     require(!stands_for, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
 }
@@ -416,22 +419,22 @@ pub(crate) fn record(
     stream: &Arc<Stream>,
     event: &Arc<Event>,
     is_external: bool,
-) -> CuResult<Recorded> {
+) -> CuResult<EventRecord> {
     if !is_any() {
         // "This flag is invalid when used outside of stream capture."
-        return require(!is_external, CUDA_ERROR_INVALID_VALUE).map(|()| Recorded::Not);
+        return require(!is_external, CUDA_ERROR_INVALID_VALUE).map(|()| EventRecord::Not);
     }
     if is_external {
         let node = take(context, stream, || Ok(Work::Record(event.clone())))?;
-        return require(node.is_some(), CUDA_ERROR_INVALID_VALUE).map(|()| Recorded::Node);
+        return require(node.is_some(), CUDA_ERROR_INVALID_VALUE).map(|()| EventRecord::Node);
     }
     let mut all = captures();
     check_legacy(&mut all, context, stream)?;
-    let Some(capture) = of(&mut all, stream) else { return Ok(Recorded::Not) };
+    let Some(capture) = of(&mut all, stream) else { return Ok(EventRecord::Not) };
     capture.check()?;
     let id = capture.id;
     let tail = capture.member(stream).map(|member| member.tail.clone()).unwrap_or_default();
-    Ok(Recorded::Here(Captured { id, tail }))
+    Ok(EventRecord::Here(CapturedPosition { capture: id, tail }))
 }
 
 /// Implements `cuStreamWaitEvent`, as far as a capture is concerned. Returns true if the wait needs
@@ -463,9 +466,10 @@ pub(crate) fn waits(
         }
         return Ok(true);
     };
-    if own.is_some_and(|own| own != captured.id) {
-        for capture in
-            all.iter_mut().filter(|capture| [own, Some(captured.id)].contains(&Some(capture.id)))
+    if own.is_some_and(|own| own != captured.capture) {
+        for capture in all
+            .iter_mut()
+            .filter(|capture| [own, Some(captured.capture)].contains(&Some(capture.id)))
         {
             _ = capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_MERGE);
         }
@@ -474,10 +478,10 @@ pub(crate) fn waits(
     // Fails if the event's capture has ended.
     let capture = all
         .iter_mut()
-        .find(|capture| capture.id == captured.id)
+        .find(|capture| capture.id == captured.capture)
         .ok_or(CUDA_ERROR_CAPTURED_EVENT)?;
     capture.check()?;
-    if stream.kind == Kind::Legacy {
+    if stream.kind == StreamKind::Legacy {
         return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
     }
     capture.join(stream, &captured.tail).map(|()| true)
@@ -486,16 +490,28 @@ pub(crate) fn waits(
 /// Invalidates the capture of an event. The program asked for the event's end, which does not
 /// exist.
 #[cold]
-pub(crate) fn spoil(captured: &Captured) -> CUresult {
-    for capture in captures().iter_mut().filter(|capture| capture.id == captured.id) {
+pub(crate) fn spoil(captured: &CapturedPosition) -> CUresult {
+    for capture in captures().iter_mut().filter(|capture| capture.id == captured.capture) {
         _ = capture.invalidate(CUDA_ERROR_CAPTURED_EVENT);
     }
     CUDA_ERROR_CAPTURED_EVENT
 }
 
+/// Implements `cuStreamDestroy`: "... the function will return immediately and the resources
+/// associated with hStream will be released automatically once the device has completed all work in
+/// hStream."
+pub(crate) fn destroy_stream(stream: &Stream) -> CuResult {
+    edge::forget(stream).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    forget(stream);
+    if let Ok(context) = stream.context() {
+        context.remove(stream);
+    }
+    Ok(())
+}
+
 /// Handles a stream that the program destroys. Drops the capture that began in the stream, or
 /// invalidates another capture that contains it.
-pub(crate) fn forget(stream: &Stream) {
+fn forget(stream: &Stream) {
     if !is_any() {
         return;
     }

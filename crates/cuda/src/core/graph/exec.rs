@@ -13,9 +13,8 @@ use super::update::{self, Mismatch};
 use super::work::Work;
 use super::{Graph, capture, memory};
 use crate::core::context::Context;
-use crate::core::platform;
 use crate::core::stream::Stream;
-use crate::edge::{CuResult, Object, forget, new_number, publish, require};
+use crate::edge::{CuResult, Object, check_process, forget, new_number, publish, require};
 
 pub(crate) struct Exec {
     number: u64,
@@ -98,7 +97,7 @@ impl Exec {
     /// Implements `cuGraphUpload`: prepares the kernels, as the first launch otherwise would.
     pub(crate) fn upload(&self) -> CuResult {
         self.state().plan.steps.iter_mut().try_for_each(|step| match &step.work {
-            Work::Kernel(launch) => step.kept.make_ready(launch).map(drop),
+            Work::Kernel(launch) => step.kernel.make_ready(launch).map(drop),
             _ => Ok(()),
         })
     }
@@ -152,7 +151,7 @@ fn can_be_off(step: &Step) -> bool {
 impl Step {
     fn set(&mut self, work: Work) -> CuResult {
         self.node.set(work.clone())?;
-        self.kept.forget();
+        self.kernel.forget();
         self.work = work;
         Ok(())
     }
@@ -190,7 +189,7 @@ impl State {
             return Ok(());
         };
         let Ok(home) = last.context() else { return Ok(()) };
-        if last.is_idle() {
+        if last.clock.is_idle() {
             return Ok(());
         }
         // The marker may include commands after that launch.
@@ -214,7 +213,7 @@ impl State {
         let stream = match slot {
             // A lane for any context may have a stream of another context, from an earlier launch.
             Some(stream) if stream.owner() == context.number() => stream.clone(),
-            _ => slot.insert(Stream::create_hidden(&context)?).clone(),
+            _ => slot.insert(context.create_hidden_stream()?).clone(),
         };
         Ok((context, stream))
     }
@@ -295,14 +294,14 @@ impl Run<'_> {
 
 /// Sends consecutive launches in one stream, with one lock and one wait list.
 fn launch_all(steps: &mut [Step], context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
-    let mut are_kept = true;
+    let mut are_prepared = true;
     for step in steps.iter_mut().filter(|step| step.is_enabled) {
         if let Work::Kernel(launch) = &step.work {
-            are_kept &= step.kept.make_ready(launch)?;
+            are_prepared &= step.kernel.make_ready(launch)?;
         }
     }
     let launches = || steps.iter().filter(|step| step.is_enabled);
-    if !are_kept {
+    if !are_prepared {
         return launches().try_for_each(|step| step.work.run(context, stream));
     }
     if launches().next().is_none() {
@@ -312,7 +311,7 @@ fn launch_all(steps: &mut [Step], context: &Arc<Context>, stream: &Arc<Stream>) 
         let mut waits = waits;
         for step in launches() {
             let Work::Kernel(launch) = &step.work else { continue };
-            let sent = step.kept.send(launch, queue, waits)?;
+            let sent = step.kernel.send(launch, queue, waits)?;
             // The client may hold the launch back and return its event. Such a launch has not
             // failed.
             let status = sent.as_ref().and_then(PoolEvent::known_status);
@@ -329,7 +328,7 @@ fn launch_all(steps: &mut [Step], context: &Arc<Context>, stream: &Arc<Stream>) 
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        if platform::check_process().is_err() {
+        if check_process().is_err() {
             return;
         }
         let mut state = self.state();

@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::arena::Block;
+use crate::core::block::Block;
 use crate::core::context::Context;
 use crate::core::device::Device;
+use crate::core::stream_list;
 use crate::edge::{CuResult, Object as _};
 
 /// Memory of one node.
@@ -79,7 +80,7 @@ impl Drop for Memory {
         }
         drop(all);
         // The memory may be gone already, with its context.
-        _ = self.device.release_block(self.block, self.device.busy());
+        _ = self.device.release_block(self.block, stream_list::busy_on(&self.device));
     }
 }
 

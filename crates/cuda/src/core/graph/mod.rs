@@ -10,6 +10,7 @@ pub(crate) mod exec;
 pub(crate) mod memory;
 pub(crate) mod node;
 mod plan;
+mod run;
 pub(crate) mod update;
 pub(crate) mod user;
 pub(crate) mod work;

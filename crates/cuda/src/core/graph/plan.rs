@@ -13,7 +13,7 @@ use penstock_cuda_sys::driver::*;
 use super::Graph;
 use super::node::Node;
 use super::work::Work;
-use crate::core::launch::Kept;
+use crate::core::launch::PreparedKernel;
 use crate::edge::{CuResult, Object as _};
 
 /// Maximum number of lanes of one context. A device can seldom run more kernels at once, and each
@@ -28,7 +28,7 @@ pub(super) struct Step {
     /// See `cuGraphNodeSetEnabled` in CUDA.
     pub(super) is_enabled: bool,
     /// For a kernel node: its kernel, with the parameters set.
-    pub(super) kept: Kept,
+    pub(super) kernel: PreparedKernel,
     /// Whether the step is the beginning of a child graph. The step of the child graph's node is
     /// its end.
     pub(super) is_entry: bool,
@@ -123,12 +123,12 @@ impl Plan {
         is_entry: bool,
     ) -> CuResult<usize> {
         let context = work.context()?.map_or(0, |context| context.number());
-        let kept = Kept::default();
+        let kernel = PreparedKernel::default();
         self.steps.push(Step {
             node: node.clone(),
             work,
             is_enabled: true,
-            kept,
+            kernel,
             is_entry,
             before,
             context,

@@ -5,23 +5,21 @@ use std::sync::{Arc, Weak};
 use penstock_cuda_sys::driver::*;
 
 use super::Graph;
-use super::memory::{self, Memory};
-use crate::core::callback;
+use super::memory::Memory;
 use crate::core::context::Context;
-use crate::core::copy::When;
 use crate::core::event::Event;
-use crate::core::launch::Fixed;
+use crate::core::launch::DescribedLaunch;
+use crate::core::memset::Memset;
 use crate::core::slices::Slices;
-use crate::core::stream::Stream;
-use crate::edge::{CuResult, HostCall, require};
+use crate::edge::{CuResult, HostCall};
 
 /// The work of a node, and its context if it needs one.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     /// A launch, in the context of its function.
-    Kernel(Arc<Fixed>),
+    Kernel(Arc<DescribedLaunch>),
     Copy(Weak<Context>, Slices),
-    Fill(Weak<Context>, Fill),
+    Fill(Weak<Context>, Memset),
     /// Calls a function of the program when everything before it has ended.
     Host(HostCall),
     /// A child graph, which the node owns.
@@ -33,37 +31,6 @@ pub(crate) enum Work {
     Allocate(Arc<Memory>),
     /// Frees memory of a graph, by its address.
     Free(u64),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fill {
-    pub(crate) to: u64,
-    /// Distance between the starts of two rows, in bytes.
-    pub(crate) pitch: u64,
-    pub(crate) value: u32,
-    /// Size of an element in bytes: 1, 2 or 4.
-    pub(crate) element: u32,
-    /// Elements of a row.
-    pub(crate) width: u64,
-    pub(crate) height: u64,
-}
-
-impl Fill {
-    /// Checks element size, extent and alignment.
-    pub(crate) fn check(&self) -> CuResult {
-        require([1, 2, 4].contains(&self.element), CUDA_ERROR_INVALID_VALUE)?;
-        require(self.width > 0 && self.height > 0, CUDA_ERROR_INVALID_VALUE)?;
-        require(self.to.is_multiple_of(u64::from(self.element)), CUDA_ERROR_INVALID_VALUE)
-    }
-
-    pub(crate) fn run(&self, context: &Context, stream: &Stream) -> CuResult {
-        let bytes = self.value.to_le_bytes();
-        let pattern = bytes.get(..self.element as usize).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        if self.height == 1 {
-            return context.fill(stream, self.to, pattern, self.width);
-        }
-        context.fill_rows(stream, (self.to, self.pitch), pattern, (self.width, self.height))
-    }
 }
 
 impl Work {
@@ -112,32 +79,6 @@ impl Work {
             }
             Self::Record(event) => event.home().map(Some),
             _ => Ok(None),
-        }
-    }
-
-    /// Runs the work in a stream without waiting for it. Does nothing for a child graph, because
-    /// the plan contains its steps.
-    pub(super) fn run(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
-        match self {
-            Self::Kernel(launch) => launch.run(context, stream),
-            Self::Copy(_, copy) => copy.run(context, stream, When::Unattended),
-            Self::Fill(_, fill) => fill.run(context, stream),
-            Self::Host(call) => {
-                let call = *call;
-                callback::in_stream(context, stream, move |status| {
-                    if status == CUDA_SUCCESS {
-                        call.call();
-                    }
-                })
-            }
-            Self::Child(_) | Self::Empty => Ok(()),
-            Self::Wait(event) => {
-                event.awaited()?.map_or(Ok(()), |event| context.wait_in(stream, &event))
-            }
-            Self::Record(event) => event.record(context, stream),
-            // The memory exists as long as the graph.
-            Self::Allocate(memory) => memory::begin(memory),
-            Self::Free(address) => memory::free(*address).unwrap_or(Err(CUDA_ERROR_INVALID_VALUE)),
         }
     }
 }

@@ -9,9 +9,9 @@ use penstock_wire::Status;
 
 /// Reads of a stream whose results nobody has seen, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct Unseen(Mutex<VecDeque<Event>>);
+pub(crate) struct UnawaitedReads(Mutex<VecDeque<Event>>);
 
-impl Unseen {
+impl UnawaitedReads {
     /// Adds a read, and drops those before it that are known to have succeeded.
     pub(crate) fn add(&self, read: Event) {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,21 +40,21 @@ mod tests {
 
     #[test]
     fn a_failed_read_is_told_once_and_in_order() {
-        let (unseen, pending) = (Unseen::default(), penstock_client::user_event());
+        let (reads, pending) = (UnawaitedReads::default(), penstock_client::user_event());
         let failed = |code| Event::ended(Status(code));
         for read in [Event::ended(Status::OK), failed(-5), failed(-6), pending.clone(), failed(-7)]
         {
-            unseen.add(read);
+            reads.add(read);
         }
-        assert_eq!(unseen.failure(), Some(Status(-5)));
-        assert_eq!(unseen.failure(), Some(Status(-6)));
+        assert_eq!(reads.failure(), Some(Status(-5)));
+        assert_eq!(reads.failure(), Some(Status(-6)));
         // A failure behind an unfinished read is not reported yet.
-        assert_eq!(unseen.failure(), None);
+        assert_eq!(reads.failure(), None);
         penstock_client::set_user_event(&pending, Status::OK);
-        assert_eq!(unseen.failure(), Some(Status(-7)));
-        assert_eq!(unseen.failure(), None);
+        assert_eq!(reads.failure(), Some(Status(-7)));
+        assert_eq!(reads.failure(), None);
         // Successful reads are not kept.
-        (0..100).for_each(|_| unseen.add(Event::ended(Status::OK)));
-        assert_eq!(unseen.0.lock().unwrap().len(), 1);
+        (0..100).for_each(|_| reads.add(Event::ended(Status::OK)));
+        assert_eq!(reads.0.lock().unwrap().len(), 1);
     }
 }

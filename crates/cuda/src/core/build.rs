@@ -1,0 +1,150 @@
+//! The way from what a program loads to what a device runs: translation and compilation.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_client::Program as PoolProgram;
+use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_PTX;
+use penstock_ptx::translate::{Options, Translation, translate};
+
+use super::block::Arena;
+use super::device::Device;
+use super::program::{Build, Made, Program, Refusal};
+use super::{check, fault};
+use crate::edge::{CuResult, log, of_error};
+
+/// Value of OpenCL's `CL_PROGRAM_BUILD_LOG`.
+const BUILD_LOG: u32 = 0x1183;
+
+/// Returns whether the device's compiler runs when a module is loaded, not at the first use of a
+/// kernel.
+pub(crate) fn is_eager() -> bool {
+    std::env::var("CUDA_MODULE_LOADING").is_ok_and(|value| value == "EAGER")
+}
+
+impl Program {
+    /// Returns the device code of a module. Translates it if it is new.
+    pub(crate) fn load(device: &Device, text: Box<str>) -> Result<Arc<Self>, Refusal> {
+        if let Some(known) = device.programs.find(&text) {
+            return Ok(known);
+        }
+        let program = Arc::new(Self::translated(device, text)?);
+        device.programs.keep(&program);
+        Ok(program)
+    }
+
+    /// Parses and translates PTX. Code that cannot run is rejected here, with the reason.
+    fn translated(device: &Device, text: Box<str>) -> Result<Self, Refusal> {
+        let module = penstock_ptx::module::parse(&text)
+            .map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))?;
+        let mut program = Self {
+            module,
+            text,
+            prints: false,
+            stops: false,
+            translation: Mutex::default(),
+            build: Mutex::default(),
+            build_with_heap: Mutex::default(),
+        };
+        let arenas = device.space.arenas();
+        let translation = program.translate(device, &arenas, false)?;
+        let kernels = &translation.kernels;
+        program.prints = kernels.iter().any(|kernel| kernel.uses_printf);
+        program.stops = kernels.iter().any(|kernel| kernel.uses_faults);
+        kernels
+            .iter()
+            .filter(|kernel| kernel.uses_faults)
+            .for_each(|kernel| fault::remember(&kernel.name));
+        // The first build uses this translation.
+        program.translation = Mutex::new(Some((arenas, translation)));
+        Ok(program)
+    }
+
+    /// Translates for these arenas. `heap`: with support for a heap.
+    fn translate(
+        &self,
+        device: &Device,
+        arenas: &[Arena],
+        heap: bool,
+    ) -> Result<Translation, Refusal> {
+        let options = Options {
+            arenas: arenas.iter().map(|arena| (arena.base, arena.size)).collect(),
+            heap,
+            check: check::is_checking(),
+            fp64: device.facts.fp64,
+            int64_atomics: device.facts.int64_atomics,
+            fp16: device.facts.fp16,
+            exact_division: device.facts.exact_division,
+        };
+        translate(&self.module, &options)
+            .map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))
+    }
+
+    /// Returns the program of the pool for the arenas that the device has now. `heap`: for launches
+    /// with a heap among their parameters. Waits for the device's compiler the first time.
+    pub(crate) fn build(&self, device: &Device, heap: bool) -> CuResult<Arc<Build>> {
+        let build = if heap { &self.build_with_heap } else { &self.build };
+        // Held during the build, because other threads need the same program.
+        let mut build = build.lock().unwrap_or_else(PoisonError::into_inner);
+        let arenas = device.space.arenas();
+        if let Some(build) = build.as_ref().filter(|build| build.arenas.len() == arenas.len()) {
+            return Ok(build.clone());
+        }
+        let known = if heap {
+            None
+        } else {
+            self.translation.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let fits = known.filter(|(of, _)| of.len() == arenas.len());
+        let (arenas, translation) = match fits {
+            Some(fits) => fits,
+            None => {
+                let made = self.translate(device, &arenas, heap).map_err(|refusal| refusal.code)?;
+                (arenas, made)
+            }
+        };
+        let made = Arc::new(compile(device, arenas, &translation)?);
+        *build = Some(made.clone());
+        Ok(made)
+    }
+}
+
+fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> CuResult<Build> {
+    /// Environment variable: folder for the source given to the devices' compilers, for debugging.
+    const SOURCES_VARIABLE: &str = "PENSTOCK_CUDA_SOURCES";
+    if let Some(folder) = std::env::var_os(SOURCES_VARIABLE) {
+        use std::hash::BuildHasher as _;
+        let hash = rustc_hash::FxBuildHasher.hash_one(&translation.source);
+        let path = std::path::Path::new(&folder).join(format!("{hash:016x}.cl"));
+        if let Err(error) = std::fs::write(&path, &translation.source) {
+            log::line(format_args!("{}: {error}", path.display()));
+        }
+    }
+    let source = translation.source.as_bytes();
+    let program =
+        PoolProgram::with_source_for(&device.context, std::slice::from_ref(&device.pool), source)
+            .map_err(|error| of_error(&error))?;
+    if let Err(error) =
+        program.build(std::slice::from_ref(&device.pool), translation.build_options.as_str())
+    {
+        let report = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
+        let report = String::from_utf8_lossy(&report);
+        let report = report.trim_end_matches('\0').trim();
+        log::once(
+            "build",
+            format_args!("the device's compiler refused translated code: {error}\n{report}"),
+        );
+        return Err(of_error(&error));
+    }
+    let made = program.kernels();
+    let kernels = translation.kernels.iter().filter_map(|kernel| {
+        let description = made.iter().find(|made| made.name == kernel.cl_name)?;
+        let made = Made {
+            description: description.clone(),
+            arguments: kernel.arguments.clone(),
+            local_bytes: kernel.local_bytes,
+            dynamic_bytes_at: kernel.dynamic_bytes_at,
+        };
+        Some((kernel.name.clone(), made))
+    });
+    Ok(Build { arenas, kernels: kernels.collect(), program })
+}
