@@ -11,7 +11,7 @@ use penstock_cuda::api::copy::*;
 use penstock_cuda::api::memory::*;
 use penstock_cuda::api::memset::*;
 use penstock_cuda::api::pointer::*;
-use penstock_cuda::api::rows::*;
+use penstock_cuda::api::row::*;
 use penstock_cuda_sys::driver::*;
 
 fn free(address: CUdeviceptr) -> CUresult {

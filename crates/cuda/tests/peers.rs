@@ -12,7 +12,7 @@ use penstock_cuda::api::copy::*;
 use penstock_cuda::api::device::*;
 use penstock_cuda::api::memset::*;
 use penstock_cuda::api::peer::*;
-use penstock_cuda::api::rows::*;
+use penstock_cuda::api::row::*;
 use penstock_cuda_sys::driver::*;
 
 fn context_on(device: CUdevice) -> CUcontext {

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use common::*;
 use penstock_cuda::api::array::*;
-use penstock_cuda::api::rows::*;
+use penstock_cuda::api::row::*;
 use penstock_cuda::api::texture::*;
 use penstock_cuda_sys::driver::*;
 

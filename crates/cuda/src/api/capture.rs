@@ -16,7 +16,7 @@ use crate::edge::{
 };
 
 /// Where `cuStreamGetCaptureInfo` stores its results.
-struct Places {
+struct InfoPointers {
     status: *mut c_uint,
     id: *mut u64,
     graph: *mut CUgraph,
@@ -33,38 +33,38 @@ thread_local! {
 
 /// # Safety
 /// Each place is null or writable.
-unsafe fn tell(stream: CUstream, default: DefaultStream, places: &Places) -> CuResult {
-    require(!places.status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+unsafe fn tell(stream: CUstream, default: DefaultStream, results: &InfoPointers) -> CuResult {
+    require(!results.status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let (context, stream) = Stream::resolve(stream, default)?;
     let info = capture::info(&context, &stream)?;
     let status = info.as_ref().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |info| info.status);
-    // SAFETY: the caller promises that `places.status` is null or writable.
-    unsafe { store(places.status, status) };
+    // SAFETY: the caller promises that `results.status` is null or writable.
+    unsafe { store(results.status, status) };
     let Some(CaptureInfo { id, graph, tail, .. }) = info else {
         return SHOWN.with_borrow_mut(|shown| {
             shown.remove(&stream.number());
             Ok(())
         });
     };
-    // SAFETY: the caller promises that `places.id` is null or writable.
-    unsafe { store(places.id, id) };
+    // SAFETY: the caller promises that `results.id` is null or writable.
+    unsafe { store(results.id, id) };
     if status != CU_STREAM_CAPTURE_STATUS_ACTIVE {
         return Ok(());
     }
     let list: Box<[CUgraphNode]> = handles(&tail).collect();
     let (first, count) = (list.as_ptr(), list.len());
-    if !places.dependencies.is_null() {
+    if !results.dependencies.is_null() {
         SHOWN.with_borrow_mut(|shown| shown.insert(stream.number(), list));
     }
-    // SAFETY: the caller promises that `places.graph` is null or writable.
-    unsafe { store(places.graph, graph.raw()) };
-    // SAFETY: the caller promises that `places.dependencies` is null or writable.
-    unsafe { store(places.dependencies, first) };
-    // SAFETY: the caller promises that `places.edges` is null or writable. No edges have ports, so
+    // SAFETY: the caller promises that `results.graph` is null or writable.
+    unsafe { store(results.graph, graph.raw()) };
+    // SAFETY: the caller promises that `results.dependencies` is null or writable.
+    unsafe { store(results.dependencies, first) };
+    // SAFETY: the caller promises that `results.edges` is null or writable. No edges have ports, so
     // there is no list.
-    unsafe { store(places.edges, null()) };
-    // SAFETY: the caller promises that `places.count` is null or writable.
-    unsafe { store(places.count, count) };
+    unsafe { store(results.edges, null()) };
+    // SAFETY: the caller promises that `results.count` is null or writable.
+    unsafe { store(results.count, count) };
     Ok(())
 }
 
@@ -147,7 +147,7 @@ cu_stream_entry! {
         let (graph, dependencies) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (edges, count) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the program promises what `tell` demands.
-        unsafe { tell(stream, default, &Places { status, id, graph, dependencies, edges, count }) }
+        unsafe { tell(stream, default, &InfoPointers { status, id, graph, dependencies, edges, count }) }
     }
     fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz |default| (
         stream: CUstream,
@@ -159,7 +159,7 @@ cu_stream_entry! {
     ) {
         let edges = std::ptr::null_mut();
         // SAFETY: the program promises what `tell` demands.
-        unsafe { tell(stream, default, &Places { status, id, graph, dependencies, edges, count }) }
+        unsafe { tell(stream, default, &InfoPointers { status, id, graph, dependencies, edges, count }) }
     }
     fn cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz |default| (
         stream: CUstream,
@@ -171,7 +171,7 @@ cu_stream_entry! {
         count: *mut usize,
     ) {
         // SAFETY: the program promises what `tell` demands.
-        unsafe { tell(stream, default, &Places { status, id, graph, dependencies, edges, count }) }
+        unsafe { tell(stream, default, &InfoPointers { status, id, graph, dependencies, edges, count }) }
     }
     fn cuStreamUpdateCaptureDependencies / cuStreamUpdateCaptureDependencies_ptsz |default| (
         stream: CUstream,

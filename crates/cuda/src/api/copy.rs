@@ -6,31 +6,37 @@ use std::sync::Arc;
 use penstock_cuda_sys::driver::*;
 
 use crate::core::array::Array;
-use crate::core::copy::{Side, When};
+use crate::core::copy::{CopyMode, CopySide};
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
-use crate::core::slices::Slices;
+use crate::core::slice::SliceCopy;
 use crate::core::stream::Stream;
 use crate::core::{heap, platform};
 use crate::edge::{Bytes, CuResult, DefaultStream, Object as _, cu_stream_entry, require};
 
 /// Copies in the default stream. The program may use its memory again afterwards.
-fn now(default: DefaultStream, to: Side, from: Side, size: usize) -> CuResult {
+fn now(default: DefaultStream, to: CopySide, from: CopySide, size: usize) -> CuResult {
     let (context, stream) = Stream::resolve(std::ptr::null_mut(), default)?;
     capture::refuse_now(&context, &stream)?;
-    context.copy(&stream, to, from, size as u64, When::Now)
+    context.copy(&stream, to, from, size as u64, CopyMode::Now)
 }
 
-fn later(default: DefaultStream, stream: CUstream, to: Side, from: Side, size: usize) -> CuResult {
+fn later(
+    default: DefaultStream,
+    stream: CUstream,
+    to: CopySide,
+    from: CopySide,
+    size: usize,
+) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
     let work = || {
-        let copy = Slices::linear(to, from, size);
+        let copy = SliceCopy::linear(to, from, size);
         copy.check().map(|()| Work::Copy(Arc::downgrade(&context), copy))
     };
     if capture::takes(&context, &stream, work)? {
         return Ok(());
     }
-    context.copy(&stream, to, from, size as u64, When::Later)
+    context.copy(&stream, to, from, size as u64, CopyMode::Later)
 }
 
 /// Returns the memory that an address belongs to: "the runtime infers the kind of copy from the
@@ -38,31 +44,31 @@ fn later(default: DefaultStream, stream: CUstream, to: Side, from: Side, size: u
 ///
 /// # Safety
 /// As [`Bytes::new`], if it is memory of the program.
-unsafe fn side(address: CUdeviceptr, size: usize) -> CuResult<Side> {
+unsafe fn side(address: CUdeviceptr, size: usize) -> CuResult<CopySide> {
     if platform::device_of(address).is_some() {
-        return Ok(Side::Device(address));
+        return Ok(CopySide::Device(address));
     }
     // Addresses of heaps name no single memory. Programs use penstockHeapRead and
     // penstockHeapWrite.
     require(!heap::is_address(address), CUDA_ERROR_INVALID_VALUE)?;
     let address = usize::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
     // SAFETY: the caller promises `size` bytes at `std::ptr::with_exposed_provenance(address)`.
-    unsafe { Bytes::new(std::ptr::with_exposed_provenance(address), size) }.map(Side::Host)
+    unsafe { Bytes::new(std::ptr::with_exposed_provenance(address), size) }.map(CopySide::Host)
 }
 
 /// # Safety
 /// As [`Bytes::new`].
-unsafe fn host(address: *const c_void, size: usize) -> CuResult<Side> {
+unsafe fn host(address: *const c_void, size: usize) -> CuResult<CopySide> {
     // SAFETY: the caller promises `size` bytes at `address.expose_provenance() as u64`.
     unsafe { side(address.expose_provenance() as u64, size) }
 }
 
 /// Returns a range of an array's first slice. The range must lie in one row, because there are gaps
 /// between rows.
-fn within(array: CUarray, offset: usize, size: usize) -> CuResult<Side> {
+fn within(array: CUarray, offset: usize, size: usize) -> CuResult<CopySide> {
     let array = Array::borrow(array)?;
     let (row, offset) = (array.row, offset as u64);
-    array.at([offset % row, offset / row, 0], (size as u64, 1)).map(Side::Device)
+    array.at([offset % row, offset / row, 0], (size as u64, 1)).map(CopySide::Device)
 }
 
 cu_stream_entry! {
@@ -84,7 +90,7 @@ cu_stream_entry! {
     fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds |default| (to: CUdeviceptr, from: *const c_void, size: usize) {
         // SAFETY: the program promises `size` bytes at `from`.
         let from = unsafe { host(from, size) }?;
-        now(default, Side::Device(to), from, size)
+        now(default, CopySide::Device(to), from, size)
     }
     fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz |default| (
         to: CUdeviceptr,
@@ -94,12 +100,12 @@ cu_stream_entry! {
     ) {
         // SAFETY: the program promises `size` bytes at `from`.
         let from = unsafe { host(from, size) }?;
-        later(default, stream, Side::Device(to), from, size)
+        later(default, stream, CopySide::Device(to), from, size)
     }
     fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds |default| (to: *mut c_void, from: CUdeviceptr, size: usize) {
         // SAFETY: the program promises `size` bytes at `to`.
         let to = unsafe { host(to, size) }?;
-        now(default, to, Side::Device(from), size)
+        now(default, to, CopySide::Device(from), size)
     }
     fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz |default| (
         to: *mut c_void,
@@ -109,10 +115,10 @@ cu_stream_entry! {
     ) {
         // SAFETY: the program promises `size` bytes at `to`.
         let to = unsafe { host(to, size) }?;
-        later(default, stream, to, Side::Device(from), size)
+        later(default, stream, to, CopySide::Device(from), size)
     }
     fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds |default| (to: CUdeviceptr, from: CUdeviceptr, size: usize) {
-        now(default, Side::Device(to), Side::Device(from), size)
+        now(default, CopySide::Device(to), CopySide::Device(from), size)
     }
     fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz |default| (
         to: CUdeviceptr,
@@ -120,7 +126,7 @@ cu_stream_entry! {
         size: usize,
         stream: CUstream,
     ) {
-        later(default, stream, Side::Device(to), Side::Device(from), size)
+        later(default, stream, CopySide::Device(to), CopySide::Device(from), size)
     }
     /// The range must lie in one row of the array.
     fn cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds |default| (
@@ -175,7 +181,7 @@ cu_stream_entry! {
         from: CUdeviceptr,
         size: usize,
     ) {
-        now(default, within(to, offset, size)?, Side::Device(from), size)
+        now(default, within(to, offset, size)?, CopySide::Device(from), size)
     }
     /// The range must lie in one row of the array.
     fn cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds |default| (
@@ -184,7 +190,7 @@ cu_stream_entry! {
         offset: usize,
         size: usize,
     ) {
-        now(default, Side::Device(to), within(from, offset, size)?, size)
+        now(default, CopySide::Device(to), within(from, offset, size)?, size)
     }
     /// Each range must lie in one row of its array.
     fn cuMemcpyAtoA_v2 / cuMemcpyAtoA_v2_ptds |default| (
@@ -204,12 +210,12 @@ cu_stream_entry! {
         from_context: CUcontext,
         size: usize,
     ) {
-        super::peer::settle(to_context, from_context)?;
-        now(default, Side::Device(to), Side::Device(from), size)?;
+        super::peer::synchronize_contexts(to_context, from_context)?;
+        now(default, CopySide::Device(to), CopySide::Device(from), size)?;
         // "... serialized with respect all pending and future asynchronous work in to the current
         // context, srcContext, and dstContext". Two contexts of one device each have a legacy
         // default stream.
-        super::peer::settle(to_context, from_context)
+        super::peer::synchronize_contexts(to_context, from_context)
     }
     /// The addresses tell the devices.
     fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz |default| (
@@ -222,6 +228,6 @@ cu_stream_entry! {
     ) {
         super::peer::check(to_context, from_context)?;
         require(platform::device_of(to).is_some(), CUDA_ERROR_INVALID_VALUE)?;
-        later(default, stream, Side::Device(to), Side::Device(from), size)
+        later(default, stream, CopySide::Device(to), CopySide::Device(from), size)
     }
 }

@@ -2,7 +2,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::facts::Facts;
+use crate::core::facts::DeviceFacts;
 use crate::core::{attribute, capability, platform};
 use crate::edge::{CuResult, cu_entry, require, store, text};
 
@@ -22,7 +22,7 @@ unsafe fn write_text(to: *mut c_char, room: c_int, text: &str) -> CuResult {
     Ok(())
 }
 
-fn pci_text(of: &Facts) -> String {
+fn pci_text(of: &DeviceFacts) -> String {
     let [domain, bus, device] = of.pci;
     format!("{domain:04x}:{bus:02x}:{device:02x}.0")
 }

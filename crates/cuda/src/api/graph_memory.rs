@@ -6,7 +6,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::graph::add;
 use crate::core::context::Context;
-use crate::core::graph::memory::{self, Memory};
+use crate::core::graph::memory::{self, GraphMemory};
 use crate::core::graph::node::Node;
 use crate::core::graph::work::Work;
 use crate::core::platform;
@@ -36,7 +36,7 @@ pub(super) unsafe fn allocation(params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) -> CuRe
         require(is_own || *access == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     }
     let context = Context::current()?;
-    let memory = Memory::new(&context, device, given.bytesize as u64)?;
+    let memory = GraphMemory::new(&context, device, given.bytesize as u64)?;
     given.dptr = memory.address();
     // SAFETY: the caller promises that `params` is null or writable.
     unsafe { store(params, given) };

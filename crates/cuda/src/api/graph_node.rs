@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::graph::{add, edges_are_plain};
 use super::graph_memory::allocation;
-use super::{launch, rows};
+use super::{launch, row};
 use crate::core::context::Context;
 use crate::core::event::Event;
 use crate::core::graph::Graph;
@@ -56,7 +56,7 @@ fn kernel_params(node: CUgraphNode) -> CuResult<CUDA_KERNEL_NODE_PARAMS> {
         blockDimZ: block[2],
         sharedMemBytes: launch.shape.dynamic,
         // "... owned by the node": valid until its parameters are set anew or it is destroyed.
-        kernelParams: launch.places().as_ptr().cast_mut().cast::<*mut c_void>(),
+        kernelParams: launch.addresses().as_ptr().cast_mut().cast::<*mut c_void>(),
         extra: std::ptr::null_mut(),
     };
     let ctx =
@@ -76,7 +76,7 @@ pub(super) fn home(context: CUcontext) -> CuResult<Weak<Context>> {
 }
 
 pub(super) fn copy(params: &CUDA_MEMCPY3D, home: Weak<Context>) -> CuResult<Work> {
-    let copy = rows::described(params)?;
+    let copy = row::described(params)?;
     copy.check()?;
     Ok(Work::Copy(home, copy))
 }
@@ -277,7 +277,7 @@ cu_entry! {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Copy(_, copy) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
         // SAFETY: the program promises that `params` is null or writable.
-        unsafe { store(params, rows::description(&copy)) };
+        unsafe { store(params, row::description(&copy)) };
         Ok(())
     }
     fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMCPY3D) {

@@ -8,9 +8,9 @@ use penstock_cuda_sys::driver::*;
 use penstock_wire::describe::HeapPath;
 
 pub use crate::core::heap::PenstockHeap;
-use crate::core::heap::{Heap, tell, told};
+use crate::core::heap::{Heap, fail_with, last_message};
 use crate::core::heap_launch::HeapKernel;
-use crate::core::launch::Params;
+use crate::core::launch::LaunchParams;
 use crate::core::module::Function;
 use crate::core::platform;
 use crate::core::shape::LaunchShape;
@@ -40,7 +40,7 @@ pub struct HeapOptions {
 
 /// Returns the heap of a handle.
 fn heap_of(heap: *mut PenstockHeap) -> CuResult<std::sync::Arc<Heap>> {
-    Heap::borrow(heap).map_err(|code| tell(code, "this is not a heap, or it has been closed"))
+    Heap::borrow(heap).map_err(|code| fail_with(code, "this is not a heap, or it has been closed"))
 }
 
 /// Checks the description of one kernel.
@@ -49,21 +49,24 @@ fn heap_of(heap: *mut PenstockHeap) -> CuResult<std::sync::Arc<Heap>> {
 /// `kernelParams` is null or has an address for each parameter of the function.
 unsafe fn one(described: &CUDA_LAUNCH_PARAMS) -> CuResult<HeapKernel> {
     let function = Function::borrow(described.function).map_err(|code| {
-        tell(code, "one of the functions is not a CUfunction; a CUkernel handle names no device")
+        fail_with(
+            code,
+            "one of the functions is not a CUfunction; a CUkernel handle names no device",
+        )
     })?;
     let context = function
         .loaded
         .context()
-        .map_err(|code| tell(code, "the context of a function has been destroyed"))?;
+        .map_err(|code| fail_with(code, "the context of a function has been destroyed"))?;
     let stream = Stream::resolve_in(described.hStream, &context)
-        .map_err(|code| tell(code, "a stream is invalid, or not of its function's context"))?;
+        .map_err(|code| fail_with(code, "a stream is invalid, or not of its function's context"))?;
     let params = match described.kernelParams.is_null() {
-        true => Params::None,
-        false => Params::Each(described.kernelParams.cast_const().cast()),
+        true => LaunchParams::None,
+        false => LaunchParams::Each(described.kernelParams.cast_const().cast()),
     };
     // SAFETY: the caller promises that `kernelParams` has an address for each parameter.
     let params = unsafe { function.packed(&params) }
-        .map_err(|code| tell(code, "a kernel has parameters, but kernelParams lacks some"))?;
+        .map_err(|code| fail_with(code, "a kernel has parameters, but kernelParams lacks some"))?;
     let shape = LaunchShape {
         grid: [described.gridDimX, described.gridDimY, described.gridDimZ],
         block: [described.blockDimX, described.blockDimY, described.blockDimZ],
@@ -82,7 +85,7 @@ cu_entry! {
     ) {
         require(!heap.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: the program promises that `devices` is null or has `count` elements.
-        let devices = unsafe { array(devices, count as usize) }.map_err(|code| tell(code, "there is no list of devices"))?;
+        let devices = unsafe { array(devices, count as usize) }.map_err(|code| fail_with(code, "there is no list of devices"))?;
         let options = match options.is_null() {
             true => HeapOptions { timeout_ms: 0, force_proxy: 0 },
             // SAFETY: the program promises that `options` is null or readable.
@@ -90,7 +93,7 @@ cu_entry! {
         };
         let devices = devices
             .iter()
-            .map(|ordinal| platform::device(*ordinal).cloned().map_err(|code| tell(code, &format!("there is no device {ordinal}"))))
+            .map(|ordinal| platform::device(*ordinal).cloned().map_err(|code| fail_with(code, &format!("there is no device {ordinal}"))))
             .collect::<CuResult<Vec<_>>>()?;
         let timeout = (options.timeout_ms > 0).then(|| Duration::from_millis(options.timeout_ms.into()));
         let made = Heap::create(devices, bytes as u64, timeout, (options.force_proxy != 0).then_some(true))?;
@@ -127,7 +130,7 @@ cu_entry! {
     fn penstockHeapLaunch(heap: *mut PenstockHeap, launches: *const CUDA_LAUNCH_PARAMS, count: c_uint) {
         let heap = heap_of(heap)?;
         // SAFETY: the program promises that `launches` is null or has `count` elements.
-        let launches = unsafe { array(launches, count as usize) }.map_err(|code| tell(code, "there is no list of launches"))?;
+        let launches = unsafe { array(launches, count as usize) }.map_err(|code| fail_with(code, "there is no list of launches"))?;
         // SAFETY: the program promises what `one` demands.
         let all = launches.iter().map(|launch| unsafe { one(launch) }).collect::<CuResult<Vec<_>>>()?;
         heap.launch(&all)
@@ -135,13 +138,13 @@ cu_entry! {
     fn penstockHeapRead(heap: *mut PenstockHeap, pe: c_uint, offset: usize, to: *mut c_void, bytes: usize) {
         let heap = heap_of(heap)?;
         // SAFETY: the program promises `bytes` bytes at `to`.
-        let to = unsafe { Bytes::new(to, bytes) }.map_err(|code| tell(code, "there is no memory to read into"))?;
+        let to = unsafe { Bytes::new(to, bytes) }.map_err(|code| fail_with(code, "there is no memory to read into"))?;
         heap.read(pe, Range { offset: offset as u64, size: bytes as u64 }, HostTarget::linear(to))
     }
     fn penstockHeapWrite(heap: *mut PenstockHeap, pe: c_uint, offset: usize, from: *const c_void, bytes: usize) {
         let heap = heap_of(heap)?;
         // SAFETY: the program promises `bytes` bytes at `from`.
-        let from = unsafe { Bytes::new(from, bytes) }.map_err(|code| tell(code, "there is no memory to write from"))?;
+        let from = unsafe { Bytes::new(from, bytes) }.map_err(|code| fail_with(code, "there is no memory to write from"))?;
         heap.write(pe, offset as u64, from.read())
     }
     fn penstockHeapAbort(heap: *mut PenstockHeap, reason: *const c_char) {
@@ -153,7 +156,7 @@ cu_entry! {
     fn penstockHeapGetAborted(heap: *mut PenstockHeap, aborted: *mut c_int) {
         require(!aborted.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let reason = heap_of(heap)?.aborted();
-        _ = tell(CUDA_SUCCESS, reason.as_deref().unwrap_or_default());
+        _ = fail_with(CUDA_SUCCESS, reason.as_deref().unwrap_or_default());
         // SAFETY: the program promises that `aborted` is null or writable.
         unsafe { store(aborted, reason.is_some().into()) };
         Ok(())
@@ -169,5 +172,5 @@ cu_entry! {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub extern "C" fn penstockHeapGetText() -> *const c_char {
-    told()
+    last_message()
 }

@@ -4,7 +4,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
-use crate::core::launch::{DescribedLaunch, Params};
+use crate::core::launch::{DescribedLaunch, LaunchParams};
 use crate::core::library;
 use crate::core::shape::LaunchShape;
 use crate::core::stream::Stream;
@@ -15,15 +15,18 @@ use crate::edge::{Bytes, CuResult, DefaultStream, array, cu_stream_entry, load, 
 /// # Safety
 /// Both are as the interface demands.
 #[inline]
-pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult<Params> {
+pub(super) unsafe fn params(
+    each: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CuResult<LaunchParams> {
     if !each.is_null() {
         // "CUDA_ERROR_INVALID_VALUE will be returned if kernel parameters are specified with both
         // kernelParams and extra".
         require(extra.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        return Ok(Params::Each(each.cast_const().cast()));
+        return Ok(LaunchParams::Each(each.cast_const().cast()));
     }
     if extra.is_null() {
-        return Ok(Params::None);
+        return Ok(LaunchParams::None);
     }
     /// Maximum number of names in a list. Only two are defined, so a longer list has no end.
     const NAMES_MAX: usize = 4;
@@ -47,7 +50,7 @@ pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> 
     }
     let (Some(buffer), Some(size)) = (buffer, size) else { return Err(CUDA_ERROR_INVALID_VALUE) };
     // SAFETY: the caller promises a buffer of this size.
-    unsafe { Bytes::new(buffer, size) }.map(Params::Packed)
+    unsafe { Bytes::new(buffer, size) }.map(LaunchParams::Packed)
 }
 
 /// # Safety

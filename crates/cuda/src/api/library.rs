@@ -31,7 +31,7 @@ fn function_on(kernel: &Kernel, dev: CUdevice) -> CuResult<std::sync::Arc<Functi
     let device = platform::device(dev)?;
     let current = Context::peek().filter(|context| context.device.ordinal == device.ordinal);
     let context =
-        current.or_else(|| primary::if_there(device)).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        current.or_else(|| primary::existing(device)).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
     kernel.function_in(&context)
 }
 

@@ -27,7 +27,7 @@ unsafe fn allocate_host(result: *mut *mut c_void, size: usize, flags: c_uint) ->
 }
 
 /// Waits for all commands of all contexts that use this memory of the program.
-fn settle(address: usize, size: usize) -> CuResult {
+fn await_users(address: usize, size: usize) -> CuResult {
     let current = Context::current()?;
     capture::synchronize(&current)?;
     for context in platform::devices()?.iter().flat_map(|device| Context::all_on(device)) {
@@ -117,8 +117,8 @@ cu_entry! {
         if address.is_null() {
             return Ok(());
         }
-        let (_, size, _) = host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        settle(address.addr(), size)?;
+        let range = host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        await_users(address.addr(), range.size)?;
         host::free(address.addr())
     }
     fn cuMemHostRegister(address: *mut c_void, size: usize, flags: c_uint) {
@@ -131,8 +131,8 @@ cu_entry! {
     }
     fn cuMemHostUnregister(address: *mut c_void) {
         Context::current()?;
-        let (_, size, _) = host::find(address.addr()).ok_or(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?;
-        settle(address.addr(), size)?;
+        let range = host::find(address.addr()).ok_or(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?;
+        await_users(address.addr(), range.size)?;
         host::unregister(address.addr())
     }
     /// Always fails: host memory cannot be mapped (`CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` is 0).
@@ -144,9 +144,9 @@ cu_entry! {
     fn cuMemHostGetFlags(flags: *mut c_uint, address: *mut c_void) {
         Context::current()?;
         require(!flags.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let (_, _, set) = host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let range = host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: the program promises that `flags` is null or writable.
-        unsafe { store(flags, set) };
+        unsafe { store(flags, range.flags) };
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ pub mod pool;
 pub mod primary;
 pub mod proc_address;
 pub mod profiler;
-pub mod rows;
+pub mod row;
 pub mod setup;
 pub mod stream;
 pub mod table;

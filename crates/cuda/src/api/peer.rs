@@ -17,7 +17,7 @@ pub(super) fn check(one: CUcontext, other: CUcontext) -> CuResult {
 
 /// "... is serialized with respect to all pending and future asynchronous work in to the current
 /// context, source context, and destination context".
-pub(super) fn settle(one: CUcontext, other: CUcontext) -> CuResult {
+pub(super) fn synchronize_contexts(one: CUcontext, other: CUcontext) -> CuResult {
     capture::synchronize(&*Context::current()?)?;
     capture::synchronize(&*Context::borrow(one)?)?;
     capture::synchronize(&*Context::borrow(other)?)

@@ -4,17 +4,17 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::arena::Live;
+use crate::core::arena::Allocation;
 use crate::core::context::Context;
 use crate::core::{heap, host, platform};
 use crate::edge::{CuResult, array, cu_entry, require, store};
 
 /// What an address points to.
-enum Known {
+enum KnownAddress {
     Device {
         ordinal: c_int,
         start: u64,
-        live: Live,
+        live: Allocation,
     },
     Host {
         start: usize,
@@ -25,19 +25,19 @@ enum Known {
     Nothing,
 }
 
-fn look(address: u64) -> Known {
+fn look(address: u64) -> KnownAddress {
     if let Some(device) = platform::device_of(address) {
         return match device.space.find(address) {
-            Some((start, live)) => Known::Device { ordinal: device.number(), start, live },
-            None => Known::Nothing,
+            Some((start, live)) => KnownAddress::Device { ordinal: device.number(), start, live },
+            None => KnownAddress::Nothing,
         };
     }
     if heap::is_address(address) {
-        return Known::Heap;
+        return KnownAddress::Heap;
     }
     match usize::try_from(address).ok().and_then(host::find) {
-        Some((start, size, _)) => Known::Host { start, size },
-        None => Known::Nothing,
+        Some(range) => KnownAddress::Host { start: range.start, size: range.size },
+        None => KnownAddress::Nothing,
     }
 }
 
@@ -46,7 +46,12 @@ fn look(address: u64) -> Known {
 ///
 /// # Safety
 /// `to` has room for the value of `attribute`.
-unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known) -> CuResult {
+unsafe fn answer(
+    to: *mut c_void,
+    attribute: c_uint,
+    address: u64,
+    known: &KnownAddress,
+) -> CuResult {
     macro_rules! give {
         ($value:expr) => {{
             // SAFETY: the caller promises room for the value of `attribute`.
@@ -55,45 +60,47 @@ unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known
         }};
     }
     match (attribute, known) {
-        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Device { .. } | Known::Heap) => {
+        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, KnownAddress::Device { .. } | KnownAddress::Heap) => {
             give!(CU_MEMORYTYPE_DEVICE)
         }
-        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Host { .. }) => give!(CU_MEMORYTYPE_HOST),
-        (CU_POINTER_ATTRIBUTE_CONTEXT, Known::Device { live, .. }) => give!(live.owner),
-        (CU_POINTER_ATTRIBUTE_DEVICE_POINTER, Known::Device { .. })
-        | (CU_POINTER_ATTRIBUTE_HOST_POINTER, Known::Host { .. }) => give!(address),
-        (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, Known::Device { ordinal, .. }) => give!(*ordinal),
-        (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, Known::Host { .. }) => {
+        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, KnownAddress::Host { .. }) => give!(CU_MEMORYTYPE_HOST),
+        (CU_POINTER_ATTRIBUTE_CONTEXT, KnownAddress::Device { live, .. }) => give!(live.owner),
+        (CU_POINTER_ATTRIBUTE_DEVICE_POINTER, KnownAddress::Device { .. })
+        | (CU_POINTER_ATTRIBUTE_HOST_POINTER, KnownAddress::Host { .. }) => give!(address),
+        (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, KnownAddress::Device { ordinal, .. }) => {
+            give!(*ordinal)
+        }
+        (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, KnownAddress::Host { .. }) => {
             let ordinal = Context::peek().map_or(0, |context| context.device.number());
             give!(ordinal)
         }
-        (CU_POINTER_ATTRIBUTE_BUFFER_ID, Known::Device { live, .. }) => give!(live.serial),
+        (CU_POINTER_ATTRIBUTE_BUFFER_ID, KnownAddress::Device { live, .. }) => give!(live.serial),
         (
             CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
-            Known::Device { start, .. },
+            KnownAddress::Device { start, .. },
         ) => {
             give!(*start)
         }
         (
             CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
-            Known::Device { live, .. },
+            KnownAddress::Device { live, .. },
         ) => {
             give!(live.size)
         }
-        (CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, Known::Host { start, .. }) => give!(*start),
-        (CU_POINTER_ATTRIBUTE_RANGE_SIZE, Known::Host { size, .. }) => give!(*size),
-        (CU_POINTER_ATTRIBUTE_MAPPED, Known::Device { .. }) => give!(1u8),
+        (CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, KnownAddress::Host { start, .. }) => give!(*start),
+        (CU_POINTER_ATTRIBUTE_RANGE_SIZE, KnownAddress::Host { size, .. }) => give!(*size),
+        (CU_POINTER_ATTRIBUTE_MAPPED, KnownAddress::Device { .. }) => give!(1u8),
         (CU_POINTER_ATTRIBUTE_MAPPED, _) => give!(0u8),
         (
             CU_POINTER_ATTRIBUTE_IS_MANAGED
             | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
             | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-            Known::Device { .. } | Known::Host { .. },
+            KnownAddress::Device { .. } | KnownAddress::Host { .. },
         ) => give!(0u8),
-        (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, Known::Device { .. }) => give!(1u8),
-        (CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, Known::Device { .. }) => give!(0u64),
-        (CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, Known::Device { .. }) => give!(3u32),
-        (CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, Known::Device { .. }) => give!(0u64),
+        (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, KnownAddress::Device { .. }) => give!(1u8),
+        (CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, KnownAddress::Device { .. }) => give!(0u64),
+        (CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, KnownAddress::Device { .. }) => give!(3u32),
+        (CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, KnownAddress::Device { .. }) => give!(0u64),
         _ => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }
@@ -148,7 +155,7 @@ cu_entry! {
     /// Accepts only `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`, which has no effect: all copies behave so.
     fn cuPointerSetAttribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) {
         platform::devices()?;
-        let known = matches!(look(address), Known::Device { .. });
+        let known = matches!(look(address), KnownAddress::Device { .. });
         let fits = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && known && !value.is_null();
         require(fits, CUDA_ERROR_INVALID_VALUE)
     }

@@ -8,10 +8,10 @@ use penstock_cuda_sys::driver::*;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::graph::capture;
-use crate::core::graph::memory::{self, Memory};
+use crate::core::graph::memory::{self, GraphMemory};
 use crate::core::graph::work::Work;
 use crate::core::platform;
-use crate::core::pool::{self, Pool};
+use crate::core::pool::{self, MemoryPool};
 use crate::core::stream::Stream;
 use crate::edge::{
     CuResult, Object as _, check_process, cu_entry, cu_stream_entry, forget, load, require, store,
@@ -26,7 +26,7 @@ const fn is_wide(attribute: c_uint) -> bool {
 /// `result` is null or writable.
 unsafe fn default_pool(result: *mut CUmemoryPool, dev: CUdevice) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-    let pool = Pool::default_of(platform::device(dev)?);
+    let pool = MemoryPool::default_of(platform::device(dev)?);
     // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, pool.raw()) };
     Ok(())
@@ -42,7 +42,7 @@ fn allocate(
 ) -> CuResult<u64> {
     let mut made = 0;
     let is_taken = capture::takes(context, stream, || {
-        let memory = Memory::new(context, device, size)?;
+        let memory = GraphMemory::new(context, device, size)?;
         made = memory.address();
         Ok(Work::Allocate(memory))
     })?;
@@ -61,7 +61,7 @@ cu_entry! {
         unsafe { default_pool(result, dev) }
     }
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
-        let pool = Pool::borrow(pool)?;
+        let pool = MemoryPool::borrow(pool)?;
         require(pool.device.number() == dev, CUDA_ERROR_INVALID_VALUE)
     }
     /// Makes a pool for memory of a device, for this process only.
@@ -74,12 +74,12 @@ cu_entry! {
         require(handles == 0, CUDA_ERROR_NOT_SUPPORTED)?;
         let device = platform::device(CUdevice::try_from(dev).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?)?;
         // SAFETY: the program promises that `result` is null or writable.
-        unsafe { store(result, Pool::create(device).raw()) };
+        unsafe { store(result, MemoryPool::create(device).raw()) };
         Ok(())
     }
     fn cuMemPoolDestroy(pool: CUmemoryPool) {
         check_process()?;
-        let pool = Pool::borrow(pool)?;
+        let pool = MemoryPool::borrow(pool)?;
         require(!pool.is_default(), CUDA_ERROR_INVALID_VALUE)?;
         forget(&*pool).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
@@ -87,13 +87,13 @@ cu_entry! {
     /// nothing.
     fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes: usize) {
         check_process()?;
-        Pool::borrow(pool)?.trim(bytes as u64);
+        MemoryPool::borrow(pool)?.trim(bytes as u64);
         Ok(())
     }
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
         check_process()?;
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let answer = Pool::borrow(pool)?.attribute(attribute)?;
+        let answer = MemoryPool::borrow(pool)?.attribute(attribute)?;
         if is_wide(attribute) {
             // SAFETY: the program promises that `value` is null or writable.
             unsafe { store(value.cast(), answer) };
@@ -105,7 +105,7 @@ cu_entry! {
     }
     fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
         check_process()?;
-        let pool = Pool::borrow(pool)?;
+        let pool = MemoryPool::borrow(pool)?;
         let value = if is_wide(attribute) {
             // SAFETY: the program promises that `value` is null or readable.
             unsafe { load(value.cast_const().cast::<u64>()) }?
@@ -118,7 +118,7 @@ cu_entry! {
     /// Accepts only what holds anyway: a pool's own device always has access, others never.
     fn cuMemPoolSetAccess(pool: CUmemoryPool, list: *const [u32; 3], count: usize) {
         check_process()?;
-        let pool = Pool::borrow(pool)?;
+        let pool = MemoryPool::borrow(pool)?;
         // SAFETY: the program promises that `list` is null or has `count` elements: kind of place,
         // device, access.
         for [kind, dev, access] in unsafe { crate::edge::array(list, count) }? {
@@ -130,7 +130,7 @@ cu_entry! {
     fn cuMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, place: *mut [u32; 2]) {
         check_process()?;
         require(!flags.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let pool = Pool::borrow(pool)?;
+        let pool = MemoryPool::borrow(pool)?;
         // SAFETY: the program promises that `place` is null or readable: kind of place, device.
         let [kind, dev] = unsafe { load(place.cast_const()) }?;
         let is_own = kind == 1 && CUdevice::try_from(dev) == Ok(pool.device.number());
@@ -157,7 +157,7 @@ cu_stream_entry! {
         stream: CUstream,
     ) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let pool = Pool::borrow(pool)?;
+        let pool = MemoryPool::borrow(pool)?;
         let (context, stream) = Stream::resolve(stream, default)?;
         let address = allocate(&context, &stream, &pool.device, size as u64)?;
         // SAFETY: the program promises that `result` is null or writable.

@@ -9,18 +9,21 @@ use penstock_cuda_sys::driver::*;
 
 use super::launch::launch;
 use crate::core::module::Function;
-use crate::core::setup::Setup;
+use crate::core::setup::LaunchSetup;
 use crate::core::shape::LaunchShape;
 use crate::edge::{Bytes, CuResult, DefaultStream, Object as _, check_process, cu_entry, require};
 
 /// Changes the setup of a function.
-fn set(function: CUfunction, change: impl FnOnce(&Function, &mut Setup) -> CuResult) -> CuResult {
+fn set(
+    function: CUfunction,
+    change: impl FnOnce(&Function, &mut LaunchSetup) -> CuResult,
+) -> CuResult {
     check_process()?;
     let function = Function::borrow(function)?;
     change(&function, &mut lock(&function))
 }
 
-fn lock(function: &Function) -> MutexGuard<'_, Setup> {
+fn lock(function: &Function) -> MutexGuard<'_, LaunchSetup> {
     function.setup.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -163,7 +163,7 @@ served! {
     in profiler {
         cuProfilerStart, cuProfilerStop,
     }
-    in rows {
+    in row {
         cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds,
         cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, cuMemcpy3DAsync_v2,
         cuMemcpy3DAsync_v2_ptsz,

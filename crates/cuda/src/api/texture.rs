@@ -4,7 +4,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::texture;
-use crate::core::texture::Kind;
+use crate::core::texture::TextureKind;
 use crate::edge::{check_process, cu_entry, load, require, store};
 
 cu_entry! {
@@ -27,20 +27,20 @@ cu_entry! {
     }
     fn cuTexObjectDestroy(object: CUtexObject) {
         check_process()?;
-        texture::destroy(object, Kind::Texture)
+        texture::destroy(object, TextureKind::Texture)
     }
     fn cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUtexObject) {
         require(!resource.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         check_process()?;
         // SAFETY: the program promises that `resource` is null or writable.
-        unsafe { store(resource, texture::made_of(object, Kind::Texture)?.0) };
+        unsafe { store(resource, texture::descriptions_of(object, TextureKind::Texture)?.0) };
         Ok(())
     }
     fn cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject) {
         require(!description.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         check_process()?;
         // SAFETY: the program promises that `description` is null or writable.
-        unsafe { store(description, texture::made_of(object, Kind::Texture)?.1) };
+        unsafe { store(description, texture::descriptions_of(object, TextureKind::Texture)?.1) };
         Ok(())
     }
     fn cuSurfObjectCreate(result: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC) {
@@ -54,13 +54,13 @@ cu_entry! {
     }
     fn cuSurfObjectDestroy(object: CUsurfObject) {
         check_process()?;
-        texture::destroy(object, Kind::Surface)
+        texture::destroy(object, TextureKind::Surface)
     }
     fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUsurfObject) {
         require(!resource.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         check_process()?;
         // SAFETY: the program promises that `resource` is null or writable.
-        unsafe { store(resource, texture::made_of(object, Kind::Surface)?.0) };
+        unsafe { store(resource, texture::descriptions_of(object, TextureKind::Surface)?.0) };
         Ok(())
     }
 }

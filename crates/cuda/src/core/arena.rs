@@ -9,8 +9,8 @@ use penstock_client::{Context, Event, Memory};
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
 
 use super::address;
-use super::block::{Arena, Block, GRAIN_BYTES, Place, READ_WRITE};
-use super::free::Free;
+use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset, READ_WRITE};
+use super::free::FreeRanges;
 use super::native;
 use crate::edge::CuResult;
 
@@ -39,7 +39,7 @@ const ARENA_VARIABLE: &str = "PENSTOCK_CUDA_ARENA_MIB";
 
 /// What is known of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Live {
+pub(crate) struct Allocation {
     /// Number of bytes that were asked for.
     pub(crate) size: u64,
     /// Number of the context that owns the allocation.
@@ -47,18 +47,27 @@ pub(crate) struct Live {
     /// Unique number of this allocation, never used again.
     pub(crate) serial: u64,
     /// Whether the program may free it.
-    pub(crate) own: bool,
+    pub(crate) program_may_free: bool,
     /// Whether the driver uses this memory for something else. Such memory is never allocated.
     foreign: bool,
 }
 
+/// A range that the program has freed.
+#[derive(Debug)]
+struct LeavingRange {
+    start: u64,
+    bytes: u64,
+    /// Events of the commands that may still use the range.
+    busy: Vec<Event>,
+}
+
 #[derive(Debug, Default)]
-struct State {
+struct SpaceState {
     arenas: Vec<Arena>,
-    free: Free,
-    live: BTreeMap<u64, Live>,
-    /// Ranges that the program has freed, and the events of commands that may still use them.
-    leaving: Vec<(u64, u64, Vec<Event>)>,
+    free: FreeRanges,
+    live: BTreeMap<u64, Allocation>,
+    /// Ranges that the program has freed and that commands may still use.
+    leaving: Vec<LeavingRange>,
     leaving_bytes: u64,
     used: u64,
     serial: u64,
@@ -66,7 +75,7 @@ struct State {
 
 /// The memory of one device.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct AddressSpace {
     context: Arc<Context>,
     /// First address of the device.
     first: u64,
@@ -76,32 +85,42 @@ pub(crate) struct Space {
     /// Bytes of the largest arena that the device supports.
     largest: u64,
     /// Whether there can be only one arena.
-    is_single: bool,
+    has_one_arena: bool,
     total: u64,
     /// Whether CUDA's own driver chooses the addresses.
     is_native: bool,
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
 }
 
 fn rounded(size: u64) -> CuResult<u64> {
     size.checked_next_multiple_of(GRAIN_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
+/// Limits of the arenas of one device, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct ArenaSizes {
+    /// Size of the first arena.
+    first: u64,
+    /// No arena exceeds this size.
+    largest: u64,
+    /// All arenas together do not exceed this size.
+    total: u64,
+}
+
 /// Returns the size of the next arena, with room for `bytes`, after `count` arenas of `taken` bytes
-/// together. The first arena has `step` bytes; no arena exceeds `largest`, and all arenas together
-/// do not exceed `total`.
+/// together.
 fn next_bytes(
-    (step, largest, total): (u64, u64, u64),
-    is_single: bool,
+    ArenaSizes { first, largest, total }: ArenaSizes,
+    has_one_arena: bool,
     bytes: u64,
     count: usize,
     taken: u64,
 ) -> Option<u64> {
-    if count == ARENAS_MAX || (is_single && count > 0) || bytes > largest {
+    if count == ARENAS_MAX || (has_one_arena && count > 0) || bytes > largest {
         return None;
     }
     let doubled =
-        1_u64.checked_shl(u32::try_from(count).ok()?).map(|times| step.saturating_mul(times));
+        1_u64.checked_shl(u32::try_from(count).ok()?).map(|times| first.saturating_mul(times));
     let step = doubled.unwrap_or(largest).min(largest);
     let size = bytes.max(step).min(total.saturating_sub(taken)) / GRAIN_BYTES * GRAIN_BYTES;
     (bytes <= size).then_some(size)
@@ -113,20 +132,20 @@ fn arena_bytes() -> Option<u64> {
     mib.checked_mul(1 << 20).filter(|bytes| *bytes > 0)
 }
 
-impl Space {
+impl AddressSpace {
     /// `largest`: bytes of the largest buffer that the device supports. `total`: bytes of its
-    /// memory. `lazy`: pages cost memory only when they are used. `is_single`: there can be only
-    /// one arena.
+    /// memory. `lazy`: pages cost memory only when they are used. `has_one_arena`: there can be
+    /// only one arena.
     pub(crate) fn new(
         context: &Arc<Context>,
         device: usize,
-        (lazy, is_single): (bool, bool),
+        (lazy, has_one_arena): (bool, bool),
         (largest, total): (u64, u64),
     ) -> Self {
         let largest = largest / GRAIN_BYTES * GRAIN_BYTES;
         // Unused pages cost nothing, so the arena can have the largest size.
         let step = if lazy { largest } else { GROW_BYTES };
-        let (step_bytes, total) = if is_single {
+        let (step_bytes, total) = if has_one_arena {
             (largest, largest.min(total))
         } else {
             (arena_bytes().unwrap_or(step).min(largest), total)
@@ -136,7 +155,7 @@ impl Space {
             first: address::first(device),
             step_bytes,
             largest,
-            is_single,
+            has_one_arena,
             total,
             is_native: false,
             state: Mutex::default(),
@@ -150,20 +169,25 @@ impl Space {
 
     /// Returns whether the address is in one of the arenas and CUDA's own driver chose it.
     pub(crate) fn has_native(&self, address: u64) -> bool {
-        self.is_native && self.state().place(address).is_some()
+        self.is_native && self.state().locate(address).is_some()
     }
 
     /// Adds memory that the driver uses for something else. Nothing is allocated from it.
     pub(crate) fn add_foreign(&self, arena: Arena, owner: u64) {
         let mut state = self.state();
         state.serial += 1;
-        let live =
-            Live { size: arena.size, owner, serial: state.serial, own: false, foreign: true };
+        let live = Allocation {
+            size: arena.size,
+            owner,
+            serial: state.serial,
+            program_may_free: false,
+            foreign: true,
+        };
         state.live.insert(arena.base, live);
         state.arenas.push(arena);
     }
 
-    /// Forgets memory that [`Space::add_foreign`] added.
+    /// Forgets memory that [`AddressSpace::add_foreign`] added.
     pub(crate) fn forget_foreign(&self, base: u64) {
         let mut state = self.state();
         state.live.remove(&base);
@@ -197,12 +221,17 @@ impl Space {
         if self.is_native { Vec::new() } else { self.state().arenas.clone() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Allocates memory for `owner`. `own`: the program may free it.
-    pub(crate) fn allocate(&self, size: u64, owner: u64, own: bool) -> CuResult<Block> {
+    /// Allocates memory for `owner`. `program_may_free`: the program may free it.
+    pub(crate) fn allocate(
+        &self,
+        size: u64,
+        owner: u64,
+        program_may_free: bool,
+    ) -> CuResult<Block> {
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -214,7 +243,7 @@ impl Space {
             None => {
                 // Freed memory may be enough once the commands that use it have ended.
                 let leaving: Vec<Event> =
-                    state.leaving.iter().flat_map(|(.., events)| events.clone()).collect();
+                    state.leaving.iter().flat_map(|range| range.busy.clone()).collect();
                 drop(state);
                 for event in leaving {
                     _ = event.wait();
@@ -230,12 +259,14 @@ impl Space {
         state.used += bytes;
         state.serial += 1;
         let serial = state.serial;
-        state.live.insert(start, Live { size, owner, serial, own, foreign: false });
+        state
+            .live
+            .insert(start, Allocation { size, owner, serial, program_may_free, foreign: false });
         Ok(Block { address: start, serial })
     }
 
     /// Adds an arena with room for `bytes`, and allocates them.
-    fn grow(&self, state: &mut State, bytes: u64) -> CuResult<u64> {
+    fn grow(&self, state: &mut SpaceState, bytes: u64) -> CuResult<u64> {
         if self.is_native {
             // The last grain of each arena is never allocated. The driver may place two arenas side
             // by side, and a free range must not span both.
@@ -254,8 +285,8 @@ impl Space {
             return state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY);
         }
         let taken = state.arenas.iter().map(|arena| arena.size).sum();
-        let sizes = (self.step_bytes, self.largest, self.total);
-        let size = next_bytes(sizes, self.is_single, bytes, state.arenas.len(), taken);
+        let sizes = ArenaSizes { first: self.step_bytes, largest: self.largest, total: self.total };
+        let size = next_bytes(sizes, self.has_one_arena, bytes, state.arenas.len(), taken);
         let size = size.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let memory = Memory::buffer(&self.context, READ_WRITE, size, None)
             .map_err(|error| crate::edge::of_error(&error))?;
@@ -270,8 +301,8 @@ impl Space {
 
     /// Frees the program's allocation at `address`. The memory is used again once `busy` have
     /// ended. Returns its size.
-    pub(crate) fn free_own(&self, address: u64, busy: Vec<Event>) -> CuResult<u64> {
-        self.free_if(address, busy, |live| live.own)
+    pub(crate) fn free_of_program(&self, address: u64, busy: Vec<Event>) -> CuResult<u64> {
+        self.free_if(address, busy, |live| live.program_may_free)
     }
 
     /// Frees a block. The memory is used again once `busy` have ended. Returns its size.
@@ -283,7 +314,7 @@ impl Space {
         &self,
         address: u64,
         busy: Vec<Event>,
-        may_free: impl Fn(&Live) -> bool,
+        may_free: impl Fn(&Allocation) -> bool,
     ) -> CuResult<u64> {
         let mut state = self.state();
         let known = state.live.get(&address).copied().filter(may_free);
@@ -327,14 +358,14 @@ impl Space {
     }
 
     /// Returns the allocation that contains `address`, and its start.
-    pub(crate) fn find(&self, address: u64) -> Option<(u64, Live)> {
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, Allocation)> {
         let state = self.state();
         let (start, live) = state.live.range(..=address).next_back()?;
         (address - start < live.size).then_some((*start, *live))
     }
 
-    /// Returns the place of `size` bytes at `address`. All of them must lie in one allocation.
-    pub(crate) fn place(&self, address: u64, size: u64) -> CuResult<Place> {
+    /// Returns where the `size` bytes at `address` are. All of them must lie in one allocation.
+    pub(crate) fn locate(&self, address: u64, size: u64) -> CuResult<MemoryOffset> {
         let state = self.state();
         let inside = state.live.range(..=address).next_back().is_some_and(|(start, live)| {
             (address - start).checked_add(size).is_some_and(|end| end <= live.size)
@@ -342,7 +373,7 @@ impl Space {
         if !inside {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        state.place(address).ok_or(CUDA_ERROR_INVALID_VALUE)
+        state.locate(address).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
     /// Calls `each` with start and size of every allocation.
@@ -351,11 +382,11 @@ impl Space {
     }
 }
 
-impl State {
-    fn place(&self, address: u64) -> Option<Place> {
+impl SpaceState {
+    fn locate(&self, address: u64) -> Option<MemoryOffset> {
         let arena =
             self.arenas.iter().find(|arena| address.wrapping_sub(arena.base) < arena.size)?;
-        Some(Place { memory: arena.memory.clone(), offset: address - arena.base })
+        Some(MemoryOffset { memory: arena.memory.clone(), offset: address - arena.base })
     }
 
     fn free_of(&mut self, owner: u64) -> Vec<(u64, u64)> {
@@ -408,7 +439,7 @@ impl State {
             self.free.add(start, bytes);
         } else {
             self.leaving_bytes += bytes;
-            self.leaving.push((start, bytes, busy));
+            self.leaving.push(LeavingRange { start, bytes, busy });
         }
     }
 
@@ -416,16 +447,16 @@ impl State {
     fn sweep(&mut self) {
         // Receives what the link has brought. Once is enough for all events; there may be
         // thousands.
-        if let Some(event) = self.leaving.first().and_then(|(.., busy)| busy.first()) {
+        if let Some(event) = self.leaving.first().and_then(|range| range.busy.first()) {
             _ = event.poll();
         }
-        for (start, bytes, busy) in std::mem::take(&mut self.leaving) {
-            if busy.iter().all(|event| event.known_status().is_some()) {
-                self.leaving_bytes -= bytes;
-                self.used -= bytes;
-                self.free.add(start, bytes);
+        for range in std::mem::take(&mut self.leaving) {
+            if range.busy.iter().all(|event| event.known_status().is_some()) {
+                self.leaving_bytes -= range.bytes;
+                self.used -= range.bytes;
+                self.free.add(range.start, range.bytes);
             } else {
-                self.leaving.push((start, bytes, busy));
+                self.leaving.push(range);
             }
         }
     }
@@ -439,9 +470,8 @@ mod tests {
     /// of arenas and the bytes that the buffers use.
     fn filled(buffer: u64, largest: u64, total: u64) -> (usize, u64) {
         let (mut count, mut taken, mut used) = (0, 0, 0);
-        while let Some(size) =
-            next_bytes((GROW_BYTES.min(largest), largest, total), false, buffer, count, taken)
-        {
+        let sizes = ArenaSizes { first: GROW_BYTES.min(largest), largest, total };
+        while let Some(size) = next_bytes(sizes, false, buffer, count, taken) {
             (count, taken, used) = (count + 1, taken + size, used + size / buffer * buffer);
         }
         (count, used)
@@ -458,15 +488,22 @@ mod tests {
             }
         }
         // A single arena gets no second one, and no arena is larger than a buffer may be.
-        assert_eq!(next_bytes((256, 1024, 4096), true, 256, 1, 256), None);
-        assert_eq!(next_bytes((256, 1024, 4096), false, 1280, 0, 0), None);
-        assert_eq!(next_bytes((256, 1024, 4096), false, 256, 3, 3840), Some(256));
+        let sizes = ArenaSizes { first: 256, largest: 1024, total: 4096 };
+        assert_eq!(next_bytes(sizes, true, 256, 1, 256), None);
+        assert_eq!(next_bytes(sizes, false, 1280, 0, 0), None);
+        assert_eq!(next_bytes(sizes, false, 256, 3, 3840), Some(256));
     }
 
     #[test]
     fn what_the_driver_has_for_something_else_never_becomes_free() {
-        let mut state = State::default();
-        let live = |owner, foreign| Live { size: 4, owner, serial: 1, own: false, foreign };
+        let mut state = SpaceState::default();
+        let live = |owner, foreign| Allocation {
+            size: 4,
+            owner,
+            serial: 1,
+            program_may_free: false,
+            foreign,
+        };
         state.live.insert(0x1000, live(7, true));
         state.live.insert(0x2000, live(7, false));
         state.live.insert(0x3000, live(8, false));
@@ -479,7 +516,7 @@ mod tests {
     #[test]
     fn what_is_in_use_is_free_when_all_that_uses_it_has_ended() {
         let (one, other) = (penstock_client::user_event(), penstock_client::user_event());
-        let mut state = State { used: 3 * GRAIN_BYTES, ..Default::default() };
+        let mut state = SpaceState { used: 3 * GRAIN_BYTES, ..Default::default() };
         state.leave(0x1000, 10, vec![one.clone()]);
         state.leave(0x2000, 256, vec![one.clone(), other.clone()]);
         state.leave(0x3000, 1, vec![other.clone()]);

@@ -29,7 +29,7 @@ pub(crate) struct Arena {
 
 /// A position in an arena.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MemoryOffset {
     pub(crate) memory: Arc<Memory>,
     pub(crate) offset: u64,
 }

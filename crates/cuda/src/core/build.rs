@@ -8,7 +8,7 @@ use penstock_ptx::translate::{Options, Translation, translate};
 
 use super::block::Arena;
 use super::device::Device;
-use super::program::{Build, Made, Program, Refusal};
+use super::program::{BuiltKernel, BuiltProgram, Program, Refusal};
 use super::{check, fault};
 use crate::edge::{CuResult, log, of_error};
 
@@ -53,7 +53,7 @@ impl Program {
         kernels
             .iter()
             .filter(|kernel| kernel.uses_faults)
-            .for_each(|kernel| fault::remember(&kernel.name));
+            .for_each(|kernel| fault::remember_kernel(&kernel.name));
         // The first build uses this translation.
         program.translation = Mutex::new(Some((arenas, translation)));
         Ok(program)
@@ -81,7 +81,7 @@ impl Program {
 
     /// Returns the program of the pool for the arenas that the device has now. `heap`: for launches
     /// with a heap among their parameters. Waits for the device's compiler the first time.
-    pub(crate) fn build(&self, device: &Device, heap: bool) -> CuResult<Arc<Build>> {
+    pub(crate) fn build(&self, device: &Device, heap: bool) -> CuResult<Arc<BuiltProgram>> {
         let build = if heap { &self.build_with_heap } else { &self.build };
         // Held during the build, because other threads need the same program.
         let mut build = build.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,11 @@ impl Program {
     }
 }
 
-fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> CuResult<Build> {
+fn compile(
+    device: &Device,
+    arenas: Vec<Arena>,
+    translation: &Translation,
+) -> CuResult<BuiltProgram> {
     /// Environment variable: folder for the source given to the devices' compilers, for debugging.
     const SOURCES_VARIABLE: &str = "PENSTOCK_CUDA_SOURCES";
     if let Some(folder) = std::env::var_os(SOURCES_VARIABLE) {
@@ -138,7 +142,7 @@ fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> Cu
     let made = program.kernels();
     let kernels = translation.kernels.iter().filter_map(|kernel| {
         let description = made.iter().find(|made| made.name == kernel.cl_name)?;
-        let made = Made {
+        let made = BuiltKernel {
             description: description.clone(),
             arguments: kernel.arguments.clone(),
             local_bytes: kernel.local_bytes,
@@ -146,5 +150,5 @@ fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> Cu
         };
         Some((kernel.name.clone(), made))
     });
-    Ok(Build { arenas, kernels: kernels.collect(), program })
+    Ok(BuiltProgram { arenas, kernels: kernels.collect(), program })
 }

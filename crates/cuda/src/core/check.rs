@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use penstock_client::{Given, Queue, Want};
 use penstock_cuda_sys::driver::CUDA_ERROR_OUT_OF_MEMORY;
 
-use super::arena::Space;
-use super::block::{GRAIN_BYTES, Place};
+use super::arena::AddressSpace;
+use super::block::{GRAIN_BYTES, MemoryOffset};
 use crate::edge::{CuResult, of_error};
 
 /// Environment variable that enables check mode: kernels look at each address before they use it.
@@ -23,18 +23,18 @@ pub(crate) fn is_checking() -> bool {
 
 /// Bitmap of the allocated parts of a device's first arena, for kernels in check mode. It has one
 /// bit for each [`GRAIN_BYTES`].
-pub(crate) struct Check {
+pub(crate) struct CheckBitmap {
     address: u64,
     first: u64,
-    place: Place,
+    located: MemoryOffset,
     queue: Arc<Queue>,
     bits: Mutex<Vec<u8>>,
 }
 
-impl Check {
+impl CheckBitmap {
     /// Makes the bitmap of a device whose memory has just been made. `queue`: a queue of the
     /// device, for writes of the bitmap.
-    pub(super) fn new(space: &Space, queue: Arc<Queue>) -> CuResult<Self> {
+    pub(super) fn new(space: &AddressSpace, queue: Arc<Queue>) -> CuResult<Self> {
         let arenas = space.arenas();
         let arena = arenas.first().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let bytes = arena.size / GRAIN_BYTES / 8 + 1;
@@ -43,7 +43,7 @@ impl Check {
         let check = Self {
             address,
             first: arena.base,
-            place: space.place(address, bytes)?,
+            located: space.locate(address, bytes)?,
             queue,
             bits: Mutex::new(vec![
                 0;
@@ -76,9 +76,9 @@ impl Check {
         }
         let range = byte(from)..byte(to.max(from + 1) - 1) + 1;
         let changed = bits.get(range.clone()).unwrap_or_default();
-        let offset = self.place.offset + range.start as u64;
+        let offset = self.located.offset + range.start as u64;
         self.queue
-            .write(&self.place.memory, offset, &Given(changed), &[], Want::Nothing)
+            .write(&self.located.memory, offset, &Given(changed), &[], Want::Nothing)
             .and_then(|_| self.queue.finish())
             .map_err(|error| of_error(&error))
     }

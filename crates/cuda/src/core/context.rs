@@ -26,10 +26,10 @@ pub(crate) struct Context {
     /// streams.
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
     /// Streams that do not synchronise with the legacy default stream.
-    pub(crate) others: RwLock<Vec<Arc<Stream>>>,
+    pub(crate) non_blocking: RwLock<Vec<Arc<Stream>>>,
     /// Number of streams in both lists that the program has destroyed.
-    pub(crate) leaving: AtomicUsize,
-    /// For commands that need no order with the program's streams. Also in [`Self::others`].
+    pub(crate) destroyed_streams: AtomicUsize,
+    /// For commands that need no order with the program's streams. Also in [`Self::non_blocking`].
     pub(super) unordered: OnceLock<Arc<Stream>>,
     /// Whether [`Self::blocking`] ever had a stream. If not, commands need no order.
     pub(crate) has_blocking: AtomicBool,
@@ -93,8 +93,8 @@ impl Context {
             flags: AtomicU32::new(flags),
             legacy: Stream::new(queue, (weak.clone(), number), StreamKind::Legacy, 0, 0),
             blocking: RwLock::default(),
-            others: RwLock::default(),
-            leaving: AtomicUsize::new(0),
+            non_blocking: RwLock::default(),
+            destroyed_streams: AtomicUsize::new(0),
             unordered: OnceLock::new(),
             has_blocking: AtomicBool::new(false),
             sending_in_order: Mutex::default(),
@@ -154,7 +154,7 @@ impl Context {
             platform::devices()?;
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         };
-        context.check_there()?;
+        context.check_not_destroyed()?;
         Ok(context)
     }
 
@@ -186,7 +186,7 @@ impl Context {
         });
     }
 
-    fn check_there(&self) -> CuResult {
+    fn check_not_destroyed(&self) -> CuResult {
         if self.ended.load(Ordering::Acquire) {
             Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)
         } else {
@@ -200,7 +200,7 @@ impl Context {
     /// The permanent failure, or `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
     #[inline]
     pub(crate) fn check(&self) -> CuResult {
-        self.check_there()?;
+        self.check_not_destroyed()?;
         match self.failure.load(Ordering::Acquire) {
             0 => Ok(()),
             code => Err(CUresult(code)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_client::{Error, Given, Queue, Want};
 
-use super::block::{GRAIN_BYTES, Place};
+use super::block::{GRAIN_BYTES, MemoryOffset};
 use super::device::Device;
 use crate::edge::{CuResult, of_error};
 
@@ -25,7 +25,7 @@ const BITMAP_AT: usize = 160;
 pub(crate) struct Control {
     device: Arc<Device>,
     address: u64,
-    place: Place,
+    located: MemoryOffset,
     ring: OnceLock<Ring>,
     /// Whether waits must look at the block: a loaded kernel may fail or print, or check mode is
     /// on.
@@ -66,11 +66,11 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 impl Control {
     pub(crate) fn new(device: &Arc<Device>, owner: u64) -> CuResult<Self> {
         let address = device.allocate_block(BLOCK_BYTES as u64, owner)?.address;
-        let place = device.space.place(address, BLOCK_BYTES as u64)?;
+        let located = device.space.locate(address, BLOCK_BYTES as u64)?;
         Ok(Self {
             device: device.clone(),
             address,
-            place,
+            located,
             ring: OnceLock::new(),
             watched: AtomicBool::new(false),
             told: AtomicBool::new(false),
@@ -90,7 +90,13 @@ impl Control {
         if let Some(check) = self.device.check() {
             block[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&check.bitmap().to_le_bytes());
         }
-        queue.write(&self.place.memory, self.place.offset, &Given(&block), &[], Want::Nothing)?;
+        queue.write(
+            &self.located.memory,
+            self.located.offset,
+            &Given(&block),
+            &[],
+            Want::Nothing,
+        )?;
         queue.finish()?;
         if self.device.check().is_some() {
             self.watched.store(true, Ordering::Release);
@@ -137,8 +143,8 @@ impl Control {
 
     fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
         self.queue.write(
-            &self.place.memory,
-            self.place.offset + at as u64,
+            &self.located.memory,
+            self.located.offset + at as u64,
             &Given(bytes),
             &[],
             Want::Nothing,
@@ -180,12 +186,12 @@ impl Control {
 
     /// Reads bytes of the device without waiting for any stream.
     fn read(&self, address: u64, size: u64) -> Result<Vec<u8>, Error> {
-        let place = self.device.space.place(address, size);
-        let Ok(place) = place else { return Ok(Vec::new()) };
+        let located = self.device.space.locate(address, size);
+        let Ok(located) = located else { return Ok(Vec::new()) };
         let bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         let bytes = Arc::new(Mutex::new(bytes));
-        let range = penstock_client::Range { offset: place.offset, size };
-        self.queue.read_now(&place.memory, range, Box::new(bytes.clone()), &[], Want::Nothing)?;
+        let range = penstock_client::Range { offset: located.offset, size };
+        self.queue.read_now(&located.memory, range, Box::new(bytes.clone()), &[], Want::Nothing)?;
         Ok(std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 

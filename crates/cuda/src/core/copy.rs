@@ -10,7 +10,7 @@ use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_statu
 
 /// One side of a copy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Side {
+pub(crate) enum CopySide {
     /// In the program's memory.
     Host(Bytes),
     /// On a device, starting at this address.
@@ -19,7 +19,7 @@ pub(crate) enum Side {
 
 /// When the function of a copy may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum CopyMode {
     /// After the copy has ended, as far as the program can tell.
     Now,
     /// Before the copy has ended.
@@ -28,7 +28,7 @@ pub(crate) enum When {
     Unattended,
 }
 
-impl When {
+impl CopyMode {
     /// Returns whether a read into this memory returns before the read has ended.
     pub(super) fn is_late(self, to: Bytes) -> bool {
         match self {
@@ -41,24 +41,24 @@ impl When {
 
 /// When the function of a copy to the device returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Returns {
+pub(super) enum WriteReturn {
     AtOnce,
     /// When the bytes are taken. Later commands of other streams wait for the copy.
     Settled,
     Ended,
 }
 
-impl Returns {
+impl WriteReturn {
     /// "For transfers from pinned host memory to device memory, the function is synchronous with
     /// respect to the host." For pageable memory "the function will return once the pageable buffer
     /// has been copied to the staging memory [...], but the DMA to final destination may not have
     /// completed". Programs rely on completion there, too: they use the memory in streams that do
     /// not wait for the legacy default stream.
-    pub(super) fn of_write(when: When, is_pinned: bool) -> Self {
+    pub(super) fn of_write(when: CopyMode, is_pinned: bool) -> Self {
         match when {
-            When::Now if is_pinned => Self::Ended,
-            When::Now => Self::Settled,
-            When::Later | When::Unattended => Self::AtOnce,
+            CopyMode::Now if is_pinned => Self::Ended,
+            CopyMode::Now => Self::Settled,
+            CopyMode::Later | CopyMode::Unattended => Self::AtOnce,
         }
     }
 
@@ -80,31 +80,33 @@ impl Context {
     pub(crate) fn copy(
         &self,
         stream: &Arc<Stream>,
-        to: Side,
-        from: Side,
+        to: CopySide,
+        from: CopySide,
         size: u64,
-        when: When,
+        when: CopyMode,
     ) -> CuResult {
         self.check()?;
         if size == 0 {
             return Ok(());
         }
         match (to, from) {
-            (Side::Host(to), Side::Host(from)) if when == When::Unattended => {
+            (CopySide::Host(to), CopySide::Host(from)) if when == CopyMode::Unattended => {
                 callback::in_stream(self, stream, move |status| {
                     if status == CUDA_SUCCESS {
                         to.copy_from(from);
                     }
                 })
             }
-            (Side::Host(to), Side::Host(from)) => {
+            (CopySide::Host(to), CopySide::Host(from)) => {
                 self.finish_predecessors(stream)?;
                 to.copy_from(from);
                 Ok(())
             }
-            (Side::Device(to), Side::Host(from)) => self.write(stream, to, from, when),
-            (Side::Host(to), Side::Device(from)) => self.read(stream, to, from, when),
-            (Side::Device(to), Side::Device(from)) => self.copy_on_device(stream, to, from, size),
+            (CopySide::Device(to), CopySide::Host(from)) => self.write(stream, to, from, when),
+            (CopySide::Host(to), CopySide::Device(from)) => self.read(stream, to, from, when),
+            (CopySide::Device(to), CopySide::Device(from)) => {
+                self.copy_on_device(stream, to, from, size)
+            }
         }
     }
 
@@ -138,9 +140,9 @@ impl Context {
 
     /// Writes bytes into memory that no command uses yet. Waits until the bytes are there.
     pub(super) fn write_unordered(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
-        let place = self.device.space.place(to, bytes.len() as u64)?;
+        let located = self.device.space.locate(to, bytes.len() as u64)?;
         let unordered = self.unordered_stream()?;
-        self.issue_write(unordered, &place, &Given(bytes), Want::Nothing)?;
+        self.issue_write(unordered, &located, &Given(bytes), Want::Nothing)?;
         self.finish(unordered)
     }
 
@@ -162,28 +164,28 @@ impl Context {
         &self,
         stream: &Stream,
         from: HostSource,
-        when: When,
+        when: CopyMode,
     ) -> CuResult<HostSource> {
         let is_late = match when {
-            When::Now => false,
-            When::Later => host::is_registered(from.address(), from.reach()),
-            When::Unattended => true,
+            CopyMode::Now => false,
+            CopyMode::Later => host::is_registered(from.address(), from.reach()),
+            CopyMode::Unattended => true,
         };
         if !is_late {
-            self.until_written(stream, &from.place())?;
+            self.until_written(stream, &from.shape())?;
         }
         Ok(from.taken_now(!is_late))
     }
 
-    fn write(&self, stream: &Stream, to: u64, from: Bytes, when: When) -> CuResult {
+    fn write(&self, stream: &Stream, to: u64, from: Bytes, when: CopyMode) -> CuResult {
         if let Some(owner) = self.elsewhere(to)? {
-            self.until_written(stream, &HostSource::linear(from).place())?;
-            return owner.as_peer(self, stream, |own| owner.write(own, to, from, When::Now));
+            self.until_written(stream, &HostSource::linear(from).shape())?;
+            return owner.as_peer(self, stream, |own| owner.write(own, to, from, CopyMode::Now));
         }
         let source = self.source(stream, HostSource::linear(from), when)?;
-        let place = self.device.space.place(to, from.size() as u64)?;
-        let returns = Returns::of_write(when, host::is_registered(from.address(), from.size()));
-        match self.issue_write(stream, &place, &source, returns.wants())? {
+        let located = self.device.space.locate(to, from.size() as u64)?;
+        let returns = WriteReturn::of_write(when, host::is_registered(from.address(), from.size()));
+        match self.issue_write(stream, &located, &source, returns.wants())? {
             Some(sent) => self.written(stream, returns, sent),
             None => Ok(()),
         }
@@ -193,12 +195,12 @@ impl Context {
     pub(super) fn written(
         &self,
         stream: &Stream,
-        returns: Returns,
+        returns: WriteReturn,
         (event, serial): (Option<Event>, u64),
     ) -> CuResult {
         match (returns, event) {
-            (Returns::AtOnce, _) => Ok(()),
-            (Returns::Settled, event) => {
+            (WriteReturn::AtOnce, _) => Ok(()),
+            (WriteReturn::Settled, event) => {
                 if let Some(event) = event {
                     stream.queue.settle(&event);
                     stream.queue.report(&event);
@@ -206,34 +208,34 @@ impl Context {
                 }
                 Ok(())
             }
-            (Returns::Ended, event) => self.await_event(stream, event, serial),
+            (WriteReturn::Ended, event) => self.await_event(stream, event, serial),
         }
     }
 
-    fn read(&self, stream: &Stream, to: Bytes, from: u64, when: When) -> CuResult {
+    fn read(&self, stream: &Stream, to: Bytes, from: u64, when: CopyMode) -> CuResult {
         if let Some(owner) = self.elsewhere(from)? {
-            return owner.as_peer(self, stream, |own| owner.read(own, to, from, When::Now));
+            return owner.as_peer(self, stream, |own| owner.read(own, to, from, CopyMode::Now));
         }
         let size = to.size() as u64;
-        let place = self.device.space.place(from, size)?;
-        let range = Range { offset: place.offset, size };
+        let located = self.device.space.locate(from, size)?;
+        let range = Range { offset: located.offset, size };
         let target = HostTarget::linear(to);
         // "For transfers from device memory to pageable host memory, the function will return only
         // once the copy has completed."
         if when.is_late(to) {
             let (event, _) = self.issue(stream, |queue, waits| {
-                queue.read(&place.memory, range, target, waits, Want::Nothing)
+                queue.read(&located.memory, range, target, waits, Want::Nothing)
             })?;
             if let Some(event) = event {
                 stream.unawaited_reads.add(event);
             }
             return Ok(());
         }
-        if place.memory.shared_pointer().is_some() {
+        if located.memory.shared_pointer().is_some() {
             // Finishes the queue, so that a failure of an earlier command is reported now.
             self.finish(stream)?;
             self.await_other_streams(stream)?;
-            let read = stream.queue.read_now(&place.memory, range, target, &[], Want::Nothing);
+            let read = stream.queue.read_now(&located.memory, range, target, &[], Want::Nothing);
             let failed =
                 read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
             return match failed.filter(|status| status.is_error()) {
@@ -245,7 +247,7 @@ impl Context {
         // unknown.
         let settled = stream.clock.is_settled();
         let (event, serial) = self.issue(stream, |queue, waits| {
-            queue.read(&place.memory, range, target, waits, Want::Event)
+            queue.read(&located.memory, range, target, waits, Want::Event)
         })?;
         // Waits in any case, because the read writes into the program's memory until it has ended.
         let finished = if settled { self.look_at_reads(stream) } else { self.finish(stream) };
@@ -266,7 +268,7 @@ impl Context {
             }
         }
         let space = &self.device.space;
-        let (source, target) = (space.place(from, size)?, space.place(to, size)?);
+        let (source, target) = (space.locate(from, size)?, space.locate(to, size)?);
         if from.abs_diff(to) >= size {
             return self
                 .issue(stream, |queue, waits| {
@@ -308,8 +310,8 @@ impl Context {
         }
         let own = stream.context()?;
         let (source, target) = (source.unwrap_or(&own), target.unwrap_or(&own));
-        let from_place = source.device.space.place(from, size)?;
-        let to_place = target.device.space.place(to, size)?;
+        let from_place = source.device.space.locate(from, size)?;
+        let to_place = target.device.space.locate(to, size)?;
         let home = &self.device.context;
         let together =
             [source, target].iter().all(|context| Arc::ptr_eq(&context.device.context, home));
@@ -346,8 +348,8 @@ fn copy_in_pieces(
         let piece = room.get_mut(..now).ok_or(CUDA_ERROR_UNKNOWN)?;
         // SAFETY: `piece` belongs to this function, and `read` has written it when it returns.
         let piece = unsafe { Bytes::new(piece.as_mut_ptr().cast(), now) }?;
-        source.read(reader, piece, from + at, When::Now)?;
-        target.write(writer, to + at, piece, When::Now)?;
+        source.read(reader, piece, from + at, CopyMode::Now)?;
+        target.write(writer, to + at, piece, CopyMode::Now)?;
         target.finish(writer)?;
         at += now as u64;
     }

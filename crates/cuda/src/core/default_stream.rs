@@ -89,7 +89,7 @@ fn of_thread(context: &Arc<Context>) -> CuResult<Arc<Stream>> {
     context.add(&stream);
     OF_THREAD.with_borrow_mut(|all| {
         // Drops the streams of contexts that are gone.
-        all.0.retain(|(_, stream)| !stream.is_orphan());
+        all.0.retain(|(_, stream)| !stream.has_lost_context());
         all.0.push((number, stream.clone()));
     });
     Ok(stream)

@@ -7,11 +7,11 @@ use penstock_client::{Event, Queue};
 use penstock_cuda_sys::driver::CUdevice;
 
 use super::address::DEVICES_MAX;
-use super::arena::Space;
+use super::arena::AddressSpace;
 use super::block::Block;
-use super::check::{self, CHECK_VARIABLE, Check};
-use super::facts::{Facts, MemorySizes};
-use super::program::Programs;
+use super::check::{self, CHECK_VARIABLE, CheckBitmap};
+use super::facts::{DeviceFacts, MemorySizes};
+use super::program::ProgramCache;
 use crate::edge::{CuResult, log, of_error};
 
 pub(crate) struct Device {
@@ -20,12 +20,12 @@ pub(crate) struct Device {
     pub(crate) pool: Arc<penstock_client::Device>,
     /// Context of the pool in which its memory, queues and programs are made.
     pub(crate) context: Arc<penstock_client::Context>,
-    pub(crate) facts: Facts,
-    pub(crate) space: Space,
-    pub(crate) programs: Programs,
+    pub(crate) facts: DeviceFacts,
+    pub(crate) space: AddressSpace,
+    pub(crate) programs: ProgramCache,
     /// Whether its node drives the device through CUDA's own driver.
     pub(crate) is_native: bool,
-    check: OnceLock<Option<Check>>,
+    check: OnceLock<Option<CheckBitmap>>,
 }
 
 /// One value for each device of the process.
@@ -52,19 +52,24 @@ impl Device {
     ) -> Self {
         let lazy = pool.shares_host_memory();
         // Check mode has one bitmap, and it covers one arena.
-        let is_single = check::is_checking();
+        let has_one_arena = check::is_checking();
         let is_native = pool.is_cuda();
         let MemorySizes { total, largest_buffer } = MemorySizes::of(&pool);
         let share = if lazy { total / (neighbours.max(1) as u64) } else { total };
         Self {
-            facts: Facts::of(&pool),
-            space: Space::new(&context, ordinal, (lazy, is_single), (largest_buffer, share))
-                .with_native(is_native),
+            facts: DeviceFacts::of(&pool),
+            space: AddressSpace::new(
+                &context,
+                ordinal,
+                (lazy, has_one_arena),
+                (largest_buffer, share),
+            )
+            .with_native(is_native),
             is_native,
             ordinal,
             pool,
             context,
-            programs: Programs::default(),
+            programs: ProgramCache::default(),
             check: OnceLock::new(),
         }
     }
@@ -79,14 +84,14 @@ impl Device {
     }
 
     /// Returns the device's bitmap if check mode is enabled.
-    pub(crate) fn check(&self) -> Option<&Check> {
+    pub(crate) fn check(&self) -> Option<&CheckBitmap> {
         if !check::is_checking() {
             return None;
         }
         self.check
             .get_or_init(|| {
                 self.new_queue()
-                    .and_then(|queue| Check::new(&self.space, queue))
+                    .and_then(|queue| CheckBitmap::new(&self.space, queue))
                     .inspect_err(|_| log::line(format_args!("no memory for {CHECK_VARIABLE}")))
                     .ok()
             })
@@ -112,7 +117,7 @@ impl Device {
 
     /// Frees the program's memory. It is used again once `busy` have ended.
     pub(crate) fn release(&self, address: u64, busy: Vec<Event>) -> CuResult {
-        let size = self.space.free_own(address, self.unless_checking(busy))?;
+        let size = self.space.free_of_program(address, self.unless_checking(busy))?;
         self.check().map_or(Ok(()), |check| check.mark(address, size, false))
     }
 

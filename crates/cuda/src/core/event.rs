@@ -24,7 +24,7 @@ pub(crate) struct Event {
 pub(super) enum LastRecord {
     #[default]
     Never,
-    InStream(Mark),
+    InStream(EventMark),
     /// In a captured stream: no command was sent.
     InCapture(CapturedPosition),
 }
@@ -40,7 +40,7 @@ pub(crate) struct CapturedPosition {
 
 /// Where an event was recorded last.
 #[derive(Clone)]
-pub(super) struct Mark {
+pub(super) struct EventMark {
     pub(super) context: Weak<Context>,
     /// Upgrades to `None` if the program has destroyed the stream and all its commands have ended.
     pub(super) stream: Weak<Stream>,
@@ -125,7 +125,7 @@ impl Event {
             context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
         let event = event.unwrap_or_else(|| PoolEvent::ended(penstock_wire::Status::OK));
         let (context, stream) = (Arc::downgrade(context), Arc::downgrade(stream));
-        let mark = Mark { context, stream, serial, event };
+        let mark = EventMark { context, stream, serial, event };
         self.set(LastRecord::InStream(mark));
         Ok(())
     }

@@ -6,7 +6,7 @@ use penstock_client::Event as PoolEvent;
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
-use super::event::{Event, LastRecord, Mark};
+use super::event::{Event, EventMark, LastRecord};
 use super::graph::capture::{self, EventRecord};
 use super::stream::Stream;
 use crate::edge::{CuResult, of_status};
@@ -17,11 +17,11 @@ impl Event {
     /// # Errors
     /// "CUDA_ERROR_CAPTURED_EVENT: ... an event which was last recorded in a capturing stream". The
     /// capture becomes invalid.
-    fn mark(&self) -> CuResult<Option<Mark>> {
+    fn mark(&self) -> CuResult<Option<EventMark>> {
         match self.last_record() {
             LastRecord::Never => Ok(None),
             LastRecord::InStream(mark) => Ok(Some(mark)),
-            LastRecord::InCapture(captured) => Err(capture::spoil(&captured)),
+            LastRecord::InCapture(captured) => Err(capture::invalidate_of(&captured)),
         }
     }
 
@@ -102,7 +102,7 @@ impl Event {
     }
 }
 
-impl Mark {
+impl EventMark {
     fn context(&self) -> CuResult<Arc<Context>> {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }

@@ -23,7 +23,7 @@ mod cl {
 
 /// What a device reports of itself, as far as CUDA asks.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct DeviceFacts {
     pub(crate) name: String,
     pub(crate) compute_units: u32,
     pub(crate) threads_max: u32,
@@ -59,7 +59,7 @@ const CORRECTLY_ROUNDED: u64 = 1 << 7;
 /// bytes: 16 for each thread of the largest block.
 const EXCHANGE_BYTES: u32 = 16 * THREADS_MAX;
 
-impl Facts {
+impl DeviceFacts {
     pub(super) fn of(device: &PoolDevice) -> Self {
         let sizes = device.info(cl::MAX_WORK_ITEM_SIZES).unwrap_or_default().as_chunks::<8>().0;
         let size =

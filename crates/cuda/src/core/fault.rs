@@ -29,7 +29,7 @@ static NAMES: Mutex<FxHashMap<u64, String>> =
     Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
 /// Stores the name of a kernel for later reports of its faults.
-pub(crate) fn remember(name: &str) {
+pub(crate) fn remember_kernel(name: &str) {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     names.entry(name_number(name)).or_insert_with(|| name.to_owned());
 }
@@ -42,7 +42,7 @@ fn name_of(number: u64) -> String {
 
 /// Reports a fault. Failed assertions are always printed, as C's are; `text` is then the assertion.
 /// Stuck threads are always printed, too.
-pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
+pub(crate) fn report(kind: u64, address: u64, line: u32, text: &[u8]) {
     let what = match kind {
         1 => "used an address that is not allocated",
         2 => "used a misaligned address",

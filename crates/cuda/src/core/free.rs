@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Free ranges, by start and by size.
 #[derive(Debug, Default)]
-pub(super) struct Free {
+pub(super) struct FreeRanges {
     by_start: BTreeMap<u64, u64>,
     by_size: BTreeSet<(u64, u64)>,
 }
 
-impl Free {
+impl FreeRanges {
     pub(super) fn add(&mut self, mut start: u64, mut size: u64) {
         if let Some((before, before_size)) =
             self.by_start.range(..start).next_back().map(|(a, b)| (*a, *b))
@@ -68,7 +68,7 @@ impl Free {
 }
 
 #[cfg(test)]
-impl Free {
+impl FreeRanges {
     pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
         self.by_start.iter().map(|(start, size)| (*start, *size)).collect()
     }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn ranges_join_when_they_come_back() {
-        let mut free = Free::default();
+        let mut free = FreeRanges::default();
         free.add(0x1000, 0x1000);
         let parts: Vec<u64> = (0..4).map(|_| free.take(0x400).unwrap()).collect();
         assert_eq!(parts, [0x1000, 0x1400, 0x1800, 0x1c00]);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_part_is_taken_out_only_where_it_is_free() {
-        let mut free = Free::default();
+        let mut free = FreeRanges::default();
         free.add(0x1000, 0x3000);
         assert!(!free.take_out(0x800, 0x1000) && !free.take_out(0x3000, 0x2000));
         assert!(free.take_out(0x2000, 0x1000));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_smallest_range_that_fits_is_taken() {
-        let mut free = Free::default();
+        let mut free = FreeRanges::default();
         for (start, size) in [(0x10000, 0x1000), (0x20000, 0x400), (0x30000, 0x800)] {
             free.add(start, size);
         }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn handed_out_ranges_never_overlap() {
-        let mut free = Free::default();
+        let mut free = FreeRanges::default();
         free.add(0x100, 1 << 20);
         let (mut live, mut seed) = (Vec::<(u64, u64)>::new(), 1u64);
         for _ in 0..20_000 {

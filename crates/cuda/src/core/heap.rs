@@ -53,14 +53,14 @@ thread_local! {
 }
 
 /// Stores a message for the program, and returns `code`.
-pub(crate) fn tell(code: CUresult, text: &str) -> CUresult {
+pub(crate) fn fail_with(code: CUresult, text: &str) -> CUresult {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     _ = TEXT.try_with(|last| last.replace(text));
     code
 }
 
-/// Returns the last message of [`tell`] in this thread. It is valid until the next one.
-pub(crate) fn told() -> *const c_char {
+/// Returns the last message of [`fail_with`] in this thread. It is valid until the next one.
+pub(crate) fn last_message() -> *const c_char {
     TEXT.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
@@ -71,7 +71,7 @@ pub(super) fn code_of(error: &Error, refused: CUresult) -> CUresult {
         Error::Heap { status: Status::INVALID_OPERATION, .. } => refused,
         other => of_error(other),
     };
-    tell(code, &error.to_string())
+    fail_with(code, &error.to_string())
 }
 
 /// Returns whether an address is in the window of heaps.
@@ -81,7 +81,7 @@ pub(crate) fn is_address(address: u64) -> bool {
 
 /// Returns whether the process has heaps.
 #[inline]
-pub(crate) fn are_there() -> bool {
+pub(crate) fn any_exist() -> bool {
     COUNT.load(Ordering::Acquire) > 0
 }
 
@@ -89,13 +89,13 @@ pub(crate) fn are_there() -> bool {
 ///
 /// # Errors
 /// `CUDA_ERROR_INVALID_VALUE` if there are two heaps.
-pub(crate) fn among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
+pub(crate) fn find_among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
     let mut found: Option<Arc<Heap>> = None;
     for word in params.as_chunks::<8>().0 {
         let address = u64::from_le_bytes(*word);
         let Some(heap) = of_address(address) else { continue };
         if found.as_ref().is_some_and(|known| known.slot != heap.slot) {
-            return Err(tell(
+            return Err(fail_with(
                 CUDA_ERROR_INVALID_VALUE,
                 "a launch has two heaps among its parameters; a kernel can use only one",
             ));
@@ -146,7 +146,7 @@ impl Heap {
                 "a heap of {bytes} bytes on each of {} devices exceeds the address range of a heap",
                 devices.len()
             );
-            return Err(tell(CUDA_ERROR_OUT_OF_MEMORY, &text));
+            return Err(fail_with(CUDA_ERROR_OUT_OF_MEMORY, &text));
         }
         let seats: Vec<_> = devices.iter().map(|device| (&device.context, &device.pool)).collect();
         let pool = penstock_client::Heap::create_over(&seats, bytes, options);
@@ -155,14 +155,14 @@ impl Heap {
             devices.iter().map(|device| device.new_queue()).collect::<CuResult<Vec<_>>>()?;
         let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
         let free = heaps.iter_mut().enumerate().find(|(_, heap)| heap.is_none());
-        let (slot, place) = free.ok_or_else(|| {
-            tell(
+        let (slot, entry) = free.ok_or_else(|| {
+            fail_with(
                 CUDA_ERROR_OUT_OF_MEMORY,
                 "the process has 64 heaps, the most that it can have; close one first",
             )
         })?;
         let heap = Arc::new(Self { number: new_number(), slot, pool, devices, queues });
-        *place = Some(heap.clone());
+        *entry = Some(heap.clone());
         COUNT.fetch_add(1, Ordering::AcqRel);
         publish(&heap);
         Ok(heap)
@@ -187,7 +187,7 @@ impl Heap {
 
     /// Replaces the heap's address among a launch's parameters by the address that the device has
     /// for it. Does nothing for translated kernels, which use the heap's own address.
-    pub(super) fn name_on(&self, device: &Device, params: &mut [u8]) {
+    pub(super) fn write_address_on(&self, device: &Device, params: &mut [u8]) {
         let Some(there) = self.pool.address_on(&device.pool) else { return };
         for word in params.as_chunks_mut::<8>().0 {
             let address = u64::from_le_bytes(*word);
@@ -214,7 +214,7 @@ impl Heap {
     }
 
     fn no_pe(&self, pe: u32) -> CUresult {
-        tell(
+        fail_with(
             CUDA_ERROR_INVALID_VALUE,
             &format!("there is no PE {pe}; the heap has {}", self.count()),
         )
@@ -254,7 +254,7 @@ impl Heap {
         if !status.is_error() {
             return Ok(());
         }
-        Err(tell(of_status(status), &format!("a copy to or from the heap failed: {status}")))
+        Err(fail_with(of_status(status), &format!("a copy to or from the heap failed: {status}")))
     }
 
     /// Ends all waits of kernels on the heap, now and later, until [`Heap::reset`].
@@ -295,9 +295,10 @@ mod tests {
 
     #[test]
     fn a_sentence_stays_until_the_next_one() {
-        assert_eq!(tell(CUDA_ERROR_INVALID_VALUE, "why\0not"), CUDA_ERROR_INVALID_VALUE);
-        // SAFETY: `told` returns a string of this thread, which stays until the next `tell`.
-        let text = unsafe { std::ffi::CStr::from_ptr(told()) };
+        assert_eq!(fail_with(CUDA_ERROR_INVALID_VALUE, "why\0not"), CUDA_ERROR_INVALID_VALUE);
+        // SAFETY: `last_message` returns a string of this thread, which stays until the next
+        // `fail_with`.
+        let text = unsafe { std::ffi::CStr::from_ptr(last_message()) };
         assert_eq!(text, c"why not");
     }
 }

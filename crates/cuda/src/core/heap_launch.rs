@@ -6,7 +6,7 @@ use penstock_client::HeapLaunch;
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
-use super::heap::{Heap, among, code_of, tell};
+use super::heap::{Heap, code_of, fail_with, find_among};
 use super::module::Function;
 use super::shape::LaunchShape;
 use super::stream::Stream;
@@ -31,35 +31,37 @@ impl Heap {
     pub(crate) fn launch(&self, all: &[HeapKernel]) -> CuResult {
         let _together: MutexGuard<'_, ()> = TOGETHER.lock().unwrap_or_else(PoisonError::into_inner);
         // Each device has one kernel at most, so no lock below is taken twice.
-        for (at, one) in all.iter().enumerate() {
-            let ordinal = one.context.device.ordinal;
+        for (at, kernel) in all.iter().enumerate() {
+            let ordinal = kernel.context.device.ordinal;
             if all.iter().take(at).any(|other| other.context.device.ordinal == ordinal) {
                 let text = format!(
                     "device {ordinal} appears twice; each device is one PE and runs one kernel"
                 );
-                return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
+                return Err(fail_with(CUDA_ERROR_INVALID_VALUE, &text));
             }
-            if among(&one.params)?.is_none_or(|heap| heap.slot != self.slot) {
+            if find_among(&kernel.params)?.is_none_or(|heap| heap.slot != self.slot) {
                 let text = format!(
                     "kernel {} does not have this heap among its parameters",
-                    one.function.entry().name
+                    kernel.function.entry().name
                 );
-                return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
+                return Err(fail_with(CUDA_ERROR_INVALID_VALUE, &text));
             }
         }
         let mut held: Vec<_> = all
             .iter()
-            .map(|one| one.function.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner))
+            .map(|kernel| {
+                kernel.function.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner)
+            })
             .collect();
         let mut bound = Vec::with_capacity(all.len());
-        for (one, held) in all.iter().zip(&mut held) {
-            let made = one.function.prepare(held, &one.shape, &one.params, self);
+        for (kernel, held) in all.iter().zip(&mut held) {
+            let made = kernel.function.prepare(held, &kernel.shape, &kernel.params, self);
             bound.push(made.map_err(|code| {
-                tell(
+                fail_with(
                     code,
                     &format!(
                         "kernel {} cannot be launched with this grid, block or shared memory",
-                        one.function.entry().name
+                        kernel.function.entry().name
                     ),
                 )
             })?);
@@ -67,9 +69,9 @@ impl Heap {
         let launches: Vec<HeapLaunch<'_>> = all
             .iter()
             .zip(&bound)
-            .map(|(one, bound)| (&one.stream.queue, &bound.kernel, one.shape.space()))
+            .map(|(kernel, bound)| (&kernel.stream.queue, &bound.kernel, kernel.shape.space()))
             .collect();
-        let parts: Vec<_> = all.iter().map(|one| (&*one.context, &*one.stream)).collect();
+        let parts: Vec<_> = all.iter().map(|kernel| (&*kernel.context, &*kernel.stream)).collect();
         let sent = Context::issue_together(&parts, |waits| {
             self.pool.launch_each(&launches, waits).map(drop)
         });
@@ -77,7 +79,7 @@ impl Heap {
             bound.forget_heap();
         }
         match sent
-            .map_err(|code| tell(code, "a context of one of the devices has failed before"))?
+            .map_err(|code| fail_with(code, "a context of one of the devices has failed before"))?
         {
             Ok(()) => Ok(()),
             // "... too many blocks in cooperative launch": the only code of the interface for

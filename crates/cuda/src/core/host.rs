@@ -67,16 +67,28 @@ pub(crate) fn unregister(address: usize) -> CuResult {
     Ok(())
 }
 
-/// Returns the registered range that contains an address: start, size and flags.
-pub(crate) fn find(address: usize) -> Option<(usize, usize, u32)> {
+/// A range of registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegisteredRange {
+    pub(crate) start: usize,
+    pub(crate) size: usize,
+    pub(crate) flags: u32,
+}
+
+/// Returns the registered range that contains an address.
+pub(crate) fn find(address: usize) -> Option<RegisteredRange> {
     let ranges = ranges();
     let (start, range) = ranges.range(..=address).next_back()?;
-    (address - start < range.size).then_some((*start, range.size, range.flags))
+    (address - start < range.size).then_some(RegisteredRange {
+        start: *start,
+        size: range.size,
+        flags: range.flags,
+    })
 }
 
 /// Returns whether all of these bytes are registered.
 pub(crate) fn is_registered(address: usize, size: usize) -> bool {
-    find(address).is_some_and(|(start, all, _)| address - start + size <= all)
+    find(address).is_some_and(|range| address - range.start + size <= range.size)
 }
 
 #[cfg(test)]
@@ -96,7 +108,7 @@ mod tests {
         unregister(address).unwrap();
         assert_eq!(unregister(address), Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
         let pinned = allocate(100, 0).unwrap();
-        assert_eq!(find(pinned + 99), Some((pinned, 100, 0)));
+        assert_eq!(find(pinned + 99), Some(RegisteredRange { start: pinned, size: 100, flags: 0 }));
         assert_eq!(find(pinned + 100), None);
         free(pinned).unwrap();
         assert_eq!(free(pinned), Err(CUDA_ERROR_INVALID_VALUE));

@@ -7,12 +7,12 @@ use penstock_wire::Status;
 
 use super::context::Context;
 use super::heap::{self, Heap};
-use super::module::{Bound, Function};
+use super::module::{BoundKernel, Function};
 use super::shape::LaunchShape;
 use super::stream::Stream;
 use crate::edge::{Bytes, CuResult, load, require};
 
-impl Bound {
+impl BoundKernel {
     /// Releases the heap that was an argument. The next launch sets it anew.
     pub(super) fn forget_heap(&self) {
         if let Some(at) = self.heap_at {
@@ -22,7 +22,7 @@ impl Bound {
 }
 
 /// The program's form of a kernel's parameters.
-pub(crate) enum Params {
+pub(crate) enum LaunchParams {
     /// No parameters were given.
     None,
     /// One address for each parameter.
@@ -77,12 +77,12 @@ impl Function {
         context: &Context,
         stream: &Arc<Stream>,
         shape: &LaunchShape,
-        params: &Params,
+        params: &LaunchParams,
     ) -> CuResult {
-        if heap::are_there() {
+        if heap::any_exist() {
             // SAFETY: the caller promises that `params` are those of this kernel.
             let params = unsafe { self.packed(params) }?;
-            if let Some(heap) = heap::among(&params)? {
+            if let Some(heap) = heap::find_among(&params)? {
                 return self.launch_with_heap(context, stream, shape, &params, &heap);
             }
         }
@@ -103,7 +103,7 @@ impl Function {
     ///
     /// # Safety
     /// As [`Function::launch`].
-    pub(crate) unsafe fn packed(&self, params: &Params) -> CuResult<Vec<u8>> {
+    pub(crate) unsafe fn packed(&self, params: &LaunchParams) -> CuResult<Vec<u8>> {
         let mut block = vec![0; self.entry().params_size as usize];
         // SAFETY: the caller promises that `params` are those of this kernel.
         unsafe { self.gather(params, &mut block) }?;
@@ -134,16 +134,16 @@ impl Function {
     /// Checks a launch with a heap, and sets its arguments.
     pub(super) fn prepare<'a>(
         &self,
-        bound: &'a mut Option<Bound>,
+        bound: &'a mut Option<BoundKernel>,
         shape: &LaunchShape,
         params: &[u8],
         heap: &Heap,
-    ) -> CuResult<&'a mut Bound> {
+    ) -> CuResult<&'a mut BoundKernel> {
         self.check(shape, true)?;
         let bound = self.bind(bound, true)?;
         let block = bound.params.get_mut(..params.len()).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
         block.copy_from_slice(params);
-        heap.name_on(&self.loaded.device, block);
+        heap.write_address_on(&self.loaded.device, block);
         set_arguments(bound, shape.dynamic);
         let heap_at = bound.heap_at.ok_or(CUDA_ERROR_INVALID_IMAGE)?;
         bound.kernel.set(heap_at, ArgValue::Heap(heap.pool.clone()));
@@ -154,12 +154,12 @@ impl Function {
     ///
     /// # Safety
     /// As [`Function::launch`].
-    unsafe fn gather(&self, params: &Params, block: &mut [u8]) -> CuResult {
+    unsafe fn gather(&self, params: &LaunchParams, block: &mut [u8]) -> CuResult {
         let entry = self.entry();
         match params {
             // "... or if the kernel has parameters and neither is given".
-            Params::None => require(entry.params.is_empty(), CUDA_ERROR_INVALID_VALUE),
-            Params::Packed(bytes) => {
+            LaunchParams::None => require(entry.params.is_empty(), CUDA_ERROR_INVALID_VALUE),
+            LaunchParams::Packed(bytes) => {
                 let size = entry.params_size as usize;
                 require(bytes.size() >= size, CUDA_ERROR_INVALID_VALUE)?;
                 let (Some(to), Some(from)) = (block.get_mut(..size), bytes.read().get(..size))
@@ -169,7 +169,7 @@ impl Function {
                 to.copy_from_slice(from);
                 Ok(())
             }
-            Params::Each(list) => {
+            LaunchParams::Each(list) => {
                 for (index, param) in entry.params.iter().enumerate() {
                     let range = param.offset as usize..(param.offset + param.size) as usize;
                     let to = block.get_mut(range).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
@@ -192,7 +192,7 @@ pub(crate) struct DescribedLaunch {
     /// All parameters, in whole words so that each is aligned as its type demands.
     block: Box<[u64]>,
     /// Address of each parameter.
-    places: Box<[usize]>,
+    addresses: Box<[usize]>,
 }
 
 impl DescribedLaunch {
@@ -201,11 +201,11 @@ impl DescribedLaunch {
     pub(crate) unsafe fn new(
         function: Arc<Function>,
         shape: LaunchShape,
-        params: &Params,
+        params: &LaunchParams,
     ) -> CuResult<Arc<Self>> {
         // SAFETY: the caller promises that `params` are those of `function`.
         let bytes = unsafe { function.packed(params) }?;
-        let with_heap = heap::are_there() && heap::among(&bytes)?.is_some();
+        let with_heap = heap::any_exist() && heap::find_among(&bytes)?.is_some();
         function.check(&shape, with_heap)?;
         let words = bytes.chunks(8).map(|part| {
             let mut word = [0; 8];
@@ -214,9 +214,9 @@ impl DescribedLaunch {
         });
         let block: Box<[u64]> = words.collect();
         let start = block.as_ptr().expose_provenance();
-        let places =
+        let addresses =
             function.entry().params.iter().map(|param| start + param.offset as usize).collect();
-        Ok(Arc::new(Self { function, shape, block, places }))
+        Ok(Arc::new(Self { function, shape, block, addresses }))
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -225,14 +225,15 @@ impl DescribedLaunch {
     }
 
     /// Returns the address of each parameter. The addresses are valid as long as `self`.
-    pub(crate) fn places(&self) -> &[usize] {
-        &self.places
+    pub(crate) fn addresses(&self) -> &[usize] {
+        &self.addresses
     }
 
     pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>) -> CuResult {
         let bytes = self.bytes();
         // SAFETY: `bytes` lives until the launch has been sent.
-        let params = Params::Packed(unsafe { Bytes::new(bytes.as_ptr().cast(), bytes.len()) }?);
+        let params =
+            LaunchParams::Packed(unsafe { Bytes::new(bytes.as_ptr().cast(), bytes.len()) }?);
         // SAFETY: the parameters were copied for this function in its own layout.
         unsafe { self.function.launch(context, stream, &self.shape, &params) }
     }
@@ -249,12 +250,12 @@ impl std::fmt::Debug for DescribedLaunch {
 
 /// A kernel for one [`DescribedLaunch`] launch. Its parameters are set once and are not sent again.
 #[derive(Default)]
-pub(crate) struct PreparedKernel(Option<Bound>);
+pub(crate) struct PreparedKernel(Option<BoundKernel>);
 
 impl PreparedKernel {
     /// Prepares the kernel. Returns false for a launch with a heap, which must be set up each time.
     pub(crate) fn make_ready(&mut self, launch: &DescribedLaunch) -> CuResult<bool> {
-        if heap::are_there() && heap::among(&launch.bytes())?.is_some() {
+        if heap::any_exist() && heap::find_among(&launch.bytes())?.is_some() {
             return Ok(false);
         }
         let arenas = launch.function.loaded.device.space.count();
@@ -288,11 +289,11 @@ impl PreparedKernel {
     }
 }
 
-fn set_arguments(bound: &mut Bound, dynamic: u32) {
-    if let Some(place) =
+fn set_arguments(bound: &mut BoundKernel, dynamic: u32) {
+    if let Some(bytes) =
         bound.dynamic_bytes_at.and_then(|at| bound.params.get_mut(at..)?.first_chunk_mut())
     {
-        *place = u64::from(dynamic).to_le_bytes();
+        *bytes = u64::from(dynamic).to_le_bytes();
     }
     if let Some(at) = bound.params_at {
         bound.kernel.set_bytes(at, &bound.params);

@@ -53,10 +53,10 @@ impl Context {
         if let Some(owner) = self.elsewhere(to)? {
             return owner.as_peer(self, stream, |own| owner.fill(own, to, pattern, count));
         }
-        let place = self.device.space.place(to, size)?;
-        let range = Range { offset: place.offset, size };
+        let located = self.device.space.locate(to, size)?;
+        let range = Range { offset: located.offset, size };
         self.issue(stream, |queue, waits| {
-            queue.fill(&place.memory, pattern, range, waits, Want::Nothing)
+            queue.fill(&located.memory, pattern, range, waits, Want::Nothing)
         })
         .map(drop)
     }

@@ -17,18 +17,18 @@ use super::capability::{CAPABILITY_NUMBER, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
 use super::native;
-use super::program::{Build, Program, Refusal, ptx_of};
-use super::setup::Setup;
+use super::program::{BuiltProgram, Program, Refusal, ptx_of};
+use super::setup::LaunchSetup;
 use super::{build, stream_list};
 use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 
 pub(crate) struct Module {
     number: u64,
-    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) loaded: Arc<LoadedModule>,
     functions: Mutex<FxHashMap<String, Arc<Function>>>,
 }
 
-pub(crate) struct Loaded {
+pub(crate) struct LoadedModule {
     context: Weak<Context>,
     pub(crate) device: Arc<Device>,
     pub(crate) program: Arc<Program>,
@@ -45,23 +45,23 @@ pub(crate) struct Function {
     number: u64,
     /// Number of the module.
     pub(crate) module: u64,
-    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) loaded: Arc<LoadedModule>,
     /// Index of its entry in the module.
     index: usize,
     pub(crate) c_name: CString,
     /// Value of `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, in bytes.
     dynamic_max: AtomicU32,
     /// Its kernel, with the arguments of the last launch.
-    pub(crate) bound: Mutex<Option<Bound>>,
+    pub(crate) bound: Mutex<Option<BoundKernel>>,
     /// The kernel for launches with a heap among their parameters.
-    pub(crate) bound_with_heap: Mutex<Option<Bound>>,
+    pub(crate) bound_with_heap: Mutex<Option<BoundKernel>>,
     /// Maximum number of threads of a block that the driver allows for it.
     threads_max: OnceLock<u32>,
-    pub(crate) setup: Mutex<Setup>,
+    pub(crate) setup: Mutex<LaunchSetup>,
 }
 
 /// A kernel of the pool for certain arenas.
-pub(crate) struct Bound {
+pub(crate) struct BoundKernel {
     pub(crate) arenas: usize,
     pub(crate) kernel: Arc<Kernel>,
     /// The parameters in the form in which they are sent. The buffer is reused.
@@ -147,7 +147,7 @@ impl Module {
         program: Arc<Program>,
         block: Option<Block>,
     ) -> Arc<Self> {
-        let loaded = Arc::new(Loaded {
+        let loaded = Arc::new(LoadedModule {
             context: Arc::downgrade(context),
             device: context.device.clone(),
             program,
@@ -240,12 +240,12 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
         if bytes.len() < at.saturating_add(width) {
             bytes.resize(at.checked_add(width).ok_or(CUDA_ERROR_INVALID_IMAGE)?, 0);
         }
-        if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..width)) {
-            place.copy_from_slice(value.get(..width).unwrap_or_default());
+        if let Some(target) = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..width)) {
+            target.copy_from_slice(value.get(..width).unwrap_or_default());
         }
     }
     let rest = data.size.saturating_sub(bytes.len() as u64);
-    let place = device.space.place(address, data.size)?;
+    let located = device.space.locate(address, data.size)?;
     if rest < FILL_BYTES_MIN {
         bytes.resize(usize::try_from(data.size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?, 0);
     }
@@ -257,18 +257,18 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
             // padded behind.
             let from = (data.size - rest) / 16 * 16;
             let range = Range {
-                offset: place.offset + from,
+                offset: located.offset + from,
                 size: (data.size - from).next_multiple_of(16),
             };
-            queue.fill(&place.memory, &[0; 16], range, waits, Want::Nothing)?;
+            queue.fill(&located.memory, &[0; 16], range, waits, Want::Nothing)?;
         }
-        queue.write(&place.memory, place.offset, &Given(&bytes), waits, Want::Nothing)
+        queue.write(&located.memory, located.offset, &Given(&bytes), waits, Want::Nothing)
     })?;
     context.finish(unordered)?;
     Ok(Some(block))
 }
 
-impl Loaded {
+impl LoadedModule {
     /// Returns the context in which it is loaded.
     pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
@@ -304,9 +304,9 @@ impl Function {
     /// arenas than before.
     pub(crate) fn bind<'a>(
         &self,
-        bound: &'a mut Option<Bound>,
+        bound: &'a mut Option<BoundKernel>,
         heap: bool,
-    ) -> CuResult<&'a mut Bound> {
+    ) -> CuResult<&'a mut BoundKernel> {
         let device = &self.loaded.device;
         let arenas = device.space.count();
         if bound.as_ref().is_none_or(|bound| bound.arenas != arenas) {
@@ -315,22 +315,22 @@ impl Function {
             let kernel = Kernel::new(&build.program, made.description.clone())
                 .map_err(|error| of_error(&error))?;
             self.set_constant(&kernel, &build, &made.arguments)?;
-            let place = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
+            let index_of = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
             // Local memory must not be empty. For a native driver the argument is only a number.
             let dynamic_bytes_at = made.dynamic_bytes_at.map(|at| at as usize);
             let (local_bytes, local_min) = (made.local_bytes, if device.is_native { 0 } else { 8 });
             let padded = (self.entry().params_size as usize).next_multiple_of(8).max(8);
             let params = vec![0; padded.max(dynamic_bytes_at.map_or(0, |at| at + 8))];
-            *bound = Some(Bound {
+            *bound = Some(BoundKernel {
                 arenas: build.arenas.len(),
                 kernel,
                 params,
                 dynamic: None,
                 local_bytes,
                 dynamic_bytes_at,
-                params_at: place(Argument::Params),
-                heap_at: place(Argument::Heap),
-                shared_at: place(Argument::Shared),
+                params_at: index_of(Argument::Params),
+                heap_at: index_of(Argument::Heap),
+                shared_at: index_of(Argument::Shared),
                 local_min,
             });
         }
@@ -339,7 +339,12 @@ impl Function {
 
     /// Sets the arguments that are the same for all launches. They are sent once, with the first
     /// launch.
-    fn set_constant(&self, kernel: &Kernel, build: &Build, arguments: &[Argument]) -> CuResult {
+    fn set_constant(
+        &self,
+        kernel: &Kernel,
+        build: &BuiltProgram,
+        arguments: &[Argument],
+    ) -> CuResult {
         for (index, argument) in arguments.iter().enumerate() {
             match argument {
                 Argument::Arena(number) => {

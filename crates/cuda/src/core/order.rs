@@ -12,13 +12,13 @@ use penstock_client::{Error, Event, Queue, Source, Want};
 use penstock_cuda_sys::driver::{CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_NOT_READY};
 use penstock_wire::Status;
 
-use super::block::Place;
+use super::block::MemoryOffset;
 use super::context::Context;
 use super::stream::{Stream, StreamKind};
 use crate::edge::{CuResult, of_status};
 
 /// Result of sending a command: its event, if it has one.
-type Sent = Result<Option<Event>, Error>;
+type SendResult = Result<Option<Event>, Error>;
 
 impl Context {
     /// Sends a command into a stream. `send` gets the queue and the command's wait list. Returns
@@ -27,7 +27,7 @@ impl Context {
     pub(crate) fn issue(
         &self,
         stream: &Stream,
-        send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult<(Option<Event>, u64)> {
         self.check()?;
         if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
@@ -78,17 +78,17 @@ impl Context {
     pub(crate) fn issue_write(
         &self,
         stream: &Stream,
-        place: &Place,
+        located: &MemoryOffset,
         source: &dyn Source,
         want: Want,
     ) -> CuResult<Option<(Option<Event>, u64)>> {
         self.check()?;
         let write = |waits: &[Event]| {
-            if stream.queue.write_at_once(&place.memory, place.offset, source, waits) {
+            if stream.queue.write_at_once(&located.memory, located.offset, source, waits) {
                 return Ok(None);
             }
             let command = |queue: &Arc<Queue>, waits: &[Event]| {
-                queue.write(&place.memory, place.offset, source, waits, want)
+                queue.write(&located.memory, located.offset, source, waits, want)
             };
             self.send(stream, waits, command).map(Some)
         };
@@ -104,7 +104,7 @@ impl Context {
         &self,
         stream: &Stream,
         waits: &[Event],
-        send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult<(Option<Event>, u64)> {
         let sending = stream.lock();
         let sent = send(&stream.queue, waits);
@@ -119,7 +119,7 @@ impl Context {
         if let Some(status) =
             event.as_ref().and_then(Event::known_status).filter(|status| status.is_error())
         {
-            return Err(self.fail(of_wait(status)));
+            return Err(self.fail(code_of_wait_list(status)));
         }
         Ok((event, serial))
     }
@@ -302,7 +302,7 @@ impl Context {
     pub(crate) fn issue_and_wait(
         &self,
         stream: &Stream,
-        send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult {
         let (event, serial) = self.issue(stream, send)?;
         self.await_event(stream, event, serial)
@@ -311,6 +311,6 @@ impl Context {
 
 /// Returns the code for a command that could not be sent. A failed wait list does not say why it
 /// failed.
-fn of_wait(status: Status) -> penstock_cuda_sys::driver::CUresult {
+fn code_of_wait_list(status: Status) -> penstock_cuda_sys::driver::CUresult {
     if status == Status::WAIT_LIST_FAILED { CUDA_ERROR_LAUNCH_FAILED } else { of_status(status) }
 }

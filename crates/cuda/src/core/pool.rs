@@ -12,7 +12,7 @@ use super::device::{Device, PerDevice};
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, publish};
 
-pub(crate) struct Pool {
+pub(crate) struct MemoryPool {
     number: u64,
     pub(crate) device: Arc<Device>,
     is_default: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Pool {
     threshold: AtomicU64,
 }
 
-impl Object for Pool {
+impl Object for MemoryPool {
     type Raw = CUmemPoolHandle_st;
     const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
 
@@ -29,7 +29,7 @@ impl Object for Pool {
     }
 }
 
-impl Pool {
+impl MemoryPool {
     pub(crate) fn create(device: &Arc<Device>) -> Arc<Self> {
         Self::new(device, false)
     }
@@ -47,7 +47,7 @@ impl Pool {
 
     /// Returns the device's default pool.
     pub(crate) fn default_of(device: &'static Arc<Device>) -> Arc<Self> {
-        static DEFAULTS: PerDevice<OnceLock<Arc<Pool>>> =
+        static DEFAULTS: PerDevice<OnceLock<Arc<MemoryPool>>> =
             PerDevice::new([const { OnceLock::new() }; DEVICES_MAX]);
         DEFAULTS.of(device).get_or_init(|| Self::new(device, true)).clone()
     }

@@ -42,7 +42,7 @@ pub(crate) fn retain(device: &Arc<Device>) -> CuResult<Arc<Context>> {
 }
 
 /// Returns the primary context, if it exists now.
-pub(crate) fn if_there(device: &Device) -> Option<Arc<Context>> {
+pub(crate) fn existing(device: &Device) -> Option<Arc<Context>> {
     primary(device).context.clone()
 }
 

@@ -49,20 +49,20 @@ pub(crate) struct Program {
     /// Whether a kernel may fault.
     pub(crate) stops: bool,
     pub(super) translation: Mutex<Option<(Vec<Arena>, Translation)>>,
-    pub(super) build: Mutex<Option<Arc<Build>>>,
+    pub(super) build: Mutex<Option<Arc<BuiltProgram>>>,
     /// The build for launches with a heap among their parameters.
-    pub(super) build_with_heap: Mutex<Option<Arc<Build>>>,
+    pub(super) build_with_heap: Mutex<Option<Arc<BuiltProgram>>>,
 }
 
 /// A program of the pool, made for certain arenas.
-pub(crate) struct Build {
+pub(crate) struct BuiltProgram {
     pub(crate) arenas: Vec<Arena>,
     pub(crate) program: Arc<PoolProgram>,
     /// Key: name in PTX.
-    pub(crate) kernels: FxHashMap<String, Made>,
+    pub(crate) kernels: FxHashMap<String, BuiltKernel>,
 }
 
-pub(crate) struct Made {
+pub(crate) struct BuiltKernel {
     pub(crate) description: Arc<KernelDescription>,
     /// Its arguments, in their order.
     pub(crate) arguments: Vec<Argument>,
@@ -100,7 +100,7 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
 
 impl Program {
     /// Wraps device code that CUDA's own driver has loaded.
-    pub(super) fn of_driver(module: Module, build: Build) -> Self {
+    pub(super) fn of_driver(module: Module, build: BuiltProgram) -> Self {
         // Native kernels accept a heap without another build.
         let build = Arc::new(build);
         Self {
@@ -117,9 +117,9 @@ impl Program {
 
 /// Device code that a device has used, the latest last.
 #[derive(Default)]
-pub(crate) struct Programs(Mutex<VecDeque<Arc<Program>>>);
+pub(crate) struct ProgramCache(Mutex<VecDeque<Arc<Program>>>);
 
-impl Programs {
+impl ProgramCache {
     /// Returns the device code of a module, if the device has used it lately.
     pub(super) fn find(&self, text: &str) -> Option<Arc<Program>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ const PROCESS_END: u64 = 1 << 47;
 const PAGE_BYTES: u64 = 4096;
 
 /// Reserved pages, which do not overlap. Key: first address. Value: end and device.
-static HELD: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
+static RESERVED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
 
 /// Returns the addresses from `start` to `end` as a range.
 fn pages(start: u64, end: u64) -> Option<Range<usize>> {
@@ -30,7 +30,7 @@ pub(crate) fn reserve(device: u64, base: u64, size: u64) -> bool {
     let start = base / PAGE_BYTES * PAGE_BYTES;
     let end = base.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
     let Some(wanted) = end.and_then(|end| pages(start, end)) else { return false };
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut gaps = Vec::new();
     let mut at = wanted.start;
     for (start, (end, owner)) in
@@ -67,7 +67,7 @@ pub(crate) fn release(device: u64, base: u64, size: u64) {
     let Some(within) = pages(start, base.saturating_add(size) / PAGE_BYTES * PAGE_BYTES) else {
         return;
     };
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     let known = held
         .range(..within.end)
         .filter(|(_, (end, owner))| *end > within.start && *owner == device);
@@ -88,17 +88,17 @@ pub(crate) fn release(device: u64, base: u64, size: u64) {
 /// Maps pages without access rights. Fails if any of them is already mapped.
 fn map(pages: &Range<usize>) -> bool {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
-    let place = std::ptr::without_provenance_mut(pages.start);
+    let start = std::ptr::without_provenance_mut(pages.start);
     // SAFETY: `FIXED_NOREPLACE` makes the call fail if anything is mapped there, and nobody can
     // access the new pages.
-    let mapped = unsafe { mmap_anonymous(place, pages.len(), ProtFlags::empty(), flags) };
+    let mapped = unsafe { mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) };
     mapped.is_ok_and(|mapped| mapped.addr() == pages.start)
 }
 
 fn unmap(pages: &Range<usize>) {
-    let place = std::ptr::without_provenance_mut(pages.start);
+    let start = std::ptr::without_provenance_mut(pages.start);
     // SAFETY: `map` made these pages, and nobody can access them.
-    _ = unsafe { munmap(place, pages.len()) };
+    _ = unsafe { munmap(start, pages.len()) };
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::edge::CuResult;
 
 /// Block size and parameters of the next launch.
 #[derive(Debug, Default)]
-pub(crate) struct Setup {
+pub(crate) struct LaunchSetup {
     /// All 0 if not set.
     pub(crate) block: [u32; 3],
     /// Dynamic shared memory, in bytes.
@@ -14,7 +14,7 @@ pub(crate) struct Setup {
     pub(crate) params: Vec<u8>,
 }
 
-impl Setup {
+impl LaunchSetup {
     /// Sets the size of the parameters. `end`: where the function's last parameter ends.
     pub(crate) fn resize(&mut self, bytes: usize, end: usize) -> CuResult {
         if bytes > end {
@@ -30,8 +30,8 @@ impl Setup {
         if self.params.len() < stop {
             self.resize(stop, end)?;
         }
-        let place = self.params.get_mut(offset..stop).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        place.copy_from_slice(bytes);
+        let target = self.params.get_mut(offset..stop).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        target.copy_from_slice(bytes);
         Ok(())
     }
 }
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn parameters_are_put_together_and_do_not_grow_beyond_the_functions() {
-        let mut setup = Setup::default();
+        let mut setup = LaunchSetup::default();
         setup.put(4, &[1, 2], 8).unwrap();
         setup.put(0, &[9], 8).unwrap();
         setup.put(6, &[], 8).unwrap();

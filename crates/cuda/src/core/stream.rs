@@ -100,18 +100,18 @@ impl Stream {
     }
 
     /// Notes that the program has destroyed the stream. Returns false if that was known.
-    pub(super) fn say_farewell(&self) -> bool {
+    pub(super) fn note_destroyed(&self) -> bool {
         let farewell = if self.clock.is_settled() { None } else { self.marker_event(false).ok() };
         self.farewell.set(farewell).is_ok()
     }
 
     /// Returns whether the context of the stream has ended.
-    pub(super) fn is_orphan(&self) -> bool {
+    pub(super) fn has_lost_context(&self) -> bool {
         self.context.strong_count() == 0
     }
 
     /// Returns whether the program has destroyed the stream and all its commands have ended.
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) fn has_finished(&self) -> bool {
         let Some(farewell) = self.farewell.get() else { return false };
         self.clock.is_settled() || farewell.as_ref().is_none_or(|event| event.poll().is_some())
     }

@@ -13,7 +13,7 @@ use crate::edge::{CuResult, publish, require};
 
 impl Context {
     fn list_for(&self, stream: &Stream) -> &RwLock<Vec<Arc<Stream>>> {
-        if stream.kind == StreamKind::NonBlocking { &self.others } else { &self.blocking }
+        if stream.kind == StreamKind::NonBlocking { &self.non_blocking } else { &self.blocking }
     }
 
     pub(super) fn add(&self, stream: &Arc<Stream>) {
@@ -27,28 +27,28 @@ impl Context {
     /// Notes that the program has destroyed the stream. Its commands continue, and waits for the
     /// context include them.
     pub(super) fn remove(&self, stream: &Stream) {
-        if stream.say_farewell() {
-            self.leaving.fetch_add(1, Ordering::AcqRel);
+        if stream.note_destroyed() {
+            self.destroyed_streams.fetch_add(1, Ordering::AcqRel);
         }
         self.drop_finished_streams();
     }
 
     /// Drops destroyed streams whose commands have all ended.
     fn drop_finished_streams(&self) {
-        if self.leaving.load(Ordering::Acquire) == 0 {
+        if self.destroyed_streams.load(Ordering::Acquire) == 0 {
             return;
         }
-        for list in [&self.blocking, &self.others] {
+        for list in [&self.blocking, &self.non_blocking] {
             // Without the lock, because the question may receive messages.
             let known = list.read().unwrap_or_else(PoisonError::into_inner).clone();
-            for gone in known.iter().filter(|stream| stream.has_left()) {
+            for gone in known.iter().filter(|stream| stream.has_finished()) {
                 let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
                 let Some(index) = list.iter().position(|stream| Arc::ptr_eq(stream, gone)) else {
                     continue;
                 };
                 list.swap_remove(index);
                 drop(list);
-                self.leaving.fetch_sub(1, Ordering::AcqRel);
+                self.destroyed_streams.fetch_sub(1, Ordering::AcqRel);
                 // This is the last chance to report the failure of a command without an event. All
                 // commands have ended, so it takes one round trip.
                 _ = self.finish(gone);
@@ -58,14 +58,14 @@ impl Context {
 
     /// Drops all streams except for the legacy default stream, because the context has ended.
     pub(super) fn drop_all_streams(&self) {
-        for list in [&self.blocking, &self.others] {
+        for list in [&self.blocking, &self.non_blocking] {
             list.write().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
     fn streams(&self) -> Vec<Arc<Stream>> {
         let mut streams = vec![self.legacy.clone()];
-        for list in [&self.blocking, &self.others] {
+        for list in [&self.blocking, &self.non_blocking] {
             streams.extend(list.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         }
         streams

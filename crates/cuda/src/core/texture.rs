@@ -18,14 +18,14 @@ const DESCRIPTOR_BYTES: usize = 64;
 
 /// Texture or surface. Their descriptors are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TextureKind {
     Texture,
     Surface,
 }
 
 /// A texture or surface object. Its handle is the address of its descriptor.
 struct Texture {
-    kind: Kind,
+    kind: TextureKind,
     /// Number of the context that owns the object.
     context: u64,
     device: Arc<Device>,
@@ -121,8 +121,8 @@ fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DES
         pixels.size[2],
         texture.addressMode[2],
     ];
-    for (place, word) in bytes[16..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
-        *place = word.to_le_bytes();
+    for (target, word) in bytes[16..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *target = word.to_le_bytes();
     }
     Ok(bytes)
 }
@@ -140,7 +140,7 @@ pub(crate) fn create(
     if texture.filterMode > 1 || texture.addressMode.iter().any(|mode| *mode > 3) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    keep(context, Kind::Texture, resource, texture)
+    create_object(context, TextureKind::Texture, resource, texture)
 }
 
 pub(crate) fn create_surface(
@@ -156,12 +156,12 @@ pub(crate) fn create_surface(
     require(resource.resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE)?;
     let array = Array::of_number(resource.res.handle)?;
     require(array.descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST != 0, CUDA_ERROR_INVALID_VALUE)?;
-    keep(context, Kind::Surface, resource, &CUDA_TEXTURE_DESC::default())
+    create_object(context, TextureKind::Surface, resource, &CUDA_TEXTURE_DESC::default())
 }
 
-fn keep(
+fn create_object(
     context: &Arc<Context>,
-    kind: Kind,
+    kind: TextureKind,
     resource: &CUDA_RESOURCE_DESC,
     texture: &CUDA_TEXTURE_DESC,
 ) -> CuResult<u64> {
@@ -183,7 +183,7 @@ fn keep(
 }
 
 /// Implements `cuTexObjectDestroy` and `cuSurfObjectDestroy`.
-pub(crate) fn destroy(object: u64, kind: Kind) -> CuResult {
+pub(crate) fn destroy(object: u64, kind: TextureKind) -> CuResult {
     let mut all = textures();
     require(all.get(&object).is_some_and(|it| it.kind == kind), CUDA_ERROR_INVALID_VALUE)?;
     let texture = all.remove(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -197,9 +197,9 @@ pub(crate) fn forget_of(context: u64) {
 }
 
 /// Returns the descriptions that an object was made from.
-pub(crate) fn made_of(
+pub(crate) fn descriptions_of(
     object: u64,
-    kind: Kind,
+    kind: TextureKind,
 ) -> CuResult<(CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC)> {
     let textures = textures();
     let texture =

@@ -43,7 +43,7 @@ impl Context {
         let Some(found) = report.fault else { return Ok(()) };
         let code = fault::code_of(found.kind);
         if control.is_first_report() {
-            fault::tell(found.kind, found.address, found.line, &control.text(found.address));
+            fault::report(found.kind, found.address, found.line, &control.text(found.address));
         }
         Err(self.fail(code))
     }
@@ -51,7 +51,7 @@ impl Context {
     /// Runs `work` while all streams are idle and locked. Returns `None` if a stream is busy.
     fn while_idle<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let blocking = self.blocking.read().unwrap_or_else(PoisonError::into_inner);
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let others = self.non_blocking.read().unwrap_or_else(PoisonError::into_inner);
         let streams = || [&self.legacy].into_iter().chain(blocking.iter()).chain(others.iter());
         let _held: Vec<_> = streams().map(|stream| stream.lock()).collect();
         streams().all(|stream| stream.clock.is_idle()).then(work)

@@ -224,19 +224,19 @@ impl HostSource {
     }
 
     /// Returns where its bytes are.
-    pub(crate) fn place(&self) -> HostShape {
+    pub(crate) fn shape(&self) -> HostShape {
         shape(self.from, self.width, self.pitch)
     }
 }
 
 impl Source for HostSource {
     fn bytes(&self) -> u64 {
-        let HostShape { row, rows, .. } = self.place();
+        let HostShape { row, rows, .. } = self.shape();
         row * rows
     }
 
     fn shape(&self) -> Option<HostShape> {
-        (!self.is_taken_now).then(|| self.place())
+        (!self.is_taken_now).then(|| self.shape())
     }
 
     fn linear(&self) -> Option<&[u8]> {

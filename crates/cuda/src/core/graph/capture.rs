@@ -74,7 +74,7 @@ thread_local! {
 
 /// Returns whether there is any capture.
 #[inline]
-fn is_any() -> bool {
+fn any_exists() -> bool {
     COUNT.load(Ordering::Acquire) > 0
 }
 
@@ -128,9 +128,9 @@ impl Capture {
     fn is_joined(&self) -> bool {
         let Some((first, others)) = self.members.split_first() else { return true };
         let shape = self.graph.shape();
-        let place =
+        let index =
             |number: &u64| shape.nodes.binary_search_by_key(number, |node| node.number()).ok();
-        let mut seen: FxHashSet<usize> = first.tail.iter().filter_map(place).collect();
+        let mut seen: FxHashSet<usize> = first.tail.iter().filter_map(index).collect();
         let mut open: Vec<usize> = seen.iter().copied().collect();
         while let Some(node) = open.pop() {
             for before in shape.before.get(node).into_iter().flatten() {
@@ -143,7 +143,7 @@ impl Capture {
         others
             .iter()
             .flat_map(|member| &member.tail)
-            .filter_map(place)
+            .filter_map(index)
             .all(|node| seen.contains(&node))
     }
 }
@@ -181,7 +181,7 @@ pub(crate) fn takes(
     stream: &Arc<Stream>,
     work: impl FnOnce() -> CuResult<Work>,
 ) -> CuResult<bool> {
-    if is_any() { take(context, stream, work).map(|node| node.is_some()) } else { Ok(false) }
+    if any_exists() { take(context, stream, work).map(|node| node.is_some()) } else { Ok(false) }
 }
 
 #[cold]
@@ -211,7 +211,7 @@ fn take(
 /// Checks a blocking command, which cannot be captured.
 #[inline]
 pub(crate) fn refuse_now(context: &Context, stream: &Stream) -> CuResult {
-    if !is_any() {
+    if !any_exists() {
         return Ok(());
     }
     refuse(context, stream)?;
@@ -225,7 +225,7 @@ pub(crate) fn refuse_now(context: &Context, stream: &Stream) -> CuResult {
 /// invalid.
 #[inline]
 pub(crate) fn refuse(context: &Context, stream: &Stream) -> CuResult {
-    if !is_any() {
+    if !any_exists() {
         return Ok(());
     }
     let mut all = captures();
@@ -249,7 +249,7 @@ pub(crate) fn synchronize(context: &Context) -> CuResult {
 
 /// Checks a wait for a whole context.
 fn refuse_context(context: &Context) -> CuResult {
-    if !is_any() {
+    if !any_exists() {
         return Ok(());
     }
     let mut result = Ok(());
@@ -268,7 +268,7 @@ fn refuse_context(context: &Context) -> CuResult {
 /// A capture forbids the call, and becomes invalid.
 #[inline]
 pub(crate) fn check_safe() -> CuResult {
-    if is_any() { look_for_ban() } else { Ok(()) }
+    if any_exists() { look_for_ban() } else { Ok(()) }
 }
 
 #[cold]
@@ -351,8 +351,8 @@ pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
         return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
     }
     let id = capture.id;
-    let place = all.iter().position(|capture| capture.id == id).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
-    let capture = all.swap_remove(place);
+    let index = all.iter().position(|capture| capture.id == id).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+    let capture = all.swap_remove(index);
     COUNT.store(all.len(), Ordering::Release);
     drop(all);
     let ended = capture
@@ -369,7 +369,7 @@ pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
 /// # Errors
 /// The stream is the legacy default stream, and a blocking stream of its context is captured.
 pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<CaptureInfo>> {
-    if !is_any() {
+    if !any_exists() {
         return Ok(None);
     }
     let mut all = captures();
@@ -420,7 +420,7 @@ pub(crate) fn record(
     event: &Arc<Event>,
     is_external: bool,
 ) -> CuResult<EventRecord> {
-    if !is_any() {
+    if !any_exists() {
         // "This flag is invalid when used outside of stream capture."
         return require(!is_external, CUDA_ERROR_INVALID_VALUE).map(|()| EventRecord::Not);
     }
@@ -446,12 +446,15 @@ pub(crate) fn waits(
     is_external: bool,
 ) -> CuResult<bool> {
     if is_external {
-        let node =
-            if is_any() { take(context, stream, || Ok(Work::Wait(event.clone())))? } else { None };
+        let node = if any_exists() {
+            take(context, stream, || Ok(Work::Wait(event.clone())))?
+        } else {
+            None
+        };
         return require(node.is_some(), CUDA_ERROR_INVALID_VALUE).map(|()| true);
     }
     let captured = event.captured();
-    if captured.is_none() && !is_any() {
+    if captured.is_none() && !any_exists() {
         return Ok(false);
     }
     let mut all = captures();
@@ -490,7 +493,7 @@ pub(crate) fn waits(
 /// Invalidates the capture of an event. The program asked for the event's end, which does not
 /// exist.
 #[cold]
-pub(crate) fn spoil(captured: &CapturedPosition) -> CUresult {
+pub(crate) fn invalidate_of(captured: &CapturedPosition) -> CUresult {
     for capture in captures().iter_mut().filter(|capture| capture.id == captured.capture) {
         _ = capture.invalidate(CUDA_ERROR_CAPTURED_EVENT);
     }
@@ -512,7 +515,7 @@ pub(crate) fn destroy_stream(stream: &Stream) -> CuResult {
 /// Handles a stream that the program destroys. Drops the capture that began in the stream, or
 /// invalidates another capture that contains it.
 fn forget(stream: &Stream) {
-    if !is_any() {
+    if !any_exists() {
         return;
     }
     let mut all = captures();

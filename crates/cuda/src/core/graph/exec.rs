@@ -19,10 +19,10 @@ use crate::edge::{CuResult, Object, check_process, forget, new_number, publish, 
 pub(crate) struct Exec {
     number: u64,
     pub(crate) flags: u64,
-    state: Mutex<State>,
+    state: Mutex<ExecState>,
 }
 
-struct State {
+struct ExecState {
     graph: Arc<Graph>,
     plan: Plan,
     /// The stream of each lane, made when it is first needed. That of the first lane is for
@@ -53,13 +53,13 @@ impl Exec {
         let copy = graph.duplicate(false);
         let plan = Plan::of(&copy).inspect_err(|_| _ = copy.destroy())?;
         let streams = vec![None; plan.lanes.len()];
-        let state = Mutex::new(State { graph: copy, plan, streams, last: Weak::new() });
+        let state = Mutex::new(ExecState { graph: copy, plan, streams, last: Weak::new() });
         let exec = Arc::new(Self { number: new_number(), flags, state });
         publish(&exec);
         Ok(exec)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ExecState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,14 +158,14 @@ impl Step {
 }
 
 /// One launch of a graph.
-struct Run<'a> {
+struct GraphLaunch<'a> {
     /// Context and stream of each lane.
     lanes: Vec<(Arc<Context>, Arc<Stream>)>,
     marks: Vec<Option<PoolEvent>>,
     plan: &'a mut Plan,
 }
 
-impl State {
+impl ExecState {
     /// Returns the step of a node of the original graph.
     fn step(&mut self, node: &Node) -> CuResult<&mut Step> {
         let mut steps = self.plan.steps.iter_mut();
@@ -234,21 +234,21 @@ impl State {
             }
         }
         let marks = vec![None; self.plan.steps.len()];
-        let mut run = Run { lanes, marks, plan: &mut self.plan };
-        run.act()?;
+        let mut run = GraphLaunch { lanes, marks, plan: &mut self.plan };
+        run.perform_all()?;
         run.join(context, stream)
     }
 }
 
-impl Run<'_> {
-    fn act(&mut self) -> CuResult {
+impl GraphLaunch<'_> {
+    fn perform_all(&mut self) -> CuResult {
         let actions = std::mem::take(&mut self.plan.actions);
-        let done = actions.iter().try_for_each(|action| self.one(action));
+        let done = actions.iter().try_for_each(|action| self.perform(action));
         self.plan.actions = actions;
         done
     }
 
-    fn one(&mut self, action: &Action) -> CuResult {
+    fn perform(&mut self, action: &Action) -> CuResult {
         let (Action::Wait { lane, .. }
         | Action::Launches { lane, .. }
         | Action::Step { lane, .. }
@@ -261,8 +261,8 @@ impl Run<'_> {
             },
             Action::Mark { step, .. } => {
                 let mark = context.marker(stream)?;
-                if let Some(place) = self.marks.get_mut(*step) {
-                    *place = Some(mark);
+                if let Some(slot) = self.marks.get_mut(*step) {
+                    *slot = Some(mark);
                 }
                 Ok(())
             }

@@ -19,36 +19,40 @@ use crate::core::stream_list;
 use crate::edge::{CuResult, Object as _};
 
 /// Memory of one node.
-pub(crate) struct Memory {
+pub(crate) struct GraphMemory {
     device: Arc<Device>,
     block: Block,
     pub(crate) size: u64,
 }
 
-struct Known {
-    memory: Weak<Memory>,
+struct MemoryRecord {
+    memory: Weak<GraphMemory>,
     device: usize,
     size: u64,
     /// Set while the program holds the memory, which then outlives the graph.
-    held: Option<Arc<Memory>>,
+    held: Option<Arc<GraphMemory>>,
 }
 
-static KNOWN: Mutex<BTreeMap<u64, Known>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<BTreeMap<u64, MemoryRecord>> = Mutex::new(BTreeMap::new());
 /// Number of entries in [`KNOWN`]. Most programs have none and skip the lookup.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn known() -> MutexGuard<'static, BTreeMap<u64, Known>> {
+fn known() -> MutexGuard<'static, BTreeMap<u64, MemoryRecord>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Memory {
+impl GraphMemory {
     /// Allocates memory for a node.
     pub(crate) fn new(context: &Context, device: &Arc<Device>, size: u64) -> CuResult<Arc<Self>> {
         context.check()?;
         let block = device.allocate_block(size, context.number())?;
         let memory = Arc::new(Self { device: device.clone(), block, size });
-        let entry =
-            Known { memory: Arc::downgrade(&memory), device: device.ordinal, size, held: None };
+        let entry = MemoryRecord {
+            memory: Arc::downgrade(&memory),
+            device: device.ordinal,
+            size,
+            held: None,
+        };
         let old = known().insert(block.address, entry);
         // An old entry is left from a context that has ended.
         if old.is_none() {
@@ -68,7 +72,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for GraphMemory {
     fn drop(&mut self) {
         let mut all = known();
         if all
@@ -85,7 +89,7 @@ impl Drop for Memory {
 }
 
 /// Notes that the program holds the memory.
-pub(super) fn begin(memory: &Arc<Memory>) -> CuResult {
+pub(super) fn hold(memory: &Arc<GraphMemory>) -> CuResult {
     let mut all = known();
     let known = all.get_mut(&memory.address()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     known.held = Some(memory.clone());
@@ -93,7 +97,7 @@ pub(super) fn begin(memory: &Arc<Memory>) -> CuResult {
 }
 
 /// Returns whether the program holds the memory.
-pub(super) fn is_held(memory: &Memory) -> bool {
+pub(super) fn is_held(memory: &GraphMemory) -> bool {
     known().get(&memory.address()).is_some_and(|known| known.held.is_some())
 }
 
@@ -128,9 +132,9 @@ pub(crate) fn bytes(device: &Device) -> (u64, u64) {
     (used, reserved)
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for GraphMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
+        f.debug_struct("GraphMemory")
             .field("address", &self.block.address)
             .field("size", &self.size)
             .finish_non_exhaustive()

@@ -23,7 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::edge::{CuResult, Object, forget, new_number, publish, require};
 use node::Node;
-use user::Held;
+use user::UserObjects;
 use work::Work;
 
 pub(crate) struct Graph {
@@ -32,18 +32,18 @@ pub(crate) struct Graph {
     is_child: bool,
     /// Number of the graph that it was copied from; 0 if none.
     original: u64,
-    state: Mutex<State>,
+    state: Mutex<GraphState>,
 }
 
 #[derive(Default)]
-struct State {
+struct GraphState {
     /// In the order in which they were made, so sorted by number.
-    nodes: Vec<Entry>,
-    users: Held,
+    nodes: Vec<NodeEntry>,
+    users: UserObjects,
 }
 
 #[derive(Clone)]
-struct Entry {
+struct NodeEntry {
     node: Arc<Node>,
     /// Numbers of the nodes that this node follows.
     before: Vec<u64>,
@@ -59,20 +59,20 @@ impl Object for Graph {
 }
 
 /// Nodes, and for each the indices of the nodes that it follows.
-pub(crate) struct Shape {
+pub(crate) struct GraphShape {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) before: Vec<Vec<usize>>,
 }
 
-impl State {
+impl GraphState {
     fn find(&self, number: u64) -> CuResult<usize> {
-        let place = self.nodes.binary_search_by_key(&number, |entry| entry.node.number());
-        place.map_err(|_| CUDA_ERROR_INVALID_VALUE)
+        let index = self.nodes.binary_search_by_key(&number, |entry| entry.node.number());
+        index.map_err(|_| CUDA_ERROR_INVALID_VALUE)
     }
 
-    fn entry(&mut self, number: u64) -> CuResult<&mut Entry> {
-        let place = self.find(number)?;
-        self.nodes.get_mut(place).ok_or(CUDA_ERROR_INVALID_VALUE)
+    fn entry(&mut self, number: u64) -> CuResult<&mut NodeEntry> {
+        let index = self.find(number)?;
+        self.nodes.get_mut(index).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
     fn has_memory(&self) -> bool {
@@ -92,7 +92,7 @@ impl Graph {
         graph
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GraphState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,7 +123,7 @@ impl Graph {
         }
         // Made under the lock, so that the numbers in the list ascend.
         let node = Node::new(self, work, 0);
-        state.nodes.push(Entry { node: node.clone(), before: before.to_vec() });
+        state.nodes.push(NodeEntry { node: node.clone(), before: before.to_vec() });
         Ok(node)
     }
 
@@ -131,8 +131,8 @@ impl Graph {
         let mut state = self.state();
         // "Nodes and edges of the graph cannot be deleted" if it has memory nodes.
         require(!state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
-        let place = state.find(node.number())?;
-        state.nodes.remove(place);
+        let index = state.find(node.number())?;
+        state.nodes.remove(index);
         for entry in &mut state.nodes {
             entry.before.retain(|number| *number != node.number());
         }
@@ -146,8 +146,8 @@ impl Graph {
         let mut state = self.state();
         let mut known = FxHashSet::default();
         for (from, to) in edges {
-            let (_, place) = (state.find(*from)?, state.find(*to)?);
-            let is_there = state.nodes.get(place).is_none_or(|entry| entry.before.contains(from));
+            let (_, index) = (state.find(*from)?, state.find(*to)?);
+            let is_there = state.nodes.get(index).is_none_or(|entry| entry.before.contains(from));
             require(
                 from != to && !is_there && known.insert((*from, *to)),
                 CUDA_ERROR_INVALID_VALUE,
@@ -187,7 +187,7 @@ impl Graph {
     /// Returns its edges: numbers of the earlier and the later node.
     pub(crate) fn edges(&self) -> Vec<(u64, u64)> {
         let state = self.state();
-        let of = |entry: &Entry| {
+        let of = |entry: &NodeEntry| {
             let to = entry.node.number();
             entry.before.iter().map(move |from| (*from, to)).collect::<Vec<_>>()
         };
@@ -207,11 +207,11 @@ impl Graph {
     }
 
     /// Returns its nodes and edges.
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> GraphShape {
         let state = self.state();
-        let place = |number: &u64| state.find(*number).ok();
-        let before = |entry: &Entry| entry.before.iter().filter_map(place).collect();
-        Shape {
+        let index = |number: &u64| state.find(*number).ok();
+        let before = |entry: &NodeEntry| entry.before.iter().filter_map(index).collect();
+        GraphShape {
             nodes: state.nodes.iter().map(|entry| entry.node.clone()).collect(),
             before: state.nodes.iter().map(before).collect(),
         }
@@ -237,7 +237,7 @@ impl Graph {
             let node = Node::new(&graph, entry.node.work().duplicate(), entry.node.number());
             node.copy_attributes(&entry.node);
             numbers.insert(entry.node.number(), node.number());
-            state.nodes.push(Entry { node, before: Vec::new() });
+            state.nodes.push(NodeEntry { node, before: Vec::new() });
         }
         for (entry, made) in entries.iter().zip(&mut state.nodes) {
             made.before =
@@ -265,7 +265,7 @@ impl Graph {
     }
 
     /// Runs `work` with the user objects that the graph holds.
-    pub(crate) fn with_users<T>(&self, work: impl FnOnce(&mut Held) -> T) -> T {
+    pub(crate) fn with_users<T>(&self, work: impl FnOnce(&mut UserObjects) -> T) -> T {
         work(&mut self.state().users)
     }
 }

@@ -144,19 +144,19 @@ impl Plan {
         if order.len() < shape.nodes.len() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let mut places = vec![0; shape.nodes.len()];
+        let mut step_of = vec![0; shape.nodes.len()];
         let mut is_leaf = vec![true; shape.nodes.len()];
         for at in &order {
             let (Some(node), Some(before)) = (shape.nodes.get(*at), shape.before.get(*at)) else {
                 continue;
             };
             let mut after: Vec<usize> =
-                before.iter().filter_map(|from| places.get(*from).copied()).collect();
+                before.iter().filter_map(|from| step_of.get(*from).copied()).collect();
             before.iter().for_each(|from| is_leaf[*from] = false);
             if after.is_empty() {
                 after.extend(entry);
             }
-            places[*at] = match node.work() {
+            step_of[*at] = match node.work() {
                 Work::Child(child) => {
                     let begin = self.step(node, Work::Empty, after, true)?;
                     let mut ends = self.flatten(&child, Some(begin))?;
@@ -168,8 +168,8 @@ impl Plan {
                 work => self.step(node, work, after, false)?,
             };
         }
-        let leaves = places.iter().zip(&is_leaf).filter(|(_, is_leaf)| **is_leaf);
-        Ok(leaves.map(|(place, _)| *place).collect())
+        let leaves = step_of.iter().zip(&is_leaf).filter(|(_, is_leaf)| **is_leaf);
+        Ok(leaves.map(|(step, _)| *step).collect())
     }
 
     /// Chooses a lane for a step. `known`: the bounds of [`Lane::seen`] after each step so far.
@@ -242,14 +242,14 @@ impl Plan {
             lane_of.push(lane);
             waits.push(awaited);
         }
-        self.act(&lane_of, &waits, &is_marked);
+        self.add_actions(&lane_of, &waits, &is_marked);
         let used = |lane: &Lane| lane.count > 0;
         let is_open = |at: usize, lane: &Lane| used(lane) && self.lanes[0].seen[at] <= lane.last;
         let joins = self.lanes.iter().enumerate().skip(1).filter(|(at, lane)| is_open(*at, lane));
         self.joins = joins.map(|(at, _)| at).collect();
     }
 
-    fn act(&mut self, lane_of: &[usize], waits: &[Vec<usize>], is_marked: &[bool]) {
+    fn add_actions(&mut self, lane_of: &[usize], waits: &[Vec<usize>], is_marked: &[bool]) {
         for (step, of) in self.steps.iter().enumerate() {
             let lane = lane_of[step];
             self.actions.extend(waits[step].iter().map(|step| Action::Wait { lane, step: *step }));

@@ -8,7 +8,7 @@ use super::memory;
 use super::work::Work;
 use crate::core::callback;
 use crate::core::context::Context;
-use crate::core::copy::When;
+use crate::core::copy::CopyMode;
 use crate::core::stream::Stream;
 use crate::edge::CuResult;
 
@@ -18,7 +18,7 @@ impl Work {
     pub(super) fn run(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         match self {
             Self::Kernel(launch) => launch.run(context, stream),
-            Self::Copy(_, copy) => copy.run(context, stream, When::Unattended),
+            Self::Copy(_, copy) => copy.run(context, stream, CopyMode::Unattended),
             Self::Fill(_, fill) => fill.run(context, stream),
             Self::Host(call) => {
                 let call = *call;
@@ -34,7 +34,7 @@ impl Work {
             }
             Self::Record(event) => event.record(context, stream),
             // The memory exists as long as the graph.
-            Self::Allocate(memory) => memory::begin(memory),
+            Self::Allocate(memory) => memory::hold(memory),
             Self::Free(address) => memory::free(*address).unwrap_or(Err(CUDA_ERROR_INVALID_VALUE)),
         }
     }

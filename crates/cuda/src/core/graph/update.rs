@@ -69,11 +69,11 @@ pub(super) fn changes(old: &Graph, new: &Graph) -> Result<Vec<(u64, Work)>, Mism
         return Err(Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0));
     }
     let mut all = Vec::new();
-    for (place, (from, to)) in old.nodes.iter().zip(&new.nodes).enumerate() {
+    for (index, (from, to)) in old.nodes.iter().zip(&new.nodes).enumerate() {
         let (old_work, work) = (from.work(), to.work());
         check(&old_work, &work).map_err(|result| Mismatch::new(result, to.number()))?;
         let sorted = |before: &[Vec<usize>]| {
-            let mut before = before.get(place).cloned().unwrap_or_default();
+            let mut before = before.get(index).cloned().unwrap_or_default();
             before.sort_unstable();
             before
         };

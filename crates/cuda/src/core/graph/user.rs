@@ -11,15 +11,15 @@ pub(crate) struct UserObject {
     number: u64,
     /// References that the program holds.
     own: Mutex<u32>,
-    end: Arc<End>,
+    destructor: Arc<Destructor>,
 }
 
 /// Calls the function when the last owner drops it. All references of the program count as one
 /// owner.
 #[derive(Debug)]
-struct End(HostCall);
+struct Destructor(HostCall);
 
-impl Drop for End {
+impl Drop for Destructor {
     fn drop(&mut self) {
         self.0.call();
     }
@@ -35,12 +35,12 @@ impl Object for UserObject {
 }
 
 impl UserObject {
-    pub(crate) fn create(end: HostCall, count: u32) -> CuResult<Arc<Self>> {
+    pub(crate) fn create(destructor: HostCall, count: u32) -> CuResult<Arc<Self>> {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         let object = Arc::new(Self {
             number: new_number(),
             own: Mutex::new(count),
-            end: Arc::new(End(end)),
+            destructor: Arc::new(Destructor(destructor)),
         });
         publish(&object);
         Ok(object)
@@ -66,16 +66,16 @@ impl UserObject {
 
 /// User objects of a graph: number, references, and destructor.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Vec<(u64, u32, Arc<End>)>);
+pub(crate) struct UserObjects(Vec<(u64, u32, Arc<Destructor>)>);
 
-impl Held {
+impl UserObjects {
     pub(crate) fn add(&mut self, object: &UserObject, count: u32) -> CuResult {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         match self.0.iter_mut().find(|(number, ..)| *number == object.number) {
             Some((_, known, _)) => {
                 *known = known.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?
             }
-            None => self.0.push((object.number, count, object.end.clone())),
+            None => self.0.push((object.number, count, object.destructor.clone())),
         }
         Ok(())
     }
@@ -87,13 +87,13 @@ impl Held {
         number: u64,
         count: u32,
     ) -> CuResult<Option<impl Sized + use<>>> {
-        let place = self
+        let index = self
             .0
             .iter()
             .position(|(known, ..)| *known == number)
             .ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let (_, known, _) = self.0.get_mut(place).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let (_, known, _) = self.0.get_mut(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         *known = known.checked_sub(count).filter(|_| count > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        Ok(if *known == 0 { Some(self.0.swap_remove(place)) } else { None })
+        Ok(if *known == 0 { Some(self.0.swap_remove(index)) } else { None })
     }
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use penstock_cuda_sys::driver::*;
 
 use super::Graph;
-use super::memory::Memory;
+use super::memory::GraphMemory;
 use crate::core::context::Context;
 use crate::core::event::Event;
 use crate::core::launch::DescribedLaunch;
 use crate::core::memset::Memset;
-use crate::core::slices::Slices;
+use crate::core::slice::SliceCopy;
 use crate::edge::{CuResult, HostCall};
 
 /// The work of a node, and its context if it needs one.
@@ -18,7 +18,7 @@ use crate::edge::{CuResult, HostCall};
 pub(crate) enum Work {
     /// A launch, in the context of its function.
     Kernel(Arc<DescribedLaunch>),
-    Copy(Weak<Context>, Slices),
+    Copy(Weak<Context>, SliceCopy),
     Fill(Weak<Context>, Memset),
     /// Calls a function of the program when everything before it has ended.
     Host(HostCall),
@@ -28,7 +28,7 @@ pub(crate) enum Work {
     /// Waits for an event as it was last recorded.
     Wait(Arc<Event>),
     Record(Arc<Event>),
-    Allocate(Arc<Memory>),
+    Allocate(Arc<GraphMemory>),
     /// Frees memory of a graph, by its address.
     Free(u64),
 }

@@ -11,7 +11,7 @@ use penstock_wire::cuda;
 use penstock_wire::describe::KernelDescription;
 
 use crate::core::device::Device;
-use crate::core::program::{Build, Made, Program, Refusal};
+use crate::core::program::{BuiltKernel, BuiltProgram, Program, Refusal};
 use crate::edge::{of_error, of_status};
 
 /// Arguments of a kernel that CUDA's own driver has loaded, in the order of [`cuda::ARG_PARAMS`]
@@ -59,10 +59,11 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
         let (description, arguments) = (kernel.clone(), ARGUMENTS.to_vec());
         (
             kernel.name.clone(),
-            Made { description, arguments, local_bytes: 0, dynamic_bytes_at: None },
+            BuiltKernel { description, arguments, local_bytes: 0, dynamic_bytes_at: None },
         )
     });
-    let build = Build { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
+    let build =
+        BuiltProgram { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
     Ok(Program::of_driver(module, build))
 }
 

@@ -6,7 +6,7 @@ use penstock_client::Memory;
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_SUPPORTED;
 
 use super::arena;
-use crate::core::arena::Space;
+use crate::core::arena::AddressSpace;
 use crate::core::block::{Arena, READ_WRITE};
 use crate::core::device::Device;
 use crate::core::reserved;
@@ -37,7 +37,7 @@ impl Variables {
     }
 
     /// Forgets all variables, because the module is unloaded.
-    pub(crate) fn forget(&self, space: &Space) {
+    pub(crate) fn forget(&self, space: &AddressSpace) {
         for address in std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             space.forget_foreign(address);
         }

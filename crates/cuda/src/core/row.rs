@@ -5,9 +5,9 @@ use std::sync::Arc;
 use penstock_client::{Rect, Want};
 use penstock_cuda_sys::driver::*;
 
-use super::block::Place;
+use super::block::MemoryOffset;
 use super::context::Context;
-use super::copy::{Returns, Side, When};
+use super::copy::{CopyMode, CopySide, WriteReturn};
 use super::stream::Stream;
 use super::{callback, host};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
@@ -56,7 +56,7 @@ fn rect(offset: u64, pitch: u64) -> Rect {
 
 /// A copy whose rows have gaps on at least one side: `height` rows of `width` bytes.
 #[derive(Clone, Copy)]
-struct Apart {
+struct PitchedCopy {
     to: Rows,
     from: Rows,
     width: u64,
@@ -71,7 +71,7 @@ impl Context {
         to: Rows,
         from: Rows,
         (width, height): (u64, u64),
-        when: When,
+        when: CopyMode,
     ) -> CuResult {
         self.check()?;
         if width == 0 || height == 0 {
@@ -80,33 +80,31 @@ impl Context {
         if height == 1 || (to.pitch == width && from.pitch == width) {
             let size = width.checked_mul(height).ok_or(CUDA_ERROR_INVALID_VALUE)?;
             let side = |rows: &Rows| match rows.side {
-                RowSide::Host(address) => Rows::host(address, size).map(Side::Host),
-                RowSide::Device(address) => Ok(Side::Device(address)),
+                RowSide::Host(address) => Rows::host(address, size).map(CopySide::Host),
+                RowSide::Device(address) => Ok(CopySide::Device(address)),
             };
             return self.copy(stream, side(&to)?, side(&from)?, size, when);
         }
-        let apart = Apart { to, from, width, height };
+        let copy = PitchedCopy { to, from, width, height };
         match (to.side, from.side) {
             (RowSide::Device(to), RowSide::Host(from)) => {
-                self.write_rows(stream, &apart, to, from, when)
+                self.write_rows(stream, &copy, to, from, when)
             }
             (RowSide::Host(to), RowSide::Device(from)) => {
-                self.read_rows(stream, &apart, to, from, when)
+                self.read_rows(stream, &copy, to, from, when)
             }
-            (RowSide::Device(to), RowSide::Device(from)) => {
-                self.move_rows(stream, &apart, to, from)
-            }
-            (RowSide::Host(to), RowSide::Host(from)) if when == When::Unattended => {
+            (RowSide::Device(to), RowSide::Device(from)) => self.move_rows(stream, &copy, to, from),
+            (RowSide::Host(to), RowSide::Host(from)) if when == CopyMode::Unattended => {
                 callback::in_stream(self, stream, move |status| {
                     if status == CUDA_SUCCESS {
                         // Cannot fail: the node's creation checked both sides.
-                        _ = apart.on_host(to, from);
+                        _ = copy.on_host(to, from);
                     }
                 })
             }
             (RowSide::Host(to), RowSide::Host(from)) => {
                 self.finish_predecessors(stream)?;
-                apart.on_host(to, from)
+                copy.on_host(to, from)
             }
         }
     }
@@ -114,24 +112,25 @@ impl Context {
     fn write_rows(
         &self,
         stream: &Stream,
-        apart: &Apart,
+        copy: &PitchedCopy,
         to: u64,
         from: usize,
-        when: When,
+        when: CopyMode,
     ) -> CuResult {
         if let Some(owner) = self.elsewhere(to)? {
             return owner
-                .as_peer(self, stream, |own| owner.write_rows(own, apart, to, from, When::Now));
+                .as_peer(self, stream, |own| owner.write_rows(own, copy, to, from, CopyMode::Now));
         }
-        let place = self.device.space.place(to, apart.target_reach()?)?;
-        let bytes = Rows::host(from, apart.source_reach()?)?;
-        let pitch = usize::try_from(apart.from.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let located = self.device.space.locate(to, copy.target_reach()?)?;
+        let bytes = Rows::host(from, copy.source_reach()?)?;
+        let pitch = usize::try_from(copy.from.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let width = usize::try_from(copy.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let source = self.source(stream, HostSource::rows(bytes, width, pitch), when)?;
-        let returns = Returns::of_write(when, host::is_registered(bytes.address(), bytes.size()));
+        let returns =
+            WriteReturn::of_write(when, host::is_registered(bytes.address(), bytes.size()));
         let sent = self.issue(stream, |queue, waits| {
-            let to = rect(place.offset, apart.to.pitch);
-            queue.write_rect(&place.memory, to, apart.region(), &source, waits, returns.wants())
+            let to = rect(located.offset, copy.to.pitch);
+            queue.write_rect(&located.memory, to, copy.region(), &source, waits, returns.wants())
         })?;
         self.written(stream, returns, sent)
     }
@@ -139,25 +138,25 @@ impl Context {
     fn read_rows(
         &self,
         stream: &Stream,
-        apart: &Apart,
+        copy: &PitchedCopy,
         to: usize,
         from: u64,
-        when: When,
+        when: CopyMode,
     ) -> CuResult {
         if let Some(owner) = self.elsewhere(from)? {
             return owner
-                .as_peer(self, stream, |own| owner.read_rows(own, apart, to, from, When::Now));
+                .as_peer(self, stream, |own| owner.read_rows(own, copy, to, from, CopyMode::Now));
         }
-        let place = self.device.space.place(from, apart.source_reach()?)?;
-        let bytes = Rows::host(to, apart.target_reach()?)?;
-        let pitch = usize::try_from(apart.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let located = self.device.space.locate(from, copy.source_reach()?)?;
+        let bytes = Rows::host(to, copy.target_reach()?)?;
+        let pitch = usize::try_from(copy.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let width = usize::try_from(copy.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let target = HostTarget::rows(bytes, width, pitch);
         let (event, serial) = self.issue(stream, |queue, waits| {
             queue.read_rect(
-                &place.memory,
-                rect(place.offset, apart.from.pitch),
-                apart.region(),
+                &located.memory,
+                rect(located.offset, copy.from.pitch),
+                copy.region(),
                 target,
                 waits,
             )
@@ -173,54 +172,60 @@ impl Context {
         self.await_event(stream, event, serial).and(finished)
     }
 
-    fn move_rows(&self, stream: &Arc<Stream>, apart: &Apart, to: u64, from: u64) -> CuResult {
+    fn move_rows(&self, stream: &Arc<Stream>, copy: &PitchedCopy, to: u64, from: u64) -> CuResult {
         match (self.elsewhere(from)?, self.elsewhere(to)?) {
             (None, None) => {}
             (Some(source), Some(target)) if source.device.ordinal == target.device.ordinal => {
-                return target.as_peer(self, stream, |own| target.move_rows(own, apart, to, from));
+                return target.as_peer(self, stream, |own| target.move_rows(own, copy, to, from));
             }
             // Between devices, row by row.
             _ => {
-                return (0..apart.height).try_for_each(|y| {
-                    let (to, from) = (to + y * apart.to.pitch, from + y * apart.from.pitch);
-                    self.copy(stream, Side::Device(to), Side::Device(from), apart.width, When::Now)
+                return (0..copy.height).try_for_each(|y| {
+                    let (to, from) = (to + y * copy.to.pitch, from + y * copy.from.pitch);
+                    self.copy(
+                        stream,
+                        CopySide::Device(to),
+                        CopySide::Device(from),
+                        copy.width,
+                        CopyMode::Now,
+                    )
                 });
             }
         }
         let space = &self.device.space;
         let (source, target) =
-            (space.place(from, apart.source_reach()?)?, space.place(to, apart.target_reach()?)?);
+            (space.locate(from, copy.source_reach()?)?, space.locate(to, copy.target_reach()?)?);
         // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and
         // src_slice_pitch is not equal to dst_slice_pitch and src_row_pitch is not equal to
         // dst_row_pitch." If rows of the copy cross the end of a row of the buffer, the
         // specification's own test for CL_MEM_COPY_OVERLAP also rejects rectangles that are only
         // close together.
-        let goes_past = |place: &Place, rows: &Rows| {
-            place.offset % rows.pitch.max(1) + apart.width > rows.pitch
+        let goes_past = |located: &MemoryOffset, rows: &Rows| {
+            located.offset % rows.pitch.max(1) + copy.width > rows.pitch
         };
         let is_refused = Arc::ptr_eq(&source.memory, &target.memory)
-            && (apart.from.pitch != apart.to.pitch
-                || goes_past(&source, &apart.from)
-                || goes_past(&target, &apart.to));
+            && (copy.from.pitch != copy.to.pitch
+                || goes_past(&source, &copy.from)
+                || goes_past(&target, &copy.to));
         self.issue(stream, |queue, waits| {
             if is_refused && !self.device.is_native {
-                for y in 0..apart.height {
-                    let from = (&source.memory, source.offset + y * apart.from.pitch);
-                    let to = (&target.memory, target.offset + y * apart.to.pitch);
+                for y in 0..copy.height {
+                    let from = (&source.memory, source.offset + y * copy.from.pitch);
+                    let to = (&target.memory, target.offset + y * copy.to.pitch);
                     let waits = if y == 0 { waits } else { &[] };
-                    queue.copy(from, to, apart.width, waits, Want::Nothing)?;
+                    queue.copy(from, to, copy.width, waits, Want::Nothing)?;
                 }
                 return Ok(None);
             }
-            let from = (&source.memory, rect(source.offset, apart.from.pitch));
-            let to = (&target.memory, rect(target.offset, apart.to.pitch));
-            queue.copy_rect(from, to, apart.region(), waits, Want::Nothing)
+            let from = (&source.memory, rect(source.offset, copy.from.pitch));
+            let to = (&target.memory, rect(target.offset, copy.to.pitch));
+            queue.copy_rect(from, to, copy.region(), waits, Want::Nothing)
         })
         .map(drop)
     }
 }
 
-impl Apart {
+impl PitchedCopy {
     fn region(&self) -> [u64; 3] {
         [self.width, self.height, 1]
     }

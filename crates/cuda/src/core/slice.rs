@@ -7,15 +7,15 @@ use penstock_cuda_sys::driver::*;
 
 use super::array::Array;
 use super::context::Context;
-use super::copy::{Side, When};
+use super::copy::{CopyMode, CopySide};
 use super::platform;
-use super::rows::{RowSide, Rows};
+use super::row::{RowSide, Rows};
 use super::stream::Stream;
 use crate::edge::{CuResult, Object as _};
 
 /// One side of a copy as the program describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct DescribedSide {
     /// A value of `CU_MEMORYTYPE_...`.
     pub(crate) kind: u32,
     pub(crate) host: usize,
@@ -32,24 +32,28 @@ pub(crate) struct Part {
 
 /// A copy: both sides, and its size in bytes of a row, rows of a slice, and slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slices {
-    pub(crate) to: Part,
-    pub(crate) from: Part,
+pub(crate) struct SliceCopy {
+    pub(crate) to: DescribedSide,
+    pub(crate) from: DescribedSide,
     pub(crate) size: [usize; 3],
 }
 
-impl From<Side> for Part {
-    fn from(side: Side) -> Self {
+impl From<CopySide> for DescribedSide {
+    fn from(side: CopySide) -> Self {
         let none =
             Self { kind: 0, host: 0, device: 0, array: 0, pitch: 0, rows: 0, origin: [0; 3] };
         match side {
-            Side::Host(bytes) => Self { kind: CU_MEMORYTYPE_HOST, host: bytes.address(), ..none },
-            Side::Device(address) => Self { kind: CU_MEMORYTYPE_DEVICE, device: address, ..none },
+            CopySide::Host(bytes) => {
+                Self { kind: CU_MEMORYTYPE_HOST, host: bytes.address(), ..none }
+            }
+            CopySide::Device(address) => {
+                Self { kind: CU_MEMORYTYPE_DEVICE, device: address, ..none }
+            }
         }
     }
 }
 
-impl Part {
+impl DescribedSide {
     /// Returns where the rows of slice `z` of the copy begin.
     fn slice(&self, z: usize, width: usize, height: usize) -> CuResult<Rows> {
         let [x, y, first] = self.origin;
@@ -82,9 +86,9 @@ impl Part {
     }
 }
 
-impl Slices {
+impl SliceCopy {
     /// Makes a copy of contiguous bytes.
-    pub(crate) fn linear(to: Side, from: Side, size: usize) -> Self {
+    pub(crate) fn linear(to: CopySide, from: CopySide, size: usize) -> Self {
         Self { to: to.into(), from: from.into(), size: [size, 1, 1] }
     }
 
@@ -101,7 +105,7 @@ impl Slices {
         Ok(())
     }
 
-    pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>, when: When) -> CuResult {
+    pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>, when: CopyMode) -> CuResult {
         let [width, height, depth] = self.size;
         for z in 0..depth {
             let (to, from) = (self.to.slice(z, width, height)?, self.from.slice(z, width, height)?);

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::copy::When;
+use crate::core::copy::CopyMode;
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
-use crate::core::slices::{Part, Slices};
+use crate::core::slice::{DescribedSide, SliceCopy};
 use crate::core::stream::Stream;
 use crate::edge::{CuResult, DefaultStream, cu_stream_entry, load, require};
 
-fn run(stream: CUstream, default: DefaultStream, copy: Slices, when: When) -> CuResult {
+fn run(stream: CUstream, default: DefaultStream, copy: SliceCopy, when: CopyMode) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
-    if when == When::Now {
+    if when == CopyMode::Now {
         capture::refuse_now(&context, &stream)?;
     } else if capture::takes(&context, &stream, || {
         copy.check().map(|()| Work::Copy(Arc::downgrade(&context), copy))
@@ -26,8 +26,13 @@ fn run(stream: CUstream, default: DefaultStream, copy: Slices, when: When) -> Cu
     copy.run(&context, &stream, when)
 }
 
-fn rows(copy: &CUDA_MEMCPY2D, stream: CUstream, default: DefaultStream, when: When) -> CuResult {
-    let to = Part {
+fn rows(
+    copy: &CUDA_MEMCPY2D,
+    stream: CUstream,
+    default: DefaultStream,
+    when: CopyMode,
+) -> CuResult {
+    let to = DescribedSide {
         kind: copy.dstMemoryType,
         host: copy.dstHost.expose_provenance(),
         device: copy.dstDevice,
@@ -36,7 +41,7 @@ fn rows(copy: &CUDA_MEMCPY2D, stream: CUstream, default: DefaultStream, when: Wh
         rows: 0,
         origin: [copy.dstXInBytes, copy.dstY, 0],
     };
-    let from = Part {
+    let from = DescribedSide {
         kind: copy.srcMemoryType,
         host: copy.srcHost.expose_provenance(),
         device: copy.srcDevice,
@@ -45,14 +50,14 @@ fn rows(copy: &CUDA_MEMCPY2D, stream: CUstream, default: DefaultStream, when: Wh
         rows: 0,
         origin: [copy.srcXInBytes, copy.srcY, 0],
     };
-    run(stream, default, Slices { to, from, size: [copy.WidthInBytes, copy.Height, 1] }, when)
+    run(stream, default, SliceCopy { to, from, size: [copy.WidthInBytes, copy.Height, 1] }, when)
 }
 
 /// Converts the program's description of a copy.
-pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<Slices> {
+pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<SliceCopy> {
     // "srcLOD and dstLOD members of the CUDA_MEMCPY3D structure must be set to 0."
     require(copy.srcLOD == 0 && copy.dstLOD == 0, CUDA_ERROR_INVALID_VALUE)?;
-    let to = Part {
+    let to = DescribedSide {
         kind: copy.dstMemoryType,
         host: copy.dstHost.expose_provenance(),
         device: copy.dstDevice,
@@ -61,7 +66,7 @@ pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<Slices> {
         rows: copy.dstHeight,
         origin: [copy.dstXInBytes, copy.dstY, copy.dstZ],
     };
-    let from = Part {
+    let from = DescribedSide {
         kind: copy.srcMemoryType,
         host: copy.srcHost.expose_provenance(),
         device: copy.srcDevice,
@@ -70,13 +75,14 @@ pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<Slices> {
         rows: copy.srcHeight,
         origin: [copy.srcXInBytes, copy.srcY, copy.srcZ],
     };
-    Ok(Slices { to, from, size: [copy.WidthInBytes, copy.Height, copy.Depth] })
+    Ok(SliceCopy { to, from, size: [copy.WidthInBytes, copy.Height, copy.Depth] })
 }
 
 /// Converts a copy to the interface's description.
-pub(super) fn description(copy: &Slices) -> CUDA_MEMCPY3D {
+pub(super) fn description(copy: &SliceCopy) -> CUDA_MEMCPY3D {
     let (to, from, [width, height, depth]) = (&copy.to, &copy.from, copy.size);
-    let array = |part: &Part| without_provenance_mut(usize::try_from(part.array).unwrap_or(0));
+    let array =
+        |part: &DescribedSide| without_provenance_mut(usize::try_from(part.array).unwrap_or(0));
     CUDA_MEMCPY3D {
         srcXInBytes: from.origin[0],
         srcY: from.origin[1],
@@ -109,22 +115,22 @@ pub(super) fn description(copy: &Slices) -> CUDA_MEMCPY3D {
 cu_stream_entry! {
     fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds |default| (copy: *const CUDA_MEMCPY2D) {
         // SAFETY: the program promises that `copy` is null or readable.
-        rows(&unsafe { load(copy) }?, null_mut(), default, When::Now)
+        rows(&unsafe { load(copy) }?, null_mut(), default, CopyMode::Now)
     }
     fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds |default| (copy: *const CUDA_MEMCPY2D) {
         // SAFETY: the program promises that `copy` is null or readable.
-        rows(&unsafe { load(copy) }?, null_mut(), default, When::Now)
+        rows(&unsafe { load(copy) }?, null_mut(), default, CopyMode::Now)
     }
     fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz |default| (copy: *const CUDA_MEMCPY2D, stream: CUstream) {
         // SAFETY: the program promises that `copy` is null or readable.
-        rows(&unsafe { load(copy) }?, stream, default, When::Later)
+        rows(&unsafe { load(copy) }?, stream, default, CopyMode::Later)
     }
     fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds |default| (copy: *const CUDA_MEMCPY3D) {
         // SAFETY: the program promises that `copy` is null or readable.
-        run(null_mut(), default, described(&unsafe { load(copy) }?)?, When::Now)
+        run(null_mut(), default, described(&unsafe { load(copy) }?)?, CopyMode::Now)
     }
     fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz |default| (copy: *const CUDA_MEMCPY3D, stream: CUstream) {
         // SAFETY: the program promises that `copy` is null or readable.
-        run(stream, default, described(&unsafe { load(copy) }?)?, When::Later)
+        run(stream, default, described(&unsafe { load(copy) }?)?, CopyMode::Later)
     }
 }
