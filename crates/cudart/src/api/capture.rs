@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use penstock_cuda_sys::driver::{CUgraph, CUgraphEdgeData, CUgraphNode, CUstream};
 
-use crate::api::streams::of_stream;
+use crate::api::stream::of_stream;
 use crate::core::context::current;
 use crate::core::per_thread;
 use crate::edge::{RtError, RtResult, entry, major};

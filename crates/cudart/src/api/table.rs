@@ -50,7 +50,7 @@ macro_rules! functions {
 }
 
 functions! {
-    served arrays {
+    served array {
         cudaArrayGetInfo, cudaCreateChannelDesc, cudaFreeArray, cudaGetChannelDesc, cudaMalloc3DArray,
         cudaMallocArray,
     }
@@ -63,7 +63,7 @@ functions! {
         cudaStreamUpdateCaptureDependencies_ptsz, cudaStreamUpdateCaptureDependencies_v2,
         cudaStreamUpdateCaptureDependencies_v2_ptsz, cudaThreadExchangeStreamCaptureMode,
     }
-    served copies {
+    served copy {
         cudaMemcpy, cudaMemcpy2D, cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz, cudaMemcpy2D_ptds,
         cudaMemcpy3D, cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz, cudaMemcpy3D_ptds, cudaMemcpyAsync,
         cudaMemcpyAsync_ptsz, cudaMemcpy_ptds,
@@ -78,21 +78,21 @@ functions! {
         cudaSetValidDevices, cudaThreadExit, cudaThreadGetCacheConfig, cudaThreadGetLimit,
         cudaThreadSetCacheConfig, cudaThreadSetLimit, cudaThreadSynchronize,
     }
-    served errors {
+    served error {
         cudaGetErrorName, cudaGetErrorString, cudaGetLastError, cudaPeekAtLastError,
     }
-    served events {
+    served event {
         cudaEventCreate, cudaEventCreateWithFlags, cudaEventDestroy, cudaEventElapsedTime,
         cudaEventElapsedTime_v2, cudaEventQuery, cudaEventRecord, cudaEventRecordWithFlags,
         cudaEventRecordWithFlags_ptsz, cudaEventRecord_ptsz, cudaEventSynchronize,
     }
-    served functions {
+    served function {
         cudaFuncGetAttributes, cudaFuncGetName, cudaFuncGetParamInfo, cudaFuncSetAttribute,
         cudaFuncSetCacheConfig, cudaFuncSetSharedMemConfig, cudaGetFuncBySymbol,
         cudaOccupancyAvailableDynamicSMemPerBlock, cudaOccupancyMaxActiveBlocksPerMultiprocessor,
         cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
     }
-    served graph_nodes {
+    served graph_node {
         cudaGraphAddChildGraphNode, cudaGraphAddEmptyNode, cudaGraphAddEventRecordNode,
         cudaGraphAddEventWaitNode, cudaGraphAddHostNode, cudaGraphAddKernelNode, cudaGraphAddMemAllocNode,
         cudaGraphAddMemFreeNode, cudaGraphAddMemcpyNode, cudaGraphAddMemcpyNode1D,
@@ -113,7 +113,7 @@ functions! {
         cudaGraphMemcpyNodeSetParamsToSymbol, cudaGraphMemsetNodeGetParams, cudaGraphMemsetNodeSetParams,
         cudaGraphNodeSetParams,
     }
-    served graphs {
+    served graph {
         cudaDeviceGetGraphMemAttribute, cudaDeviceGraphMemTrim, cudaDeviceSetGraphMemAttribute,
         cudaGraphAddDependencies, cudaGraphAddDependencies_v2, cudaGraphClone, cudaGraphCreate,
         cudaGraphDebugDotPrint, cudaGraphDestroy, cudaGraphDestroyNode, cudaGraphExecDestroy,
@@ -127,7 +127,7 @@ functions! {
         cudaGraphRemoveDependencies_v2, cudaGraphRetainUserObject, cudaGraphUpload, cudaGraphUpload_ptsz,
         cudaUserObjectCreate, cudaUserObjectRelease, cudaUserObjectRetain,
     }
-    served kernels {
+    served kernel {
         cudaLibraryEnumerateKernels, cudaLibraryGetGlobal, cudaLibraryGetKernel,
         cudaLibraryGetKernelCount, cudaLibraryLoadData, cudaLibraryLoadFromFile, cudaLibraryUnload,
     }
@@ -148,13 +148,13 @@ functions! {
         cudaMemset3D, cudaMemset3DAsync, cudaMemset3DAsync_ptsz, cudaMemset3D_ptds, cudaMemsetAsync,
         cudaMemsetAsync_ptsz, cudaMemset_ptds,
     }
-    served peers {
+    served peer {
         cudaDeviceCanAccessPeer, cudaDeviceDisablePeerAccess, cudaDeviceEnablePeerAccess,
         cudaDeviceGetP2PAttribute, cudaDeviceGetTexture1DLinearMaxWidth, cudaMemcpy3DPeer,
         cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz, cudaMemcpy3DPeer_ptds, cudaMemcpyPeer,
         cudaMemcpyPeerAsync,
     }
-    served pools {
+    served pool {
         cudaDeviceGetDefaultMemPool, cudaDeviceGetMemPool, cudaDeviceSetMemPool, cudaMallocFromPoolAsync,
         cudaMallocFromPoolAsync_ptsz, cudaMemGetDefaultMemPool, cudaMemGetMemPool, cudaMemPoolCreate,
         cudaMemPoolDestroy, cudaMemPoolGetAccess, cudaMemPoolGetAttribute, cudaMemPoolSetAccess,
@@ -165,7 +165,7 @@ functions! {
         __cudaRegisterFunction, __cudaRegisterManagedVar, __cudaRegisterVar, __cudaUnregisterFatBinary,
         cudaGetKernel,
     }
-    served rows {
+    served row {
         cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds, cudaMemcpy2DFromArray,
         cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz, cudaMemcpy2DFromArray_ptds,
         cudaMemcpy2DToArray, cudaMemcpy2DToArrayAsync, cudaMemcpy2DToArrayAsync_ptsz,
@@ -174,24 +174,24 @@ functions! {
         cudaMemcpyFromArray_ptds, cudaMemcpyToArray, cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz,
         cudaMemcpyToArray_ptds,
     }
-    served streams {
+    served stream {
         cudaStreamAddCallback, cudaStreamAddCallback_ptsz, cudaStreamCreate, cudaStreamCreateWithFlags,
         cudaStreamCreateWithPriority, cudaStreamDestroy, cudaStreamGetDevice, cudaStreamGetDevice_ptsz,
         cudaStreamGetFlags, cudaStreamGetFlags_ptsz, cudaStreamGetId, cudaStreamGetId_ptsz,
         cudaStreamGetPriority, cudaStreamGetPriority_ptsz, cudaStreamQuery, cudaStreamQuery_ptsz,
         cudaStreamSynchronize, cudaStreamSynchronize_ptsz, cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz,
     }
-    served symbols {
+    served symbol {
         cudaGetSymbolAddress, cudaGetSymbolSize, cudaMemcpyFromSymbol, cudaMemcpyFromSymbolAsync,
         cudaMemcpyFromSymbolAsync_ptsz, cudaMemcpyFromSymbol_ptds, cudaMemcpyToSymbol,
         cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz, cudaMemcpyToSymbol_ptds,
     }
-    served textures {
+    served texture {
         cudaCreateSurfaceObject, cudaCreateTextureObject, cudaDestroySurfaceObject,
         cudaDestroyTextureObject, cudaGetSurfaceObjectResourceDesc, cudaGetTextureObjectResourceDesc,
         cudaGetTextureObjectResourceViewDesc, cudaGetTextureObjectTextureDesc,
     }
-    served versions {
+    served version {
         cudaDriverGetVersion, cudaGetDriverEntryPoint, cudaGetDriverEntryPointByVersion,
         cudaGetDriverEntryPointByVersion_ptsz, cudaGetDriverEntryPoint_ptsz, cudaProfilerStart,
         cudaProfilerStop, cudaRuntimeGetVersion,

@@ -10,8 +10,8 @@ use penstock_cuda_sys::driver::{
 use penstock_cuda_sys::runtime::{Memcpy3DParms, copy_kind};
 use penstock_cuda_sys::runtime_codes as code;
 
-use super::graphs::driver;
-use super::symbols::place;
+use super::graph::driver;
+use super::symbol::place;
 use crate::core::context::{Current, current};
 use crate::core::copy::device_pointer;
 use crate::core::graph::{any, copy, copy_back, kernel, kernel_of, linear};
