@@ -11,7 +11,10 @@ use penstock_wire::cuda;
 pub(crate) fn of_gpu(device: &PoolDevice, attribute: u32) -> Option<i32> {
     // Attributes that depend on the access to the GPU differ here: mapped host memory, managed
     // memory, handles of other processes.
-    let is_physical = matches!(attribute, 1..=13 | 16..=18 | 32..=39 | 50 | 75 | 76 | 81 | 82 | 87 | 97 | 106 | 108 | 111);
+    let is_physical = matches!(
+        attribute,
+        1..=13 | 16..=18 | 32..=39 | 50 | 75 | 76 | 81 | 82 | 87 | 97 | 106 | 108 | 111
+    );
     if is_physical { reported(device, attribute) } else { None }
 }
 

@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn variables_are_those_of_the_text() {
-        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.global .b8 b[4];\n.const .u32 a;\n.entry k() { ret; }\n\0";
+        let text = ".version 7.0\n.target sm_70\n.address_size 64\n\
+                    .global .b8 b[4];\n.const .u32 a;\n.entry k() { ret; }\n\0";
         assert_eq!(variables(text.as_bytes()), ["a", "b"]);
         assert!(variables(b"\x7fELF machine code").is_empty());
         assert!(variables(b"no module").is_empty());
