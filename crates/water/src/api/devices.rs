@@ -116,9 +116,10 @@ fn shown(attribute: Attribute, value: &Value<'_>) -> String {
 /// `dql` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_init_devices_v(dql: *const c_char) {
-    // SAFETY: the caller guarantees it.
     enter("wtr_init_devices_v", (), || {
-        init(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?)
+        // SAFETY: the caller guarantees it.
+        let text = unsafe { variadic::text(dql, "the query") }?;
+        init(&Query::parse(text)?)
     });
 }
 

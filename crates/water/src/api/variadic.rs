@@ -134,9 +134,10 @@ unsafe extern "C" fn wtr_rs_get_device(
     holes: *const Hole,
     count: c_uint,
 ) -> *mut super::Opaque {
-    // SAFETY: the shim passes what `bind` demands.
     enter("wtr_get_device", std::ptr::null_mut(), || {
-        devices::get(&unsafe { bind(dql, holes, count) }?)
+        // SAFETY: the shim passes what `bind` demands.
+        let query = unsafe { bind(dql, holes, count) }?;
+        devices::get(&query)
     })
 }
 
