@@ -2,16 +2,20 @@
 
 use std::borrow::Cow;
 
-use crate::attribute::{Attribute, Kind, Named};
-use crate::error::{Error, ErrorKind};
-use crate::lex::is_word;
-use crate::query::{Filter, Literal, Nodes, Order, Place, Quantity, Query, Selection, Test, Text};
-use crate::suggest;
-use crate::syntax::{
-    Asked, Compare, Condition, Key, Measure, Name, Node, Select, Span, Tree, Unit, Written,
-    WrittenKind,
+use crate::attribute::Attribute;
+use crate::checked::{
+    AttributePath, Filter, Literal, NodeFilter, OrderBy, Quantity, Query, Selection, Test,
+    TextLiteral,
 };
-use crate::template::HoleKind;
+use crate::error::{Error, ErrorKind};
+use crate::hole::HoleKind;
+use crate::kind::{Kind, Named};
+use crate::lex::is_word;
+use crate::suggest;
+use crate::tree::{
+    AttributeName, Compare, Condition, Measure, Operation, OrderKey, SelectClause, Span, Tree,
+    Unit, WrittenNodes, WrittenValue, WrittenValueKind,
+};
 use crate::value::{Number, Value, Version};
 
 /// Converts Hz to MHz, the unit of frequencies without one.
@@ -35,7 +39,7 @@ struct Checker<'a> {
 }
 
 /// A written value with its hole filled.
-enum Filled<'a> {
+enum FilledValue<'a> {
     Bool(bool),
     Int(i128),
     Dotted(&'a str),
@@ -53,55 +57,55 @@ enum Purpose {
 }
 
 impl<'a> Checker<'a> {
-    fn selection(&self, selection: &Select) -> Result<Selection, Error> {
+    fn selection(&self, selection: &SelectClause) -> Result<Selection, Error> {
         match selection {
-            Select::All => Ok(Selection::All),
-            Select::Top(count) => self.count(count).map(Selection::Top),
-            Select::Position(place) => match self.count(place)? {
-                0 => Err(self.error(&place.span, ErrorKind::PositionZero)),
-                place => Ok(Selection::Position(place)),
+            SelectClause::All => Ok(Selection::All),
+            SelectClause::Top(count) => self.count(count).map(Selection::Top),
+            SelectClause::Position(position) => match self.count(position)? {
+                0 => Err(self.error(&position.span, ErrorKind::PositionZero)),
+                position => Ok(Selection::Position(position)),
             },
         }
     }
 
-    fn count(&self, written: &Written) -> Result<u64, Error> {
+    fn count(&self, written: &WrittenValue) -> Result<u64, Error> {
         match self.filled(written)? {
-            Filled::Int(number) => u64::try_from(number)
+            FilledValue::Int(number) => u64::try_from(number)
                 .map_err(|_| self.error(&written.span, ErrorKind::Number(number.to_string()))),
             // The parser only accepts whole numbers here, and the number 1 is valid everywhere.
             _ => Ok(1),
         }
     }
 
-    fn nodes(&self, node: &Node) -> Result<Nodes, Error> {
+    fn nodes(&self, node: &WrittenNodes) -> Result<NodeFilter, Error> {
         match node {
-            Node::Range(first, last) => {
+            WrittenNodes::Range(first, last) => {
                 let ranks = (self.count(first)?, self.count(last)?);
                 if ranks.0 > ranks.1 {
                     return Err(
                         self.error(&(first.span.start..last.span.end), ErrorKind::Backwards)
                     );
                 }
-                Ok(Nodes::Ranks(ranks.0, ranks.1))
+                Ok(NodeFilter::Ranks(ranks.0, ranks.1))
             }
-            Node::One(written) => match self.filled(written)? {
-                Filled::Text(text, quoted) => {
-                    Ok(Nodes::Host(Text { text: text.into_owned(), quoted }))
+            WrittenNodes::One(written) => match self.filled(written)? {
+                FilledValue::Text(text, quoted) => {
+                    Ok(NodeFilter::Host(TextLiteral { text: text.into_owned(), quoted }))
                 }
-                _ => self.count(written).map(|rank| Nodes::Ranks(rank, rank)),
+                _ => self.count(written).map(|rank| NodeFilter::Ranks(rank, rank)),
             },
         }
     }
 
-    fn order(&self, key: &Key) -> Result<Order, Error> {
-        let place = self.place(&key.name)?;
+    fn order(&self, key: &OrderKey) -> Result<OrderBy, Error> {
+        let path = self.attribute_path(&key.name)?;
         if let Kind::Tokens | Kind::Flags(_) | Kind::Choices(_) | Kind::Names | Kind::Versions =
-            place.kind()
+            path.kind()
         {
-            return Err(self.type_error(&key.name.span, place, "it has no order"));
+            return Err(self.type_error(&key.name.span, path, "it has no order"));
         }
-        self.no_list(place, &key.name.span)?;
-        Ok(Order { place, descending: key.descending })
+        self.no_list(path, &key.name.span)?;
+        Ok(OrderBy { path, descending: key.descending })
     }
 
     fn filter(&self, condition: &Condition) -> Result<Filter, Error> {
@@ -117,9 +121,9 @@ impl<'a> Checker<'a> {
                 Ok(Filter::Any(filters.into_iter().flat_map(flat).collect()))
             }
             Condition::Not(condition) => Ok(Filter::Not(Box::new(self.filter(condition)?))),
-            Condition::Test(name, asked) => {
-                let place = self.place(name)?;
-                Ok(Filter::Test(place, self.test(place, asked)?))
+            Condition::Test(name, operation) => {
+                let path = self.attribute_path(name)?;
+                Ok(Filter::Test(path, self.test(path, operation)?))
             }
         }
     }
@@ -128,60 +132,60 @@ impl<'a> Checker<'a> {
         conditions.iter().map(|condition| self.filter(condition)).collect()
     }
 
-    fn place(&self, name: &Name) -> Result<Place, Error> {
+    fn attribute_path(&self, name: &AttributeName) -> Result<AttributePath, Error> {
         let Some(attribute) = Attribute::find(&name.name) else {
             let error = self.error(&name.span, ErrorKind::Attribute(name.name.clone()));
             return Err(error.suggesting(Attribute::like(&name.name)));
         };
-        let mut place = Place { attribute, index: None };
+        let mut path = AttributePath { attribute, index: None };
         if let Some((index, span)) = &name.index {
             if attribute.kind() != Kind::Numbers {
-                return Err(self.type_error(span, place, "it has no members with an index"));
+                return Err(self.type_error(span, path, "it has no members with an index"));
             }
             let number = || self.error(span, ErrorKind::Number(index.to_string()));
-            place.index = Some(u32::try_from(*index).map_err(|_| number())?);
+            path.index = Some(u32::try_from(*index).map_err(|_| number())?);
         }
-        Ok(place)
+        Ok(path)
     }
 
-    fn test(&self, place: Place, asked: &Asked) -> Result<Test, Error> {
-        let kind = place.kind();
-        match asked {
-            Asked::Null => Ok(Test::Null),
-            Asked::Is(_) if kind == Kind::Bool => Ok(Test::Is),
-            Asked::Is(span) => Err(self.type_error(span, place, "compare it with a value")),
-            Asked::Compare(compare, span, value) => {
+    fn test(&self, path: AttributePath, operation: &Operation) -> Result<Test, Error> {
+        let kind = path.kind();
+        match operation {
+            Operation::Null => Ok(Test::Null),
+            Operation::Is(_) if kind == Kind::Bool => Ok(Test::Is),
+            Operation::Is(span) => Err(self.type_error(span, path, "compare it with a value")),
+            Operation::Compare(compare, span, value) => {
                 let purpose = match compare {
                     Compare::Equal | Compare::NotEqual => Purpose::Equality,
-                    _ => self.ordered(place, span)?,
+                    _ => self.ordered(path, span)?,
                 };
-                Ok(Test::Compare(*compare, self.literal(place, span, value, purpose)?))
+                Ok(Test::Compare(*compare, self.literal(path, span, value, purpose)?))
             }
-            Asked::In(span, values) => {
-                let literal = |value| self.literal(place, span, value, Purpose::Equality);
+            Operation::In(span, values) => {
+                let literal = |value| self.literal(path, span, value, Purpose::Equality);
                 Ok(Test::In(values.iter().map(literal).collect::<Result<_, _>>()?))
             }
-            Asked::Between(span, low, high) => {
-                let purpose = self.ordered(place, span)?;
-                let literal = |value| self.literal(place, span, value, purpose);
+            Operation::Between(span, low, high) => {
+                let purpose = self.ordered(path, span)?;
+                let literal = |value| self.literal(path, span, value, purpose);
                 Ok(Test::Between(literal(low)?, literal(high)?))
             }
-            Asked::Like(span, pattern) => {
+            Operation::Like(span, pattern) => {
                 if !matches!(
                     kind,
                     Kind::Text | Kind::Tokens | Kind::VersionText | Kind::Host | Kind::Node
                 ) {
-                    return Err(self.type_error(span, place, "LIKE does not apply to it"));
+                    return Err(self.type_error(span, path, "LIKE does not apply to it"));
                 }
                 match self.filled(pattern)? {
-                    Filled::Text(text, true) => Ok(Test::Like(text.into_owned())),
+                    FilledValue::Text(text, true) => Ok(Test::Like(text.into_owned())),
                     // A value for a hole needs no quotes to be a pattern.
-                    Filled::Text(text, false)
-                        if matches!(pattern.kind, WrittenKind::Hole { .. }) =>
+                    FilledValue::Text(text, false)
+                        if matches!(pattern.kind, WrittenValueKind::Hole { .. }) =>
                     {
                         Ok(Test::Like(text.into_owned()))
                     }
-                    Filled::Any(HoleKind::Text) => Ok(Test::Like(String::new())),
+                    FilledValue::Any(HoleKind::Text) => Ok(Test::Like(String::new())),
                     _ => {
                         let found =
                             self.text.get(pattern.span.clone()).unwrap_or_default().to_owned();
@@ -190,34 +194,34 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
-            Asked::Has(span, value) => Ok(Test::Has(self.member(place, span, value)?)),
+            Operation::Has(span, value) => Ok(Test::Has(self.member(path, span, value)?)),
         }
     }
 
-    fn ordered(&self, place: Place, span: &Span) -> Result<Purpose, Error> {
-        match place.kind() {
+    fn ordered(&self, path: AttributePath, span: &Span) -> Result<Purpose, Error> {
+        match path.kind() {
             Kind::Number | Kind::Bytes | Kind::Frequency | Kind::Real | Kind::Numbers => {
                 Ok(Purpose::Order)
             }
             Kind::Version | Kind::VersionText | Kind::Node => Ok(Purpose::Order),
             _ => Err(self.type_error(
                 span,
-                place,
+                path,
                 "it is not larger or smaller than another; use = or !=",
             )),
         }
     }
 
     /// Refuses lists, which cannot be compared as a whole.
-    fn no_list(&self, place: Place, span: &Span) -> Result<(), Error> {
-        match place.kind() {
+    fn no_list(&self, path: AttributePath, span: &Span) -> Result<(), Error> {
+        match path.kind() {
             Kind::Numbers => Err(self.type_error(
                 span,
-                place,
+                path,
                 "name one of its members, as in max_work_item_sizes[0]",
             )),
             Kind::Names | Kind::Choices(_) | Kind::Versions => {
-                Err(self.type_error(span, place, "use HAS to search it"))
+                Err(self.type_error(span, path, "use HAS to search it"))
             }
             _ => Ok(()),
         }
@@ -226,24 +230,24 @@ impl<'a> Checker<'a> {
     /// Returns the value with which an attribute is compared.
     fn literal(
         &self,
-        place: Place,
+        path: AttributePath,
         span: &Span,
-        written: &Written,
+        written: &WrittenValue,
         purpose: Purpose,
     ) -> Result<Literal, Error> {
-        self.no_list(place, span)?;
+        self.no_list(path, span)?;
         let filled = self.filled(written)?;
-        let wrong = |problem| Err(self.type_error(&written.span, place, problem));
-        match place.kind() {
+        let wrong = |problem| Err(self.type_error(&written.span, path, problem));
+        match path.kind() {
             Kind::Number | Kind::Real | Kind::Bytes | Kind::Frequency => {
-                self.quantity(place, written, &filled)
+                self.quantity(path, written, &filled)
             }
             Kind::Bool => match filled {
-                Filled::Bool(value) => Ok(Literal::Bool(value)),
-                Filled::Int(value @ 0..=1) if written.unit.is_none() => {
+                FilledValue::Bool(value) => Ok(Literal::Bool(value)),
+                FilledValue::Int(value @ 0..=1) if written.unit.is_none() => {
                     Ok(Literal::Bool(value == 1))
                 }
-                Filled::Any(kind) if kind.is_integer() && written.unit.is_none() => {
+                FilledValue::Any(kind) if kind.is_integer() && written.unit.is_none() => {
                     Ok(Literal::Bool(true))
                 }
                 _ => wrong("compare it with TRUE or FALSE"),
@@ -255,19 +259,23 @@ impl<'a> Checker<'a> {
             Kind::Node => match text(filled) {
                 Some(text) if purpose == Purpose::Equality => Ok(Literal::Text(text)),
                 Some(_) => wrong("only its rank is larger or smaller than another"),
-                None => self.quantity(place, written, &self.filled(written)?),
+                None => self.quantity(path, written, &self.filled(written)?),
             },
-            Kind::Version => self.version(place, written, &filled),
+            Kind::Version => self.version(path, written, &filled),
             Kind::VersionText => match filled {
-                Filled::Text(..) | Filled::Any(HoleKind::Text) if purpose == Purpose::Equality => {
+                FilledValue::Text(..) | FilledValue::Any(HoleKind::Text)
+                    if purpose == Purpose::Equality =>
+                {
                     Ok(text(filled).map_or(Literal::Bool(false), Literal::Text))
                 }
-                _ => self.version(place, written, &filled),
+                _ => self.version(path, written, &filled),
             },
-            Kind::Choice(names) | Kind::Type(names) => self.named(place, names, written, filled),
+            Kind::Choice(names) | Kind::Type(names) => self.named(path, names, written, filled),
             Kind::Flags(_) => match filled {
-                Filled::Text(..) | Filled::Any(HoleKind::Text) => wrong("use HAS for a flag"),
-                _ => self.quantity(place, written, &filled),
+                FilledValue::Text(..) | FilledValue::Any(HoleKind::Text) => {
+                    wrong("use HAS for a flag")
+                }
+                _ => self.quantity(path, written, &filled),
             },
             Kind::Numbers | Kind::Choices(_) | Kind::Names | Kind::Versions => {
                 wrong("use HAS to search it")
@@ -276,36 +284,41 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the value for which a set or list is searched.
-    fn member(&self, place: Place, span: &Span, written: &Written) -> Result<Literal, Error> {
+    fn member(
+        &self,
+        path: AttributePath,
+        span: &Span,
+        written: &WrittenValue,
+    ) -> Result<Literal, Error> {
         let filled = self.filled(written)?;
-        let is_text = matches!(filled, Filled::Text(..) | Filled::Any(HoleKind::Text));
-        match place.kind() {
+        let is_text = matches!(filled, FilledValue::Text(..) | FilledValue::Any(HoleKind::Text));
+        match path.kind() {
             Kind::Tokens | Kind::Names => match text(filled) {
                 Some(text) => Ok(Literal::Text(text)),
-                None => Err(self.type_error(&written.span, place, "its members are words")),
+                None => Err(self.type_error(&written.span, path, "its members are words")),
             },
             Kind::Flags(names) | Kind::Choices(names) if is_text => {
-                self.named(place, names, written, filled)
+                self.named(path, names, written, filled)
             }
             Kind::Flags(_) | Kind::Choices(_) | Kind::Numbers => {
-                self.quantity(place, written, &filled)
+                self.quantity(path, written, &filled)
             }
-            Kind::Versions => self.version(place, written, &filled),
-            _ => Err(self.type_error(span, place, "HAS only applies to sets and lists")),
+            Kind::Versions => self.version(path, written, &filled),
+            _ => Err(self.type_error(span, path, "HAS only applies to sets and lists")),
         }
     }
 
     fn named(
         &self,
-        place: Place,
+        path: AttributePath,
         names: &'static [Named],
-        written: &Written,
-        filled: Filled<'_>,
+        written: &WrittenValue,
+        filled: FilledValue<'_>,
     ) -> Result<Literal, Error> {
         let name = match filled {
-            Filled::Text(name, _) => name,
-            Filled::Any(HoleKind::Text) => names.first().map_or("", |named| named.name).into(),
-            _ => return Err(self.type_error(&written.span, place, "compare it with one of them")),
+            FilledValue::Text(name, _) => name,
+            FilledValue::Any(HoleKind::Text) => names.first().map_or("", |named| named.name).into(),
+            _ => return Err(self.type_error(&written.span, path, "compare it with one of them")),
         };
         if let Some(Named { name, value }) =
             names.iter().find(|named| named.name.eq_ignore_ascii_case(&name))
@@ -314,7 +327,7 @@ impl<'a> Checker<'a> {
         }
         let known = || names.iter().map(|named| named.name);
         let kind =
-            ErrorKind::Name { attribute: place.attribute.name(), name: name.clone().into_owned() };
+            ErrorKind::Name { attribute: path.attribute.name(), name: name.clone().into_owned() };
         Err(self
             .error(&written.span, kind)
             .expecting(known())
@@ -323,20 +336,22 @@ impl<'a> Checker<'a> {
 
     fn version(
         &self,
-        place: Place,
-        written: &Written,
-        filled: &Filled<'_>,
+        path: AttributePath,
+        written: &WrittenValue,
+        filled: &FilledValue<'_>,
     ) -> Result<Literal, Error> {
         if let Some((_, span)) = &written.unit {
-            return Err(self.type_error(span, place, "it has no unit"));
+            return Err(self.type_error(span, path, "it has no unit"));
         }
         let version = match filled {
-            Filled::Int(major) => u32::try_from(*major).ok().map(|major| Version::new(major, 0)),
-            Filled::Dotted(text) if !written.negative => Version::parse(text),
-            Filled::Text(text, _) if text.chars().all(|c| c.is_ascii_digit() || c == '.') => {
+            FilledValue::Int(major) => {
+                u32::try_from(*major).ok().map(|major| Version::new(major, 0))
+            }
+            FilledValue::Dotted(text) if !written.negative => Version::parse(text),
+            FilledValue::Text(text, _) if text.chars().all(|c| c.is_ascii_digit() || c == '.') => {
                 Version::parse(text)
             }
-            Filled::Any(kind) if kind.is_integer() || *kind == HoleKind::Text => {
+            FilledValue::Any(kind) if kind.is_integer() || *kind == HoleKind::Text => {
                 Some(Version::default())
             }
             _ => None,
@@ -344,26 +359,26 @@ impl<'a> Checker<'a> {
         match version {
             Some(version) => Ok(Literal::Version(version)),
             None => {
-                Err(self.type_error(&written.span, place, "compare it with a version, as in 3.0"))
+                Err(self.type_error(&written.span, path, "compare it with a version, as in 3.0"))
             }
         }
     }
 
     fn quantity(
         &self,
-        place: Place,
-        written: &Written,
-        filled: &Filled<'_>,
+        path: AttributePath,
+        written: &WrittenValue,
+        filled: &FilledValue<'_>,
     ) -> Result<Literal, Error> {
-        let kind = place.kind();
+        let kind = path.kind();
         let whole_only = matches!(kind, Kind::Flags(_) | Kind::Node);
         let number = match filled {
-            Filled::Int(number) => Some(Number::Int(*number)),
-            Filled::Any(kind) if kind.is_integer() => Some(Number::Int(1)),
+            FilledValue::Int(number) => Some(Number::Int(*number)),
+            FilledValue::Any(kind) if kind.is_integer() => Some(Number::Int(1)),
             _ if whole_only => None,
-            Filled::Dotted(text) => float(text, written.negative).map(Number::Float),
-            Filled::Float(number) => Some(Number::Float(*number)),
-            Filled::Any(HoleKind::Float) => Some(Number::Float(1.0)),
+            FilledValue::Dotted(text) => float(text, written.negative).map(Number::Float),
+            FilledValue::Float(number) => Some(Number::Float(*number)),
+            FilledValue::Any(HoleKind::Float) => Some(Number::Float(1.0)),
             _ => None,
         };
         let Some(number) = number else {
@@ -372,53 +387,57 @@ impl<'a> Checker<'a> {
             } else {
                 "compare it with a number"
             };
-            return Err(self.type_error(&written.span, place, problem));
+            return Err(self.type_error(&written.span, path, problem));
         };
         let unit = written.unit.as_ref().map(|(unit, _)| *unit);
-        let value = self.in_own_unit(place, number, written)?;
+        let value = self.in_own_unit(path, number, written)?;
         Ok(Literal::Number(Quantity { written: number, unit, value }))
     }
 
     fn in_own_unit(
         &self,
-        place: Place,
+        path: AttributePath,
         number: Number,
-        written: &Written,
+        written: &WrittenValue,
     ) -> Result<Number, Error> {
         let Some((Unit { factor, measures, .. }, span)) = &written.unit else { return Ok(number) };
-        let value = match (place.kind(), measures) {
+        let value = match (path.kind(), measures) {
             (Kind::Bytes, Measure::Size) => number.times(*factor),
             (Kind::Frequency, Measure::Frequency) => {
                 number.times(*factor).map(|hz| hz.over(HZ_PER_MHZ))
             }
             (Kind::Bytes, _) => {
-                return Err(self.type_error(span, place, "its units are B to TB and KiB to TiB"));
+                return Err(self.type_error(span, path, "its units are B to TB and KiB to TiB"));
             }
             (Kind::Frequency, _) => {
-                return Err(self.type_error(span, place, "its units are Hz to GHz"));
+                return Err(self.type_error(span, path, "its units are Hz to GHz"));
             }
-            _ => return Err(self.type_error(span, place, "it has no unit")),
+            _ => return Err(self.type_error(span, path, "it has no unit")),
         };
         let found = || self.text.get(written.span.clone()).unwrap_or_default().to_owned();
         value.ok_or_else(|| self.error(&written.span, ErrorKind::Number(found())))
     }
 
-    fn filled(&self, written: &'a Written) -> Result<Filled<'a>, Error> {
+    fn filled(&self, written: &'a WrittenValue) -> Result<FilledValue<'a>, Error> {
         let sign = if written.negative { -1 } else { 1 };
         let (index, kind, in_quotes) = match &written.kind {
-            WrittenKind::Bool(value) => return Ok(Filled::Bool(*value)),
-            WrittenKind::Int(number) => return Ok(Filled::Int(sign * i128::from(*number))),
-            WrittenKind::Dotted(text) => return Ok(Filled::Dotted(text)),
-            WrittenKind::Text { text, quoted } => return Ok(Filled::Text(text.into(), *quoted)),
-            WrittenKind::Hole { index, kind, quoted } => (*index, *kind, *quoted),
+            WrittenValueKind::Bool(value) => return Ok(FilledValue::Bool(*value)),
+            WrittenValueKind::Int(number) => {
+                return Ok(FilledValue::Int(sign * i128::from(*number)));
+            }
+            WrittenValueKind::Dotted(text) => return Ok(FilledValue::Dotted(text)),
+            WrittenValueKind::Text { text, quoted } => {
+                return Ok(FilledValue::Text(text.into(), *quoted));
+            }
+            WrittenValueKind::Hole { index, kind, quoted } => (*index, *kind, *quoted),
         };
-        let Some(values) = self.values else { return Ok(Filled::Any(kind)) };
+        let Some(values) = self.values else { return Ok(FilledValue::Any(kind)) };
         match values.get(index).filter(|value| kind.accepts(value)) {
-            Some(Value::Int(number)) => Ok(Filled::Int(*number)),
-            Some(Value::Float(number)) => Ok(Filled::Float(*number)),
+            Some(Value::Int(number)) => Ok(FilledValue::Int(*number)),
+            Some(Value::Float(number)) => Ok(FilledValue::Float(*number)),
             // A text that is not a single word can only be compared with a whole text.
             Some(Value::Text(text)) => {
-                Ok(Filled::Text(text.as_ref().into(), in_quotes || !is_word(text)))
+                Ok(FilledValue::Text(text.as_ref().into(), in_quotes || !is_word(text)))
             }
             _ => Err(self
                 .error(&written.span, ErrorKind::Value { hole: index + 1, takes: kind.takes() })),
@@ -429,23 +448,16 @@ impl<'a> Checker<'a> {
         Error::new(self.text, span.clone(), kind)
     }
 
-    fn type_error(&self, span: &Span, place: Place, problem: &'static str) -> Error {
-        let (attribute, is) = (place.attribute.name(), place.kind().describe());
+    fn type_error(&self, span: &Span, path: AttributePath, problem: &'static str) -> Error {
+        let (attribute, is) = (path.attribute.name(), path.kind().describe());
         self.error(span, ErrorKind::Type { attribute, is, problem })
     }
 }
 
-impl Place {
-    /// The type of the value at this place.
-    pub(crate) fn kind(self) -> Kind {
-        if self.index.is_some() { Kind::Number } else { self.attribute.kind() }
-    }
-}
-
-fn text(filled: Filled<'_>) -> Option<Text> {
+fn text(filled: FilledValue<'_>) -> Option<TextLiteral> {
     match filled {
-        Filled::Text(text, quoted) => Some(Text { text: text.into_owned(), quoted }),
-        Filled::Any(HoleKind::Text) => Some(Text { text: String::new(), quoted: true }),
+        FilledValue::Text(text, quoted) => Some(TextLiteral { text: text.into_owned(), quoted }),
+        FilledValue::Any(HoleKind::Text) => Some(TextLiteral { text: String::new(), quoted: true }),
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::attribute::{Attribute, Kind, NodeAttribute, Source};
+use crate::attribute::Attribute;
+use crate::kind::{Kind, NodeAttribute, Source};
 use crate::value::{Value, Version};
 
 /// A device that queries can select.

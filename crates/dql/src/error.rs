@@ -9,10 +9,11 @@ use crate::limits::{DEPTH_MAX, EXCERPT_CHARS_MAX, TEXT_BYTES_MAX};
 /// has several lines: the message, the line of the query with carets below the place, and what was
 /// expected. [`Error::summary`] is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<Report>);
 
+/// What an [`Error`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Inner {
+struct Report {
     kind: ErrorKind,
     span: Range<usize>,
     line: usize,
@@ -102,7 +103,7 @@ impl Error {
         let excerpt: String =
             whole_line.chars().skip(skipped).take(EXCERPT_CHARS_MAX).map(printable).collect();
         let caret = column - skipped;
-        Self(Box::new(Inner {
+        Self(Box::new(Report {
             kind,
             span,
             line: before.matches('\n').count() + 1,
@@ -171,7 +172,7 @@ impl std::error::Error for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, line, column, excerpt, caret, width, expected, suggestion, .. } =
+        let Report { kind, line, column, excerpt, caret, width, expected, suggestion, .. } =
             &*self.0;
         write!(f, "{kind}, at line {line}, character {column}")?;
         if !excerpt.is_empty() {

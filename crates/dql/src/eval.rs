@@ -2,11 +2,14 @@
 
 use std::cmp::Ordering;
 
-use crate::attribute::{Attribute, Kind};
+use crate::attribute::Attribute;
+use crate::checked::{
+    AttributePath, Filter, Literal, NodeFilter, OrderBy, Query, Selection, Test, TextLiteral,
+};
 use crate::device::Device;
-use crate::query::{Filter, Literal, Nodes, Order, Place, Query, Selection, Test, Text};
-use crate::syntax::Compare;
+use crate::kind::Kind;
 use crate::text::{has_word, is_host, is_like, tokens};
+use crate::tree::Compare;
 use crate::value::{Number, Value, Version};
 
 /// Vendors by PCI identifier, because a driver's text may name the vendor differently. AMD's
@@ -15,16 +18,16 @@ const VENDORS: &[(&str, &[u64])] =
     &[("nvidia", &[0x10DE]), ("amd", &[0x1002, 0x1022]), ("intel", &[0x8086])];
 
 pub(crate) fn holds<D: Device + ?Sized>(query: &Query, device: &D) -> Option<bool> {
-    let asked = Asked(device);
+    let evaluator = Evaluator(device);
     let is_there = if query.nodes.is_empty() {
         Some(true)
     } else {
-        any(query.nodes.iter().map(|nodes| asked.is_on(nodes)))
+        any(query.nodes.iter().map(|nodes| evaluator.is_on(nodes)))
     };
     if is_there == Some(false) {
         return is_there;
     }
-    and(is_there, query.filter.as_ref().map_or(Some(true), |filter| asked.filter(filter)))
+    and(is_there, query.filter.as_ref().map_or(Some(true), |filter| evaluator.filter(filter)))
 }
 
 pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
@@ -32,9 +35,9 @@ pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
         devices.iter().enumerate().filter(|(_, device)| holds(query, *device) == Some(true));
     let mut keyed: Vec<_> = chosen
         .map(|(index, device)| {
-            let asked = Asked(device);
-            let key = |place: Place| SortKey::new(place.kind(), &asked.key(place)?);
-            let keys: Vec<_> = query.order.iter().map(|order| key(order.place)).collect();
+            let evaluator = Evaluator(device);
+            let key = |path: AttributePath| SortKey::new(path.kind(), &evaluator.key(path)?);
+            let keys: Vec<_> = query.order.iter().map(|order| key(order.path)).collect();
             let own =
                 [Attribute::RANK, Attribute::DEVICE_INDEX].map(|it| device.attribute(it)?.number());
             (keys, own, index)
@@ -59,7 +62,7 @@ pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
     match query.selection {
         Selection::All => indices.collect(),
         Selection::Top(count) => indices.take(up_to(count)).collect(),
-        Selection::Position(place) => indices.skip(up_to(place) - 1).take(1).collect(),
+        Selection::Position(position) => indices.skip(up_to(position) - 1).take(1).collect(),
     }
 }
 
@@ -93,7 +96,7 @@ impl SortKey {
     }
 }
 
-fn order_keys(order: &Order, one: Option<&SortKey>, other: Option<&SortKey>) -> Ordering {
+fn order_keys(order: &OrderBy, one: Option<&SortKey>, other: Option<&SortKey>) -> Ordering {
     unknown_last(one, other, |one, other| {
         let ordering = one.order(other);
         if order.descending { ordering.reverse() } else { ordering }
@@ -112,16 +115,17 @@ fn unknown_last<T>(
     }
 }
 
-struct Asked<'a, D: ?Sized>(&'a D);
+/// Evaluates conditions on one device.
+struct Evaluator<'a, D: ?Sized>(&'a D);
 
-impl<'a, D: Device + ?Sized> Asked<'a, D> {
-    fn is_on(&self, nodes: &Nodes) -> Option<bool> {
+impl<'a, D: Device + ?Sized> Evaluator<'a, D> {
+    fn is_on(&self, nodes: &NodeFilter) -> Option<bool> {
         match nodes {
-            Nodes::Ranks(first, last) => {
+            NodeFilter::Ranks(first, last) => {
                 let rank = self.0.attribute(Attribute::RANK)?.bits()?;
                 Some((*first..=*last).contains(&rank))
             }
-            Nodes::Host(name) => {
+            NodeFilter::Host(name) => {
                 Some(is_host(self.0.attribute(Attribute::HOSTNAME)?.text()?, &name.text))
             }
         }
@@ -132,20 +136,20 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
             Filter::All(filters) => all(filters.iter().map(|filter| self.filter(filter))),
             Filter::Any(filters) => any(filters.iter().map(|filter| self.filter(filter))),
             Filter::Not(filter) => self.filter(filter).map(|holds| !holds),
-            Filter::Test(place, test) => self.test(*place, test),
+            Filter::Test(path, test) => self.test(*path, test),
         }
     }
 
-    fn test(&self, place: Place, test: &Test) -> Option<bool> {
+    fn test(&self, path: AttributePath, test: &Test) -> Option<bool> {
         match test {
-            Test::Null => Some(self.key(place).is_none()),
-            Test::Is => self.value(place)?.truth(),
-            Test::Compare(Compare::Equal, literal) => self.equals(place, literal),
+            Test::Null => Some(self.key(path).is_none()),
+            Test::Is => self.value(path)?.truth(),
+            Test::Compare(Compare::Equal, literal) => self.equals(path, literal),
             Test::Compare(Compare::NotEqual, literal) => {
-                self.equals(place, literal).map(|equal| !equal)
+                self.equals(path, literal).map(|equal| !equal)
             }
             Test::Compare(compare, literal) => {
-                let order = self.order(place, literal)?;
+                let order = self.order(path, literal)?;
                 Some(match compare {
                     Compare::Less => order.is_lt(),
                     Compare::LessOrEqual => order.is_le(),
@@ -155,22 +159,22 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
                     Compare::NotEqual => order.is_ne(),
                 })
             }
-            Test::In(literals) => any(literals.iter().map(|literal| self.equals(place, literal))),
+            Test::In(literals) => any(literals.iter().map(|literal| self.equals(path, literal))),
             Test::Between(low, high) => and(
-                self.order(place, low).map(Ordering::is_ge),
-                self.order(place, high).map(Ordering::is_le),
+                self.order(path, low).map(Ordering::is_ge),
+                self.order(path, high).map(Ordering::is_le),
             ),
             Test::Like(pattern) => {
-                let value = self.named(place)?;
+                let value = self.named(path)?;
                 Some(is_like(value.text()?, pattern))
             }
-            Test::Has(literal) => has(&self.value(place)?, literal),
+            Test::Has(literal) => has(&self.value(path)?, literal),
         }
     }
 
-    fn value(&self, place: Place) -> Option<Value<'a>> {
-        let value = self.0.attribute(place.attribute)?;
-        match (place.index, value) {
+    fn value(&self, path: AttributePath) -> Option<Value<'a>> {
+        let value = self.0.attribute(path.attribute)?;
+        match (path.index, value) {
             (None, value) => Some(value),
             (Some(index), Value::Ints(members)) => {
                 members.get(usize::try_from(index).ok()?).map(|member| Value::Int(*member))
@@ -180,47 +184,47 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
     }
 
     /// Returns the value by which devices are ordered; for a node its rank.
-    fn key(&self, place: Place) -> Option<Value<'a>> {
-        let attribute = if place.kind() == Kind::Node { Attribute::RANK } else { place.attribute };
-        self.value(Place { attribute, ..place })
+    fn key(&self, path: AttributePath) -> Option<Value<'a>> {
+        let attribute = if path.kind() == Kind::Node { Attribute::RANK } else { path.attribute };
+        self.value(AttributePath { attribute, ..path })
     }
 
     /// Returns the value as a text; for a node its host name.
-    fn named(&self, place: Place) -> Option<Value<'a>> {
+    fn named(&self, path: AttributePath) -> Option<Value<'a>> {
         let attribute =
-            if place.kind() == Kind::Node { Attribute::HOSTNAME } else { place.attribute };
-        self.value(Place { attribute, ..place })
+            if path.kind() == Kind::Node { Attribute::HOSTNAME } else { path.attribute };
+        self.value(AttributePath { attribute, ..path })
     }
 
-    fn equals(&self, place: Place, literal: &Literal) -> Option<bool> {
+    fn equals(&self, path: AttributePath, literal: &Literal) -> Option<bool> {
         match literal {
-            Literal::Text(text) => self.equals_text(place, text),
-            Literal::Bool(wanted) => Some(self.value(place)?.truth()? == *wanted),
+            Literal::Text(text) => self.equals_text(path, text),
+            Literal::Bool(wanted) => Some(self.value(path)?.truth()? == *wanted),
             // One bit says that a device has this type. Another bit may say that it is the default
             // device.
             Literal::Name { value, .. } => {
-                let bits = self.value(place)?.bits()?;
-                Some(if let Kind::Type(_) = place.kind() {
+                let bits = self.value(path)?.bits()?;
+                Some(if let Kind::Type(_) = path.kind() {
                     bits & value != 0
                 } else {
                     bits == *value
                 })
             }
             Literal::Number(_) | Literal::Version(_) => {
-                self.order(place, literal).map(Ordering::is_eq)
+                self.order(path, literal).map(Ordering::is_eq)
             }
         }
     }
 
-    fn equals_text(&self, place: Place, wanted: &Text) -> Option<bool> {
-        let found = self.named(place);
+    fn equals_text(&self, path: AttributePath, wanted: &TextLiteral) -> Option<bool> {
+        let found = self.named(path);
         let found = found.as_ref().and_then(Value::text);
-        let equal = found.map(|found| match place.kind() {
+        let equal = found.map(|found| match path.kind() {
             Kind::Host | Kind::Node => is_host(found, &wanted.text),
             _ if wanted.quoted => found.eq_ignore_ascii_case(&wanted.text),
             _ => has_word(found, &wanted.text),
         });
-        if place.attribute != Attribute::VENDOR || wanted.quoted || equal == Some(true) {
+        if path.attribute != Attribute::VENDOR || wanted.quoted || equal == Some(true) {
             return equal;
         }
         let Some((_, known)) =
@@ -236,8 +240,8 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
         }
     }
 
-    fn order(&self, place: Place, literal: &Literal) -> Option<Ordering> {
-        let value = self.key(place)?;
+    fn order(&self, path: AttributePath, literal: &Literal) -> Option<Ordering> {
+        let value = self.key(path)?;
         match literal {
             Literal::Number(quantity) => Some(value.number()?.order(quantity.value)),
             Literal::Version(version) => Some(value.version()?.cmp(version)),

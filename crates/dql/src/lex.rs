@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
+use crate::hole::HoleKind;
 use crate::limits::TEXT_BYTES_MAX;
-use crate::template::HoleKind;
 
 /// Words with a fixed meaning.
 pub(crate) const KEYWORDS: &[&str] = &[

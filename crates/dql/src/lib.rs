@@ -31,27 +31,45 @@
 //!
 //! [`Template`] is a query with holes, as for `printf`. Values are put into the parsed query and
 //! never into its text, so a value cannot change the meaning of the query.
+//!
+//! # Layers
+//!
+//! A file only imports files of the layers below it, and a file named before it in its own layer.
+//!
+//! | layer | files | content |
+//! |---|---|---|
+//! | operations | `query`, `template` | what users call |
+//! | steps | `lex`, `syntax`, `check`, `eval`, `print` | text to tokens, to a tree, to a checked query; evaluation; canonical text |
+//! | data | `tree`, `checked` | a query as written, and a checked query |
+//! | vocabulary | `value`, `hole`, `kind`, `table`, `attribute`, `device`, `error` | values, holes, types of attributes, the table of attributes, devices, errors |
+//! | helpers | `limits`, `suggest`, `text` | limits, similar names, comparisons of texts |
 #![forbid(unsafe_code)]
 
 mod attribute;
-mod attributes;
 mod check;
+mod checked;
 mod device;
 mod error;
 mod eval;
+mod hole;
+mod kind;
 mod lex;
 pub mod limits;
 mod print;
 mod query;
 mod suggest;
 mod syntax;
+mod table;
 mod template;
 mod text;
+mod tree;
 mod value;
 
-pub use attribute::{Attribute, Kind, Named, NodeAttribute, Source};
+pub use attribute::Attribute;
+pub use checked::{Query, Selection};
 pub use device::{Device, Listed, NodeFacts, RawDevice};
 pub use error::{Error, ErrorKind};
-pub use query::{Query, Selection};
-pub use template::{HoleKind, Template};
+pub use hole::HoleKind;
+pub use kind::{Kind, Named, NodeAttribute, Source};
+pub use template::Template;
 pub use value::{Value, Version};

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::query::{Filter, Literal, Nodes, Order, Place, Quantity, Query, Selection, Test, Text};
+use crate::checked::{
+    AttributePath, Filter, Literal, NodeFilter, OrderBy, Quantity, Query, Selection, Test,
+    TextLiteral,
+};
 use crate::value::Number;
 
 impl fmt::Display for Query {
@@ -10,7 +13,7 @@ impl fmt::Display for Query {
         match self.selection {
             Selection::All => write!(f, "SELECT ALL")?,
             Selection::Top(count) => write!(f, "SELECT TOP {count}")?,
-            Selection::Position(place) => write!(f, "SELECT POS {place}")?,
+            Selection::Position(position) => write!(f, "SELECT POS {position}")?,
         }
         if !self.nodes.is_empty() {
             write!(f, " FROM NODE ")?;
@@ -49,7 +52,7 @@ fn joined<T: fmt::Display>(
     Ok(())
 }
 
-impl fmt::Display for Nodes {
+impl fmt::Display for NodeFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ranks(first, last) if first == last => write!(f, "{first}"),
@@ -59,9 +62,9 @@ impl fmt::Display for Nodes {
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for OrderBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place, if self.descending { " DESC" } else { "" })
+        write!(f, "{}{}", self.path, if self.descending { " DESC" } else { "" })
     }
 }
 
@@ -72,12 +75,12 @@ impl fmt::Display for Filter {
             Self::All(filters) => {
                 joined(f, filters, " AND ", |filter| matches!(filter, Self::Any(_)))
             }
-            Self::Test(place, test) => print_test(f, *place, test, ""),
+            Self::Test(path, test) => print_test(f, *path, test, ""),
             Self::Not(filter) => match &**filter {
                 Self::Any(_) | Self::All(_) => write!(f, "NOT ({filter})"),
                 // These read better with the NOT inside, and mean the same.
-                Self::Test(place, test) if !matches!(test, Test::Is | Test::Compare(..)) => {
-                    print_test(f, *place, test, "NOT ")
+                Self::Test(path, test) if !matches!(test, Test::Is | Test::Compare(..)) => {
+                    print_test(f, *path, test, "NOT ")
                 }
                 Self::Test(..) | Self::Not(_) => write!(f, "NOT {filter}"),
             },
@@ -85,26 +88,31 @@ impl fmt::Display for Filter {
     }
 }
 
-fn print_test(f: &mut fmt::Formatter<'_>, place: Place, test: &Test, not: &str) -> fmt::Result {
+fn print_test(
+    f: &mut fmt::Formatter<'_>,
+    path: AttributePath,
+    test: &Test,
+    not: &str,
+) -> fmt::Result {
     match test {
-        Test::Is => write!(f, "{place}"),
-        Test::Compare(compare, literal) => write!(f, "{place} {} {literal}", compare.sign()),
+        Test::Is => write!(f, "{path}"),
+        Test::Compare(compare, literal) => write!(f, "{path} {} {literal}", compare.sign()),
         Test::Like(pattern) => {
-            write!(f, "{place} {not}LIKE ")?;
+            write!(f, "{path} {not}LIKE ")?;
             quoted(f, pattern)
         }
         Test::In(literals) => {
-            write!(f, "{place} {not}IN (")?;
+            write!(f, "{path} {not}IN (")?;
             list(f, literals)?;
             write!(f, ")")
         }
-        Test::Between(low, high) => write!(f, "{place} {not}BETWEEN {low} AND {high}"),
-        Test::Has(literal) => write!(f, "{place} {not}HAS {literal}"),
-        Test::Null => write!(f, "{place} IS {not}NULL"),
+        Test::Between(low, high) => write!(f, "{path} {not}BETWEEN {low} AND {high}"),
+        Test::Has(literal) => write!(f, "{path} {not}HAS {literal}"),
+        Test::Null => write!(f, "{path} IS {not}NULL"),
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for AttributePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.index {
             Some(index) => write!(f, "{}[{index}]", self.attribute),
@@ -127,7 +135,7 @@ impl fmt::Display for Literal {
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for TextLiteral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.quoted { quoted(f, &self.text) } else { f.write_str(&self.text) }
     }

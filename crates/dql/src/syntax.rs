@@ -1,137 +1,14 @@
 //! Parses tokens into a tree. `check` finds the meaning of the words.
 
-use std::ops::Range;
-
 use crate::error::{Error, ErrorKind};
+use crate::hole::HoleKind;
 use crate::lex::{self, Percent, Token, TokenKind};
 use crate::limits::DEPTH_MAX;
 use crate::suggest;
-use crate::template::HoleKind;
-
-pub(crate) type Span = Range<usize>;
-
-/// A query as written.
-#[derive(Clone, Debug)]
-pub(crate) struct Tree {
-    pub(crate) selection: Select,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) filter: Option<Condition>,
-    pub(crate) order: Vec<Key>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Select {
-    All,
-    Top(Written),
-    Position(Written),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Node {
-    One(Written),
-    Range(Written, Written),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Condition {
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
-    Test(Name, Box<Asked>),
-}
-
-/// An operation on an attribute.
-#[derive(Clone, Debug)]
-pub(crate) enum Asked {
-    Is(Span),
-    Compare(Compare, Span, Written),
-    Like(Span, Written),
-    In(Span, Vec<Written>),
-    Between(Span, Written, Written),
-    Has(Span, Written),
-    Null,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compare {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-/// The name of an attribute, with the index of a member.
-#[derive(Clone, Debug)]
-pub(crate) struct Name {
-    pub(crate) name: String,
-    pub(crate) span: Span,
-    pub(crate) index: Option<(u64, Span)>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Key {
-    pub(crate) name: Name,
-    pub(crate) descending: bool,
-}
-
-/// A value as written.
-#[derive(Clone, Debug)]
-pub(crate) struct Written {
-    pub(crate) kind: WrittenKind,
-    pub(crate) negative: bool,
-    pub(crate) unit: Option<(&'static Unit, Span)>,
-    pub(crate) span: Span,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum WrittenKind {
-    Bool(bool),
-    Int(u64),
-    Dotted(String),
-    Text { text: String, quoted: bool },
-    Hole { index: usize, kind: HoleKind, quoted: bool },
-}
-
-/// A unit of numbers.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
-    pub(crate) name: &'static str,
-    pub(crate) factor: u64,
-    pub(crate) measures: Measure,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measure {
-    Size,
-    Frequency,
-}
-
-const fn size(name: &'static str, shift: u32) -> Unit {
-    Unit { name, factor: 1 << shift, measures: Measure::Size }
-}
-
-const fn frequency(name: &'static str, factor: u64) -> Unit {
-    Unit { name, factor, measures: Measure::Frequency }
-}
-
-/// Sizes are powers of two, as in OpenCL. People who write 1024MB mean that as well.
-const UNITS: &[Unit] = &[
-    size("B", 0),
-    size("KB", 10),
-    size("MB", 20),
-    size("GB", 30),
-    size("TB", 40),
-    size("KiB", 10),
-    size("MiB", 20),
-    size("GiB", 30),
-    size("TiB", 40),
-    frequency("Hz", 1),
-    frequency("kHz", 1_000),
-    frequency("MHz", 1_000_000),
-    frequency("GHz", 1_000_000_000),
-];
+use crate::tree::{
+    AttributeName, Compare, Condition, Operation, OrderKey, SelectClause, Span, Tree, UNITS, Unit,
+    WrittenNodes, WrittenValue, WrittenValueKind,
+};
 
 const COMPARES: &[(&str, Compare)] = &[
     ("=", Compare::Equal),
@@ -175,7 +52,7 @@ impl Parser<'_> {
         self.keyword("SELECT")?;
         let mut next = vec!["ALL", "TOP", "POS", "FROM", "WHERE", "ORDER"];
         let selection = self.selection()?;
-        if !matches!(selection, Select::All) {
+        if !matches!(selection, SelectClause::All) {
             next.drain(..3);
         }
         let mut tree = Tree { selection, nodes: Vec::new(), filter: None, order: Vec::new() };
@@ -208,33 +85,33 @@ impl Parser<'_> {
         if self.peek().kind == TokenKind::End { Ok(tree) } else { Err(self.unexpected(next)) }
     }
 
-    fn selection(&mut self) -> Result<Select, Error> {
+    fn selection(&mut self) -> Result<SelectClause, Error> {
         if self.takes("TOP") {
-            return self.count().map(Select::Top);
+            return self.count().map(SelectClause::Top);
         }
         if self.takes("POS") {
-            return self.count().map(Select::Position);
+            return self.count().map(SelectClause::Position);
         }
         // ALL may be left out.
         self.takes("ALL");
-        Ok(Select::All)
+        Ok(SelectClause::All)
     }
 
     /// Parses a whole number or a hole for one.
-    fn count(&mut self) -> Result<Written, Error> {
+    fn count(&mut self) -> Result<WrittenValue, Error> {
         let token = self.peek().clone();
         let kind = match token.kind {
-            TokenKind::Int(number) => WrittenKind::Int(number),
+            TokenKind::Int(number) => WrittenValueKind::Int(number),
             TokenKind::Hole { index, kind, quoted } if kind.is_integer() => {
-                WrittenKind::Hole { index, kind, quoted }
+                WrittenValueKind::Hole { index, kind, quoted }
             }
             _ => return Err(self.unexpected([A_WHOLE_NUMBER])),
         };
         self.at += 1;
-        Ok(Written { kind, negative: false, unit: None, span: token.span })
+        Ok(WrittenValue { kind, negative: false, unit: None, span: token.span })
     }
 
-    fn node(&mut self) -> Result<Node, Error> {
+    fn node(&mut self) -> Result<WrittenNodes, Error> {
         const EXPECTED: [&str; 2] = ["the rank of a node", "a host name"];
         let token = self.peek().clone();
         match token.kind {
@@ -243,25 +120,27 @@ impl Parser<'_> {
             TokenKind::Word if lex::is_keyword(self.word()) => {
                 return Err(self.unexpected(EXPECTED));
             }
-            TokenKind::Word | TokenKind::Quoted(_) => return self.value().map(Node::One),
-            TokenKind::Hole { kind: HoleKind::Text, .. } => return self.value().map(Node::One),
+            TokenKind::Word | TokenKind::Quoted(_) => return self.value().map(WrittenNodes::One),
+            TokenKind::Hole { kind: HoleKind::Text, .. } => {
+                return self.value().map(WrittenNodes::One);
+            }
             _ => return Err(self.unexpected(EXPECTED)),
         }
         let first = self.count()?;
         if self.takes_sign("-") {
-            Ok(Node::Range(first, self.count()?))
+            Ok(WrittenNodes::Range(first, self.count()?))
         } else {
-            Ok(Node::One(first))
+            Ok(WrittenNodes::One(first))
         }
     }
 
-    fn key(&mut self) -> Result<Key, Error> {
+    fn key(&mut self) -> Result<OrderKey, Error> {
         let name = self.name(&[AN_ATTRIBUTE])?;
         let descending = self.takes("DESC");
         if !descending {
             self.takes("ASC");
         }
-        Ok(Key { name, descending })
+        Ok(OrderKey { name, descending })
     }
 
     fn any(&mut self) -> Result<Condition, Error> {
@@ -306,8 +185,8 @@ impl Parser<'_> {
             && let Some((_, compare)) = COMPARES.iter().find(|(text, _)| *text == sign)
         {
             self.at += 1;
-            let asked = Asked::Compare(*compare, start, self.value()?);
-            return Ok(Condition::Test(name, Box::new(asked)));
+            let operation = Operation::Compare(*compare, start, self.value()?);
+            return Ok(Condition::Test(name, Box::new(operation)));
         }
         if self.takes("IS") {
             let negated = self.takes("NOT");
@@ -318,32 +197,32 @@ impl Parser<'_> {
                     vec!["NULL", "NOT"]
                 }));
             }
-            return Ok(not_if(negated, Condition::Test(name, Box::new(Asked::Null))));
+            return Ok(not_if(negated, Condition::Test(name, Box::new(Operation::Null))));
         }
         let negated = self.takes("NOT");
-        let asked = if self.takes("LIKE") {
-            Asked::Like(start, self.value()?)
+        let operation = if self.takes("LIKE") {
+            Operation::Like(start, self.value()?)
         } else if self.takes("IN") {
             self.sign("(")?;
             let values = self.list(Self::value)?;
             if !self.takes_sign(")") {
                 return Err(self.unexpected([",", ")"]));
             }
-            Asked::In(start, values)
+            Operation::In(start, values)
         } else if self.takes("BETWEEN") {
             let low = self.value()?;
             self.keyword("AND")?;
-            Asked::Between(start, low, self.value()?)
+            Operation::Between(start, low, self.value()?)
         } else if self.takes("HAS") {
-            Asked::Has(start, self.value()?)
+            Operation::Has(start, self.value()?)
         } else if negated {
             return Err(self.unexpected(["LIKE", "IN", "BETWEEN", "HAS"]));
         } else if self.may_follow_a_test() {
-            Asked::Is(name.span.clone())
+            Operation::Is(name.span.clone())
         } else {
             return Err(self.unexpected(OPERATORS));
         };
-        Ok(not_if(negated, Condition::Test(name, Box::new(asked))))
+        Ok(not_if(negated, Condition::Test(name, Box::new(operation))))
     }
 
     fn may_follow_a_test(&self) -> bool {
@@ -356,7 +235,7 @@ impl Parser<'_> {
         }
     }
 
-    fn name(&mut self, expected: &[&'static str]) -> Result<Name, Error> {
+    fn name(&mut self, expected: &[&'static str]) -> Result<AttributeName, Error> {
         let token = self.peek().clone();
         if token.kind != TokenKind::Word || lex::is_keyword(self.word()) {
             return Err(self.unexpected(expected.iter().copied()));
@@ -372,36 +251,36 @@ impl Parser<'_> {
             self.sign("]")?;
             index = Some((number, span));
         }
-        Ok(Name { name, span: token.span, index })
+        Ok(AttributeName { name, span: token.span, index })
     }
 
-    fn value(&mut self) -> Result<Written, Error> {
+    fn value(&mut self) -> Result<WrittenValue, Error> {
         let start = self.peek().span.start;
         let negative = self.takes_sign("-");
         let token = self.peek().clone();
-        let written = |kind, end| Written { kind, negative, unit: None, span: start..end };
+        let written = |kind, end| WrittenValue { kind, negative, unit: None, span: start..end };
         let kind = match token.kind {
-            TokenKind::Int(number) => WrittenKind::Int(number),
-            TokenKind::Dotted => WrittenKind::Dotted(self.word().to_owned()),
+            TokenKind::Int(number) => WrittenValueKind::Int(number),
+            TokenKind::Dotted => WrittenValueKind::Dotted(self.word().to_owned()),
             TokenKind::Hole { index, kind, quoted } if !(negative || kind == HoleKind::Text) => {
-                WrittenKind::Hole { index, kind, quoted }
+                WrittenValueKind::Hole { index, kind, quoted }
             }
             _ if negative => return Err(self.unexpected(["a number"])),
             TokenKind::Hole { index, kind, quoted } => {
                 self.at += 1;
-                return Ok(written(WrittenKind::Hole { index, kind, quoted }, token.span.end));
+                return Ok(written(WrittenValueKind::Hole { index, kind, quoted }, token.span.end));
             }
             TokenKind::Quoted(text) => {
                 self.at += 1;
-                return Ok(written(WrittenKind::Text { text, quoted: true }, token.span.end));
+                return Ok(written(WrittenValueKind::Text { text, quoted: true }, token.span.end));
             }
             TokenKind::Word => {
                 let word = self.word();
                 let kind = match word {
-                    _ if word.eq_ignore_ascii_case("TRUE") => WrittenKind::Bool(true),
-                    _ if word.eq_ignore_ascii_case("FALSE") => WrittenKind::Bool(false),
+                    _ if word.eq_ignore_ascii_case("TRUE") => WrittenValueKind::Bool(true),
+                    _ if word.eq_ignore_ascii_case("FALSE") => WrittenValueKind::Bool(false),
                     _ if lex::is_keyword(word) => return Err(self.unexpected([A_VALUE])),
-                    _ => WrittenKind::Text { text: word.to_owned(), quoted: false },
+                    _ => WrittenValueKind::Text { text: word.to_owned(), quoted: false },
                 };
                 self.at += 1;
                 return Ok(written(kind, token.span.end));
@@ -503,17 +382,4 @@ impl Parser<'_> {
 
 fn not_if(negated: bool, condition: Condition) -> Condition {
     if negated { Condition::Not(Box::new(condition)) } else { condition }
-}
-
-impl Compare {
-    pub(crate) fn sign(self) -> &'static str {
-        match self {
-            Self::Equal => "=",
-            Self::NotEqual => "!=",
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-        }
-    }
 }

@@ -4,9 +4,9 @@
 //! useless in a query. It also contains additions of extensions and vendors by which people choose
 //! devices, and properties of the node.
 
-use crate::attribute::NodeAttribute as N;
-use crate::attribute::Source::{Info, Node};
-use crate::attribute::{Entry, Kind, Named, Source};
+use crate::kind::NodeAttribute as N;
+use crate::kind::Source::{Info, Node};
+use crate::kind::{Entry, Kind, Named, Source};
 
 const fn entry(name: &'static str, source: Source, kind: Kind) -> Entry {
     Entry { name, source, kind }
