@@ -36,13 +36,13 @@
 //!
 //! A file only imports files of the layers below it, and a file named before it in its own layer.
 //!
-//! | layer | files | content |
-//! |---|---|---|
-//! | operations | `query`, `template` | what users call |
-//! | steps | `lex`, `syntax`, `check`, `eval`, `print` | text to tokens, to a tree, to a checked query; evaluation; canonical text |
-//! | data | `tree`, `checked` | a query as written, and a checked query |
-//! | vocabulary | `value`, `hole`, `kind`, `table`, `attribute`, `device`, `error` | values, holes, types of attributes, the table of attributes, devices, errors |
-//! | helpers | `limits`, `suggest`, `text` | limits, similar names, comparisons of texts |
+//! * Operations: `query`, `template`. Users call them.
+//! * Steps: `lex` (text to tokens), `syntax` (tokens to a tree), `check` (tree to a checked query),
+//!   `eval` (which devices), `print` (the canonical text).
+//! * Data: `tree` (a query as written), `checked` (a checked query).
+//! * Vocabulary: `error`, `value`, `hole`, `kind` and `table` (types and names of attributes),
+//!   `attribute`, `device`.
+//! * Helpers: `limits`, `suggest` (similar names), `text` (comparisons of texts).
 #![forbid(unsafe_code)]
 
 mod attribute;

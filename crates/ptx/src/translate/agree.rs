@@ -8,16 +8,12 @@
 
 use std::collections::HashSet;
 
-use super::TranslateError;
-use super::body::Writer;
-use super::flow::{self, Flow};
-use super::machine;
-use super::uniform::{self, Uniform};
-use super::warp::is_meeting;
-use crate::ir::{Function, Instruction, Opcode, Operand, RegisterId, Space, Statement};
-
-/// Largest number of values of one load: the elements of the longest vector.
-pub(super) const VALUES_MAX: usize = 8;
+use super::convergence;
+use super::effects;
+use super::effects::is_meeting;
+use super::flow::Flow;
+use super::uniform::Uniform;
+use crate::ir::{Function, Instruction, Opcode, RegisterId, Space, Statement};
 
 /// Largest number of passes over the branches that a barrier may depend on. Each pass goes at least
 /// one branch deeper. Code that is nested deeper becomes a state machine.
@@ -27,7 +23,7 @@ const PASSES_MAX: u32 = 64;
 pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
     let none = HashSet::new;
     let plain = Uniform::of(function, flow, &none(), none());
-    if !machine::has_meetings(function) || machine::is_needed(function, flow, &plain) {
+    if !effects::has_meetings(function) || convergence::needs_machine(function, flow, &plain) {
         return plain;
     }
     let mut racing = racing(function, flow, &plain);
@@ -35,7 +31,7 @@ pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
         return plain;
     }
     let apart = Uniform::of(function, flow, &racing, none());
-    if !machine::is_needed(function, flow, &apart) {
+    if !convergence::needs_machine(function, flow, &apart) {
         // No barrier depends on these loads.
         return plain;
     }
@@ -47,7 +43,7 @@ pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
         Statement::Instruction(load) => result.instruction(load, flow.block_of[*at]),
         Statement::Label(_) => false,
     });
-    if together && !machine::is_needed(function, flow, &result) { result } else { apart }
+    if together && !convergence::needs_machine(function, flow, &result) { result } else { apart }
 }
 
 /// Returns the loads of global memory that all threads reach together, in a kernel that also writes
@@ -115,7 +111,7 @@ impl<'a> Slice<'a> {
             if !flow.reached[flow.block_of[at]] {
                 continue;
             }
-            flow::written(instruction, &mut |id| writers[id.index()].push(at));
+            effects::written(instruction, &mut |id| writers[id.index()].push(at));
             if is_meeting(instruction.opcode) {
                 this.comes(at, instruction);
             }
@@ -156,7 +152,7 @@ impl<'a> Slice<'a> {
                 if self.racing.contains(&at) {
                     self.agreed.insert(at);
                 } else {
-                    uniform::read(instruction, &mut |id| self.want(id));
+                    effects::read(instruction, &mut |id| self.want(id));
                 }
             }
         }
@@ -191,43 +187,8 @@ impl<'a> Slice<'a> {
                 continue;
             };
             more |= !std::mem::replace(&mut self.blocks[block], true);
-            uniform::read(branch, &mut |id| self.want(id));
+            effects::read(branch, &mut |id| self.want(id));
         }
         more || !self.registers.is_empty()
     }
-}
-
-impl Writer<'_> {
-    /// Gives every thread the values that the first thread loaded. Two halves of the memory
-    /// alternate, so that one barrier is enough.
-    pub(super) fn agree(&mut self, load: &Instruction) -> Result<(), TranslateError> {
-        let destinations = &load.operands[..usize::from(load.destinations)];
-        let mut values = Vec::new();
-        for operand in destinations {
-            match operand {
-                Operand::Vector(parts) => values.extend(parts),
-                other => values.push(other),
-            }
-        }
-        values.retain(|operand| **operand != Operand::Sink);
-        self.uses_agreement = true;
-        self.uses_lid = true;
-        self.line("if (lid == 0) {");
-        for (index, operand) in values.iter().enumerate() {
-            let value = self.read(load, operand, crate::ir::Type::U64)?;
-            self.line(&format!("wa[both + {index}u] = {value};"));
-        }
-        self.line("}");
-        self.barrier();
-        for (index, operand) in values.iter().enumerate() {
-            self.write(load, operand, crate::ir::Type::U64, &format!("wa[both + {index}u]"))?;
-        }
-        self.line(&format!("both ^= {VALUES_MAX}u;"));
-        Ok(())
-    }
-}
-
-/// Declares the memory for the first thread's values, and the index of the half in use.
-pub(super) fn declare(text: &mut String) {
-    text.push_str(&format!("__local ulong wa[{}];\nuint both = 0;\n", 2 * VALUES_MAX));
 }

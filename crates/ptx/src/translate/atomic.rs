@@ -4,10 +4,10 @@
 //! atomics determine the memory order. An operation that acquires, releases or is `.sc` gets fences
 //! around it.
 
-use super::TranslateError;
-use super::body::Writer;
-use super::operand::value_type;
-use super::place::Access;
+use super::c_type::value_type;
+use super::error::TranslateError;
+use super::lvalue::{Access, memory_type};
+use super::writer::Writer;
 use crate::ir::{Address, Atomic, Instruction, Opcode, Operand, Space, Type};
 
 impl Writer<'_> {
@@ -61,7 +61,7 @@ impl Writer<'_> {
         arguments: &str,
     ) -> Result<(), TranslateError> {
         let c = value_type(done);
-        let memory = Self::memory_type(done);
+        let memory = memory_type(done);
         let space = what.modifiers.space.unwrap_or(Space::Generic);
         if !matches!(space, Space::Generic | Space::Global | Space::Shared) {
             return Err(TranslateError::not_served(what));

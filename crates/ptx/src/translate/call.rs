@@ -1,9 +1,10 @@
 //! Calls of functions that the driver provides (`vprintf`, `__assertfail`), and `trap`.
 
-use super::body::Writer;
+use super::control::Fault;
 use super::ending::Failing;
+use super::error::TranslateError;
 use super::linear::{Sum, Term};
-use super::{Fault, TranslateError};
+use super::writer::Writer;
 use crate::ir::{
     Address, Base, Call, CallTarget, Immediate, Instruction, LOCAL_WINDOW, Opcode, Operand,
     Statement, Symbol, Type, VariableId,

@@ -1,8 +1,8 @@
 //! `cvt`: conversions between types of numbers.
 
-use super::TranslateError;
-use super::body::Writer;
-use super::operand::value_type;
+use super::c_type::value_type;
+use super::error::TranslateError;
+use super::writer::Writer;
 use crate::ir::{Instruction, Kind, Rounding, Type};
 
 /// Returns the name of a type in the prelude's functions.

@@ -7,11 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::TranslateError;
-use super::body::Writer;
-use super::flow::{self, Flow};
-use super::warp::is_meeting;
-use crate::ir::{CallTarget, Function, Instruction, Module, Opcode, Operand, Space, Statement};
+use super::effects::is_meeting;
+use super::flow::Flow;
+use crate::ir::{CallTarget, Function, Module, Opcode, Operand, Statement};
 
 /// Largest number of blocks that the analysis visits for all loops of a kernel. Beyond it, threads
 /// do not leave loops. No compiler nests that many loops.
@@ -105,71 +103,4 @@ fn exit(
         );
     }
     Some(exit)
-}
-
-impl Writer<'_> {
-    /// Before a branch that closes a loop, makes a thread leave the loop if the thread must not
-    /// continue.
-    pub(super) fn leave_loop(&mut self, branch: &Instruction) {
-        let test = match self.failing {
-            Failing::Never => return,
-            Failing::Own => "dead",
-            Failing::Any => "*(volatile __global const uint *)AT(control) != 0u",
-        };
-        let goes = if self.has_meetings && !self.is_machine {
-            match self.exits.get(&self.at) {
-                Some(exit) if *exit == self.flow.exit() => String::from("goto END;"),
-                Some(exit) => format!("goto X{exit};"),
-                None => return,
-            }
-        } else {
-            let position =
-                |label: &crate::ir::LabelId| self.function.labels[label.index()].position as usize;
-            let goes_back = branch.operands.iter().any(|operand| match operand {
-                Operand::Label(label) => position(label) <= self.at,
-                Operand::Targets(labels) => labels.iter().any(|label| position(label) <= self.at),
-                _ => false,
-            });
-            if !goes_back {
-                return;
-            }
-            self.leaving()
-        };
-        self.line(&format!("if ({test}) {{ {goes} }}"));
-    }
-
-    /// Whether a failed thread must skip an instruction. It does not skip loads that all threads
-    /// execute together: barriers may depend on them, and the other threads load the same value.
-    pub(super) fn is_dangerous(&self, what: &Instruction) -> bool {
-        if self.failing != Failing::Own {
-            return false;
-        }
-        match what.opcode {
-            Opcode::St
-            | Opcode::Sust
-            | Opcode::Atom
-            | Opcode::Red
-            | Opcode::CpAsync
-            | Opcode::Call => true,
-            Opcode::Ld | Opcode::Ldu | Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld => {
-                let mut uniform = self.uniform.instruction(what, self.flow.block_of[self.at]);
-                flow::written(what, &mut |id| uniform &= self.uniform.register(id));
-                what.modifiers.space != Some(Space::Param) && !uniform
-            }
-            _ => false,
-        }
-    }
-
-    /// Writes one instruction, which a failed thread skips if it is dangerous.
-    pub(super) fn unless_failed(&mut self, what: &Instruction) -> Result<(), TranslateError> {
-        let is_dangerous = self.is_dangerous(what);
-        if is_dangerous {
-            self.line("if (!dead) {");
-        }
-        self.instruction(what)?;
-        if is_dangerous {
-            self.line("}");
-        }
-        Ok(())
-    }
 }

@@ -3,9 +3,9 @@
 //! The program switches contraction off. The prelude's functions compute exactly every rounding for
 //! which C has no operator.
 
-use super::TranslateError;
-use super::body::Writer;
-use super::operand::value_type;
+use super::c_type::value_type;
+use super::error::TranslateError;
+use super::writer::Writer;
 use crate::ir::{FloatTest, Instruction, Opcode, Rounding, Type};
 
 impl Writer<'_> {

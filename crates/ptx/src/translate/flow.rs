@@ -1,6 +1,6 @@
 //! The control flow of a kernel: blocks, dominators, and the blocks that depend on each branch.
 
-use crate::ir::{Function, Instruction, LabelId, Opcode, Operand, RegisterId, Statement};
+use crate::ir::{Function, Instruction, LabelId, Opcode, Operand, Statement};
 
 /// A basic block: control enters it at the first statement and leaves it at the last.
 #[derive(Debug, Clone, Default)]
@@ -382,35 +382,4 @@ fn meet(up: &[Option<usize>], rank: &[usize], mut left: usize, mut right: usize)
         }
     }
     left
-}
-
-/// Calls `each` with every register that an instruction writes.
-pub(super) fn written(instruction: &Instruction, each: &mut dyn FnMut(RegisterId)) {
-    for operand in &instruction.operands[..usize::from(instruction.destinations)] {
-        registers_of(operand, each);
-    }
-    if let Some(call) = &instruction.call {
-        call.returns.iter().for_each(|operand| registers_of(operand, each));
-    }
-}
-
-/// Calls `each` with every register that an operand names.
-pub(super) fn registers_of(operand: &Operand, each: &mut dyn FnMut(RegisterId)) {
-    match operand {
-        Operand::Register(id) | Operand::Not(id) | Operand::Component(id, _) => each(*id),
-        Operand::Vector(parts) => parts.iter().for_each(|part| registers_of(part, each)),
-        Operand::Address(crate::ir::Address { base: crate::ir::Base::Register(id), .. }) => {
-            each(*id)
-        }
-        Operand::Texture(address) => {
-            registers_of(&address.texture, each);
-            address.sampler.iter().for_each(|sampler| registers_of(sampler, each));
-            address
-                .coordinates
-                .iter()
-                .chain(&address.extra)
-                .for_each(|part| registers_of(part, each));
-        }
-        _ => {}
-    }
 }

@@ -1,6 +1,6 @@
 //! What the branches in front of an access reveal about the numbers of the threads that execute it.
 
-use super::alias::{Forms, Nature};
+use super::address_form::{Forms, Nature};
 use super::flow::Flow;
 use super::linear::Sums;
 use super::uniform::Uniform;

@@ -1,8 +1,8 @@
 //! Half precision, `bf16` and pairs of them: computed in single precision and rounded once.
 
-use super::TranslateError;
-use super::body::Writer;
-use super::operand::value_type;
+use super::c_type::value_type;
+use super::error::TranslateError;
+use super::writer::Writer;
 use crate::ir::{BoolOp, Compare, Instruction, Kind, Opcode, Rounding, Type};
 
 impl Writer<'_> {

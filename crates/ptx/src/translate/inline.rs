@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::TranslateError;
+use super::error::TranslateError;
 use super::promote::promote;
 use crate::ir::{
     Address, Base, Call, CallTarget, Compare, Entry, FUNCTION_WINDOW, Formal, Function, FunctionId,

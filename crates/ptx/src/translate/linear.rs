@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use super::effects;
 use super::flow::Flow;
 use super::uniform::Uniform;
 use crate::ir::{
@@ -99,7 +100,7 @@ impl<'a> Sums<'a> {
         let mut definitions = vec![Vec::new(); function.registers.len()];
         for (index, statement) in body.iter().enumerate() {
             if let Statement::Instruction(instruction) = statement {
-                super::flow::written(instruction, &mut |id| definitions[id.index()].push(index));
+                effects::written(instruction, &mut |id| definitions[id.index()].push(index));
             }
         }
         let steps = vec![None; function.registers.len()];

@@ -19,14 +19,12 @@
 
 use std::fmt::Write as _;
 
-use super::body::Writer;
-use super::flow::Flow;
-use super::uniform::Uniform;
-use super::warp::{Meeting, is_meeting};
-use super::{Fault, TranslateError};
-use crate::ir::{
-    BARRIERS, Function, Instruction, LabelId, Opcode, Operand, Statement, Stop, Type, WARP_SIZE,
-};
+use super::control::{Fault, name_number};
+use super::effects::is_meeting;
+use super::error::TranslateError;
+use super::warp::Meeting;
+use super::writer::Writer;
+use crate::ir::{BARRIERS, Function, Instruction, Opcode, Statement, Stop, Type, WARP_SIZE};
 
 /// First key of meetings at one place; lower keys are those of meetings by kind.
 const FIRST_PLACE: u32 = 0x1000;
@@ -47,38 +45,6 @@ fn has_stops(function: &Function, wanted: Stop) -> bool {
     function.body.iter().flatten().any(
         |statement| matches!(statement, Statement::Instruction(what) if what.modifiers.stop == Some(wanted)),
     )
-}
-
-/// Whether the kernel has any meeting.
-pub(super) fn has_meetings(function: &Function) -> bool {
-    let body = function.body.as_deref().unwrap_or_default();
-    body.iter().any(
-        |statement| matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode)),
-    )
-}
-
-/// Whether only some threads reach a meeting, or whether there are more paths through meetings than
-/// a device's compiler can copy.
-pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
-    let body = function.body.as_deref().unwrap_or_default();
-    let is_apart = body.iter().enumerate().any(|(index, statement)| {
-        let Statement::Instruction(what) = statement else { return false };
-        let block = flow.block_of[index];
-        if !is_meeting(what.opcode) || !flow.reached[block] {
-            return false;
-        }
-        what.opcode == Opcode::BarArrive || counts_some(what) || !uniform.instruction(what, block)
-    });
-    is_apart || super::paths::are_too_many(function, flow, uniform)
-}
-
-/// Whether an instruction counts the threads of a part of the block: `bar.red` with a number of
-/// threads, or with a barrier that each warp may choose. For `bar.sync`, all threads may wait for
-/// each other instead.
-fn counts_some(what: &Instruction) -> bool {
-    what.opcode == Opcode::BarRed
-        && (what.sources().len() > 2
-            || !matches!(what.sources().first(), Some(Operand::Immediate(_))))
 }
 
 /// Whether some barrier waits for a number of threads.
@@ -245,7 +211,7 @@ impl Writer<'_> {
     /// Writes the end of the kernel for the case that no thread can continue.
     fn stand(&mut self, rejoins: bool, yields: bool) {
         let (trap, stuck, name) =
-            (Fault::Trap as u64, Fault::Stuck as u64, super::name_number(&self.entry.name));
+            (Fault::Trap as u64, Fault::Stuck as u64, name_number(&self.entry.name));
         // Lanes that stay continue in the next round.
         let stands =
             if rejoins { "moved != round && moved + 1u != round" } else { "moved != round" };
@@ -362,28 +328,6 @@ impl Writer<'_> {
             BARRIERS - 1
         ));
         Ok(sum)
-    }
-
-    pub(super) fn leave(&mut self) {
-        let text = self.leaving();
-        self.line(&text);
-    }
-
-    pub(super) fn leaving(&self) -> String {
-        if self.is_machine {
-            String::from("pc = 0xffffffffu; continue;")
-        } else {
-            String::from("goto END;")
-        }
-    }
-
-    /// Returns the C text of a jump to a label.
-    pub(super) fn go(&self, label: LabelId) -> String {
-        if !self.is_machine {
-            return format!("goto L{};", label.0);
-        }
-        let position = self.function.labels[label.index()].position as usize;
-        format!("{{ pc = {}; continue; }}", self.flow.block_of[position])
     }
 }
 

@@ -1,19 +1,12 @@
-use super::TranslateError;
-use super::body::Writer;
-use super::operand::{unsigned, value_type};
-use super::place::{Access, Place, is_in};
+use super::c_type::{unsigned, value_type};
+use super::effects::is_strong;
+use super::error::TranslateError;
+use super::lvalue::{Access, Place, loaded, memory_type};
+use super::writer::Writer;
 use crate::ir::{
-    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, PARAM_WINDOW,
+    Address, Base, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, PARAM_WINDOW,
     SHARED_WINDOW, Semantics, Space, Symbol, Type,
 };
-
-/// Whether other threads may change or see the memory meanwhile, so that each access must happen: a
-/// thread may wait in a loop of such accesses.
-fn is_strong(modifiers: &Modifiers) -> bool {
-    modifiers.volatile
-        || modifiers.cache == Some(Cache::Cv)
-        || modifiers.semantics.is_some_and(|semantics| semantics != Semantics::Weak)
-}
 
 impl Writer<'_> {
     pub(super) fn memory(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -51,7 +44,7 @@ impl Writer<'_> {
         let space = what.modifiers.space.unwrap_or(Space::Generic);
         let lanes = u32::from(what.modifiers.vector.max(1));
         let element = value_type(ty);
-        let name = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
+        let name = if lanes > 1 { format!("a_{element}{lanes}") } else { memory_type(ty) };
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
         let place = self.place(what, address, space, access)?;
@@ -115,7 +108,7 @@ impl Writer<'_> {
             }
             other => self.read(what, other, ty)?,
         };
-        let name = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
+        let name = if lanes > 1 { format!("a_{element}{lanes}") } else { memory_type(ty) };
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
         let space = what.modifiers.space.unwrap_or(Space::Generic);
@@ -157,7 +150,7 @@ impl Writer<'_> {
         let start = match what.modifiers.space {
             Some(Space::Shared) => SHARED_WINDOW,
             Some(Space::Local) => LOCAL_WINDOW,
-            Some(Space::Param) => Self::param_window(),
+            Some(Space::Param) => PARAM_WINDOW,
             _ => 0,
         };
         let text = match (start, what.modifiers.to) {
@@ -176,7 +169,7 @@ impl Writer<'_> {
         let text = match what.modifiers.space {
             Some(Space::Shared) => format!("({value} >> 56 == {:#x}UL)", SHARED_WINDOW >> 56),
             Some(Space::Local) => format!("({value} >> 56 == {:#x}UL)", LOCAL_WINDOW >> 56),
-            Some(Space::Param) => format!("({value} >> 56 == {:#x}UL)", Self::param_window() >> 56),
+            Some(Space::Param) => format!("({value} >> 56 == {:#x}UL)", PARAM_WINDOW >> 56),
             Some(Space::Global) => format!("({value} >> 56 == 0)"),
             // Constants lie among global variables, so their addresses cannot be distinguished.
             _ => return Err(TranslateError::not_served(what)),
@@ -256,26 +249,6 @@ impl Writer<'_> {
         match self.place(what, address, Space::Global, Access { ty: "a_uchar", bytes: 1 })? {
             Place::Known(object) => Ok(format!("(__global const uchar *)&{object}")),
             Place::Generic { .. } => Err(TranslateError::not_served(what)),
-        }
-    }
-}
-
-/// Returns the value of a place.
-pub(super) fn loaded(place: &Place) -> String {
-    match place {
-        Place::Known(object) => object.clone(),
-        Place::Generic { address, shared, local, param, global } => {
-            let mut text = String::from("(");
-            for (object, start) in
-                [(shared, SHARED_WINDOW), (local, LOCAL_WINDOW), (param, PARAM_WINDOW)]
-            {
-                if let Some(object) = object {
-                    text.push_str(&format!("{} ? {object} : ", is_in(address, start)));
-                }
-            }
-            text.push_str(global);
-            text.push(')');
-            text
         }
     }
 }

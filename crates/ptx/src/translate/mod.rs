@@ -44,12 +44,21 @@
 //! faces of cube textures end at their edges. Lanes of a warp run in step only where they exchange
 //! values through memory. docs/ptx.md tells users all this.
 
+mod access;
+mod address;
+mod address_form;
 mod agree;
 mod alias;
 mod atomic;
 mod body;
+mod broadcast;
+mod c_type;
 mod call;
+mod compare;
+mod control;
+mod convergence;
 mod convert;
+mod effects;
 mod ending;
 mod error;
 mod float;
@@ -58,162 +67,50 @@ mod guards;
 mod half;
 mod inline;
 mod integer;
+mod jump;
+mod kernel;
 mod linear;
+mod lvalue;
 mod machine;
 mod memory;
 mod operand;
+mod options;
 mod order;
 mod param;
 mod paths;
 mod peers;
-mod place;
 mod prelude;
 mod promote;
 mod regions;
 mod roots;
 mod special;
 mod spin;
+mod statement;
+mod stop_search;
 #[cfg(test)]
 mod tests;
 mod texture;
 mod uniform;
 mod values;
 mod warp;
+mod writer;
 
 use std::fmt::Write as _;
 
+pub use control::{
+    CONTROL_BYTES, CONTROL_CLOCK, CONTROL_FAULT_ADDRESS, CONTROL_FAULT_CODE, CONTROL_FAULT_LINE,
+    CONTROL_PRINTF, CONTROL_SHADOW, CONTROL_SINK, CONTROL_ZERO, Fault, name_number,
+};
 pub use error::TranslateError;
+pub use kernel::{Argument, TranslatedKernel, Translation};
+pub use options::Options;
+
+use kernel::parameter_words;
 
 /// Largest number of threads in a block of a translated kernel.
 pub use crate::ir::BLOCK_THREADS_MAX;
 use crate::ir::{Entry, Instruction, Module, Opcode, Statement};
 pub use crate::ir::{HEAP_BYTES_MAX, HEAP_WINDOW};
-
-/// Properties of the device to translate for.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Base address and size in bytes of each arena; there is at least one.
-    pub arenas: Vec<(u64, u64)>,
-    /// Whether kernels get a symmetric heap as one more argument behind the arenas. Addresses from
-    /// [`HEAP_WINDOW`] on refer to it. [`Options::check`] does not apply to them.
-    pub heap: bool,
-    /// Whether each memory access is checked before it happens: for its alignment, and for whether
-    /// its block of 256 bytes is allocated (bitmap at [`CONTROL_SHADOW`]). Requires exactly one
-    /// arena. A thread that fails continues with zeros, and all threads leave their loops.
-    pub check: bool,
-    /// Whether the device has `double`.
-    pub fp64: bool,
-    /// Whether the device has 64-bit atomics.
-    pub int64_atomics: bool,
-    /// Whether the device has `half`. The translation does not need it: it computes halves in
-    /// single precision.
-    pub fp16: bool,
-    /// Whether the device can round single-precision division and square roots correctly
-    /// (`CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`). Otherwise they are computed in double precision.
-    pub exact_division: bool,
-}
-
-/// Offsets in the control block, in bytes; all values are little-endian. `ulong`: code of the first
-/// fault, a [`Fault`].
-pub const CONTROL_FAULT_CODE: u64 = 0;
-/// `ulong`: the address that was accessed.
-pub const CONTROL_FAULT_ADDRESS: u64 = 8;
-/// `uint`: line of the PTX text.
-pub const CONTROL_FAULT_LINE: u64 = 16;
-/// `uint`: always 0, on which translated kernels rely.
-pub const CONTROL_ZERO: u64 = 20;
-/// `ulong`: a counter that replaces the clock on devices without one.
-pub const CONTROL_CLOCK: u64 = 64;
-/// `ulong` address of the ring, `ulong` bytes of the ring, `uint` bytes written, `uint` records
-/// lost.
-pub const CONTROL_PRINTF: u64 = 128;
-/// `ulong`: address of the bitmap of allocated blocks of 256 bytes of the first arena.
-pub const CONTROL_SHADOW: u64 = 160;
-/// 64 bytes that take the place of refused accesses.
-pub const CONTROL_SINK: u64 = 192;
-/// Size of a control block in bytes.
-pub const CONTROL_BYTES: u64 = 256;
-
-/// Fault codes: the values at [`CONTROL_FAULT_CODE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
-pub enum Fault {
-    /// An address at which no memory is allocated.
-    IllegalAddress = 1,
-    /// An address that is not a multiple of the access's size.
-    Misaligned = 2,
-    /// `trap`, or threads that wait for each other forever.
-    Trap = 3,
-    Assert = 4,
-    /// Threads that wait for an action that no other thread will take. The address is the kernel's
-    /// [`name_number`].
-    Stuck = 5,
-}
-
-/// Returns the 64-bit number that names a kernel in a fault: the FNV-1a hash of its name in PTX.
-pub fn name_number(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Argument {
-    /// `__global uchar *`: the arena of [`Options::arenas`] with this index.
-    Arena(usize),
-    /// `__global uchar *`: the device's view of a symmetric heap. Every kernel has it if
-    /// [`Options::heap`] is set.
-    Heap,
-    /// All parameters by value: one structure of [`TranslatedKernel::params_size`] bytes, rounded
-    /// up to 8, and 8 more bytes if [`TranslatedKernel::dynamic_bytes_at`] is set. Every kernel
-    /// that has parameters has it.
-    Params,
-    /// `ulong`: the device address of the module's data block.
-    Data,
-    /// `ulong`: the device address of the control block.
-    Control,
-    /// Local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at
-    /// least 8.
-    Shared,
-}
-
-/// A module translated to OpenCL C.
-#[derive(Debug, Clone)]
-pub struct Translation {
-    /// Text of the program in OpenCL C 1.2.
-    pub source: String,
-    /// Options to build the program with.
-    pub build_options: String,
-    /// The kernels, in the order of [`Module::entries`].
-    pub kernels: Vec<TranslatedKernel>,
-}
-
-/// The properties of a kernel that a launch needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TranslatedKernel {
-    /// The name in PTX.
-    pub name: String,
-    /// The name in OpenCL C.
-    pub cl_name: String,
-    pub arguments: Vec<Argument>,
-    /// Size of all parameters in bytes, as [`Entry::params_size`].
-    pub params_size: u32,
-    /// Bytes of local memory that [`Argument::Shared`] needs in addition to the launch's dynamic
-    /// shared bytes: the static shared memory if the kernel uses dynamic shared memory, otherwise
-    /// 0.
-    pub local_bytes: u32,
-    pub uses_dynamic_shared: bool,
-    /// Offset in the structure of parameters, behind all of them, of a `ulong` with the launch's
-    /// dynamic shared bytes. `None` if the kernel does not read it.
-    pub dynamic_bytes_at: Option<u32>,
-    pub uses_printf: bool,
-    /// Whether the kernel can record a fault in the control block.
-    pub uses_faults: bool,
-    /// Whether the threads of a block wait for each other.
-    pub uses_barriers: bool,
-    /// Whether the kernel is a state machine, which is slow; see the module's documentation.
-    pub is_machine: bool,
-}
 
 /// Translates a module to OpenCL C.
 ///
@@ -257,11 +154,6 @@ fn exchanges_wide(module: &Module) -> bool {
         .any(|statement| matches!(statement, Statement::Instruction(what) if is_wide(what)))
 }
 
-/// Returns the number of 8-byte words that a kernel's parameters take.
-fn parameter_words(entry: &Entry) -> u32 {
-    entry.params_size.div_ceil(8).max(1)
-}
-
 fn kernel(
     module: &Module,
     entry: &Entry,
@@ -301,20 +193,6 @@ fn kernel(
         uses_barriers: body.uses_barriers,
         is_machine: body.is_machine,
     })
-}
-
-impl Argument {
-    /// Returns the declaration of this argument in kernel number `index`.
-    fn declaration(self, index: usize) -> String {
-        match self {
-            Self::Arena(arena) => format!("__global uchar *arena{arena}"),
-            Self::Heap => String::from("__global uchar *heap"),
-            Self::Params => format!("const struct p{index} p"),
-            Self::Data => String::from("const ulong module_data"),
-            Self::Control => String::from("const ulong control"),
-            Self::Shared => String::from("__local ulong *dynamic"),
-        }
-    }
 }
 
 /// Returns the arguments that a kernel with this body needs.

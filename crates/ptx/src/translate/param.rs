@@ -1,9 +1,10 @@
 //! Parameters of the kernel: a structure of 8-byte words, with an alignment of 8.
 
-use super::TranslateError;
-use super::body::Writer;
-use super::place::{Access, Place};
-use crate::ir::{Function, Instruction, Opcode, PARAM_WINDOW, Space, Statement, Symbol};
+use super::error::TranslateError;
+use super::kernel::parameter_words;
+use super::lvalue::{Access, Place};
+use super::writer::Writer;
+use crate::ir::{Function, Instruction, Opcode, Space, Statement, Symbol};
 
 /// Whether a kernel forms generic addresses of its parameters.
 pub(super) fn has_window(function: &Function) -> bool {
@@ -28,7 +29,7 @@ fn element(ty: &str) -> (&str, u32) {
 impl Writer<'_> {
     /// Returns the readable bytes of the structure.
     fn param_bytes(&self) -> u32 {
-        8 * super::parameter_words(self.entry)
+        8 * parameter_words(self.entry)
     }
 
     /// Returns a parameter of the kernel at a constant place.
@@ -80,11 +81,6 @@ impl Writer<'_> {
             1 => format!("(*(const a_{element} *)((const uchar *)&p + {offset}))"),
             _ => format!("vload{lanes}(0, (const {element} *)((const uchar *)&p + {offset}))"),
         }
-    }
-
-    /// Returns the generic address of the first parameter.
-    pub(super) const fn param_window() -> u64 {
-        PARAM_WINDOW
     }
 }
 

@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
+use super::effects::is_meeting;
 use super::flow::Flow;
 use super::uniform::Uniform;
-use super::warp::is_meeting;
 use crate::ir::{Function, Statement};
 
 /// Number of paths that a compiler may always copy, however long they are. Three branches in a row

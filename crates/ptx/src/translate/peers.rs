@@ -8,12 +8,13 @@
 
 use std::collections::HashSet;
 
-use super::alias::Forms;
+use super::address_form::Forms;
+use super::effects;
 use super::flow::Flow;
 use super::guards::Conditions;
 use super::linear::Sums;
 use super::regions::Regions;
-use super::uniform::{self, Uniform};
+use super::uniform::Uniform;
 use crate::ir::{Entry, Function, Instruction, Module, Opcode, Space, Statement};
 
 /// Largest number of statements that the searches of one kernel visit. Each search walks through
@@ -121,7 +122,7 @@ impl<'a> Peers<'a> {
         let body = self.function.body.as_deref().unwrap_or_default();
         let Statement::Instruction(what) = &body[at] else { return None };
         let mut is_same = true;
-        uniform::read(what, &mut |id| is_same &= self.uniform.register(id));
+        effects::read(what, &mut |id| is_same &= self.uniform.register(id));
         is_same.then_some(what)
     }
 
@@ -188,7 +189,7 @@ fn is_wall(what: &Instruction) -> bool {
 /// Whether an instruction changes memory that other threads see.
 fn is_store(what: &Instruction) -> bool {
     let is_store = match what.opcode {
-        Opcode::Atom => !super::spin::only_looks(what),
+        Opcode::Atom => !effects::only_looks(what),
         Opcode::St | Opcode::Red | Opcode::CpAsync => true,
         _ => false,
     };
@@ -198,5 +199,5 @@ fn is_store(what: &Instruction) -> bool {
 /// Whether an instruction returns a different value to each thread: an atomic that changes the
 /// word.
 fn takes_turns(what: &Instruction) -> bool {
-    what.opcode == Opcode::Atom && !super::spin::only_looks(what)
+    what.opcode == Opcode::Atom && !effects::only_looks(what)
 }

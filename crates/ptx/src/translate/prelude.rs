@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::Options;
+use super::options::Options;
 use crate::ir::{HEAP_BYTES_MAX, HEAP_SHIFT, HEAP_WINDOW};
 
 const FILES: &[&str] = &[

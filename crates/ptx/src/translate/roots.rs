@@ -1,7 +1,7 @@
 //! The shared variables in which an address can lie, found by the variables that it is computed
 //! from.
 
-use super::flow;
+use super::effects;
 use crate::ir::{Function, Instruction, Opcode, Operand, Statement, Symbol};
 
 /// The set of all shared variables.
@@ -65,7 +65,7 @@ impl Roots {
         }
         let mut changed = false;
         if moves && roots != 0 {
-            flow::written(what, &mut |id| {
+            effects::written(what, &mut |id| {
                 changed |= roots & !self.registers[id.index()] != 0;
                 self.registers[id.index()] |= roots;
             });
@@ -79,7 +79,7 @@ impl Roots {
             return 1 << id.index().min(LAST);
         }
         let mut roots = 0;
-        flow::registers_of(operand, &mut |id| roots |= self.registers[id.index()]);
+        effects::registers_of(operand, &mut |id| roots |= self.registers[id.index()]);
         if let Operand::Address(address) = operand
             && let crate::ir::Base::Symbol(Symbol::Shared(id)) = address.base
         {

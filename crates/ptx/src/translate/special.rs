@@ -1,4 +1,5 @@
-use super::body::Writer;
+use super::kernel::parameter_words;
+use super::writer::Writer;
 use crate::ir::{Axis, Special, Type};
 
 const fn dimension(axis: Axis) -> Option<u32> {
@@ -59,10 +60,10 @@ impl Writer<'_> {
     }
 
     /// Returns the value that the launch stored behind the parameters; see
-    /// [`super::TranslatedKernel::dynamic_bytes_at`].
+    /// [`super::kernel::TranslatedKernel::dynamic_bytes_at`].
     pub(super) fn dynamic_bytes(&mut self) -> String {
         self.uses_dynamic_size = true;
-        format!("(uint)p.w[{}]", super::parameter_words(self.entry))
+        format!("(uint)p.w[{}]", parameter_words(self.entry))
     }
 
     fn linear(&mut self, text: &str) -> String {

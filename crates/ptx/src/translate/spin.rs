@@ -7,13 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::flow::{self, Flow};
+use super::effects;
+use super::effects::is_meeting;
+use super::flow::Flow;
 use super::peers::{Peers, Wait};
-use super::uniform::{self, Uniform};
-use super::warp::is_meeting;
+use super::uniform::Uniform;
 use crate::ir::{
-    Atomic, Cache, Entry, Function, Immediate, Instruction, Module, Opcode, Operand, RegisterId,
-    Semantics, Space, Special, Statement, Stop,
+    Atomic, Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Special,
+    Statement, Stop,
 };
 
 /// Largest number of statements of a loop that only waits. Compilers write some ten. A longer loop
@@ -120,7 +121,7 @@ impl Turn {
                 if let (true, Statement::Instruction(branch)) =
                     (leaves, &body[flow.blocks[*block].end - 1])
                 {
-                    uniform::read(branch, &mut |id| depends |= own.contains(&id));
+                    effects::read(branch, &mut |id| depends |= own.contains(&id));
                 }
                 depends
             })
@@ -157,12 +158,12 @@ impl Turn {
                 let Statement::Instruction(what) = statement else { continue };
                 instructions.push(what);
                 if what.sources().iter().any(is_clock) {
-                    flow::written(what, &mut |id| _ = own.insert(id));
+                    effects::written(what, &mut |id| _ = own.insert(id));
                 }
                 if what.guard.is_none() && flow.dominates(*block, latch) {
-                    flow::written(what, &mut |id| {
+                    effects::written(what, &mut |id| {
                         if !self.found.contains(&id) {
-                            uniform::read(what, &mut |from| {
+                            effects::read(what, &mut |from| {
                                 sources.entry(id).or_default().push(from)
                             });
                         }
@@ -205,9 +206,9 @@ fn spread(instructions: &[&Instruction], set: &mut HashSet<RegisterId>) {
     while count.replace(set.len()) != Some(set.len()) {
         for what in instructions {
             let mut depends = false;
-            uniform::read(what, &mut |id| depends |= set.contains(&id));
+            effects::read(what, &mut |id| depends |= set.contains(&id));
             if depends {
-                flow::written(what, &mut |id| _ = set.insert(id));
+                effects::written(what, &mut |id| _ = set.insert(id));
             }
         }
     }
@@ -227,7 +228,7 @@ fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<Re
     let mut found = HashSet::new();
     for what in &instructions {
         if matches!(what.opcode, Opcode::Ld | Opcode::Atom) {
-            flow::written(what, &mut |id| _ = found.insert(id));
+            effects::written(what, &mut |id| _ = found.insert(id));
         }
     }
     spread(&instructions, &mut found);
@@ -240,7 +241,7 @@ fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
     let mut takes = false;
     if what.opcode == Opcode::Atom {
         for operand in what.sources() {
-            flow::registers_of(operand, &mut |id| takes |= found.contains(&id));
+            effects::registers_of(operand, &mut |id| takes |= found.contains(&id));
         }
     }
     takes
@@ -248,19 +249,11 @@ fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
 
 /// Whether an instruction looks for a value that another thread stores.
 fn is_question(what: &Instruction) -> bool {
-    let modifiers = &what.modifiers;
-    let is_strong = modifiers.volatile
-        || modifiers.cache == Some(Cache::Cv)
-        || modifiers.semantics.is_some_and(|semantics| semantics != Semantics::Weak);
     let is_seen =
-        matches!(modifiers.space, None | Some(Space::Shared | Space::Global | Space::Generic));
-    is_seen && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
-}
-
-/// Whether an atomic leaves the word unchanged: programs read a word by adding 0 to it.
-pub(super) fn only_looks(what: &Instruction) -> bool {
-    matches!(what.modifiers.atomic, Some(Atomic::Add | Atomic::Or | Atomic::Xor))
-        && matches!(what.sources().get(1), Some(Operand::Immediate(Immediate::Integer(0))))
+        matches!(what.modifiers.space, None | Some(Space::Shared | Space::Global | Space::Generic));
+    let polls = what.opcode == Opcode::Ld && effects::is_strong(&what.modifiers)
+        || what.opcode == Opcode::Atom;
+    is_seen && polls
 }
 
 /// Whether an instruction does more than look at memory.
@@ -270,7 +263,7 @@ fn does_something(what: &Instruction) -> bool {
             !matches!(
                 what.modifiers.atomic,
                 Some(Atomic::Cas | Atomic::Exch | Atomic::Or | Atomic::And)
-            ) && !only_looks(what)
+            ) && !effects::only_looks(what)
         }
         Opcode::St | Opcode::Red | Opcode::Call | Opcode::Trap | Opcode::CpAsync | Opcode::Sust => {
             true

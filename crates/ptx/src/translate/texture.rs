@@ -1,8 +1,9 @@
 //! Textures and surfaces, emulated in software with a descriptor of 64 bytes in an arena.
 
-use super::TranslateError;
-use super::body::Writer;
-use super::operand::value_type;
+use super::c_type::value_type;
+use super::error::TranslateError;
+use super::lvalue::memory_type;
+use super::writer::Writer;
 use crate::ir::{Geometry, Instruction, Opcode, Operand, Symbol, TextureAddress, Type};
 
 /// The coordinates of an instruction.
@@ -216,7 +217,7 @@ impl Writer<'_> {
         let (ty, lanes) = (what.ty(), u32::from(what.modifiers.vector.max(1)));
         let bytes = ty.bytes() * lanes;
         let element = value_type(ty);
-        let access = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
+        let access = if lanes > 1 { format!("a_{element}{lanes}") } else { memory_type(ty) };
         let mode = what.modifiers.query.first().copied();
         let [x, y, mut z] = self.coordinates(what, address, shape, Type::S32)?;
         // Layers are slices. A shape with layers has no third coordinate of its own.

@@ -8,7 +8,8 @@
 
 use std::collections::HashSet;
 
-use super::flow::{self, Flow, Marks};
+use super::effects;
+use super::flow::{Flow, Marks};
 use crate::ir::{Address, Base};
 use crate::ir::{
     Axis, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Special,
@@ -91,11 +92,11 @@ impl Spread<'_> {
         for (at, statement) in self.body.iter().enumerate() {
             let Statement::Instruction(instruction) = statement else { continue };
             let weight = if instruction.guard.is_some() { 2 } else { 1 };
-            flow::written(instruction, &mut |id| self.this.writes[id.index()] += weight);
+            effects::written(instruction, &mut |id| self.this.writes[id.index()] += weight);
             if !self.flow.reached[self.flow.block_of[at]] {
                 continue;
             }
-            read(instruction, &mut |id| self.readers[id.index()].push(at));
+            effects::read(instruction, &mut |id| self.readers[id.index()].push(at));
             if own_result(instruction)
                 || racing.contains(&at)
                 || instruction.sources().iter().any(is_own_operand)
@@ -145,7 +146,7 @@ impl Spread<'_> {
     /// that others also write.
     fn diverge(&mut self, instruction: &Instruction, repeated: bool) {
         let Self { this, registers, .. } = self;
-        flow::written(instruction, &mut |id| {
+        effects::written(instruction, &mut |id| {
             let counts = !repeated || this.writes[id.index()] > 1;
             if counts && !std::mem::replace(&mut this.divergent[id.index()], true) {
                 registers.push(id);
@@ -159,20 +160,6 @@ impl Spread<'_> {
         if self.flow.blocks[block].next.len() > 1 {
             self.marks.mark(self.flow, block, &mut self.blocks);
         }
-    }
-}
-
-/// Calls `each` with every register that an instruction reads.
-pub(super) fn read(instruction: &Instruction, each: &mut dyn FnMut(RegisterId)) {
-    instruction.sources().iter().for_each(|operand| flow::registers_of(operand, each));
-    // An instruction reads the registers of an address, even if the address is a destination.
-    for operand in &instruction.operands[..usize::from(instruction.destinations)] {
-        if matches!(operand, Operand::Address(_) | Operand::Texture(_)) {
-            flow::registers_of(operand, each);
-        }
-    }
-    if let Some(guard) = instruction.guard {
-        each(guard.register);
     }
 }
 

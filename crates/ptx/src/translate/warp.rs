@@ -6,8 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::body::Writer;
-use super::{BLOCK_THREADS_MAX, CONTROL_ZERO, TranslateError};
+use super::control::CONTROL_ZERO;
+use super::effects::is_meeting;
+use super::error::TranslateError;
+use super::writer::Writer;
 use crate::ir::{
     Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode,
 };
@@ -18,23 +20,6 @@ pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
     if sums {
         text.push_str("__local uint wr[3];\nuint third = 0;\n");
     }
-}
-
-/// Whether threads wait for each other at an instruction.
-pub(super) fn is_meeting(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Shfl
-            | Opcode::Vote
-            | Opcode::Match
-            | Opcode::Activemask
-            | Opcode::Redux
-            | Opcode::Elect
-            | Opcode::BarSync
-            | Opcode::BarRed
-            | Opcode::BarArrive
-            | Opcode::BarWarpSync
-    )
 }
 
 /// Returns the space that an instruction accesses.
@@ -68,19 +53,6 @@ pub(super) struct Meeting {
 }
 
 impl Writer<'_> {
-    /// Returns the number of threads of the largest block that can be launched.
-    pub(super) fn threads_most(&self) -> u32 {
-        let required = self
-            .entry
-            .required
-            .map(|sizes| sizes.iter().fold(1, |all: u32, size| all.saturating_mul(*size)));
-        required
-            .or(self.entry.max_threads)
-            .unwrap_or(BLOCK_THREADS_MAX)
-            .clamp(1, BLOCK_THREADS_MAX)
-            .next_multiple_of(32)
-    }
-
     /// Writes a barrier of all threads. Behind it, the kernel reads again the zero that is added to
     /// shared indices. Otherwise compilers compute every address before the first barrier, and must
     /// keep all of them for each thread (PoCL: three times slower).

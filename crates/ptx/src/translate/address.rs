@@ -2,42 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::TranslateError;
-use super::body::Writer;
+use super::control::Fault;
+use super::error::TranslateError;
 use super::linear::{Sum, Term};
+use super::lvalue::{Access, Place, is_in};
+use super::writer::Writer;
 use crate::ir::{
-    Address, Base, FUNCTION_WINDOW, Instruction, LOCAL_WINDOW, Opcode, SHARED_WINDOW, Space,
-    Symbol, Type,
+    Address, Base, FUNCTION_WINDOW, Instruction, LOCAL_WINDOW, Opcode, PARAM_WINDOW, SHARED_WINDOW,
+    Space, Symbol,
 };
-
-/// The memory that an instruction accesses.
-#[derive(Debug, Clone)]
-pub(super) enum Place {
-    /// One object: an expression that can be read and assigned.
-    Known(String),
-    /// One of several objects, chosen by the window of the address: in shared, local or global
-    /// memory, or a parameter, which is read-only.
-    Generic {
-        address: String,
-        shared: Option<String>,
-        local: Option<String>,
-        param: Option<String>,
-        global: String,
-    },
-}
-
-/// Returns a C condition: whether a generic address lies in the window that starts at `start`.
-pub(super) fn is_in(address: &str, start: u64) -> String {
-    format!("{address} >> 56 == {:#x}UL", start >> 56)
-}
-
-/// Type and size of an access.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Access<'a> {
-    /// The C type without an address space.
-    pub ty: &'a str,
-    pub bytes: u32,
-}
 
 /// Returns the lower half of a number, sign-extended.
 const fn low_half(number: i64) -> i64 {
@@ -410,7 +383,7 @@ impl Writer<'_> {
                 each(&shared, "local")
             );
         }
-        let illegal = super::Fault::IllegalAddress as u64;
+        let illegal = Fault::IllegalAddress as u64;
         let fault = format!("ps_fault(AT(control), {illegal}u, {address}, {}u);", what.line);
         if let Some(local) = local {
             // Atomics work only on memory that threads share.
@@ -421,7 +394,7 @@ impl Writer<'_> {
         }
         if param.is_some() {
             self.uses_faults = true;
-            let _ = write!(text, "if ({}) {fault} else ", is_in(&address, Self::param_window()));
+            let _ = write!(text, "if ({}) {fault} else ", is_in(&address, PARAM_WINDOW));
         }
         self.line(&format!("{text}{}", each(&global, "global")));
     }
@@ -466,10 +439,5 @@ impl Writer<'_> {
                 format!("({})", self.bytes_of(&sum))
             }
         })
-    }
-
-    /// Returns the type with which memory is accessed: the C type, but it may alias others.
-    pub(super) fn memory_type(ty: Type) -> String {
-        format!("a_{}", super::operand::value_type(ty))
     }
 }
