@@ -8,7 +8,6 @@ use crate::ir::{
     Base, CallTarget, Entry, Function, FunctionId, Instruction, Module, Operand, Param, SharedId,
     Space, Statement, Symbol,
 };
-use crate::parser::Bounds;
 
 /// Largest shared memory of a block; CUDA allows 227 KiB.
 const SHARED_BYTES_MAX: u32 = 1 << 20;
@@ -26,6 +25,15 @@ pub(crate) fn align_up(value: u64, align: u64) -> u64 {
     value.checked_add(mask).map_or(!mask, |value| value & !mask)
 }
 
+/// Limits that a kernel sets for its launches.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LaunchBounds {
+    /// Product of the numbers of `.maxntid`.
+    pub(crate) max_threads: Option<u32>,
+    /// Numbers of `.reqntid`; missing ones are 1.
+    pub(crate) required: Option<[u32; 3]>,
+}
+
 /// The functions that a function calls and the shared variables that it names.
 #[derive(Debug, Default)]
 struct Uses {
@@ -36,7 +44,7 @@ struct Uses {
 /// Fills in the entries, and the offsets of shared and local variables.
 pub(crate) fn lay_out(
     module: &mut Module,
-    entries: &[(FunctionId, Bounds)],
+    entries: &[(FunctionId, LaunchBounds)],
 ) -> Result<(), ParseError> {
     for function in &mut module.functions {
         frame(function)?;
@@ -178,30 +186,30 @@ struct Reached {
 /// Walks the calls depth-first. The walk is iterative, because the text decides the depth.
 fn reach(entry: FunctionId, uses: &[Uses]) -> Reached {
     #[derive(Clone, Copy, PartialEq)]
-    enum State {
+    enum Visit {
         New,
         Open,
         Done,
     }
-    let mut state = vec![State::New; uses.len()];
+    let mut state = vec![Visit::New; uses.len()];
     let mut reached = Reached { order: Vec::new(), recursive: false };
     let mut stack = vec![(entry, 0usize)];
-    state[entry.index()] = State::Open;
+    state[entry.index()] = Visit::Open;
     while let Some((id, next)) = stack.last_mut() {
         match uses[id.index()].calls.get(*next) {
             Some(callee) => {
                 *next += 1;
                 match state[callee.index()] {
-                    State::New => {
-                        state[callee.index()] = State::Open;
+                    Visit::New => {
+                        state[callee.index()] = Visit::Open;
                         stack.push((*callee, 0));
                     }
-                    State::Open => reached.recursive = true,
-                    State::Done => {}
+                    Visit::Open => reached.recursive = true,
+                    Visit::Done => {}
                 }
             }
             None => {
-                state[id.index()] = State::Done;
+                state[id.index()] = Visit::Done;
                 reached.order.push(*id);
                 stack.pop();
             }

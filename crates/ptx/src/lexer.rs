@@ -28,7 +28,7 @@ pub enum Token<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct TextPosition {
     /// Bytes from the start of the text.
     pub offset: usize,
     /// Line, counted from 1.
@@ -37,7 +37,7 @@ pub struct Place {
     pub column: u32,
 }
 
-impl Place {
+impl TextPosition {
     pub fn error(self, kind: ParseErrorKind) -> ParseError {
         ParseError { line: self.line, column: self.column, kind }
     }
@@ -60,7 +60,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Returns the next token and its place.
-    pub fn next(&mut self) -> Result<(Token<'a>, Place), ParseError> {
+    pub fn next(&mut self) -> Result<(Token<'a>, TextPosition), ParseError> {
         self.skip_blank()?;
         let place = self.place();
         let Some(first) = self.byte(0) else { return Ok((Token::End, place)) };
@@ -96,10 +96,10 @@ impl<'a> Lexer<'a> {
         self.text.as_bytes().get(self.position + ahead).copied()
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         let column =
             u32::try_from(self.position - self.line_start).unwrap_or(u32::MAX).saturating_add(1);
-        Place { offset: self.position, line: self.line, column }
+        TextPosition { offset: self.position, line: self.line, column }
     }
 
     fn new_line(&mut self) {
@@ -170,7 +170,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn string(&mut self, place: Place) -> Result<Token<'a>, ParseError> {
+    fn string(&mut self, place: TextPosition) -> Result<Token<'a>, ParseError> {
         self.position += 1;
         let start = self.position;
         loop {
@@ -194,7 +194,7 @@ impl<'a> Lexer<'a> {
         Ok(Token::Text(content))
     }
 
-    fn number(&mut self, place: Place) -> Result<Token<'a>, ParseError> {
+    fn number(&mut self, place: TextPosition) -> Result<Token<'a>, ParseError> {
         let start = self.position;
         let word = self.word();
         let rest = word.get(2..).unwrap_or("");
@@ -236,7 +236,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads the decimal number that starts at `start`, whose first word has been read.
-    fn decimal(&mut self, start: usize, place: Place) -> Result<Token<'a>, ParseError> {
+    fn decimal(&mut self, start: usize, place: TextPosition) -> Result<Token<'a>, ParseError> {
         if self.byte(0) == Some(b'.') {
             self.position += 1;
             self.word();

@@ -7,6 +7,7 @@
 mod constant;
 mod cursor;
 mod declare;
+mod draft;
 mod function;
 mod initial;
 mod operand;
@@ -16,60 +17,17 @@ mod special;
 mod statement;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-pub(crate) use function::Bounds;
 
 use cursor::Cursor;
-use initial::Initial;
+use draft::{ModuleName, Parser};
 
 use crate::error::{ParseError, ParseErrorKind};
-use crate::ir::{Function, FunctionId, GlobalId, Module, Opaque, SharedId, SharedVariable};
+use crate::ir::{Function, Module};
 use crate::layout;
-use crate::lexer::{Place, Token};
+use crate::lexer::{TextPosition, Token};
 
 /// Longest text that the parser reads. The largest modules of libraries have some 100 MiB.
 const TEXT_BYTES_MAX: usize = 512 << 20;
-
-/// Meaning of a name of the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ModuleName {
-    Global(GlobalId),
-    Shared(SharedId),
-    Function(FunctionId),
-}
-
-/// A `.global` or `.const` variable before the layout.
-#[derive(Debug)]
-struct GlobalDraft<'a> {
-    name: &'a str,
-    size: u64,
-    align: u64,
-    is_const: bool,
-    opaque: Option<Opaque>,
-    initial: Initial<'a>,
-    /// Whether it is declared `.extern`, so that another module defines it.
-    external: bool,
-}
-
-/// A kernel before the layout.
-#[derive(Debug)]
-struct EntryDraft {
-    function: FunctionId,
-    bounds: Bounds,
-}
-
-struct Parser<'a> {
-    cursor: Cursor<'a>,
-    version: (u32, u32),
-    target: u32,
-    names: HashMap<&'a str, ModuleName>,
-    globals: Vec<GlobalDraft<'a>>,
-    shared: Vec<SharedVariable>,
-    functions: Vec<Function>,
-    entries: Vec<EntryDraft>,
-    mnemonics: HashMap<&'a str, Arc<str>>,
-}
 
 /// Parses a module. `text` may end with NULs.
 ///
@@ -77,7 +35,7 @@ struct Parser<'a> {
 /// Text that is not PTX, or that uses unsupported PTX, with the place in the text.
 pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(Place::default().error(ParseErrorKind::TooMany {
+        return Err(TextPosition::default().error(ParseErrorKind::TooMany {
             what: "bytes of text",
             limit: TEXT_BYTES_MAX as u64,
         }));
@@ -212,14 +170,6 @@ impl<'a> Parser<'a> {
             if !self.cursor.accept(',')? {
                 return self.cursor.expect(';', "`;`");
             }
-        }
-    }
-
-    /// Declares a name of the module.
-    fn declare(&mut self, name: &'a str, what: ModuleName, place: Place) -> Result<(), ParseError> {
-        match self.names.insert(name, what) {
-            None => Ok(()),
-            Some(_) => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A token stream with one token of lookahead, and the basic operations of all parsers.
 
 use crate::error::{ParseError, ParseErrorKind};
-use crate::lexer::{Lexer, Place, Token};
+use crate::lexer::{Lexer, TextPosition, Token};
 
 /// Largest number of characters of an instruction that an error quotes: enough for the longest
 /// instruction that compilers write, short enough for one line.
@@ -12,7 +12,7 @@ const QUOTE_CHARS_MAX: usize = 120;
 pub(super) struct Cursor<'a> {
     lexer: Lexer<'a>,
     token: Token<'a>,
-    place: Place,
+    place: TextPosition,
     text: &'a str,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the place of the next token.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> TextPosition {
         self.place
     }
 
@@ -71,7 +71,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes a required name.
-    pub(super) fn word(&mut self, expected: &'static str) -> Result<(&'a str, Place), ParseError> {
+    pub(super) fn word(
+        &mut self,
+        expected: &'static str,
+    ) -> Result<(&'a str, TextPosition), ParseError> {
         let place = self.place;
         match self.token {
             Token::Word(word) => {
@@ -103,7 +106,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the statement from `start` up to its semicolon, on one line, for messages.
-    pub(super) fn quote(&self, start: Place) -> String {
+    pub(super) fn quote(&self, start: TextPosition) -> String {
         let rest = self.text.get(start.offset..).unwrap_or("");
         let end = rest.find(';').unwrap_or(rest.len());
         let words: Vec<&str> = rest[..end].split_whitespace().take(QUOTE_CHARS_MAX).collect();
@@ -111,7 +114,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the text from `start` up to the next token, without trailing blanks.
-    pub(super) fn text_from(&self, start: Place) -> &'a str {
+    pub(super) fn text_from(&self, start: TextPosition) -> &'a str {
         self.text.get(start.offset..self.place.offset).unwrap_or("").trim_end()
     }
 }

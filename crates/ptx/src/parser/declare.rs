@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use super::constant;
 use super::cursor::Cursor;
-use super::initial::{self, INITIAL_BYTES_MAX, Initial, Shape};
-use super::scope::Names;
-use super::{GlobalDraft, ModuleName, Parser};
+use super::draft::{GlobalDraft, ModuleName, Parser};
+use super::initial::{self, INITIAL_BYTES_MAX, Initial, InitialisedShape};
+use super::scope::FunctionScope;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
     FUNCTION_WINDOW, Formal, FunctionId, Global, GlobalId, ModuleData, Opaque, Relocation,
     SharedId, SharedVariable, Space, Type, Variable,
 };
 use crate::layout::align_up;
-use crate::lexer::{Place, Token};
+use crate::lexer::{TextPosition, Token};
 
 /// Largest alignment: the largest page size that programs ask for.
 const ALIGN_MAX: u64 = 1 << 21;
@@ -29,7 +29,7 @@ const DIMENSIONS_MAX: usize = 16;
 
 /// The part of a declaration before the variable's name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct DeclarationHead {
     pub(super) ty: Type,
     pub(super) lanes: u8,
     align: Option<u64>,
@@ -39,14 +39,14 @@ pub(super) struct Head {
 #[derive(Debug)]
 pub(super) struct Declarator<'a> {
     pub(super) name: &'a str,
-    pub(super) place: Place,
+    pub(super) place: TextPosition,
     /// Size in bytes of an element of each dimension, outermost first.
     strides: Vec<u64>,
     /// Size in bytes; `None` for `x[]`.
     size: Option<u64>,
 }
 
-impl Head {
+impl DeclarationHead {
     /// Reads `.align 4 .v2 .u32`, and words that have no effect.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         let (mut align, mut lanes) = (None, 1);
@@ -104,7 +104,7 @@ impl<'a> Declarator<'a> {
     /// Reads a name with its dimensions, such as `name[3][4]`.
     pub(super) fn read(
         cursor: &mut Cursor<'a>,
-        head: Head,
+        head: DeclarationHead,
         bytes_max: u64,
     ) -> Result<Self, ParseError> {
         let (name, place) = cursor.word("the name of a variable")?;
@@ -114,8 +114,8 @@ impl<'a> Declarator<'a> {
     fn read_dimensions(
         cursor: &mut Cursor<'a>,
         name: &'a str,
-        place: Place,
-        head: Head,
+        place: TextPosition,
+        head: DeclarationHead,
         bytes_max: u64,
     ) -> Result<Self, ParseError> {
         let mut counts = Vec::new();
@@ -160,7 +160,7 @@ impl<'a> Parser<'a> {
     /// Reads the declaration of `.global` or `.const` variables.
     pub(super) fn global(&mut self, external: bool) -> Result<(), ParseError> {
         let is_const = self.cursor.advance()? == Token::Dotted("const");
-        let head = Head::read(&mut self.cursor)?;
+        let head = DeclarationHead::read(&mut self.cursor)?;
         loop {
             let declarator = Declarator::read(&mut self.cursor, head, GLOBAL_BYTES_MAX)?;
             let opaque = match head.ty {
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
                     // the handle has these properties.
                     self.skip_braces()?;
                 } else {
-                    let shape = Shape {
+                    let shape = InitialisedShape {
                         name: declarator.name,
                         ty: head.ty,
                         strides: &declarator.strides,
@@ -206,7 +206,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Declares a variable. A definition may follow an `.extern` declaration.
-    fn declare_global(&mut self, draft: GlobalDraft<'a>, place: Place) -> Result<(), ParseError> {
+    fn declare_global(
+        &mut self,
+        draft: GlobalDraft<'a>,
+        place: TextPosition,
+    ) -> Result<(), ParseError> {
         if let Some(ModuleName::Global(id)) = self.names.get(draft.name).copied() {
             let known = &mut self.globals[id.index()];
             if !known.external && !draft.external {
@@ -238,10 +242,10 @@ impl<'a> Parser<'a> {
     pub(super) fn shared_variable(
         &mut self,
         external: bool,
-        mut names: Option<&mut Names<'a>>,
+        mut names: Option<&mut FunctionScope<'a>>,
     ) -> Result<(), ParseError> {
         self.cursor.advance()?;
-        let head = Head::read(&mut self.cursor)?;
+        let head = DeclarationHead::read(&mut self.cursor)?;
         loop {
             let declarator = Declarator::read(&mut self.cursor, head, LOCAL_BYTES_MAX)?;
             let dynamic = external && declarator.size.unwrap_or(0) == 0;
@@ -274,10 +278,10 @@ impl<'a> Parser<'a> {
     pub(super) fn local_variable(
         &mut self,
         space: Space,
-        names: &mut Names<'a>,
+        names: &mut FunctionScope<'a>,
     ) -> Result<(), ParseError> {
         self.cursor.advance()?;
-        let head = Head::read(&mut self.cursor)?;
+        let head = DeclarationHead::read(&mut self.cursor)?;
         loop {
             let declarator = Declarator::read(&mut self.cursor, head, LOCAL_BYTES_MAX)?;
             let variable = Variable {
@@ -296,9 +300,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a `.reg` declaration.
-    pub(super) fn register(&mut self, names: &mut Names<'a>) -> Result<(), ParseError> {
+    pub(super) fn register(&mut self, names: &mut FunctionScope<'a>) -> Result<(), ParseError> {
         self.cursor.advance()?;
-        let head = Head::read(&mut self.cursor)?;
+        let head = DeclarationHead::read(&mut self.cursor)?;
         loop {
             let (name, place) = self.cursor.word("the name of a register")?;
             if self.cursor.accept('<')? {
@@ -318,8 +322,8 @@ impl<'a> Parser<'a> {
     /// are declared in `names`, if that is given.
     pub(super) fn formals(
         &mut self,
-        mut names: Option<&mut Names<'a>>,
-    ) -> Result<Vec<(Formal, &'a str, Place)>, ParseError> {
+        mut names: Option<&mut FunctionScope<'a>>,
+    ) -> Result<Vec<(Formal, &'a str, TextPosition)>, ParseError> {
         let mut formals = Vec::new();
         let mut offset = 0u64;
         while !self.cursor.accept(')')? {
@@ -328,7 +332,7 @@ impl<'a> Parser<'a> {
                 Token::Dotted("param") => false,
                 _ => return Err(self.cursor.unexpected("`.param`")),
             };
-            let head = Head::read(&mut self.cursor)?;
+            let head = DeclarationHead::read(&mut self.cursor)?;
             self.pointer_attributes()?;
             let declarator = Declarator::read(&mut self.cursor, head, LOCAL_BYTES_MAX)?;
             let register = match &mut names {
@@ -394,7 +398,7 @@ fn bytes(value: u64) -> u32 {
 }
 
 /// Layout of the `.global` and `.const` variables.
-pub(super) struct Data {
+pub(super) struct DataLayout {
     pub(super) globals: Vec<Global>,
     pub(super) block: ModuleData,
     /// Functions whose address is in an initial value.
@@ -406,13 +410,14 @@ pub(super) struct Data {
 pub(super) fn data(
     drafts: &[GlobalDraft<'_>],
     names: &HashMap<&str, ModuleName>,
-) -> Result<Data, ParseError> {
+) -> Result<DataLayout, ParseError> {
     let mut order: Vec<usize> =
         (0..drafts.len()).filter(|index| !drafts[*index].external).collect();
     order.sort_by_key(|index| drafts[*index].initial.bytes.is_empty());
     let mut offsets = vec![0u64; drafts.len()];
     let mut block = ModuleData { size: 0, align: 8, bytes: Vec::new(), relocations: Vec::new() };
-    let too_many = |what, limit| Place::default().error(ParseErrorKind::TooMany { what, limit });
+    let too_many =
+        |what, limit| TextPosition::default().error(ParseErrorKind::TooMany { what, limit });
     for index in &order {
         let draft = &drafts[*index];
         let offset = align_up(block.size, draft.align);
@@ -439,7 +444,7 @@ pub(super) fn data(
         opaque: draft.opaque,
     };
     let globals = drafts.iter().zip(&offsets).map(global).collect();
-    Ok(Data { globals, block, functions_taken })
+    Ok(DataLayout { globals, block, functions_taken })
 }
 
 /// Writes the addresses in initial values. Addresses of variables become relocations, those of

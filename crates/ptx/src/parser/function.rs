@@ -1,36 +1,23 @@
-use super::scope::{LabelKind, Names};
-use super::{EntryDraft, ModuleName, Parser, constant, cursor};
+use super::draft::{EntryDraft, FunctionDraft, ModuleName, Parser};
+use super::scope::{FunctionScope, LabelKind};
+use super::{constant, cursor};
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
     BLOCK_THREADS_MAX, Formal, Function, FunctionId, Signature, Space, Statement, Symbol,
 };
-use crate::lexer::{Place, Token};
+use crate::layout::LaunchBounds;
+use crate::lexer::{TextPosition, Token};
 
 /// Largest number of statements of a function. Compilers stay far below it; it bounds the memory
 /// that a hostile text can take.
 const STATEMENTS_MAX: usize = 1 << 23;
-
-/// Limits that a kernel sets for its launches.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Bounds {
-    /// Product of the numbers of `.maxntid`.
-    pub(crate) max_threads: Option<u32>,
-    /// Numbers of `.reqntid`; missing ones are 1.
-    pub(crate) required: Option<[u32; 3]>,
-}
-
-/// The body of a function while the parser reads it.
-pub(super) struct Draft<'a> {
-    pub(super) names: Names<'a>,
-    pub(super) body: Vec<Statement>,
-}
 
 impl<'a> Parser<'a> {
     /// Reads `.entry name (...) { ... }` or `.func (...) name (...) { ... }`, or a declaration
     /// without a body.
     pub(super) fn function(&mut self, is_entry: bool) -> Result<(), ParseError> {
         self.cursor.advance()?;
-        let mut draft = Draft { names: Names::new(), body: Vec::new() };
+        let mut draft = FunctionDraft { names: FunctionScope::new(), body: Vec::new() };
         let mut returns = Vec::new();
         while matches!(self.cursor.token(), Token::Dotted("attribute")) {
             self.skip_directive()?;
@@ -86,7 +73,7 @@ impl<'a> Parser<'a> {
         &mut self,
         name: &'a str,
         is_entry: bool,
-        place: Place,
+        place: TextPosition,
     ) -> Result<FunctionId, ParseError> {
         if let Some(known) = self.names.get(name) {
             return match known {
@@ -117,8 +104,8 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the directives between the parameters and the body.
-    fn directives(&mut self) -> Result<(Bounds, bool), ParseError> {
-        let mut bounds = Bounds::default();
+    fn directives(&mut self) -> Result<(LaunchBounds, bool), ParseError> {
+        let mut bounds = LaunchBounds::default();
         let mut no_return = false;
         while let Token::Dotted(word) = self.cursor.token() {
             match word {
@@ -208,7 +195,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads statements up to the brace that closes the body. The opening brace has been consumed.
-    fn body(&mut self, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+    fn body(&mut self, draft: &mut FunctionDraft<'a>) -> Result<(), ParseError> {
         loop {
             if draft.body.len() >= STATEMENTS_MAX {
                 let limit = STATEMENTS_MAX as u64;
@@ -237,7 +224,11 @@ impl<'a> Parser<'a> {
         draft.names.resolve(&mut draft.body)
     }
 
-    fn body_directive(&mut self, word: &str, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+    fn body_directive(
+        &mut self,
+        word: &str,
+        draft: &mut FunctionDraft<'a>,
+    ) -> Result<(), ParseError> {
         match word {
             "reg" => self.register(&mut draft.names),
             "local" => self.local_variable(Space::Local, &mut draft.names),
@@ -261,8 +252,8 @@ impl<'a> Parser<'a> {
     pub(super) fn label(
         &mut self,
         name: &'a str,
-        place: Place,
-        draft: &mut Draft<'a>,
+        place: TextPosition,
+        draft: &mut FunctionDraft<'a>,
     ) -> Result<(), ParseError> {
         let kind = match self.cursor.token() {
             Token::Dotted("branchtargets") => {
@@ -293,7 +284,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a list of names: `a, b, c;`
-    fn list(&mut self, expected: &'static str) -> Result<Vec<(&'a str, Place)>, ParseError> {
+    fn list(&mut self, expected: &'static str) -> Result<Vec<(&'a str, TextPosition)>, ParseError> {
         let mut names = Vec::new();
         loop {
             names.push(self.cursor.word(expected)?);
@@ -308,7 +299,7 @@ impl<'a> Parser<'a> {
     pub(super) fn known_function(
         &self,
         name: &str,
-        place: Place,
+        place: TextPosition,
     ) -> Result<FunctionId, ParseError> {
         match self.names.get(name) {
             Some(ModuleName::Function(id)) => Ok(*id),
@@ -333,16 +324,17 @@ impl<'a> Parser<'a> {
             self.skip_directive()?;
         }
         self.cursor.expect(';', "`;`")?;
-        let formals =
-            |list: Vec<(Formal, &'a str, Place)>| list.into_iter().map(|formal| formal.0).collect();
+        let formals = |list: Vec<(Formal, &'a str, TextPosition)>| {
+            list.into_iter().map(|formal| formal.0).collect()
+        };
         Ok(Signature { returns: formals(returns), params: formals(params) })
     }
 }
 
 /// Declares the names of parameters in memory. Those in registers are already declared.
 fn declare_formals<'a>(
-    names: &mut Names<'a>,
-    formals: &[(Formal, &'a str, Place)],
+    names: &mut FunctionScope<'a>,
+    formals: &[(Formal, &'a str, TextPosition)],
     symbol: impl Fn(u32) -> Symbol,
 ) -> Result<(), ParseError> {
     for (index, (formal, name, place)) in (0u32..).zip(formals) {

@@ -4,7 +4,7 @@ use super::constant::{self, Number};
 use super::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{Kind, Type};
-use crate::lexer::{Place, Token};
+use crate::lexer::{TextPosition, Token};
 
 /// Deepest nesting of braces, which is the number of dimensions of an array.
 const DEPTH_MAX: u32 = 16;
@@ -33,12 +33,12 @@ pub(super) struct Pointer<'a> {
     pub(super) addend: i64,
     /// Number of bytes to write: 4 or 8.
     pub(super) width: u8,
-    pub(super) place: Place,
+    pub(super) place: TextPosition,
 }
 
 /// The shape of the variable that is being initialised.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape<'s> {
+pub(super) struct InitialisedShape<'s> {
     pub(super) name: &'s str,
     pub(super) ty: Type,
     /// Size in bytes of each dimension's element, outermost first: 16, 4 for `[3][4]` of 4 bytes.
@@ -50,9 +50,9 @@ pub(super) struct Shape<'s> {
 /// Reads the initial value behind `=`.
 pub(super) fn read<'a>(
     cursor: &mut Cursor<'a>,
-    shape: Shape<'_>,
+    shape: InitialisedShape<'_>,
 ) -> Result<Initial<'a>, ParseError> {
-    let mut filler = Filler { shape, initial: Initial::default(), masked: None };
+    let mut filler = InitialReader { shape, initial: Initial::default(), masked: None };
     filler.value(cursor, 0, 0)?;
     filler.end_of_masked(cursor.place())?;
     Ok(filler.initial)
@@ -60,18 +60,18 @@ pub(super) fn read<'a>(
 
 /// One pointer whose bytes are written one by one, as `0xFF(x), 0xFF00(x), ...`.
 #[derive(Debug)]
-struct Masked<'a> {
+struct PartialPointer<'a> {
     pointer: Pointer<'a>,
     bytes: u8,
 }
 
-struct Filler<'a, 's> {
-    shape: Shape<'s>,
+struct InitialReader<'a, 's> {
+    shape: InitialisedShape<'s>,
     initial: Initial<'a>,
-    masked: Option<Masked<'a>>,
+    masked: Option<PartialPointer<'a>>,
 }
 
-impl<'a> Filler<'a, '_> {
+impl<'a> InitialReader<'a, '_> {
     /// Reads a value, or values in braces, for `offset`. Returns the offset behind it.
     fn value(
         &mut self,
@@ -139,7 +139,12 @@ impl<'a> Filler<'a, '_> {
         Ok(end)
     }
 
-    fn number(&mut self, value: Number, offset: u64, place: Place) -> Result<(), ParseError> {
+    fn number(
+        &mut self,
+        value: Number,
+        offset: u64,
+        place: TextPosition,
+    ) -> Result<(), ParseError> {
         let bits = element_bits(value, self.shape.ty)
             .ok_or_else(|| self.problem(place, "the number is of another kind"))?;
         let width = self.shape.ty.bytes() as usize;
@@ -177,7 +182,7 @@ impl<'a> Filler<'a, '_> {
         cursor: &mut Cursor<'a>,
         mask: Number,
         offset: u64,
-        place: Place,
+        place: TextPosition,
     ) -> Result<(), ParseError> {
         cursor.expect('(', "`(`")?;
         let mut pointer = pointer(cursor, offset, Type::B64)?;
@@ -192,7 +197,7 @@ impl<'a> Filler<'a, '_> {
         match &mut self.masked {
             None if byte == 0 => {
                 pointer.width = 8;
-                self.masked = Some(Masked { pointer, bytes: 1 });
+                self.masked = Some(PartialPointer { pointer, bytes: 1 });
             }
             Some(masked)
                 if masked.bytes == byte
@@ -212,7 +217,7 @@ impl<'a> Filler<'a, '_> {
     }
 
     /// Returns an error if an address that was written byte by byte is incomplete.
-    fn end_of_masked(&self, place: Place) -> Result<(), ParseError> {
+    fn end_of_masked(&self, place: TextPosition) -> Result<(), ParseError> {
         if self.masked.is_some() {
             Err(self.problem(place, "a part of an address"))
         } else {
@@ -220,7 +225,7 @@ impl<'a> Filler<'a, '_> {
         }
     }
 
-    fn problem(&self, place: Place, problem: &'static str) -> ParseError {
+    fn problem(&self, place: TextPosition, problem: &'static str) -> ParseError {
         place.error(ParseErrorKind::Initialiser { name: self.shape.name.to_owned(), problem })
     }
 }
@@ -270,7 +275,7 @@ mod tests {
     use super::*;
 
     fn fill(text: &str, ty: Type, strides: &[u64], size: u64) -> Result<Vec<u8>, ParseError> {
-        let shape = Shape { name: "x", ty, strides, size: Some(size) };
+        let shape = InitialisedShape { name: "x", ty, strides, size: Some(size) };
         read(&mut Cursor::new(text)?, shape).map(|initial| initial.bytes)
     }
 
@@ -309,7 +314,7 @@ mod tests {
         let masks: Vec<String> =
             (0..8).map(|byte| format!("{:#X}(generic(y)+4)", 0xFFu64 << (8 * byte))).collect();
         let text = format!("{{7, {}, 9}}", masks.join(", "));
-        let shape = Shape { name: "x", ty: Type::U8, strides: &[1], size: Some(10) };
+        let shape = InitialisedShape { name: "x", ty: Type::U8, strides: &[1], size: Some(10) };
         let initial = Cursor::new(&text)
             .and_then(|mut cursor| read(&mut cursor, shape))
             .expect("the form that LLVM writes");

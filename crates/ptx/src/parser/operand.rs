@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 
 use super::constant::Number;
-use super::raw::{Raw, RawKind};
-use super::scope::{Local, Names};
-use super::{GlobalDraft, ModuleName, special};
+use super::draft::{GlobalDraft, ModuleName};
+use super::raw::{RawOperand, RawOperandKind};
+use super::scope::{FunctionScope, Local};
+use super::special;
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{OperandForm, OperandKind, TypeRule};
 use crate::ir::{
     Address, Base, Immediate, Kind, LabelId, Modifiers, Operand, RegisterId, SharedVariable, Space,
     Symbol, TextureAddress, Type,
 };
-use crate::lexer::Place;
+use crate::lexer::TextPosition;
 
 /// The context in which an operand is checked.
-pub(super) struct Check<'p, 'a> {
-    pub(super) names: &'p mut Names<'a>,
+pub(super) struct OperandCheck<'p, 'a> {
+    pub(super) names: &'p mut FunctionScope<'a>,
     pub(super) module: &'p HashMap<&'a str, ModuleName>,
     pub(super) globals: &'p [GlobalDraft<'a>],
     pub(super) shared: &'p [SharedVariable],
@@ -53,9 +54,13 @@ enum Meaning {
     Symbol(Symbol),
 }
 
-impl<'a> Check<'_, 'a> {
+impl<'a> OperandCheck<'_, 'a> {
     /// Converts an operand to what the form requires. Labels come back as placeholders.
-    pub(super) fn operand(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
+    pub(super) fn operand(
+        &mut self,
+        raw: &RawOperand<'a>,
+        form: &OperandForm,
+    ) -> Result<Operand, Misfit> {
         match form.kind {
             OperandKind::Value => self.value(raw, form, self.rule(form.rule)),
             OperandKind::VectorOrValue => self.vector_or_value(raw, form),
@@ -69,7 +74,7 @@ impl<'a> Check<'_, 'a> {
             OperandKind::Label => label_name(raw).map(|_| Operand::Label(LabelId(0))),
             OperandKind::Targets => label_name(raw).map(|_| Operand::Targets(Vec::new())),
             OperandKind::Immediate => match raw.kind {
-                RawKind::Number(Number::Integer(value)) => {
+                RawOperandKind::Number(Number::Integer(value)) => {
                     Ok(Operand::Immediate(Immediate::Integer(value)))
                 }
                 _ => Err(kind("an integer")),
@@ -94,14 +99,19 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Converts a register, or a number if the operand is read.
-    fn value(&mut self, raw: &Raw<'a>, form: &OperandForm, ty: Type) -> Result<Operand, Misfit> {
+    fn value(
+        &mut self,
+        raw: &RawOperand<'a>,
+        form: &OperandForm,
+        ty: Type,
+    ) -> Result<Operand, Misfit> {
         match &raw.kind {
-            RawKind::Name { name: "_", component: None, offset: None, negated: false }
+            RawOperandKind::Name { name: "_", component: None, offset: None, negated: false }
                 if form.written =>
             {
                 Ok(Operand::Sink)
             }
-            RawKind::Name { name, component, offset: None, negated } => {
+            RawOperandKind::Name { name, component, offset: None, negated } => {
                 if let Some(special) = special::find(name, *component) {
                     let fits =
                         !form.written && !negated && !ty.is_float() && ty.kind() != Kind::Predicate;
@@ -122,7 +132,7 @@ impl<'a> Check<'_, 'a> {
                     _ => Err(kind("an operand without `!`")),
                 }
             }
-            RawKind::Number(number) if !form.written => {
+            RawOperandKind::Number(number) if !form.written => {
                 Ok(Operand::Immediate(immediate(*number, ty)?))
             }
             _ => Err(kind(if form.written { "a register" } else { "a register or a number" })),
@@ -166,23 +176,27 @@ impl<'a> Check<'_, 'a> {
         .into())
     }
 
-    fn vector_or_value(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
+    fn vector_or_value(
+        &mut self,
+        raw: &RawOperand<'a>,
+        form: &OperandForm,
+    ) -> Result<Operand, Misfit> {
         let needed = usize::from(self.modifiers.vector);
         let ty = self.rule(form.rule);
         match &raw.kind {
             // `suld.b.2d.b32.trap {%r1}, ...`: a vector of one element is a value.
-            RawKind::Braces(elements) if needed == 0 && elements.len() == 1 => {
+            RawOperandKind::Braces(elements) if needed == 0 && elements.len() == 1 => {
                 self.value(&elements[0], form, ty)
             }
             _ if needed == 0 => self.value(raw, form, ty),
-            RawKind::Braces(elements) if elements.len() == needed => {
+            RawOperandKind::Braces(elements) if elements.len() == needed => {
                 self.elements(elements, form, ty)
             }
-            RawKind::Braces(elements) => {
+            RawOperandKind::Braces(elements) => {
                 Err(OperandProblem::Length { found: elements.len(), needed }.into())
             }
             // A register that is declared as a vector stands for its components.
-            RawKind::Name { name, component: None, offset: None, negated: false } => {
+            RawOperandKind::Name { name, component: None, offset: None, negated: false } => {
                 let Meaning::Register(register) = self.meaning(name, raw.place)? else {
                     return Err(kind("a vector"));
                 };
@@ -201,7 +215,7 @@ impl<'a> Check<'_, 'a> {
 
     fn elements(
         &mut self,
-        elements: &[Raw<'a>],
+        elements: &[RawOperand<'a>],
         form: &OperandForm,
         ty: Type,
     ) -> Result<Operand, Misfit> {
@@ -213,11 +227,17 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Converts an operand of `mov` or `cvta`.
-    fn symbol_or_pack(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
+    fn symbol_or_pack(
+        &mut self,
+        raw: &RawOperand<'a>,
+        form: &OperandForm,
+    ) -> Result<Operand, Misfit> {
         let ty = self.rule(form.rule);
         match &raw.kind {
-            RawKind::Braces(elements) => self.pack(elements, form, ty),
-            RawKind::Name { name, component: None, offset, negated: false } if !form.written => {
+            RawOperandKind::Braces(elements) => self.pack(elements, form, ty),
+            RawOperandKind::Name { name, component: None, offset, negated: false }
+                if !form.written =>
+            {
                 if special::find(name, None).is_some() {
                     return self.value(raw, form, ty);
                 }
@@ -236,7 +256,7 @@ impl<'a> Check<'_, 'a> {
     /// Converts `{a, b}`, whose elements together have as many bits as the type.
     fn pack(
         &mut self,
-        elements: &[Raw<'a>],
+        elements: &[RawOperand<'a>],
         form: &OperandForm,
         ty: Type,
     ) -> Result<Operand, Misfit> {
@@ -252,23 +272,23 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Converts `{r, g, b, a}` of a texture instruction.
-    fn texel(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
+    fn texel(&mut self, raw: &RawOperand<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
         let ty = self.rule(form.rule);
         match &raw.kind {
-            RawKind::Braces(elements) if matches!(elements.len(), 1..=4) => {
+            RawOperandKind::Braces(elements) if matches!(elements.len(), 1..=4) => {
                 self.elements(elements, form, ty)
             }
             _ => Err(kind("a vector")),
         }
     }
 
-    fn address(&mut self, raw: &Raw<'a>) -> Result<Address, Misfit> {
-        let RawKind::Brackets(inside) = &raw.kind else {
+    fn address(&mut self, raw: &RawOperand<'a>) -> Result<Address, Misfit> {
+        let RawOperandKind::Brackets(inside) = &raw.kind else {
             return Err(kind("an address in brackets"));
         };
         let [inside] = inside.as_slice() else { return Err(kind("one address")) };
         match &inside.kind {
-            RawKind::Name { name, component: None, offset, negated: false } => {
+            RawOperandKind::Name { name, component: None, offset, negated: false } => {
                 let offset = offset.unwrap_or(0);
                 match self.meaning(name, inside.place)? {
                     Meaning::Register(register) => {
@@ -292,7 +312,7 @@ impl<'a> Check<'_, 'a> {
                     }
                 }
             }
-            RawKind::Number(Number::Integer(value)) => {
+            RawOperandKind::Number(Number::Integer(value)) => {
                 Ok(Address { base: Base::Absolute, offset: value.cast_signed() })
             }
             _ => Err(kind("an address")),
@@ -327,8 +347,8 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Converts `[texture, {x, y}]` or `[texture, sampler, {x, y}]`.
-    fn texture(&mut self, raw: &Raw<'a>) -> Result<TextureAddress, Misfit> {
-        let RawKind::Brackets(inside) = &raw.kind else {
+    fn texture(&mut self, raw: &RawOperand<'a>) -> Result<TextureAddress, Misfit> {
+        let RawOperandKind::Brackets(inside) = &raw.kind else {
             return Err(kind("a texture and coordinates in brackets"));
         };
         let (texture, sampler, coordinates) = match inside.as_slice() {
@@ -340,10 +360,12 @@ impl<'a> Check<'_, 'a> {
         let sampler = sampler.map(|sampler| self.texture_handle(sampler)).transpose()?;
         let single;
         let elements = match &coordinates.kind {
-            RawKind::Braces(elements) if matches!(elements.len(), 1..=4) => elements.as_slice(),
-            RawKind::Name { name, component, .. } => {
-                single = [Raw {
-                    kind: RawKind::Name {
+            RawOperandKind::Braces(elements) if matches!(elements.len(), 1..=4) => {
+                elements.as_slice()
+            }
+            RawOperandKind::Name { name, component, .. } => {
+                single = [RawOperand {
+                    kind: RawOperandKind::Name {
                         name,
                         component: *component,
                         offset: None,
@@ -367,7 +389,7 @@ impl<'a> Check<'_, 'a> {
             second: false,
         };
         // The layer of an array is an integer, beside coordinates of any type.
-        let coordinate = |element: &Raw<'a>| match self.value(element, &form, ty) {
+        let coordinate = |element: &RawOperand<'a>| match self.value(element, &form, ty) {
             Err(Misfit::Problem(OperandProblem::Type { .. })) => {
                 self.value(element, &form, Type::U32)
             }
@@ -377,15 +399,18 @@ impl<'a> Check<'_, 'a> {
         Ok(TextureAddress { texture, sampler, coordinates, extra: Vec::new() })
     }
 
-    fn handle(&mut self, raw: &Raw<'a>) -> Result<Operand, Misfit> {
+    fn handle(&mut self, raw: &RawOperand<'a>) -> Result<Operand, Misfit> {
         match &raw.kind {
-            RawKind::Brackets(inside) if inside.len() == 1 => self.texture_handle(&inside[0]),
+            RawOperandKind::Brackets(inside) if inside.len() == 1 => {
+                self.texture_handle(&inside[0])
+            }
             _ => Err(kind("a texture in brackets")),
         }
     }
 
-    fn texture_handle(&mut self, raw: &Raw<'a>) -> Result<Operand, Misfit> {
-        let RawKind::Name { name, component: None, offset: None, negated: false } = raw.kind else {
+    fn texture_handle(&mut self, raw: &RawOperand<'a>) -> Result<Operand, Misfit> {
+        let RawOperandKind::Name { name, component: None, offset: None, negated: false } = raw.kind
+        else {
             return Err(kind("a texture"));
         };
         match self.meaning(name, raw.place)? {
@@ -398,14 +423,18 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Converts an argument or a return value of a call.
-    pub(super) fn argument(&mut self, raw: &Raw<'a>, written: bool) -> Result<Operand, Misfit> {
+    pub(super) fn argument(
+        &mut self,
+        raw: &RawOperand<'a>,
+        written: bool,
+    ) -> Result<Operand, Misfit> {
         match &raw.kind {
-            RawKind::Name { name: "_", component: None, offset: None, negated: false }
+            RawOperandKind::Name { name: "_", component: None, offset: None, negated: false }
                 if written =>
             {
                 Ok(Operand::Sink)
             }
-            RawKind::Name { name, component: None, offset: None, negated: false } => {
+            RawOperandKind::Name { name, component: None, offset: None, negated: false } => {
                 match self.meaning(name, raw.place)? {
                     Meaning::Register(register) => Ok(Operand::Register(register)),
                     Meaning::Symbol(symbol) if self.space(symbol) == Some(Space::Param) => {
@@ -414,7 +443,7 @@ impl<'a> Check<'_, 'a> {
                     Meaning::Symbol(_) => Err(kind("a variable of the param space")),
                 }
             }
-            RawKind::Number(number) if !written => Ok(Operand::Immediate(match *number {
+            RawOperandKind::Number(number) if !written => Ok(Operand::Immediate(match *number {
                 Number::Integer(value) => Immediate::Integer(value),
                 Number::Single(bits) => Immediate::Single(bits),
                 Number::Double(bits) => Immediate::Double(bits),
@@ -425,7 +454,11 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Returns the register of a guard's predicate.
-    pub(super) fn predicate(&mut self, name: &'a str, place: Place) -> Result<RegisterId, Misfit> {
+    pub(super) fn predicate(
+        &mut self,
+        name: &'a str,
+        place: TextPosition,
+    ) -> Result<RegisterId, Misfit> {
         match self.meaning(name, place)? {
             Meaning::Register(register) => {
                 self.fits(register, false, Type::Pred, false).map(|()| register)
@@ -434,7 +467,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    fn meaning(&mut self, name: &'a str, place: Place) -> Result<Meaning, Misfit> {
+    fn meaning(&mut self, name: &'a str, place: TextPosition) -> Result<Meaning, Misfit> {
         match self.names.find(name, place)? {
             Some(Local::Register(register)) => return Ok(Meaning::Register(register)),
             Some(Local::Symbol(symbol)) => return Ok(Meaning::Symbol(symbol)),
@@ -453,9 +486,9 @@ impl<'a> Check<'_, 'a> {
 }
 
 /// Returns the name in an operand that must be a label.
-pub(super) fn label_name<'a>(raw: &Raw<'a>) -> Result<&'a str, Misfit> {
+pub(super) fn label_name<'a>(raw: &RawOperand<'a>) -> Result<&'a str, Misfit> {
     match raw.kind {
-        RawKind::Name { name, component: None, offset: None, negated: false } => Ok(name),
+        RawOperandKind::Name { name, component: None, offset: None, negated: false } => Ok(name),
         _ => Err(kind("a label")),
     }
 }

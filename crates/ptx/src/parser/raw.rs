@@ -3,7 +3,7 @@
 use super::constant::{self, Number};
 use super::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
-use crate::lexer::{Place, Token};
+use crate::lexer::{TextPosition, Token};
 
 /// Largest number of operands of an instruction or elements of a vector. The longest have eight.
 const ELEMENTS_MAX: usize = 16;
@@ -12,15 +12,15 @@ const ELEMENTS_MAX: usize = 16;
 const DEPTH_MAX: u32 = 3;
 
 #[derive(Debug)]
-pub(super) struct Raw<'a> {
-    pub(super) kind: RawKind<'a>,
-    pub(super) place: Place,
+pub(super) struct RawOperand<'a> {
+    pub(super) kind: RawOperandKind<'a>,
+    pub(super) place: TextPosition,
     /// Whether it stands behind the `|` of `p|q`.
     pub(super) second: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum RawKind<'a> {
+pub(super) enum RawOperandKind<'a> {
     /// `!name.component+offset`. Only the name is required.
     Name {
         name: &'a str,
@@ -29,12 +29,12 @@ pub(super) enum RawKind<'a> {
         negated: bool,
     },
     Number(Number),
-    Braces(Vec<Raw<'a>>),
-    Brackets(Vec<Raw<'a>>),
+    Braces(Vec<RawOperand<'a>>),
+    Brackets(Vec<RawOperand<'a>>),
 }
 
 /// Reads operands up to the semicolon, and consumes it.
-pub(super) fn operands<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, ParseError> {
+pub(super) fn operands<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<RawOperand<'a>>, ParseError> {
     let mut operands = Vec::new();
     if cursor.accept(';')? {
         return Ok(operands);
@@ -53,7 +53,7 @@ pub(super) fn operands<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, Pars
 }
 
 /// Reads the arguments of a call. The opening parenthesis has been consumed.
-pub(super) fn arguments<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, ParseError> {
+pub(super) fn arguments<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<RawOperand<'a>>, ParseError> {
     let mut operands = Vec::new();
     while !cursor.accept(')')? {
         operands.push(raw(cursor, 0)?);
@@ -64,7 +64,7 @@ pub(super) fn arguments<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, Par
     Ok(operands)
 }
 
-fn push<'a>(operands: &mut Vec<Raw<'a>>, operand: Raw<'a>) -> Result<(), ParseError> {
+fn push<'a>(operands: &mut Vec<RawOperand<'a>>, operand: RawOperand<'a>) -> Result<(), ParseError> {
     if operands.len() >= ELEMENTS_MAX {
         return Err(operand
             .place
@@ -74,23 +74,27 @@ fn push<'a>(operands: &mut Vec<Raw<'a>>, operand: Raw<'a>) -> Result<(), ParseEr
     Ok(())
 }
 
-fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<Raw<'a>, ParseError> {
+fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<RawOperand<'a>, ParseError> {
     let place = cursor.place();
     let kind = match cursor.token() {
-        token if constant::starts(token) => RawKind::Number(constant::expression(cursor)?),
+        token if constant::starts(token) => RawOperandKind::Number(constant::expression(cursor)?),
         Token::Word(_) => name(cursor, false)?,
         Token::Sign('!') => {
             cursor.advance()?;
             name(cursor, true)?
         }
-        Token::Sign('{') => RawKind::Braces(list(cursor, '}', depth)?),
-        Token::Sign('[') => RawKind::Brackets(list(cursor, ']', depth)?),
+        Token::Sign('{') => RawOperandKind::Braces(list(cursor, '}', depth)?),
+        Token::Sign('[') => RawOperandKind::Brackets(list(cursor, ']', depth)?),
         _ => return Err(cursor.unexpected("an operand")),
     };
-    Ok(Raw { kind, place, second: false })
+    Ok(RawOperand { kind, place, second: false })
 }
 
-fn list<'a>(cursor: &mut Cursor<'a>, end: char, depth: u32) -> Result<Vec<Raw<'a>>, ParseError> {
+fn list<'a>(
+    cursor: &mut Cursor<'a>,
+    end: char,
+    depth: u32,
+) -> Result<Vec<RawOperand<'a>>, ParseError> {
     if depth >= DEPTH_MAX {
         return Err(cursor.error(ParseErrorKind::TooMany {
             what: "levels of an operand",
@@ -108,7 +112,7 @@ fn list<'a>(cursor: &mut Cursor<'a>, end: char, depth: u32) -> Result<Vec<Raw<'a
     Ok(elements)
 }
 
-fn name<'a>(cursor: &mut Cursor<'a>, negated: bool) -> Result<RawKind<'a>, ParseError> {
+fn name<'a>(cursor: &mut Cursor<'a>, negated: bool) -> Result<RawOperandKind<'a>, ParseError> {
     let (name, _) = cursor.word("a name")?;
     let mut component = None;
     if let Token::Dotted(word) = cursor.token() {
@@ -117,5 +121,5 @@ fn name<'a>(cursor: &mut Cursor<'a>, negated: bool) -> Result<RawKind<'a>, Parse
     }
     let has_offset = matches!(cursor.token(), Token::Sign('+' | '-'));
     let offset = if has_offset { Some(constant::integer(cursor)?.cast_signed()) } else { None };
-    Ok(RawKind::Name { name, component, offset, negated })
+    Ok(RawOperandKind::Name { name, component, offset, negated })
 }

@@ -8,7 +8,7 @@ use crate::ir::{
     FunctionId, Label, LabelId, Operand, Register, RegisterId, SharedId, Signature, Statement,
     Symbol, Type, Variable, VariableId,
 };
-use crate::lexer::Place;
+use crate::lexer::TextPosition;
 
 /// Largest number of used registers of a function. Compilers stay below 100,000; a table of this
 /// size takes some 40 MiB.
@@ -30,7 +30,7 @@ pub(super) enum LabelKind<'a> {
     /// A position in the body.
     Position(LabelId),
     /// The list of targets of a `brx.idx`.
-    Branches(Vec<(&'a str, Place)>),
+    Branches(Vec<(&'a str, TextPosition)>),
     /// The list of targets of an indirect call.
     Calls(Vec<FunctionId>),
     /// The signature of an indirect call.
@@ -54,12 +54,12 @@ struct Reference<'a> {
     operand: usize,
     block: usize,
     name: &'a str,
-    place: Place,
+    place: TextPosition,
 }
 
 /// The names of a function while the parser reads it.
 #[derive(Debug)]
-pub(crate) struct Names<'a> {
+pub(crate) struct FunctionScope<'a> {
     blocks: Vec<Block<'a>>,
     /// Index of the open block. `depth` is its nesting depth.
     current: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Names<'a> {
     pub(crate) labels: Vec<Label>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> FunctionScope<'a> {
     pub(super) fn new() -> Self {
         Self {
             blocks: vec![Block::default()],
@@ -84,7 +84,7 @@ impl<'a> Names<'a> {
     }
 
     /// Opens a nested block.
-    pub(super) fn open(&mut self, place: Place) -> Result<(), ParseError> {
+    pub(super) fn open(&mut self, place: TextPosition) -> Result<(), ParseError> {
         if self.depth >= BLOCKS_MAX {
             return Err(place.error(ParseErrorKind::TooMany {
                 what: "nested blocks",
@@ -109,14 +109,23 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn declare(&mut self, name: &'a str, local: Local, place: Place) -> Result<(), ParseError> {
+    fn declare(
+        &mut self,
+        name: &'a str,
+        local: Local,
+        place: TextPosition,
+    ) -> Result<(), ParseError> {
         if self.blocks[self.current].names.insert(name, local).is_some() {
             return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
         }
         Ok(())
     }
 
-    fn add_register(&mut self, register: Register, place: Place) -> Result<RegisterId, ParseError> {
+    fn add_register(
+        &mut self,
+        register: Register,
+        place: TextPosition,
+    ) -> Result<RegisterId, ParseError> {
         match u32::try_from(self.registers.len()) {
             Ok(number) if self.registers.len() < REGISTERS_MAX => {
                 self.registers.push(register);
@@ -135,7 +144,7 @@ impl<'a> Names<'a> {
         name: &'a str,
         ty: Type,
         lanes: u8,
-        place: Place,
+        place: TextPosition,
     ) -> Result<RegisterId, ParseError> {
         let id = self.add_register(Register { name: name.to_owned(), ty, lanes }, place)?;
         self.declare(name, Local::Register(id), place)?;
@@ -149,7 +158,7 @@ impl<'a> Names<'a> {
         count: u64,
         ty: Type,
         lanes: u8,
-        place: Place,
+        place: TextPosition,
     ) -> Result<(), ParseError> {
         if self.blocks[self.current].ranges.insert(name, (count, ty, lanes)).is_some() {
             return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
@@ -162,7 +171,7 @@ impl<'a> Names<'a> {
         &mut self,
         name: &'a str,
         variable: Variable,
-        place: Place,
+        place: TextPosition,
     ) -> Result<VariableId, ParseError> {
         let id = VariableId(u32::try_from(self.variables.len()).unwrap_or(u32::MAX));
         self.variables.push(variable);
@@ -175,7 +184,7 @@ impl<'a> Names<'a> {
         &mut self,
         name: &'a str,
         id: SharedId,
-        place: Place,
+        place: TextPosition,
     ) -> Result<(), ParseError> {
         self.declare(name, Local::Symbol(Symbol::Shared(id)), place)
     }
@@ -185,7 +194,7 @@ impl<'a> Names<'a> {
         &mut self,
         name: &'a str,
         symbol: Symbol,
-        place: Place,
+        place: TextPosition,
     ) -> Result<(), ParseError> {
         self.declare(name, Local::Symbol(symbol), place)
     }
@@ -194,7 +203,7 @@ impl<'a> Names<'a> {
     pub(crate) fn find(
         &mut self,
         name: &'a str,
-        place: Place,
+        place: TextPosition,
     ) -> Result<Option<Local>, ParseError> {
         let mut block = Some(self.current);
         while let Some(index) = block {
@@ -216,7 +225,7 @@ impl<'a> Names<'a> {
         &mut self,
         name: &'a str,
         position: usize,
-        place: Place,
+        place: TextPosition,
     ) -> Result<LabelId, ParseError> {
         let id = LabelId(u32::try_from(self.labels.len()).unwrap_or(u32::MAX));
         self.labels.push(Label {
@@ -232,7 +241,7 @@ impl<'a> Names<'a> {
         &mut self,
         name: &'a str,
         kind: LabelKind<'a>,
-        place: Place,
+        place: TextPosition,
     ) -> Result<(), ParseError> {
         if self.blocks[self.current].labels.insert(name, kind).is_some() {
             return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
@@ -241,7 +250,13 @@ impl<'a> Names<'a> {
     }
 
     /// Records that an operand of a statement is a label, which may be declared later in the text.
-    pub(super) fn refer(&mut self, statement: usize, operand: usize, name: &'a str, place: Place) {
+    pub(super) fn refer(
+        &mut self,
+        statement: usize,
+        operand: usize,
+        name: &'a str,
+        place: TextPosition,
+    ) {
         self.references.push(Reference { statement, operand, block: self.current, name, place });
     }
 
@@ -292,9 +307,9 @@ impl<'a> Names<'a> {
     fn targets(
         &self,
         block: usize,
-        names: &[(&'a str, Place)],
+        names: &[(&'a str, TextPosition)],
     ) -> Result<Vec<LabelId>, ParseError> {
-        let target = |(name, place): &(&'a str, Place)| match self.label_from(block, name) {
+        let target = |(name, place): &(&'a str, TextPosition)| match self.label_from(block, name) {
             Some(LabelKind::Position(id)) => Ok(*id),
             Some(_) => Err(wrong_label(name, *place)),
             None => Err(place.error(ParseErrorKind::UnknownName((*name).to_owned()))),
@@ -322,7 +337,7 @@ impl Block<'_> {
     }
 }
 
-fn wrong_label(name: &str, place: Place) -> ParseError {
+fn wrong_label(name: &str, place: TextPosition) -> ParseError {
     place.error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a label of this kind" })
 }
 
@@ -332,8 +347,8 @@ mod tests {
 
     #[test]
     fn registers_of_a_range_are_made_when_they_are_used() {
-        let mut names = Names::new();
-        let place = Place::default();
+        let mut names = FunctionScope::new();
+        let place = TextPosition::default();
         names.declare_range("%r", 13, Type::B32, 1, place).expect("the first");
         names.declare_range("%r1", 3, Type::F32, 1, place).expect("another prefix");
         let mut kind = |name| match names.find(name, place).expect("few registers") {
@@ -350,8 +365,8 @@ mod tests {
 
     #[test]
     fn a_block_hides_names_until_it_closes() {
-        let mut names = Names::new();
-        let place = Place::default();
+        let mut names = FunctionScope::new();
+        let place = TextPosition::default();
         let outer = names.declare_register("%a", Type::B32, 1, place).expect("new");
         names.open(place).expect("not deep");
         let inner = names.declare_register("%a", Type::F64, 1, place).expect("another block");

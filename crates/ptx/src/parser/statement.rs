@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use super::cursor::shorten;
-use super::function::Draft;
-use super::operand::{Check, Misfit, label_name};
-use super::raw::{self, Raw, RawKind};
+use super::draft::{FunctionDraft, ModuleName, Parser};
+use super::operand::{Misfit, OperandCheck, label_name};
+use super::raw::{self, RawOperand, RawOperandKind};
 use super::scope::{LabelKind, Local};
-use super::{ModuleName, Parser};
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{self, Form, Suffixes};
 use crate::ir::{
@@ -15,7 +14,7 @@ use crate::ir::{
     Modifiers, Opcode, Operand, Semantics, SharedId, SharedVariable, Signature, Space, Statement,
     Symbol, Type,
 };
-use crate::lexer::{Place, Token};
+use crate::lexer::{TextPosition, Token};
 
 /// Largest number of suffixes of an opcode. The longest that exist have about ten.
 const SUFFIXES_MAX: usize = 24;
@@ -31,10 +30,10 @@ const RESERVED_SHARED_BYTES: u32 = 1024;
 const RESERVED_SHARED_ALIGN: u32 = 16;
 
 /// The part of an instruction before its operands.
-struct Head<'a> {
+struct InstructionHead<'a> {
     name: &'a str,
     words: Vec<&'a str>,
-    place: Place,
+    place: TextPosition,
     guard: Option<Guard>,
     /// The opcode with its suffixes.
     mnemonic: Arc<str>,
@@ -42,7 +41,7 @@ struct Head<'a> {
 
 impl<'a> Parser<'a> {
     /// Reads a label or an instruction.
-    pub(super) fn statement(&mut self, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+    pub(super) fn statement(&mut self, draft: &mut FunctionDraft<'a>) -> Result<(), ParseError> {
         let start = self.cursor.place();
         let guard = if self.cursor.accept('@')? {
             if self.cursor.token() == Token::Sign('@') {
@@ -71,7 +70,7 @@ impl<'a> Parser<'a> {
             words.push(word);
             self.cursor.advance()?;
         }
-        let head = Head { name, words, place, guard, mnemonic: self.mnemonic(place) };
+        let head = InstructionHead { name, words, place, guard, mnemonic: self.mnemonic(place) };
         let forms = forms::of(name);
         if forms.is_empty() {
             return Err(place.error(ParseErrorKind::UnknownInstruction(self.cursor.quote(place))));
@@ -90,9 +89,9 @@ impl<'a> Parser<'a> {
     /// Declares `%reserved_smem_offset_1` and the like: shared memory that the driver reserves for
     /// the toolkit's own functions. Here each is an ordinary variable, which only kernels that name
     /// it have.
-    fn declare_reserved(&mut self, operands: &[Raw<'a>]) -> Result<(), ParseError> {
+    fn declare_reserved(&mut self, operands: &[RawOperand<'a>]) -> Result<(), ParseError> {
         for raw in operands {
-            let RawKind::Name { name, .. } = raw.kind else { continue };
+            let RawOperandKind::Name { name, .. } = raw.kind else { continue };
             let number =
                 name.strip_prefix(RESERVED_SHARED).and_then(|number| number.parse::<u8>().ok());
             if number.is_none() || self.names.contains_key(name) {
@@ -114,11 +113,11 @@ impl<'a> Parser<'a> {
 
     fn check<'p>(
         &'p self,
-        draft: &'p mut Draft<'a>,
+        draft: &'p mut FunctionDraft<'a>,
         types: &'p [Type],
         modifiers: &'p Modifiers,
-    ) -> Check<'p, 'a> {
-        Check {
+    ) -> OperandCheck<'p, 'a> {
+        OperandCheck {
             names: &mut draft.names,
             module: &self.names,
             globals: &self.globals,
@@ -129,12 +128,18 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the opcode's text up to the next token, shared by all instructions with that opcode.
-    fn mnemonic(&mut self, place: Place) -> Arc<str> {
+    fn mnemonic(&mut self, place: TextPosition) -> Arc<str> {
         let text = shorten(self.cursor.text_from(place));
         Arc::clone(self.mnemonics.entry(text).or_insert_with(|| Arc::from(text)))
     }
 
-    fn misfit(&self, misfit: Misfit, start: Place, place: Place, number: usize) -> ParseError {
+    fn misfit(
+        &self,
+        misfit: Misfit,
+        start: TextPosition,
+        place: TextPosition,
+        number: usize,
+    ) -> ParseError {
         match misfit {
             Misfit::Error(error) => error,
             Misfit::Problem(problem) => place.error(ParseErrorKind::Operand {
@@ -149,10 +154,10 @@ impl<'a> Parser<'a> {
     /// does not.
     fn instruction(
         &mut self,
-        head: &Head<'a>,
+        head: &InstructionHead<'a>,
         forms: &'static [Form],
-        operands: &[Raw<'a>],
-        draft: &mut Draft<'a>,
+        operands: &[RawOperand<'a>],
+        draft: &mut FunctionDraft<'a>,
     ) -> Result<Instruction, ParseError> {
         let mut first_error = None;
         for form in forms {
@@ -207,7 +212,7 @@ impl<'a> Parser<'a> {
 
     fn finish_instruction(
         &mut self,
-        head: &Head<'a>,
+        head: &InstructionHead<'a>,
         form: &Form,
         suffixes: Suffixes,
         mut operands: Vec<Operand>,
@@ -246,11 +251,11 @@ impl<'a> Parser<'a> {
 
     fn operands(
         &self,
-        head: &Head<'a>,
+        head: &InstructionHead<'a>,
         form: &Form,
         suffixes: &Suffixes,
-        operands: &[Raw<'a>],
-        draft: &mut Draft<'a>,
+        operands: &[RawOperand<'a>],
+        draft: &mut FunctionDraft<'a>,
     ) -> Result<Vec<Operand>, ParseError> {
         let wrong_count =
             || head.place.error(ParseErrorKind::OperandCount(self.cursor.quote(head.place)));
@@ -287,9 +292,9 @@ impl<'a> Parser<'a> {
     /// Reads `call (results), function, (arguments), prototype;`. Most parts are optional.
     fn call(
         &mut self,
-        head: &Head<'a>,
+        head: &InstructionHead<'a>,
         form: &Form,
-        draft: &mut Draft<'a>,
+        draft: &mut FunctionDraft<'a>,
     ) -> Result<Instruction, ParseError> {
         let Some(suffixes) = form.suffixes(&head.words) else {
             let text = self.cursor.quote(head.place);
@@ -334,14 +339,14 @@ impl<'a> Parser<'a> {
 
     fn arguments(
         &self,
-        head: &Head<'a>,
-        raws: &[Raw<'a>],
+        head: &InstructionHead<'a>,
+        raws: &[RawOperand<'a>],
         written: bool,
-        draft: &mut Draft<'a>,
+        draft: &mut FunctionDraft<'a>,
     ) -> Result<Vec<Operand>, ParseError> {
         let modifiers = Modifiers::default();
         let mut check = self.check(draft, &[], &modifiers);
-        let convert = |(index, raw): (usize, &Raw<'a>)| {
+        let convert = |(index, raw): (usize, &RawOperand<'a>)| {
             check
                 .argument(raw, written)
                 .map_err(|misfit| self.misfit(misfit, head.place, raw.place, index + 1))
@@ -351,11 +356,11 @@ impl<'a> Parser<'a> {
 
     fn call_target(
         &self,
-        head: &Head<'a>,
+        head: &InstructionHead<'a>,
         name: &'a str,
-        place: Place,
-        label: Option<(&'a str, Place)>,
-        draft: &mut Draft<'a>,
+        place: TextPosition,
+        label: Option<(&'a str, TextPosition)>,
+        draft: &mut FunctionDraft<'a>,
     ) -> Result<CallTarget, ParseError> {
         let Some(Local::Register(register)) = draft.names.find(name, place)? else {
             return self.known_function(name, place).map(CallTarget::Direct);

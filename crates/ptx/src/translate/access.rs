@@ -1,14 +1,14 @@
 //! The accesses to memory that the lanes of a warp share.
 
-use super::address_form::{Form, Forms};
+use super::address_form::{AddressForm, AddressForms};
+use super::conditions::{BranchConditions, ThreadConditions};
 use super::effects::{self, is_strong};
 use super::flow::Flow;
-use super::guards::{Conditions, Guards};
 use super::roots::{self, Roots};
 use crate::ir::{Atomic, Function, Instruction, Modifiers, Opcode, Operand, Space, Statement};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AccessKind {
     Load,
     Store,
     Atomic,
@@ -18,9 +18,9 @@ pub(super) enum Kind {
 pub(super) struct Access {
     pub at: usize,
     pub block: usize,
-    pub kind: Kind,
-    pub form: Form,
-    pub guards: Guards,
+    pub kind: AccessKind,
+    pub form: AddressForm,
+    pub conditions: ThreadConditions,
     pub is_global: bool,
     /// Operation of an atomic.
     pub operation: Option<Atomic>,
@@ -33,11 +33,11 @@ pub(super) fn is_shared(modifiers: &Modifiers) -> bool {
         || modifiers.space == Some(Space::Global) && is_strong(modifiers)
 }
 
-pub(super) fn kind(what: &Instruction) -> Option<Kind> {
+pub(super) fn kind(what: &Instruction) -> Option<AccessKind> {
     match what.opcode {
-        Opcode::Ld | Opcode::Ldu => Some(Kind::Load),
-        Opcode::St | Opcode::CpAsync => Some(Kind::Store),
-        Opcode::Atom | Opcode::Red => Some(Kind::Atomic),
+        Opcode::Ld | Opcode::Ldu => Some(AccessKind::Load),
+        Opcode::St | Opcode::CpAsync => Some(AccessKind::Store),
+        Opcode::Atom | Opcode::Red => Some(AccessKind::Atomic),
         _ => None,
     }
 }
@@ -48,13 +48,13 @@ const COPY_BYTES: u32 = 16;
 pub(super) fn accesses(
     function: &Function,
     flow: &Flow,
-    forms: &Forms<'_>,
-    conditions: &Conditions<'_>,
+    forms: &AddressForms<'_>,
+    branches: &BranchConditions<'_>,
 ) -> Vec<Access> {
     let body = function.body.as_deref().unwrap_or_default();
     let roots = Roots::of(function);
     let mut found = Vec::new();
-    let mut guards = (usize::MAX, Guards::default());
+    let mut of_block = (usize::MAX, ThreadConditions::default());
     for (at, statement) in body.iter().enumerate() {
         let Statement::Instruction(what) = statement else { continue };
         let (block, Some(kind)) = (flow.block_of[at], kind(what)) else { continue };
@@ -72,7 +72,9 @@ pub(super) fn accesses(
             (None | Some(Space::Generic), own) => (false, own),
             // Other blocks and the host also exchange values in global memory, but that does not
             // concern warps.
-            (Some(Space::Global), _) if is_strong(&what.modifiers) && kind != Kind::Atomic => {
+            (Some(Space::Global), _)
+                if is_strong(&what.modifiers) && kind != AccessKind::Atomic =>
+            {
                 (true, roots::ANY)
             }
             (_, own) if what.opcode == Opcode::CpAsync => {
@@ -87,12 +89,12 @@ pub(super) fn accesses(
         if is_global && !form.differs_in_warp() {
             continue;
         }
-        if guards.0 != block {
-            guards = (block, conditions.in_block(block));
+        if of_block.0 != block {
+            of_block = (block, branches.in_block(block));
         }
-        let guards = conditions.with(what, at, &guards.1);
+        let conditions = branches.with(what, at, &of_block.1);
         let operation = what.modifiers.atomic;
-        found.push(Access { at, block, kind, form, guards, is_global, operation });
+        found.push(Access { at, block, kind, form, conditions, is_global, operation });
     }
     found
 }

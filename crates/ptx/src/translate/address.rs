@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::control::Fault;
 use super::error::TranslateError;
 use super::linear::{Sum, Term};
-use super::lvalue::{Access, Place, is_in};
+use super::lvalue::{AccessType, Lvalue, is_in};
 use super::writer::Writer;
 use crate::ir::{
     Address, Base, FUNCTION_WINDOW, Instruction, LOCAL_WINDOW, Opcode, PARAM_WINDOW, SHARED_WINDOW,
@@ -22,13 +22,13 @@ const SHARED_LENGTH: u32 = 1 << 20;
 
 impl Writer<'_> {
     /// Returns the object at an address.
-    pub(super) fn place(
+    pub(super) fn lvalue(
         &mut self,
         what: &Instruction,
         address: &Address,
         space: Space,
-        access: Access<'_>,
-    ) -> Result<Place, TranslateError> {
+        access: AccessType<'_>,
+    ) -> Result<Lvalue, TranslateError> {
         match address.base {
             Base::Symbol(symbol @ (Symbol::Param(_) | Symbol::Return(_))) => {
                 return self.parameter(what, symbol, address.offset, access);
@@ -42,7 +42,7 @@ impl Writer<'_> {
                 if bytes < 0 || bytes.saturating_add(i64::from(access.bytes)) > most {
                     return Err(TranslateError::operand(what, address));
                 }
-                return Ok(Place::Known(format!(
+                return Ok(Lvalue::Known(format!(
                     "(*({} *)((uchar *)v{} + {bytes}))",
                     access.ty, id.0
                 )));
@@ -58,13 +58,13 @@ impl Writer<'_> {
         };
         match space {
             Space::Global | Space::Const => {
-                Ok(Place::Known(self.in_global(&sum, access, what.line)))
+                Ok(Lvalue::Known(self.in_global(&sum, access, what.line)))
             }
-            Space::Shared => Ok(Place::Known(self.in_shared(&sum, narrow, access, what.line))),
-            Space::Local => Ok(Place::Known(self.in_local(&sum, access, what.line))),
+            Space::Shared => Ok(Lvalue::Known(self.in_shared(&sum, narrow, access, what.line))),
+            Space::Local => Ok(Lvalue::Known(self.in_local(&sum, access, what.line))),
             Space::Param => {
                 let text = self.bytes_of(&sum);
-                Ok(Place::Known(self.parameter_at(&text, access, what.line)))
+                Ok(Lvalue::Known(self.parameter_at(&text, access, what.line)))
             }
             Space::Generic => self.generic(what, address, access),
         }
@@ -160,7 +160,7 @@ impl Writer<'_> {
 
     /// Returns an object in an arena: `((type *)(uniform part))[varying part]`, if the size divides
     /// the varying part.
-    fn in_global(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
+    fn in_global(&mut self, sum: &Sum, access: AccessType<'_>, line: u32) -> String {
         if self.options.check {
             self.uses_faults = true;
             let address = self.bytes_of(sum);
@@ -238,7 +238,7 @@ impl Writer<'_> {
     }
 
     /// Returns an object in shared memory: `((type *)sh)[index]` if the size divides all terms.
-    fn in_shared(&mut self, sum: &Sum, narrow: bool, access: Access<'_>, line: u32) -> String {
+    fn in_shared(&mut self, sum: &Sum, narrow: bool, access: AccessType<'_>, line: u32) -> String {
         self.uses_shared = true;
         let size = i64::from(access.bytes);
         let bits = if narrow { 32 } else { 64 };
@@ -282,7 +282,7 @@ impl Writer<'_> {
     }
 
     /// Returns an object in the thread's local memory.
-    fn in_local(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
+    fn in_local(&mut self, sum: &Sum, access: AccessType<'_>, line: u32) -> String {
         self.uses_frame = true;
         let text = self.bytes_of(sum);
         let offset = self.bounded_local(&format!("(uint)({text})"), access, line);
@@ -290,7 +290,7 @@ impl Writer<'_> {
     }
 
     /// Returns an offset in shared memory, with a check if addresses are checked.
-    fn bounded_shared(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
+    fn bounded_shared(&mut self, offset: &str, access: AccessType<'_>, line: u32) -> String {
         if !self.options.check {
             return offset.to_owned();
         }
@@ -303,7 +303,7 @@ impl Writer<'_> {
     }
 
     /// Returns an offset in the thread's local memory, with a check if addresses are checked.
-    fn bounded_local(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
+    fn bounded_local(&mut self, offset: &str, access: AccessType<'_>, line: u32) -> String {
         if !self.options.check {
             return offset.to_owned();
         }
@@ -311,7 +311,7 @@ impl Writer<'_> {
         self.bounded(offset, access, &limit, line)
     }
 
-    fn bounded(&mut self, offset: &str, access: Access<'_>, limit: &str, line: u32) -> String {
+    fn bounded(&mut self, offset: &str, access: AccessType<'_>, limit: &str, line: u32) -> String {
         self.uses_faults = true;
         format!("ps_bound(arena0, control, {offset}, {}u, {limit}, {line}u)", access.bytes)
     }
@@ -320,8 +320,8 @@ impl Writer<'_> {
         &mut self,
         what: &Instruction,
         address: &Address,
-        access: Access<'_>,
-    ) -> Result<Place, TranslateError> {
+        access: AccessType<'_>,
+    ) -> Result<Lvalue, TranslateError> {
         let (sum, _) = self.address_sum(what, address)?;
         let bytes = self.bytes_of(&sum);
         let has_shared = self.entry.static_shared > 0 || self.entry.uses_dynamic_shared;
@@ -337,7 +337,7 @@ impl Writer<'_> {
             false => self.in_global(&sum, access, what.line),
         };
         if !has_shared && !has_local && !self.has_param_window {
-            return Ok(Place::Known(global));
+            return Ok(Lvalue::Known(global));
         }
         // The address is tested several times.
         self.temporary += 1;
@@ -354,7 +354,7 @@ impl Writer<'_> {
             format!("(*({} *)(frame + {offset}))", access.ty)
         });
         let param = self.has_param_window.then(|| self.parameter_at(&name, access, what.line));
-        Ok(Place::Generic { address: name, shared, local, param, global })
+        Ok(Lvalue::ByWindow { address: name, shared, local, param, global })
     }
 
     /// Writes a statement for each window of the address. An access that the window does not allow
@@ -362,15 +362,15 @@ impl Writer<'_> {
     pub(super) fn by_window(
         &mut self,
         what: &Instruction,
-        place: Place,
+        lvalue: Lvalue,
         each: &dyn Fn(&str, &str) -> String,
     ) {
-        let (address, shared, local, param, global) = match place {
-            Place::Known(object) => {
+        let (address, shared, local, param, global) = match lvalue {
+            Lvalue::Known(object) => {
                 let space = if self.leads_to_shared(what) { "local" } else { "global" };
                 return self.line(&each(&object, space));
             }
-            Place::Generic { address, shared, local, param, global } => {
+            Lvalue::ByWindow { address, shared, local, param, global } => {
                 (address, shared, local, param, global)
             }
         };

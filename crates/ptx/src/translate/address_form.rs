@@ -18,7 +18,7 @@ const DEPTH_MAX: u32 = 8;
 
 /// An address, split into its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct AddressForm {
     /// The shared variables that the address can lie in, one bit each; see [`super::roots`].
     pub roots: u64,
     /// Size of the access in bytes.
@@ -33,18 +33,18 @@ pub(super) struct Form {
     /// Numbers that all lanes of a warp share and that never change.
     pub fixed: Vec<(Term, i64)>,
     /// Numbers that all lanes of a warp share and that change in loops.
-    pub even: Vec<(Term, i64)>,
+    pub changing: Vec<(Term, i64)>,
     /// A further summand for each thread of [`values::threads`]; empty if there is none.
     pub table: Vec<i64>,
     /// Numbers about which nothing is known.
-    pub own: Vec<(Term, i64)>,
+    pub unknown: Vec<(Term, i64)>,
     /// Whether the address contains a number with which each thread walks through its part of the
     /// work: it starts from the thread's own number, and all threads add the same step.
     pub strides: bool,
 }
 
 /// Knowledge about the numbers that make up addresses.
-pub(super) struct Forms<'a> {
+pub(super) struct AddressForms<'a> {
     function: &'a Function,
     flow: &'a Flow,
     sums: &'a Sums<'a>,
@@ -57,17 +57,17 @@ pub(super) struct Forms<'a> {
 
 /// How a register's value varies between the lanes of a warp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nature {
+pub(super) enum Variation {
     /// The value is the same in all lanes.
-    Even,
+    Uniform,
     /// The value is the thread's number.
     Thread,
     /// The value is the lane's number.
     Lane,
-    Own,
+    Unknown,
 }
 
-impl<'a> Forms<'a> {
+impl<'a> AddressForms<'a> {
     pub(super) fn of(
         function: &'a Function,
         flow: &'a Flow,
@@ -91,8 +91,8 @@ impl<'a> Forms<'a> {
 
     /// Splits the address of an access of `bytes` bytes in statement `at`, which lies in the
     /// variables `roots`.
-    pub(super) fn form(&self, address: &Address, at: usize, bytes: u32, roots: u64) -> Form {
-        let mut form = Form { roots, bytes: i64::from(bytes), ..Form::default() };
+    pub(super) fn form(&self, address: &Address, at: usize, bytes: u32, roots: u64) -> AddressForm {
+        let mut form = AddressForm { roots, bytes: i64::from(bytes), ..AddressForm::default() };
         let sum = match address.base {
             Base::Register(id) => self.sums.register(id, at),
             Base::Symbol(symbol) => self.sums.symbol(symbol, 0).unwrap_or_default(),
@@ -105,13 +105,13 @@ impl<'a> Forms<'a> {
         for (term, factor) in &sum.terms {
             self.add(&mut form, *term, *factor, at, true);
         }
-        for list in [&mut form.fixed, &mut form.even, &mut form.own] {
+        for list in [&mut form.fixed, &mut form.changing, &mut form.unknown] {
             list.sort_by_key(|(term, factor)| (format!("{term:?}"), *factor));
         }
         form
     }
 
-    fn add(&self, form: &mut Form, term: Term, factor: i64, at: usize, widens: bool) {
+    fn add(&self, form: &mut AddressForm, term: Term, factor: i64, at: usize, widens: bool) {
         match term {
             Term::Special(Special::Tid(Axis::X)) => form.thread = form.thread.wrapping_add(factor),
             Term::Special(Special::Tid(Axis::Y)) => {
@@ -123,7 +123,7 @@ impl<'a> Forms<'a> {
             Term::Special(_) | Term::Data => form.fixed.push((term, factor)),
             Term::Step(id) => {
                 form.strides |= self.is_stride(id);
-                if self.sums.is_uniform(term) { &mut form.even } else { &mut form.own }
+                if self.sums.is_uniform(term) { &mut form.changing } else { &mut form.unknown }
                     .push((term, factor));
             }
             Term::Signed(id) | Term::Unsigned(id) if widens => {
@@ -134,15 +134,15 @@ impl<'a> Forms<'a> {
                 }
             }
             Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => {
-                match self.nature(id, DEPTH_MAX) {
-                    Nature::Thread => form.thread = form.thread.wrapping_add(factor),
-                    Nature::Lane => form.lane = form.lane.wrapping_add(factor),
-                    Nature::Even if self.is_fixed(id) => form.fixed.push((term, factor)),
-                    Nature::Even => form.even.push((term, factor)),
-                    Nature::Own if self.tabulates(form, id, factor) => {}
-                    Nature::Own => {
+                match self.variation(id, DEPTH_MAX) {
+                    Variation::Thread => form.thread = form.thread.wrapping_add(factor),
+                    Variation::Lane => form.lane = form.lane.wrapping_add(factor),
+                    Variation::Uniform if self.is_fixed(id) => form.fixed.push((term, factor)),
+                    Variation::Uniform => form.changing.push((term, factor)),
+                    Variation::Unknown if self.tabulates(form, id, factor) => {}
+                    Variation::Unknown => {
                         form.strides |= self.comes_from_stride(id, DEPTH_MAX);
-                        form.own.push((term, factor));
+                        form.unknown.push((term, factor));
                     }
                 }
             }
@@ -150,7 +150,7 @@ impl<'a> Forms<'a> {
     }
 
     /// Adds a register that follows from the thread's number alone. Returns false if it does not.
-    fn tabulates(&self, form: &mut Form, id: RegisterId, factor: i64) -> bool {
+    fn tabulates(&self, form: &mut AddressForm, id: RegisterId, factor: i64) -> bool {
         if self.dimensions != [false; 2] {
             return false;
         }
@@ -208,18 +208,18 @@ impl<'a> Forms<'a> {
     }
 
     /// Returns how a register's value varies between the lanes of a warp.
-    pub(super) fn nature(&self, id: RegisterId, depth: u32) -> Nature {
+    pub(super) fn variation(&self, id: RegisterId, depth: u32) -> Variation {
         if self.uniform.register(id) {
-            return Nature::Even;
+            return Variation::Uniform;
         }
-        let [at] = self.sums.definitions(id)[..] else { return Nature::Own };
+        let [at] = self.sums.definitions(id)[..] else { return Variation::Unknown };
         let Some(Statement::Instruction(what)) =
             self.function.body.as_deref().and_then(|body| body.get(at))
         else {
-            return Nature::Own;
+            return Variation::Unknown;
         };
         let Some(depth) = depth.checked_sub(1).filter(|_| what.guard.is_none()) else {
-            return Nature::Own;
+            return Variation::Unknown;
         };
         let is_thread = |operand: &Operand| self.is_thread(operand, at);
         let number = |index: usize| match what.sources().get(index) {
@@ -228,22 +228,22 @@ impl<'a> Forms<'a> {
         };
         let lanes = u64::from(WARP_SIZE - 1);
         match (what.opcode, what.sources()) {
-            (Opcode::Mov, [Operand::Special(Special::Laneid)]) => Nature::Lane,
-            (Opcode::Mov, [Operand::Special(Special::Warpid)]) => Nature::Even,
-            (Opcode::Mov | Opcode::Cvt, [operand]) if is_thread(operand) => Nature::Thread,
+            (Opcode::Mov, [Operand::Special(Special::Laneid)]) => Variation::Lane,
+            (Opcode::Mov, [Operand::Special(Special::Warpid)]) => Variation::Uniform,
+            (Opcode::Mov | Opcode::Cvt, [operand]) if is_thread(operand) => Variation::Thread,
             (Opcode::And, [thread, _]) if is_thread(thread) && number(1) == Some(lanes) => {
-                Nature::Lane
+                Variation::Lane
             }
             (Opcode::And, [thread, _])
                 if is_thread(thread) && number(1).is_some_and(|mask| mask & lanes == 0) =>
             {
-                Nature::Even
+                Variation::Uniform
             }
             (Opcode::Shr, [thread, _])
                 if is_thread(thread)
                     && number(1).is_some_and(|by| by >= WARP_SIZE.ilog2().into()) =>
             {
-                Nature::Even
+                Variation::Uniform
             }
             (
                 Opcode::Add
@@ -259,13 +259,13 @@ impl<'a> Forms<'a> {
                 sources,
             ) if sources.iter().all(|operand| match operand {
                 Operand::Immediate(_) => true,
-                Operand::Register(id) => self.nature(*id, depth) == Nature::Even,
+                Operand::Register(id) => self.variation(*id, depth) == Variation::Uniform,
                 _ => false,
             }) =>
             {
-                Nature::Even
+                Variation::Uniform
             }
-            _ => Nature::Own,
+            _ => Variation::Unknown,
         }
     }
 
@@ -290,9 +290,9 @@ impl<'a> Forms<'a> {
         let sum = self.sums.register(id, at);
         match sum.terms[..] {
             [(Term::Special(Special::Tid(Axis::X)), 1)] => Some((true, sum.constant)),
-            [(Term::Register(id), 1)] => match self.nature(id, DEPTH_MAX) {
-                Nature::Thread => Some((true, sum.constant)),
-                Nature::Lane => Some((false, sum.constant)),
+            [(Term::Register(id), 1)] => match self.variation(id, DEPTH_MAX) {
+                Variation::Thread => Some((true, sum.constant)),
+                Variation::Lane => Some((false, sum.constant)),
                 _ => None,
             },
             _ => None,
@@ -300,7 +300,7 @@ impl<'a> Forms<'a> {
     }
 }
 
-impl Form {
+impl AddressForm {
     /// Whether the other address consists of the same numbers, even if these are unknown.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.constant == other.constant
@@ -308,25 +308,26 @@ impl Form {
             && self.thread == other.thread
             && self.axes == other.axes
             && self.fixed == other.fixed
-            && self.even == other.even
-            && self.own == other.own
+            && self.changing == other.changing
+            && self.unknown == other.unknown
             && self.table == other.table
     }
 
     /// Whether the other address starts from the same numbers that all lanes share.
     pub(super) fn has_base_of(&self, other: &Self) -> bool {
-        self.fixed == other.fixed && self.even == other.even
+        self.fixed == other.fixed && self.changing == other.changing
     }
 
     /// Whether lanes differ only by the thread's number.
     pub(super) fn is_linear(&self) -> bool {
-        self.own.is_empty() && self.table.is_empty()
+        self.unknown.is_empty() && self.table.is_empty()
     }
 
     /// If this address differs from the other one only by a register, in units of the factor of the
     /// thread's number, returns the register, and whether this address is the larger one.
     pub(super) fn apart_by(&self, other: &Self) -> Option<(RegisterId, bool)> {
-        let list = |form: &Self| form.fixed.iter().chain(&form.even).copied().collect::<Vec<_>>();
+        let list =
+            |form: &Self| form.fixed.iter().chain(&form.changing).copied().collect::<Vec<_>>();
         let (own, others) = (list(self), list(other));
         let mut more = own.iter().filter(|entry| !others.contains(entry));
         let (Some((Term::Register(id) | Term::Signed(id) | Term::Unsigned(id), factor)), None) =
@@ -338,7 +339,7 @@ impl Form {
             && self.constant == other.constant
             && self.lane == other.lane
             && self.thread == other.thread
-            && self.own == other.own
+            && self.unknown == other.unknown
             && self.table == other.table
             && self.axes == other.axes;
         let unit = self.lane + self.thread;

@@ -20,7 +20,7 @@ use crate::ir::{Function, Instruction, Opcode, RegisterId, Space, Statement};
 const PASSES_MAX: u32 = 64;
 
 /// Returns the uniform values of a kernel, including the loads on which the threads must agree.
-pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
+pub(super) fn uniform_with_agreement(function: &Function, flow: &Flow) -> Uniform {
     let none = HashSet::new;
     let plain = Uniform::of(function, flow, &none(), none());
     if !effects::has_meetings(function) || convergence::needs_machine(function, flow, &plain) {
@@ -35,7 +35,7 @@ pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
         // No barrier depends on these loads.
         return plain;
     }
-    let agreed = Slice::of(function, flow, &racing).agreed;
+    let agreed = BarrierSlice::of(function, flow, &racing).agreed;
     racing.retain(|at| !agreed.contains(at));
     let result = Uniform::of(function, flow, &racing, agreed);
     let body = function.body.as_deref().unwrap_or_default();
@@ -79,7 +79,7 @@ fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize>
 }
 
 /// Everything that the barriers of a kernel depend on.
-struct Slice<'a> {
+struct BarrierSlice<'a> {
     body: &'a [Statement],
     flow: &'a Flow,
     racing: &'a HashSet<usize>,
@@ -92,7 +92,7 @@ struct Slice<'a> {
     agreed: HashSet<usize>,
 }
 
-impl<'a> Slice<'a> {
+impl<'a> BarrierSlice<'a> {
     fn of(function: &'a Function, flow: &'a Flow, racing: &'a HashSet<usize>) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut writers = vec![Vec::new(); function.registers.len()];
@@ -113,13 +113,13 @@ impl<'a> Slice<'a> {
             }
             effects::written(instruction, &mut |id| writers[id.index()].push(at));
             if is_meeting(instruction.opcode) {
-                this.comes(at, instruction);
+                this.require_reach(at, instruction);
             }
         }
         this.writers = writers;
         for _ in 0..PASSES_MAX {
             this.follow();
-            if !this.branches() {
+            if !this.require_branches() {
                 break;
             }
         }
@@ -127,14 +127,14 @@ impl<'a> Slice<'a> {
     }
 
     /// Records that it matters which threads reach a statement.
-    fn comes(&mut self, at: usize, instruction: &Instruction) {
+    fn require_reach(&mut self, at: usize, instruction: &Instruction) {
         self.blocks[self.flow.block_of[at]] = true;
         if let Some(guard) = instruction.guard {
-            self.want(guard.register);
+            self.require_register(guard.register);
         }
     }
 
-    fn want(&mut self, id: RegisterId) {
+    fn require_register(&mut self, id: RegisterId) {
         if !std::mem::replace(&mut self.seen[id.index()], true) {
             self.registers.push(id);
         }
@@ -147,12 +147,12 @@ impl<'a> Slice<'a> {
             for &at in &writers {
                 let Statement::Instruction(instruction) = &self.body[at] else { continue };
                 if writers.len() > 1 || instruction.guard.is_some() || self.racing.contains(&at) {
-                    self.comes(at, instruction);
+                    self.require_reach(at, instruction);
                 }
                 if self.racing.contains(&at) {
                     self.agreed.insert(at);
                 } else {
-                    effects::read(instruction, &mut |id| self.want(id));
+                    effects::read(instruction, &mut |id| self.require_register(id));
                 }
             }
         }
@@ -160,7 +160,7 @@ impl<'a> Slice<'a> {
 
     /// Records the branches that decide which threads reach a block that matters. Returns whether
     /// it found more than before.
-    fn branches(&mut self) -> bool {
+    fn require_branches(&mut self) -> bool {
         let flow = self.flow;
         let mut order: Vec<usize> =
             (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
@@ -187,7 +187,7 @@ impl<'a> Slice<'a> {
                 continue;
             };
             more |= !std::mem::replace(&mut self.blocks[block], true);
-            effects::read(branch, &mut |id| self.want(id));
+            effects::read(branch, &mut |id| self.require_register(id));
         }
         more || !self.registers.is_empty()
     }

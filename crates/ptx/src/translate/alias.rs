@@ -4,8 +4,8 @@
 //! more than one dimension, only the forms themselves are compared. If both have the same form,
 //! which contains every dimension that the kernel reads, the address is taken for the thread's own.
 
-use super::address_form::Form;
-use super::guards::{Guards, Range};
+use super::address_form::AddressForm;
+use super::conditions::{ThreadConditions, ThreadRange};
 use super::linear::Term;
 use super::values;
 use crate::ir::WARP_SIZE;
@@ -21,7 +21,7 @@ pub(super) enum Overlap {
     /// Two lanes may access the same byte.
     Perhaps {
         /// Whether the unknown part is a number that the warp shares.
-        even: bool,
+        warp_shares: bool,
     },
     /// Two lanes of a warp access the same byte.
     Surely,
@@ -48,27 +48,33 @@ fn gcd(left: i64, right: i64) -> i64 {
 
 /// Decides whether two accesses by different lanes of a warp share a byte.
 pub(super) fn overlap(
-    left: (&Form, &Guards),
-    right: (&Form, &Guards),
+    left: (&AddressForm, &ThreadConditions),
+    right: (&AddressForm, &ThreadConditions),
     dimensions: [bool; 2],
 ) -> Overlap {
-    let ((left, left_guards), (right, right_guards)) = (left, right);
+    let ((left, left_conditions), (right, right_conditions)) = (left, right);
     if left.roots & right.roots == 0 {
         return Overlap::Never;
     }
-    let even = left.even.iter().chain(&right.even).fold(0, |sum, (_, factor)| gcd(sum, *factor));
-    let even = differing(&left.fixed, &right.fixed, even);
-    let own = left.own.iter().chain(&right.own).fold(0, |sum, (_, factor)| gcd(sum, *factor));
-    let step = gcd(even, own);
+    let shared =
+        left.changing.iter().chain(&right.changing).fold(0, |sum, (_, factor)| gcd(sum, *factor));
+    let shared = differing(&left.fixed, &right.fixed, shared);
+    let unknown =
+        left.unknown.iter().chain(&right.unknown).fold(0, |sum, (_, factor)| gcd(sum, *factor));
+    let step = gcd(shared, unknown);
     let distance = left.constant.wrapping_sub(right.constant);
     let is_flat = !dimensions[0] && !dimensions[1];
     let same_lanes = left.lane == right.lane && left.thread == right.thread;
-    let only_even = own == 0 && same_lanes && left.table == right.table && left.axes == right.axes;
+    let same_for_warp =
+        unknown == 0 && same_lanes && left.table == right.table && left.axes == right.axes;
     if !is_flat || left.axes != [0; 2] || right.axes != [0; 2] {
-        return of_dimensions((left, right), step, distance, dimensions, only_even);
+        return of_dimensions((left, right), step, distance, dimensions, same_for_warp);
     }
     let is_plain = left.table.is_empty() && right.table.is_empty();
-    if is_plain && same_lanes && left_guards.range == Range::ALL && right_guards.range == Range::ALL
+    if is_plain
+        && same_lanes
+        && left_conditions.range == ThreadRange::ALL
+        && right_conditions.range == ThreadRange::ALL
     {
         let meets = (1 - LANES..LANES).any(|apart| {
             apart != 0
@@ -82,21 +88,21 @@ pub(super) fn overlap(
         return match (meets, step) {
             (false, _) => Overlap::Never,
             (true, 0) => Overlap::Surely,
-            (true, _) => Overlap::Perhaps { even: only_even },
+            (true, _) => Overlap::Perhaps { warp_shares: same_for_warp },
         };
     }
-    let place = |form: &Form, guards: &Guards| -> Vec<Option<i64>> {
+    let place = |form: &AddressForm, conditions: &ThreadConditions| -> Vec<Option<i64>> {
         let threads = values::threads().map(i64::from).enumerate();
         let place = |(index, thread): (usize, i64)| {
             let more = form.table.get(index).copied().unwrap_or(0);
-            guards
+            conditions
                 .range
                 .has(thread, thread % LANES)
                 .then_some(form.thread * thread + form.lane * (thread % LANES) + more)
         };
         threads.map(place).collect()
     };
-    let (ones, others) = (place(left, left_guards), place(right, right_guards));
+    let (ones, others) = (place(left, left_conditions), place(right, right_conditions));
     let warps = ones.chunks(WARP_SIZE as usize).zip(others.chunks(WARP_SIZE as usize));
     let meets = warps.into_iter().any(|(ones, others)| {
         ones.iter().enumerate().any(|(lane, one)| {
@@ -111,7 +117,7 @@ pub(super) fn overlap(
     match (meets, step) {
         (false, _) => Overlap::Never,
         (true, 0) => Overlap::Surely,
-        (true, _) => Overlap::Perhaps { even: only_even },
+        (true, _) => Overlap::Perhaps { warp_shares: same_for_warp },
     }
 }
 
@@ -128,11 +134,11 @@ fn touches(distance: i64, step: i64, left_bytes: i64, right_bytes: i64) -> bool 
 
 /// Like [`overlap`], for a kernel that reads more than one dimension of the thread's number.
 fn of_dimensions(
-    (left, right): (&Form, &Form),
+    (left, right): (&AddressForm, &AddressForm),
     step: i64,
     distance: i64,
     dimensions: [bool; 2],
-    only_even: bool,
+    same_for_warp: bool,
 ) -> Overlap {
     let is_same = left.lane == right.lane && left.thread == right.thread && left.axes == right.axes;
     let names_all = left.thread != 0
@@ -151,5 +157,5 @@ fn of_dimensions(
     if all == 0 && apart(distance, 0) || all != 0 && apart(distance, all) {
         return Overlap::Never;
     }
-    Overlap::Perhaps { even: only_even }
+    Overlap::Perhaps { warp_shares: same_for_warp }
 }

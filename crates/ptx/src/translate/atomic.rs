@@ -6,14 +6,14 @@
 
 use super::c_type::value_type;
 use super::error::TranslateError;
-use super::lvalue::{Access, memory_type};
+use super::lvalue::{AccessType, memory_type};
 use super::writer::Writer;
 use crate::ir::{Address, Atomic, Instruction, Opcode, Operand, Space, Type};
 
 impl Writer<'_> {
     pub(super) fn atomic(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = what.ty();
-        let refused = || TranslateError::not_served(what);
+        let refused = || TranslateError::unsupported(what);
         let operation = what.modifiers.atomic.ok_or_else(refused)?;
         if what.modifiers.vector > 1 {
             return Err(refused());
@@ -43,7 +43,7 @@ impl Writer<'_> {
         for value in &values[..wanted] {
             arguments.push(self.read(what, value, done)?);
         }
-        self.exchange(what, address, done, function, &arguments.join(", "))?;
+        self.write_call(what, address, done, function, &arguments.join(", "))?;
         if what.opcode == Opcode::Atom {
             self.result(what, done, "x")?;
         }
@@ -52,7 +52,7 @@ impl Writer<'_> {
     }
 
     /// Writes the call, whose result is `x` in a block of C that stays open.
-    fn exchange(
+    fn write_call(
         &mut self,
         what: &Instruction,
         address: &Address,
@@ -64,10 +64,14 @@ impl Writer<'_> {
         let memory = memory_type(done);
         let space = what.modifiers.space.unwrap_or(Space::Generic);
         if !matches!(space, Space::Generic | Space::Global | Space::Shared) {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
-        let place =
-            self.place(what, address, space, Access { ty: &memory, bytes: what.ty().bytes() })?;
+        let lvalue = self.lvalue(
+            what,
+            address,
+            space,
+            AccessType { ty: &memory, bytes: what.ty().bytes() },
+        )?;
         let call = |object: &str, space: &str| {
             let name = if function.starts_with("ps_") {
                 format!("{function}_{space}")
@@ -79,7 +83,7 @@ impl Writer<'_> {
         self.fence_before(&what.modifiers);
         self.line(&format!("{{ {c} x = 0;"));
         let done = |object: &str, space: &str| format!("x = {};", call(object, space));
-        self.by_window(what, place, &done);
+        self.by_window(what, lvalue, &done);
         self.fence_behind(&what.modifiers);
         Ok(())
     }

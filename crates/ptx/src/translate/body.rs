@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::c_type::register_type;
 use super::effects::keeps_bits;
 use super::ending::{self, Failing};
-use super::flow::{Flow, Joins};
+use super::flow::{Flow, LiveJoins};
 use super::linear::Sums;
 use super::writer::Writer;
 use super::{Options, TranslateError};
@@ -14,7 +14,7 @@ use super::{broadcast, convergence, effects};
 use crate::ir::{Entry, Function, Module, Space, Statement, Type};
 
 /// The text between the braces of a kernel, and what the text uses.
-pub(super) struct Body {
+pub(super) struct KernelBody {
     pub text: String,
     pub uses_printf: bool,
     pub uses_faults: bool,
@@ -37,7 +37,7 @@ pub(super) fn doubles_as_bits(function: &mut Function) {
     }
 }
 
-impl Body {
+impl KernelBody {
     pub(super) fn of(
         module: &Module,
         entry: &Entry,
@@ -45,18 +45,18 @@ impl Body {
         options: &Options,
     ) -> Result<Self, TranslateError> {
         let flow = Flow::of(function);
-        let joins = Joins::of(function, &flow);
-        let uniform = super::agree::uniform(function, &flow);
+        let joins = LiveJoins::of(function, &flow);
+        let uniform = super::agree::uniform_with_agreement(function, &flow);
         let sums = Sums::of(module, entry, function, &flow, &uniform);
         let is_machine = convergence::needs_machine(function, &flow, &uniform);
         let has_meetings = effects::has_meetings(function);
         let failing = match has_meetings && !is_machine {
-            _ if options.check => Failing::Any,
-            true if ending::has_traps(module, function) => Failing::Own,
+            _ if options.check => Failing::AnyFault,
+            true if ending::has_traps(module, function) => Failing::OwnFlag,
             _ => Failing::Never,
         };
         let exits = match has_meetings && !is_machine && failing != Failing::Never {
-            true => ending::exits(function, &flow),
+            true => ending::loop_exits(function, &flow),
             false => HashMap::new(),
         };
         let left_to = exits.values().copied().collect();
@@ -94,9 +94,9 @@ impl Body {
             lines: Vec::new(),
         };
         if writer.is_machine {
-            writer.machine()?;
+            writer.write_machine()?;
         } else {
-            writer.plain()?;
+            writer.write_plain()?;
         }
         Ok(writer.finish())
     }
@@ -104,7 +104,7 @@ impl Body {
 
 impl Writer<'_> {
     /// Writes labels and gotos in the order of the text.
-    fn plain(&mut self) -> Result<(), TranslateError> {
+    fn write_plain(&mut self) -> Result<(), TranslateError> {
         let body = self.function.body.as_deref().unwrap_or_default();
         for (index, statement) in body.iter().enumerate() {
             if !self.flow.reached[self.flow.block_of[index]] {
@@ -124,7 +124,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Body {
+    fn finish(self) -> KernelBody {
         let mut text = String::new();
         self.declare(&mut text);
         for line in &self.lines {
@@ -133,7 +133,7 @@ impl Writer<'_> {
                 text.push('\n');
             }
         }
-        Body {
+        KernelBody {
             text,
             uses_printf: self.uses_printf,
             uses_faults: self.uses_faults,
@@ -174,7 +174,7 @@ impl Writer<'_> {
         if self.has_meetings && !self.is_machine {
             text.push_str("int zero = 0;\n");
         }
-        if self.failing == Failing::Own {
+        if self.failing == Failing::OwnFlag {
             text.push_str("bool dead = false;\n");
         }
         if self.uses_carry {

@@ -24,7 +24,9 @@ impl Writer<'_> {
             self.fault(Fault::Trap, "0UL", what.line);
             return Ok(());
         }
-        let Some(call) = what.call.as_deref() else { return Err(TranslateError::not_served(what)) };
+        let Some(call) = what.call.as_deref() else {
+            return Err(TranslateError::unsupported(what));
+        };
         let CallTarget::Direct(id) = call.target else {
             return Err(TranslateError::IndirectCall {
                 instruction: what.mnemonic.to_string(),
@@ -54,7 +56,7 @@ impl Writer<'_> {
         self.line(&format!("ps_fault(AT(control), {code}u, {address}, {line}u);"));
         if self.is_machine || !self.has_meetings {
             self.leave();
-        } else if self.failing == Failing::Own {
+        } else if self.failing == Failing::OwnFlag {
             self.line("dead = true;");
         }
     }

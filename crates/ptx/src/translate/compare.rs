@@ -29,7 +29,7 @@ impl Writer<'_> {
     pub(super) fn compare(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = what.source_type();
         if what.modifiers.compare.is_none() {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
         let text = self.comparison(what, ty)?;
         self.compared(what, &text)
@@ -88,7 +88,7 @@ impl Writer<'_> {
             let (one, zero) = match ty {
                 Type::F32 => ("1.0f", "0.0f"),
                 _ if ty.bits() == 32 && !ty.is_float() => ("0xffffffffu", "0u"),
-                _ => return Err(TranslateError::not_served(what)),
+                _ => return Err(TranslateError::unsupported(what)),
             };
             let ty = if ty == Type::F32 { ty } else { Type::U32 };
             return self.result(what, ty, &format!("(({outcome}{other}) ? {one} : {zero})"));

@@ -25,7 +25,7 @@ impl Writer<'_> {
             || from.bits() > 64
             || what.sources().len() != 1
         {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
         let value = self.sources(what, from, 1)?.remove(0);
         let text = match (to.is_float(), from.is_float()) {
@@ -98,7 +98,7 @@ impl Writer<'_> {
             Type::F32 | Type::F64 | Type::F16 | Type::Bf16 => {
                 format!("ps_{sign}_to_{}_{}(({sign}){value})", letters(to), mode.name())
             }
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         })
     }
 
@@ -158,7 +158,7 @@ impl Writer<'_> {
             Type::F64 => ("double", value.to_owned()),
             Type::F16 => ("float", format!("ps_half_to_float({value})")),
             Type::Bf16 => ("float", format!("ps_bf16_to_float({value})")),
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         })
     }
 
@@ -172,7 +172,7 @@ impl Writer<'_> {
         let part = match to {
             Type::F16x2 => Type::F16,
             Type::Bf16x2 => Type::Bf16,
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         let mode = match what.modifiers.rounding {
             Some(mode @ (Rounding::Rn | Rounding::Rz)) => mode,
@@ -184,7 +184,7 @@ impl Writer<'_> {
             }
         };
         if from != Type::F32 || what.modifiers.satfinite || what.sources().len() != 2 {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
         let from = self.sources(what, Type::F32, 2)?;
         let half = |value: &str| {

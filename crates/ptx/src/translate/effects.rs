@@ -60,7 +60,7 @@ pub(super) fn accessed(what: &Instruction) -> Option<(&Address, u32)> {
 }
 
 /// Whether an atomic leaves the word unchanged: programs read a word by adding 0 to it.
-pub(super) fn only_looks(what: &Instruction) -> bool {
+pub(super) fn keeps_word(what: &Instruction) -> bool {
     matches!(what.modifiers.atomic, Some(Atomic::Add | Atomic::Or | Atomic::Xor))
         && matches!(what.sources().get(1), Some(Operand::Immediate(Immediate::Integer(0))))
 }

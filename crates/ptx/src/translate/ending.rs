@@ -21,9 +21,9 @@ pub(super) enum Failing {
     /// No thread fails, or a failed thread ends.
     Never,
     /// By the thread's own variable `dead`.
-    Own,
+    OwnFlag,
     /// By the control block, which says that some thread has recorded a fault.
-    Any,
+    AnyFault,
 }
 
 /// Whether a kernel can end early by `trap` or a failed assertion.
@@ -38,7 +38,7 @@ pub(super) fn has_traps(module: &Module, function: &Function) -> bool {
 }
 
 /// Returns the block behind the loop that each branch closes, by the branch's statement.
-pub(super) fn exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
+pub(super) fn loop_exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
     let body = function.body.as_deref().unwrap_or_default();
     let meets: Vec<bool> = flow
         .blocks
@@ -60,7 +60,7 @@ pub(super) fn exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
         }
         let head = flow.block_of[function.labels[label.index()].position as usize];
         if flow.dominates(head, latch)
-            && let Some(exit) = exit(flow, head, latch, &meets, &mut steps)
+            && let Some(exit) = loop_exit(flow, head, latch, &meets, &mut steps)
         {
             exits.insert(at, exit);
         }
@@ -70,7 +70,7 @@ pub(super) fn exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
 
 /// Returns the first block behind a loop that all exits of the loop reach, if no barrier is on
 /// these paths.
-fn exit(
+fn loop_exit(
     flow: &Flow,
     head: usize,
     latch: usize,
@@ -81,7 +81,9 @@ fn exit(
     let mut stack = if head == latch { Vec::new() } else { vec![latch] };
     while let Some(block) = stack.pop() {
         *steps += 1;
-        stack.extend(flow.blocks[block].before.iter().filter(|before| inside.insert(**before)));
+        stack.extend(
+            flow.blocks[block].predecessors.iter().filter(|before| inside.insert(**before)),
+        );
         if *steps > STEPS_MAX {
             return None;
         }
@@ -97,7 +99,7 @@ fn exit(
         if meets[block] || *steps > STEPS_MAX {
             return None;
         }
-        let next = flow.blocks[block].next.iter();
+        let next = flow.blocks[block].successors.iter();
         stack.extend(
             next.filter(|next| **next != exit && **next != flow.exit() && seen.insert(**next)),
         );

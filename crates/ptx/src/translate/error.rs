@@ -7,7 +7,7 @@ use crate::ir::Instruction;
 pub enum TranslateError {
     /// An instruction, or a variant of one, that is not supported.
     #[error("line {line}: {instruction} is not supported")]
-    NotServed { instruction: String, line: u32 },
+    Unsupported { instruction: String, line: u32 },
     /// Operands of another kind than the instruction takes.
     #[error("line {line}: {instruction} does not take this operand: {operand}")]
     Operand { instruction: String, line: u32, operand: String },
@@ -46,8 +46,8 @@ pub enum TranslateError {
 }
 
 impl TranslateError {
-    pub(super) fn not_served(what: &Instruction) -> Self {
-        Self::NotServed { instruction: what.mnemonic.to_string(), line: what.line }
+    pub(super) fn unsupported(what: &Instruction) -> Self {
+        Self::Unsupported { instruction: what.mnemonic.to_string(), line: what.line }
     }
 
     pub(super) fn operand(what: &Instruction, operand: impl std::fmt::Debug) -> Self {

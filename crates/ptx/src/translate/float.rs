@@ -22,7 +22,7 @@ impl Writer<'_> {
             _ => {}
         }
         if !matches!(ty, Type::F32 | Type::F64) {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
         let count = match what.opcode {
             Opcode::Fma | Opcode::Mad => 3,
@@ -117,7 +117,7 @@ impl Writer<'_> {
             Opcode::Neg => format!("(-{all})"),
             Opcode::Copysign => format!("copysign({}, {})", from[1], from[0]),
             Opcode::Min | Opcode::Max => self.extreme(what, c, from)?,
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         })
     }
 
@@ -135,7 +135,7 @@ impl Writer<'_> {
         };
         if what.modifiers.xorsign || what.modifiers.abs {
             if c != "float" || from.len() != 2 {
-                return Err(TranslateError::not_served(what));
+                return Err(TranslateError::unsupported(what));
             }
             let value = format!("{name}_{c}(fabs({}), fabs({}))", from[0], from[1]);
             return Ok(match what.modifiers.xorsign {
@@ -163,7 +163,7 @@ impl Writer<'_> {
             Opcode::Sub => format!("{} - {}", part[0], part[1]),
             Opcode::Mul => format!("{} * {}", part[0], part[1]),
             Opcode::Fma => format!("fma({})", part.join(", ")),
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         self.result(what, Type::U64, &format!("as_ulong({text})"))
     }
@@ -179,7 +179,7 @@ impl Writer<'_> {
             Some(FloatTest::Notanumber) => format!("({a} != {a})"),
             Some(FloatTest::Normal) => format!("(isnormal({a}) != 0)"),
             Some(FloatTest::Subnormal) => format!("(!isnormal({a}) && isfinite({a}) && {a} != 0)"),
-            None => return Err(TranslateError::not_served(what)),
+            None => return Err(TranslateError::unsupported(what)),
         };
         self.result(what, Type::Pred, &text)
     }

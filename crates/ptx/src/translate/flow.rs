@@ -9,9 +9,9 @@ pub(super) struct Block {
     pub start: usize,
     /// Index behind the last statement.
     pub end: usize,
-    /// Successors, in no order; [`Flow::exit`] stands for the end of the thread.
-    pub next: Vec<usize>,
-    pub before: Vec<usize>,
+    /// In no order; [`Flow::exit`] stands for the end of the thread.
+    pub successors: Vec<usize>,
+    pub predecessors: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -56,15 +56,16 @@ impl Flow {
             blocks.push(Block::default());
         }
         let exit = blocks.len();
-        let place = |label: LabelId| block_of[function.labels[label.index()].position as usize];
+        let block_of_label =
+            |label: LabelId| block_of[function.labels[label.index()].position as usize];
         for index in 0..exit {
-            let mut next = successors(body, &blocks[index], index, exit, &place);
+            let mut next = successors_of(body, &blocks[index], index, exit, &block_of_label);
             next.sort_unstable();
             next.dedup();
             for &target in next.iter().filter(|target| **target != exit) {
-                blocks[target].before.push(index);
+                blocks[target].predecessors.push(index);
             }
-            blocks[index].next = next;
+            blocks[index].successors = next;
         }
         let mut flow = Self {
             blocks,
@@ -86,7 +87,7 @@ impl Flow {
     fn dominate(&mut self) {
         let exit = self.exit();
         let forward: Vec<Vec<usize>> =
-            self.blocks.iter().map(|block| block.next.clone()).chain([Vec::new()]).collect();
+            self.blocks.iter().map(|block| block.successors.clone()).chain([Vec::new()]).collect();
         let order = postorder(&forward, 0);
         self.reached = vec![false; exit];
         order.iter().filter(|block| **block != exit).for_each(|block| self.reached[*block] = true);
@@ -120,7 +121,7 @@ impl Flow {
     /// separates threads, only some of them may pass the blocks between a successor and the block of
     /// that depth, on the path in the tree of post-dominators.
     pub(super) fn dependents(&self, branch: usize) -> (&[usize], usize) {
-        (&self.blocks[branch].next, self.depth[self.postdominator[branch]])
+        (&self.blocks[branch].successors, self.depth[self.postdominator[branch]])
     }
 
     /// Returns the depth of a block in the tree of post-dominators.
@@ -153,13 +154,13 @@ fn postdominators(forward: &[Vec<usize>], reached: &[bool]) -> Vec<usize> {
 /// The blocks where the threads that continue come together: post-dominators that ignore threads
 /// which end early. The other threads do not wait for those.
 #[derive(Debug)]
-pub(super) struct Joins {
+pub(super) struct LiveJoins {
     postdominator: Vec<usize>,
     visits: Vec<(usize, usize)>,
     depth: Vec<usize>,
 }
 
-impl Joins {
+impl LiveJoins {
     pub(super) fn of(function: &Function, flow: &Flow) -> Self {
         let exit = flow.exit();
         let body = function.body.as_deref().unwrap_or_default();
@@ -173,15 +174,15 @@ impl Joins {
                         }
                         Statement::Label(_) => true,
                     }
-                }) && flow.blocks[block].next == [exit]
+                }) && flow.blocks[block].successors == [exit]
         };
         let forward: Vec<Vec<usize>> = flow
             .blocks
             .iter()
             .map(|block| {
                 let on: Vec<usize> =
-                    block.next.iter().copied().filter(|next| !ends(*next)).collect();
-                if on.is_empty() { block.next.clone() } else { on }
+                    block.successors.iter().copied().filter(|next| !ends(*next)).collect();
+                if on.is_empty() { block.successors.clone() } else { on }
             })
             .chain([Vec::new()])
             .collect();
@@ -192,7 +193,7 @@ impl Joins {
 
     /// Returns the first block that all threads which continue from a block reach, or
     /// [`Flow::exit`] if there is none.
-    pub(super) fn next(&self, block: usize) -> usize {
+    pub(super) fn join(&self, block: usize) -> usize {
         self.postdominator[block]
     }
 
@@ -203,7 +204,7 @@ impl Joins {
 
     /// Returns the interval of a block in the tree. It starts with the block's own number, and
     /// contains the numbers of all blocks from which every path leads to this block.
-    pub(super) fn below(&self, block: usize) -> (usize, usize) {
+    pub(super) fn interval(&self, block: usize) -> (usize, usize) {
         self.visits[block]
     }
 }
@@ -250,12 +251,12 @@ fn visits(up: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
 /// Blocks of the tree of post-dominators that are marked along paths towards the root. The marking
 /// visits each block once, however many paths lead through it.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct BlockMarks {
     /// The next block towards the root that may be unmarked. An unmarked block points to itself.
     ahead: Vec<usize>,
 }
 
-impl Marks {
+impl BlockMarks {
     pub(super) fn new(flow: &Flow) -> Self {
         Self { ahead: (0..=flow.exit()).collect() }
     }
@@ -292,12 +293,12 @@ fn follows_label(body: &[Statement], index: usize) -> bool {
     index > 0 && matches!(body[index - 1], Statement::Label(_))
 }
 
-fn successors(
+fn successors_of(
     body: &[Statement],
     block: &Block,
     index: usize,
     exit: usize,
-    place: &dyn Fn(LabelId) -> usize,
+    block_of_label: &dyn Fn(LabelId) -> usize,
 ) -> Vec<usize> {
     let through = (index + 1).min(exit);
     let Some(Statement::Instruction(last)) = body[block.start..block.end].last() else {
@@ -312,9 +313,9 @@ fn successors(
         _ => {
             for operand in &last.operands {
                 match operand {
-                    Operand::Label(label) => next.push(place(*label)),
+                    Operand::Label(label) => next.push(block_of_label(*label)),
                     Operand::Targets(labels) => {
-                        next.extend(labels.iter().map(|label| place(*label)))
+                        next.extend(labels.iter().map(|label| block_of_label(*label)))
                     }
                     _ => {}
                 }

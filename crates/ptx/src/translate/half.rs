@@ -22,7 +22,7 @@ impl Writer<'_> {
         }
         // Mixed operands (`fma.rn.f32.f16`) are not supported.
         if what.types.len() > 1 || what.modifiers.xorsign || what.modifiers.abs {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
         let prefix = if matches!(ty, Type::F16 | Type::F16x2) { "half" } else { "bf16" };
         let (name, count) = match what.opcode {
@@ -38,7 +38,7 @@ impl Writer<'_> {
             Opcode::Max => ("max", 2),
             Opcode::Ex2 => ("ex2", 1),
             Opcode::Tanh => ("tanh", 1),
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         let relu = if what.modifiers.relu { format!("ps_relu_{prefix}") } else { String::new() };
         let sat = if what.modifiers.sat { format!("ps_sat_{prefix}") } else { String::new() };
@@ -68,7 +68,7 @@ impl Writer<'_> {
             "ps_bf16_to_float"
         };
         let Some(compare) = what.modifiers.compare else {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         };
         let outcome = |a: &str, b: &str| {
             let (a, b) =
@@ -125,7 +125,7 @@ impl Writer<'_> {
             Type::F16x2 => ("0x3c00u", ""),
             Type::Bf16x2 => ("0x3f80u", ""),
             other if other.bits() == 32 && value_type(other) == "uint" => ("0xffffu", ""),
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         self.result(
             what,

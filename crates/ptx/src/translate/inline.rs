@@ -40,7 +40,7 @@ pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, Transl
     let body = flat.body.take().unwrap_or_default();
     let frame = flat.frame_bytes;
     let length = body.len().min(STATEMENTS_MAX);
-    let mut work = Work {
+    let mut inliner = Inliner {
         module,
         entry,
         flat,
@@ -49,9 +49,9 @@ pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, Transl
         operands: 0,
     };
     for statement in body {
-        work.statement(statement, frame, 0)?;
+        inliner.statement(statement, frame, 0)?;
     }
-    let Work { mut flat, mut body, frame_most, .. } = work;
+    let Inliner { mut flat, mut body, frame_most, .. } = inliner;
     promote(&mut flat, &mut body);
     for (position, statement) in body.iter().enumerate() {
         if let Statement::Label(label) = statement {
@@ -63,7 +63,7 @@ pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, Transl
     Ok(flat)
 }
 
-struct Work<'a> {
+struct Inliner<'a> {
     module: &'a Module,
     entry: &'a Entry,
     flat: Function,
@@ -74,7 +74,7 @@ struct Work<'a> {
 }
 
 /// Mapping of a callee's numbers to numbers of the kernel.
-struct Shift {
+struct CalleeNumbers {
     registers: u32,
     labels: u32,
     variables: u32,
@@ -83,7 +83,7 @@ struct Shift {
     end: LabelId,
 }
 
-impl Work<'_> {
+impl Inliner<'_> {
     fn statement(
         &mut self,
         statement: Statement,
@@ -231,7 +231,7 @@ impl Work<'_> {
         frame: u32,
         end: LabelId,
         at: &Instruction,
-    ) -> Result<Shift, TranslateError> {
+    ) -> Result<CalleeNumbers, TranslateError> {
         let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         self.has_room(callee)?;
         let (registers, variables) =
@@ -246,8 +246,14 @@ impl Work<'_> {
         }));
         let labels = number(self.flat.labels.len());
         self.flat.labels.extend(callee.labels.iter().cloned());
-        let mut shift =
-            Shift { registers, labels, variables, params: Vec::new(), returns: Vec::new(), end };
+        let mut shift = CalleeNumbers {
+            registers,
+            labels,
+            variables,
+            params: Vec::new(),
+            returns: Vec::new(),
+            end,
+        };
         if call.arguments.len() != callee.params.len() || call.returns.len() > callee.returns.len()
         {
             return Err(TranslateError::operand(at, &callee.name));
@@ -382,7 +388,7 @@ impl Work<'_> {
     }
 
     /// Moves the return values to the destinations of the call.
-    fn leave(&mut self, callee: &Function, call: &Call, shift: &Shift, line: u32) {
+    fn leave(&mut self, callee: &Function, call: &Call, shift: &CalleeNumbers, line: u32) {
         for (index, (formal, wanted)) in callee.returns.iter().zip(&call.returns).enumerate() {
             let own = formal
                 .register
@@ -493,7 +499,7 @@ fn plain(opcode: Opcode, line: u32, operands: Vec<Operand>) -> Instruction {
     }
 }
 
-impl Shift {
+impl CalleeNumbers {
     fn register(&self, id: RegisterId) -> RegisterId {
         RegisterId(id.0 + self.registers)
     }

@@ -59,7 +59,7 @@ impl Writer<'_> {
             || matches!(what.opcode, Opcode::Addc | Opcode::Subc | Opcode::Madc);
         if what.modifiers.sat {
             if ty != Type::S32 {
-                return Err(TranslateError::not_served(what));
+                return Err(TranslateError::unsupported(what));
             }
             let from = self.sources(what, ty, 2)?;
             let name = if what.opcode == Opcode::Add { "add_sat" } else { "sub_sat" };
@@ -128,7 +128,7 @@ impl Writer<'_> {
                     (16, false) => Type::U32,
                     (32, true) => Type::S64,
                     (32, false) => Type::U64,
-                    _ => return Err(TranslateError::not_served(what)),
+                    _ => return Err(TranslateError::unsupported(what)),
                 };
                 let from = self.sources(what, own, 2)?;
                 let cast = value_type(wide);
@@ -156,7 +156,7 @@ impl Writer<'_> {
         )?;
         if what.modifiers.sat {
             if half != Half::Hi || ty != Type::S32 {
-                return Err(TranslateError::not_served(what));
+                return Err(TranslateError::unsupported(what));
             }
             return self.result(what, Type::S32, &format!("add_sat({product}, (int){third})"));
         }
@@ -193,10 +193,10 @@ impl Writer<'_> {
             Opcode::Sub => format!("as_{cast}2(x) - as_{cast}2(y)"),
             Opcode::Min => format!("min(as_{cast}2(x), as_{cast}2(y))"),
             Opcode::Max => format!("max(as_{cast}2(x), as_{cast}2(y))"),
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         if what.modifiers.relu && !(is_signed && matches!(what.opcode, Opcode::Min | Opcode::Max)) {
-            return Err(TranslateError::not_served(what));
+            return Err(TranslateError::unsupported(what));
         }
         let each = if what.modifiers.relu { format!("max({each}, (short2)(0))") } else { each };
         self.line(&format!("{{ uint x = {}, y = {};", from[0], from[1]));
@@ -305,7 +305,7 @@ impl Writer<'_> {
     }
 
     fn dot(&mut self, what: &Instruction) -> Result<(), TranslateError> {
-        let [left, right] = what.types[..] else { return Err(TranslateError::not_served(what)) };
+        let [left, right] = what.types[..] else { return Err(TranslateError::unsupported(what)) };
         let from = self.sources(what, Type::U32, 3)?;
         let vector = |ty: Type, lanes: u32| {
             format!("as_{}{lanes}", if ty.is_signed() { "char" } else { "uchar" })
@@ -378,7 +378,7 @@ impl Writer<'_> {
             | Opcode::Szext => {
                 return self.field(what, counts);
             }
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         self.result(what, result, &text)
     }

@@ -66,8 +66,8 @@ impl Writer<'_> {
     fn leave_loop(&mut self, branch: &Instruction) {
         let test = match self.failing {
             Failing::Never => return,
-            Failing::Own => "dead",
-            Failing::Any => "*(volatile __global const uint *)AT(control) != 0u",
+            Failing::OwnFlag => "dead",
+            Failing::AnyFault => "*(volatile __global const uint *)AT(control) != 0u",
         };
         let goes = if self.has_meetings && !self.is_machine {
             match self.exits.get(&self.at) {

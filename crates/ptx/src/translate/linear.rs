@@ -81,7 +81,7 @@ pub(super) struct Sums<'a> {
     steps: Vec<Option<Step>>,
     /// Whether each step is the same for all threads. A step only consists of steps of registers
     /// with a lower number.
-    even_steps: Vec<bool>,
+    uniform_steps: Vec<bool>,
     /// The registers whose step each statement changes.
     changes: HashMap<usize, Vec<RegisterId>>,
     /// Number of definitions that the current query may still follow.
@@ -113,7 +113,7 @@ impl<'a> Sums<'a> {
             uniform,
             definitions,
             steps,
-            even_steps: vec![false; function.registers.len()],
+            uniform_steps: vec![false; function.registers.len()],
             changes: HashMap::new(),
             budget: Cell::new(0),
         };
@@ -126,7 +126,8 @@ impl<'a> Sums<'a> {
             {
                 sums.changes.entry(place).or_default().push(id);
             }
-            sums.even_steps[index] = step.as_ref().is_some_and(|step| sums.is_even(step));
+            sums.uniform_steps[index] =
+                step.as_ref().is_some_and(|step| sums.is_uniform_step(step));
             sums.steps[index] = step;
         }
         sums
@@ -153,11 +154,11 @@ impl<'a> Sums<'a> {
             Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => self.uniform.register(id),
             Term::Data => true,
             Term::Special(special) => super::uniform::special_is_uniform(special),
-            Term::Step(id) => self.even_steps[id.index()],
+            Term::Step(id) => self.uniform_steps[id.index()],
         }
     }
 
-    fn is_even(&self, step: &Step) -> bool {
+    fn is_uniform_step(&self, step: &Step) -> bool {
         step.adds.iter().all(|(at, sum)| {
             self.uniform.block(self.flow.block_of[*at])
                 && sum.terms.iter().all(|(term, _)| self.is_uniform(*term))

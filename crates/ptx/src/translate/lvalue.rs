@@ -5,12 +5,12 @@ use crate::ir::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Type};
 
 /// The memory that an instruction accesses.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum Lvalue {
     /// One object: an expression that can be read and assigned.
     Known(String),
     /// One of several objects, chosen by the window of the address: in shared, local or global
     /// memory, or a parameter, which is read-only.
-    Generic {
+    ByWindow {
         address: String,
         shared: Option<String>,
         local: Option<String>,
@@ -26,17 +26,17 @@ pub(super) fn is_in(address: &str, start: u64) -> String {
 
 /// Type and size of an access.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Access<'a> {
+pub(super) struct AccessType<'a> {
     /// The C type without an address space.
     pub ty: &'a str,
     pub bytes: u32,
 }
 
-/// Returns the value of a place.
-pub(super) fn loaded(place: &Place) -> String {
-    match place {
-        Place::Known(object) => object.clone(),
-        Place::Generic { address, shared, local, param, global } => {
+/// Returns the C expression of the value of an lvalue.
+pub(super) fn value_of(lvalue: &Lvalue) -> String {
+    match lvalue {
+        Lvalue::Known(object) => object.clone(),
+        Lvalue::ByWindow { address, shared, local, param, global } => {
             let mut text = String::from("(");
             for (object, start) in
                 [(shared, SHARED_WINDOW), (local, LOCAL_WINDOW), (param, PARAM_WINDOW)]

@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use super::control::{Fault, name_number};
 use super::effects::is_meeting;
 use super::error::TranslateError;
-use super::warp::Meeting;
+use super::warp::Exchange;
 use super::writer::Writer;
 use crate::ir::{BARRIERS, Function, Instruction, Opcode, Statement, Stop, Type, WARP_SIZE};
 
@@ -38,7 +38,7 @@ const ARRIVES: u32 = 0xff;
 /// Number of rounds in which all threads only poll shared memory, after which the kernel ends with
 /// a fault. A round takes at least 100 ns, so this is at least one second. No other block can store
 /// the value, so longer waiting is useless.
-const QUESTIONS_MAX: u32 = 10_000_000;
+const POLLS_MAX: u32 = 10_000_000;
 
 /// Whether the kernel has stops of this kind that the translation inserted.
 fn has_stops(function: &Function, wanted: Stop) -> bool {
@@ -86,7 +86,7 @@ pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
 }
 
 impl Writer<'_> {
-    pub(super) fn machine(&mut self) -> Result<(), TranslateError> {
+    pub(super) fn write_machine(&mut self) -> Result<(), TranslateError> {
         self.uses_barriers = true;
         self.uses_faults = true;
         self.next_state = u32::try_from(self.flow.blocks.len()).unwrap_or(u32::MAX);
@@ -117,7 +117,7 @@ impl Writer<'_> {
                 self.at = index;
                 if let Statement::Instruction(instruction) = statement {
                     if is_meeting(instruction.opcode) {
-                        self.meet(instruction)?
+                        self.write_meeting(instruction)?
                     } else {
                         self.guarded(instruction)?
                     }
@@ -131,13 +131,13 @@ impl Writer<'_> {
             });
         }
         self.line("default: key = 0; waits = true; fresh = true; goto MEET;\n}\nMEET:;");
-        self.round(all);
+        self.write_round(all);
         self.line("}");
         Ok(())
     }
 
     /// Writes the round between two runs, in which all threads take part.
-    fn round(&mut self, all: &str) {
+    fn write_round(&mut self, all: &str) {
         let counts = has_counts(self.function);
         let (rejoins, yields) =
             (has_stops(self.function, Stop::Rejoin), has_stops(self.function, Stop::Yield));
@@ -204,12 +204,12 @@ impl Writer<'_> {
         ));
         self.line(&format!("if (waits && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u && bd[member]) {{ goes = true; outcome = (ulong)bs[member] | (ulong)ba[member] << 32; }}"));
         self.line("if (over) break;");
-        self.stand(rejoins, yields);
+        self.write_deadlock(rejoins, yields);
         self.line("if (goes) waits = false;");
     }
 
     /// Writes the end of the kernel for the case that no thread can continue.
-    fn stand(&mut self, rejoins: bool, yields: bool) {
+    fn write_deadlock(&mut self, rejoins: bool, yields: bool) {
         let (trap, stuck, name) =
             (Fault::Trap as u64, Fault::Stuck as u64, name_number(&self.entry.name));
         // Lanes that stay continue in the next round.
@@ -230,12 +230,12 @@ impl Writer<'_> {
             self.line(&format!(
                 "if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) busy = round;"
             ));
-            self.line(&format!("if (round - busy > {QUESTIONS_MAX}u) {{ if (lid == 0) ps_fault(AT(control), {stuck}u, {name:#x}UL, 0u); break; }}"));
+            self.line(&format!("if (round - busy > {POLLS_MAX}u) {{ if (lid == 0) ps_fault(AT(control), {stuck}u, {name:#x}UL, 0u); break; }}"));
         }
     }
 
     /// Writes a meeting: the thread stops here, and continues behind it.
-    fn meet(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+    fn write_meeting(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let (behind, skipped) = (self.next_state, self.next_state + 1);
         self.next_state += 2;
         if let Some(guard) = what.guard {
@@ -243,16 +243,16 @@ impl Writer<'_> {
             let name = self.name(guard.register);
             self.line(&format!("if ({not}{name}) {{ pc = {skipped}; continue; }}"));
         }
-        self.spot(what);
+        self.record_stop(what);
         let mut sum = "";
         match what.opcode {
             Opcode::BarSync | Opcode::BarRed | Opcode::BarArrive => {
                 sum = self.wait_at_barrier(what)?;
             }
             _ => {
-                let Meeting { value, members, outcome } = self.meeting(what)?;
+                let Exchange { value, members, outcome } = self.exchange(what)?;
                 let by_kind = !members.is_empty();
-                let key = if by_kind { kind(what) } else { FIRST_PLACE + behind };
+                let key = if by_kind { key_by_kind(what) } else { FIRST_PLACE + behind };
                 let members = if by_kind { &members } else { "0u" };
                 self.line(&format!(
                     "key = {key}u; value = {value}; member = {members}; together = {by_kind};"
@@ -274,7 +274,7 @@ impl Writer<'_> {
             }
             _ => {
                 self.line("{ const ulong y = outcome;");
-                self.met(what)?;
+                self.write_outcome(what)?;
                 self.line("}");
             }
         }
@@ -285,11 +285,11 @@ impl Writer<'_> {
     }
 
     /// Records the place where the thread stops, for lanes that stay until it comes.
-    fn spot(&mut self, what: &Instruction) {
+    fn record_stop(&mut self, what: &Instruction) {
         let (rejoins, yields) =
             (has_stops(self.function, Stop::Rejoin), has_stops(self.function, Stop::Yield));
         if rejoins {
-            let (enters, leaves) = self.joins.below(self.flow.block_of[self.at]);
+            let (enters, leaves) = self.joins.interval(self.flow.block_of[self.at]);
             let asks = matches!(what.modifiers.stop, Some(Stop::Yield | Stop::Pause));
             let spot = if asks { 0 } else { enters };
             let (low, high) =
@@ -332,7 +332,7 @@ impl Writer<'_> {
 }
 
 /// Returns the key of a meeting by kind. `.sync` instructions of one kind and mode meet each other.
-fn kind(what: &Instruction) -> u32 {
+fn key_by_kind(what: &Instruction) -> u32 {
     let mode = match what.opcode {
         Opcode::Shfl => what.modifiers.shuffle.map_or(0, |mode| mode as u32),
         Opcode::Vote | Opcode::Match => what.modifiers.vote.map_or(0, |mode| mode as u32),

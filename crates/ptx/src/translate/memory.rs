@@ -1,7 +1,7 @@
 use super::c_type::{unsigned, value_type};
 use super::effects::is_strong;
 use super::error::TranslateError;
-use super::lvalue::{Access, Place, loaded, memory_type};
+use super::lvalue::{AccessType, Lvalue, memory_type, value_of};
 use super::writer::Writer;
 use crate::ir::{
     Address, Base, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, PARAM_WINDOW,
@@ -46,9 +46,9 @@ impl Writer<'_> {
         let element = value_type(ty);
         let name = if lanes > 1 { format!("a_{element}{lanes}") } else { memory_type(ty) };
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
-        let access = Access { ty: &name, bytes: ty.bytes() * lanes };
-        let place = self.place(what, address, space, access)?;
-        let value = loaded(&place);
+        let access = AccessType { ty: &name, bytes: ty.bytes() * lanes };
+        let lvalue = self.lvalue(what, address, space, access)?;
+        let value = value_of(&lvalue);
         if lanes == 1 {
             self.write(what, destination, ty, &value)?;
             self.fence_behind(&what.modifiers);
@@ -110,15 +110,15 @@ impl Writer<'_> {
         };
         let name = if lanes > 1 { format!("a_{element}{lanes}") } else { memory_type(ty) };
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
-        let access = Access { ty: &name, bytes: ty.bytes() * lanes };
+        let access = AccessType { ty: &name, bytes: ty.bytes() * lanes };
         let space = what.modifiers.space.unwrap_or(Space::Generic);
         // A kernel can write the variables of its calls, but not its parameters.
         if space == Space::Param && !matches!(address.base, Base::Symbol(Symbol::Variable(_))) {
             return Err(TranslateError::operand(what, address));
         }
         self.fence_before(&what.modifiers);
-        let place = self.place(what, address, space, access)?;
-        self.by_window(what, place, &|object, _| format!("{object} = {value};"));
+        let lvalue = self.lvalue(what, address, space, access)?;
+        self.by_window(what, lvalue, &|object, _| format!("{object} = {value};"));
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Writer<'_> {
             Some(Space::Param) => format!("({value} >> 56 == {:#x}UL)", PARAM_WINDOW >> 56),
             Some(Space::Global) => format!("({value} >> 56 == 0)"),
             // Constants lie among global variables, so their addresses cannot be distinguished.
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         self.write(what, destination, Type::Pred, &text)
     }
@@ -189,9 +189,9 @@ impl Writer<'_> {
             4 => "a_uint",
             8 => "a_ulong",
             16 => "a_uint4",
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
-        let whole = Access { ty, bytes: u32::try_from(bytes).unwrap_or(16) };
+        let whole = AccessType { ty, bytes: u32::try_from(bytes).unwrap_or(16) };
         let (target, source) = (self.address(what, target)?, self.address(what, source)?);
         for (address, is_shared) in [(target, true), (source, false)] {
             let fits = match address.base {
@@ -207,13 +207,13 @@ impl Writer<'_> {
                 return Err(TranslateError::operand(what, address));
             }
         }
-        let Place::Known(to) = self.place(what, target, Space::Shared, whole)? else {
-            return Err(TranslateError::not_served(what));
+        let Lvalue::Known(to) = self.lvalue(what, target, Space::Shared, whole)? else {
+            return Err(TranslateError::unsupported(what));
         };
         match rest {
             [] => {
-                let Place::Known(from) = self.place(what, source, Space::Global, whole)? else {
-                    return Err(TranslateError::not_served(what));
+                let Lvalue::Known(from) = self.lvalue(what, source, Space::Global, whole)? else {
+                    return Err(TranslateError::unsupported(what));
                 };
                 self.line(&format!("{to} = {from};"));
             }
@@ -223,16 +223,16 @@ impl Writer<'_> {
             {
                 let count = self.read(what, count, Type::U32)?;
                 self.line(&format!("{{ {ty} nothing = 0; const uint count = min((uint){count}, {bytes}u); __local {ty} *to = &{to}; *to = nothing;"));
-                let from = self.some_bytes(what, source, "count")?;
+                let from = self.global_bytes(what, source, "count")?;
                 self.line(&format!("if (count != 0u) {{ __global const uchar *from = {from}; for (uint i = 0; i < count; i++) ((__local uchar *)to)[i] = from[i]; }} }}"));
             }
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         }
         Ok(())
     }
 
     /// Returns the start of bytes in global memory, whose number is only known at run time.
-    fn some_bytes(
+    fn global_bytes(
         &mut self,
         what: &Instruction,
         address: &Address,
@@ -246,9 +246,9 @@ impl Writer<'_> {
                 format!("ps_check_bytes(arena0, control, {text}, {count}, {}u)", what.line);
             return Ok(self.unless_in_heap(&text, checked));
         }
-        match self.place(what, address, Space::Global, Access { ty: "a_uchar", bytes: 1 })? {
-            Place::Known(object) => Ok(format!("(__global const uchar *)&{object}")),
-            Place::Generic { .. } => Err(TranslateError::not_served(what)),
+        match self.lvalue(what, address, Space::Global, AccessType { ty: "a_uchar", bytes: 1 })? {
+            Lvalue::Known(object) => Ok(format!("(__global const uchar *)&{object}")),
+            Lvalue::ByWindow { .. } => Err(TranslateError::unsupported(what)),
         }
     }
 }

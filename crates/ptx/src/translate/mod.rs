@@ -2,9 +2,10 @@
 //!
 //! Each kernel of a module becomes one OpenCL kernel. Device functions are inlined into the kernels
 //! that call them (`inline`). Then the control flow is analysed (`flow`, `uniform`), and each
-//! instruction becomes one statement (`body`, and the files beside it, one per family of
-//! instructions). Registers become C variables, and labels stay labels. `prelude/*.cl` has the
-//! functions that the statements call; a program gets those that it uses (`prelude`).
+//! instruction becomes one statement (`statement`, and the files below it, one per family of
+//! instructions). `body` puts the statements together. Registers become C variables, and labels
+//! stay labels. `prelude/*.cl` has the functions that the statements call; a program gets those
+//! that it uses (`prelude`).
 //!
 //! # Arguments of a translated kernel
 //!
@@ -28,10 +29,10 @@
 //! copy too much code (`paths`).
 //!
 //! Where the lanes of a warp exchange values through memory without a meeting, `order` inserts a
-//! stop. `alias` compares the addresses, with the knowledge of `linear`, `roots`, `values` and
-//! `guards`. `regions` finds where lanes that took different paths come together again, and `spin`
-//! finds loops that only wait. `peers` decides whether such a loop may wait for another thread of
-//! its own block.
+//! stop; `stop_search` finds the places. `alias` compares the addresses (`address_form`), with the
+//! knowledge of `linear`, `roots`, `values` and `conditions`. `regions` finds where lanes that took
+//! different paths come together again, and `spin` finds loops that only wait. `peers` decides
+//! whether such a loop may wait for another thread of its own block.
 //!
 //! # Differences from a GPU
 //!
@@ -55,6 +56,7 @@ mod broadcast;
 mod c_type;
 mod call;
 mod compare;
+mod conditions;
 mod control;
 mod convergence;
 mod convert;
@@ -63,7 +65,6 @@ mod ending;
 mod error;
 mod float;
 mod flow;
-mod guards;
 mod half;
 mod inline;
 mod integer;
@@ -165,8 +166,8 @@ fn kernel(
     if !options.fp64 {
         body::doubles_as_bits(&mut flat);
     }
-    order::put_in(module, entry, &mut flat);
-    let body = body::Body::of(module, entry, &flat, options)?;
+    order::insert_stops(module, entry, &mut flat);
+    let body = body::KernelBody::of(module, entry, &flat, options)?;
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
     let _ = writeln!(code, "struct p{index} {{ ulong w[{words}]; }};");
@@ -196,7 +197,7 @@ fn kernel(
 }
 
 /// Returns the arguments that a kernel with this body needs.
-fn arguments(entry: &Entry, options: &Options, body: &body::Body) -> Vec<Argument> {
+fn arguments(entry: &Entry, options: &Options, body: &body::KernelBody) -> Vec<Argument> {
     let words = || body.text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let names = |wanted: &str| words().any(|word| word == wanted);
     // `AT` chooses among all arenas. Checks name the only arena.

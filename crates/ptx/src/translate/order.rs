@@ -16,12 +16,12 @@
 use std::collections::HashSet;
 
 use super::access::{accesses, is_shared, kind};
-use super::address_form::Forms;
+use super::address_form::AddressForms;
+use super::conditions::BranchConditions;
 use super::flow::Flow;
-use super::guards::Conditions;
 use super::linear::Sums;
 use super::regions::Regions;
-use super::stop_search::Search;
+use super::stop_search::StopSearch;
 use super::uniform::Uniform;
 use super::{convergence, spin};
 use crate::ir::{Entry, Function, Instruction, Modifiers, Module, Opcode, Statement, Stop};
@@ -31,13 +31,13 @@ use crate::ir::{Entry, Function, Instruction, Modifiers, Module, Opcode, Stateme
 const ACCESSES_MAX: usize = 4_000;
 
 /// Inserts stops into a kernel that needs them.
-pub(super) fn put_in(module: &Module, entry: &Entry, function: &mut Function) {
+pub(super) fn insert_stops(module: &Module, entry: &Entry, function: &mut Function) {
     let stops = {
         let flow = Flow::of(function);
         let uniform = Uniform::of(function, &flow, &HashSet::new(), HashSet::new());
-        let mut stops = find(module, entry, function, &flow, &uniform);
+        let mut stops = find_stops(module, entry, function, &flow, &uniform);
         let all = !stops.is_empty();
-        stops.extend(spin::yields(module, entry, function, (&flow, &uniform), all));
+        stops.extend(spin::stops_of_waiting_loops(module, entry, function, (&flow, &uniform), all));
         stops
     };
     if !stops.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn put_in(module: &Module, entry: &Entry, function: &mut Function) {
 }
 
 /// Returns the statements in front of which lanes stop, and why.
-fn find(
+fn find_stops(
     module: &Module,
     entry: &Entry,
     function: &Function,
@@ -73,13 +73,13 @@ fn find(
         return everywhere(body, flow);
     };
     let sums = Sums::of(module, entry, function, flow, uniform);
-    let forms = Forms::of(function, flow, &sums, uniform, &regions.in_loop);
-    let conditions = Conditions::of(function, flow, &sums, uniform, &forms);
+    let forms = AddressForms::of(function, flow, &sums, uniform, &regions.in_loop);
+    let conditions = BranchConditions::of(function, flow, &sums, uniform, &forms);
     let accesses = accesses(function, flow, &forms, &conditions);
     if accesses.len() > ACCESSES_MAX {
         return everywhere(body, flow);
     }
-    let mut search = Search::of(body, flow, uniform, &regions, &accesses, forms.dimensions);
+    let mut search = StopSearch::of(body, flow, uniform, &regions, &accesses, forms.dimensions);
     let rejoins = |joins: &[bool]| -> Vec<(usize, Stop)> {
         let joins = joins.iter().enumerate().filter(|(_, is_join)| **is_join);
         joins.map(|(block, _)| (behind_labels(body, flow, block), Stop::Rejoin)).collect()
@@ -93,15 +93,15 @@ fn find(
     }
     search.is_strict = true;
     search.lifts = true;
-    search.places();
+    search.find_stops();
     let is_machine = convergence::needs_machine(function, flow, uniform)
         || search.orders.iter().any(|at| !uniform.block(flow.block_of[*at]));
     if is_machine {
         search.lifts = false;
-        search.places();
+        search.find_stops();
         // Once more, because the lanes now come together in more places.
         search.keep_joins();
-        search.places();
+        search.find_stops();
         search.keep_joins();
     } else {
         search.joins.fill(false);
@@ -150,7 +150,7 @@ fn insert(function: &mut Function, mut stops: Vec<(usize, Stop)>) {
     let end = body.len();
     for (at, statement) in body.into_iter().map(Some).chain([None]).enumerate() {
         while let Some((_, stop)) = stops.next_if(|(place, _)| *place == at.min(end)) {
-            fresh.push(Statement::Instruction(instruction(stop)));
+            fresh.push(Statement::Instruction(stop_instruction(stop)));
         }
         if let Some(Statement::Label(label)) = &statement {
             function.labels[label.index()].position =
@@ -161,7 +161,7 @@ fn insert(function: &mut Function, mut stops: Vec<(usize, Stop)>) {
     function.body = Some(fresh);
 }
 
-fn instruction(stop: Stop) -> Instruction {
+fn stop_instruction(stop: Stop) -> Instruction {
     Instruction {
         line: 0,
         guard: None,

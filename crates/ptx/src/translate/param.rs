@@ -2,7 +2,7 @@
 
 use super::error::TranslateError;
 use super::kernel::parameter_words;
-use super::lvalue::{Access, Place};
+use super::lvalue::{AccessType, Lvalue};
 use super::writer::Writer;
 use crate::ir::{Function, Instruction, Opcode, Space, Statement, Symbol};
 
@@ -38,8 +38,8 @@ impl Writer<'_> {
         what: &Instruction,
         symbol: Symbol,
         offset: i64,
-        access: Access<'_>,
-    ) -> Result<Place, TranslateError> {
+        access: AccessType<'_>,
+    ) -> Result<Lvalue, TranslateError> {
         let Symbol::Param(index) = symbol else {
             return Err(TranslateError::operand(what, symbol));
         };
@@ -54,7 +54,7 @@ impl Writer<'_> {
         }
         let (element, lanes) = element(access.ty);
         if lanes == 1 {
-            return Ok(Place::Known(word(element, place, access.bytes)));
+            return Ok(Lvalue::Known(word(element, place, access.bytes)));
         }
         // The structure is less aligned than the vector, so the vector is composed from its
         // elements.
@@ -62,11 +62,16 @@ impl Writer<'_> {
         let parts: Vec<String> = (0..i64::from(lanes))
             .map(|lane| word(element, place + lane * i64::from(bytes), bytes))
             .collect();
-        Ok(Place::Known(format!("({element}{lanes})({})", parts.join(", "))))
+        Ok(Lvalue::Known(format!("({element}{lanes})({})", parts.join(", "))))
     }
 
     /// Returns a parameter at a computed offset.
-    pub(super) fn parameter_at(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
+    pub(super) fn parameter_at(
+        &mut self,
+        offset: &str,
+        access: AccessType<'_>,
+        line: u32,
+    ) -> String {
         let mut offset = format!("(uint)({offset})");
         if self.options.check {
             self.uses_faults = true;

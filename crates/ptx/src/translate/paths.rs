@@ -30,7 +30,7 @@ pub(super) fn are_too_many(function: &Function, flow: &Flow, uniform: &Uniform) 
     let is_back = |from: usize, to: usize| flow.dominates(to, from);
     let mut waits: Vec<usize> = (0..flow.blocks.len())
         .map(|block| {
-            let before = flow.blocks[block].before.iter();
+            let before = flow.blocks[block].predecessors.iter();
             before.filter(|from| flow.reached[**from] && !is_back(**from, block)).count()
         })
         .collect();
@@ -53,7 +53,7 @@ pub(super) fn are_too_many(function: &Function, flow: &Flow, uniform: &Uniform) 
         if most > WAYS_MIN && copies > COPIES_MAX {
             return true;
         }
-        for &next in flow.blocks[block].next.iter().filter(|next| **next != flow.exit()) {
+        for &next in flow.blocks[block].successors.iter().filter(|next| **next != flow.exit()) {
             if !is_back(block, next) {
                 ways[next].extend(&here);
                 waits[next] -= 1;

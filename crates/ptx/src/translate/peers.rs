@@ -8,10 +8,10 @@
 
 use std::collections::HashSet;
 
-use super::address_form::Forms;
+use super::address_form::AddressForms;
+use super::conditions::BranchConditions;
 use super::effects;
 use super::flow::Flow;
-use super::guards::Conditions;
 use super::linear::Sums;
 use super::regions::Regions;
 use super::uniform::Uniform;
@@ -22,11 +22,11 @@ use crate::ir::{Entry, Function, Instruction, Module, Opcode, Space, Statement};
 const STEPS_MAX: usize = 4_000_000;
 
 /// A loop that waits.
-pub(super) struct Wait {
+pub(super) struct WaitingLoop {
     /// The block that the loop begins with.
     pub head: usize,
     /// The instructions that poll the value.
-    pub questions: Vec<usize>,
+    pub polls: Vec<usize>,
     /// Whether the value may lie in shared memory.
     pub is_generic: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct Peers<'a> {
     uniform: &'a Uniform,
     stores: Vec<Store>,
     /// The barriers that all threads of the block reach together.
-    walls: HashSet<usize>,
+    block_barriers: HashSet<usize>,
     /// The number of the thread that executes each block, if only one thread does.
     threads: Vec<Option<i64>>,
     steps: usize,
@@ -65,7 +65,7 @@ impl<'a> Peers<'a> {
             flow,
             uniform,
             stores: Vec::new(),
-            walls: HashSet::new(),
+            block_barriers: HashSet::new(),
             threads: vec![None; flow.blocks.len()],
             steps: 0,
         };
@@ -74,8 +74,8 @@ impl<'a> Peers<'a> {
             if !flow.reached[flow.block_of[at]] {
                 continue;
             }
-            if is_wall(what) && uniform.instruction(what, flow.block_of[at]) {
-                this.walls.insert(at);
+            if is_block_barrier(what) && uniform.instruction(what, flow.block_of[at]) {
+                this.block_barriers.insert(at);
             } else if is_store(what) {
                 let is_shared =
                     what.modifiers.space == Some(Space::Shared) || what.opcode == Opcode::CpAsync;
@@ -92,33 +92,33 @@ impl<'a> Peers<'a> {
         let body = function.body.as_deref().unwrap_or_default();
         let Some(regions) = Regions::of(function, flow, uniform) else { return };
         let sums = Sums::of(module, entry, function, flow, uniform);
-        let forms = Forms::of(function, flow, &sums, uniform, &regions.in_loop);
+        let forms = AddressForms::of(function, flow, &sums, uniform, &regions.in_loop);
         if forms.dimensions != [false; 2] {
             return;
         }
-        let conditions = Conditions::of(function, flow, &sums, uniform, &forms);
-        let guards: Vec<_> =
-            (0..flow.blocks.len()).map(|block| conditions.in_block(block)).collect();
-        self.threads = guards.iter().map(|guards| guards.range.only_thread()).collect();
+        let branches = BranchConditions::of(function, flow, &sums, uniform, &forms);
+        let conditions: Vec<_> =
+            (0..flow.blocks.len()).map(|block| branches.in_block(block)).collect();
+        self.threads = conditions.iter().map(|conditions| conditions.range.only_thread()).collect();
         for store in &mut self.stores {
             if let Statement::Instruction(what) = &body[store.at] {
-                let guards = &guards[flow.block_of[store.at]];
-                store.thread = conditions.with(what, store.at, guards).range.only_thread();
+                let conditions = &conditions[flow.block_of[store.at]];
+                store.thread = branches.with(what, store.at, conditions).range.only_thread();
             }
         }
     }
 
     /// Whether another thread of the block may store the value that a loop waits for, while a
     /// thread is in the loop.
-    pub(super) fn may_store(&mut self, wait: &Wait) -> bool {
-        let is_behind = self.is_lock(wait) || self.is_even(wait);
+    pub(super) fn may_store(&mut self, wait: &WaitingLoop) -> bool {
+        let is_behind = self.is_lock(wait) || self.leaves_together(wait);
         let starts: Vec<usize> =
-            [0].into_iter().chain(self.walls.iter().map(|wall| wall + 1)).collect();
-        starts.into_iter().any(|start| self.meets(wait, start, is_behind))
+            [0].into_iter().chain(self.block_barriers.iter().map(|barrier| barrier + 1)).collect();
+        starts.into_iter().any(|start| self.reaches_loop_and_store(wait, start, is_behind))
     }
 
     /// Returns the instruction if its operands are the same for all threads of the block.
-    fn is_same(&self, at: usize) -> Option<&Instruction> {
+    fn uniform_instruction(&self, at: usize) -> Option<&Instruction> {
         let body = self.function.body.as_deref().unwrap_or_default();
         let Statement::Instruction(what) = &body[at] else { return None };
         let mut is_same = true;
@@ -128,23 +128,31 @@ impl<'a> Peers<'a> {
 
     /// Whether the loop takes a lock. The thread that holds the lock has passed the loop, and
     /// releases the lock before the next thread of the block runs.
-    fn is_lock(&self, wait: &Wait) -> bool {
-        wait.questions.iter().all(|at| self.is_same(*at).is_some_and(takes_turns))
+    fn is_lock(&self, wait: &WaitingLoop) -> bool {
+        wait.polls.iter().all(|at| self.uniform_instruction(*at).is_some_and(takes_turns))
     }
 
     /// Whether all threads of the block reach the loop together and leave it for the same value.
-    fn is_even(&self, wait: &Wait) -> bool {
-        if !wait.questions.iter().all(|at| self.is_same(*at).is_some_and(|what| !takes_turns(what)))
+    fn leaves_together(&self, wait: &WaitingLoop) -> bool {
+        if !wait
+            .polls
+            .iter()
+            .all(|at| self.uniform_instruction(*at).is_some_and(|what| !takes_turns(what)))
         {
             return false;
         }
-        let agreed = wait.questions.iter().copied().collect();
+        let agreed = wait.polls.iter().copied().collect();
         Uniform::of(self.function, self.flow, &HashSet::new(), agreed).block(wait.head)
     }
 
     /// Whether both the loop and a store of another thread can be reached from a statement without
     /// passing a barrier. With `is_behind`, stores behind the loop do not count.
-    fn meets(&mut self, wait: &Wait, start: usize, is_behind: bool) -> bool {
+    fn reaches_loop_and_store(
+        &mut self,
+        wait: &WaitingLoop,
+        start: usize,
+        is_behind: bool,
+    ) -> bool {
         let mut seen = HashSet::new();
         let mut passed = HashSet::new();
         let mut has_loop = false;
@@ -160,10 +168,10 @@ impl<'a> Peers<'a> {
             if self.steps > STEPS_MAX {
                 return true;
             }
-            let wall = (from..range.end).find(|at| self.walls.contains(at));
-            passed.extend(from..wall.unwrap_or(range.end));
-            if wall.is_none() {
-                let next = range.next.iter().filter(|next| **next != self.flow.exit());
+            let barrier = (from..range.end).find(|at| self.block_barriers.contains(at));
+            passed.extend(from..barrier.unwrap_or(range.end));
+            if barrier.is_none() {
+                let next = range.successors.iter().filter(|next| **next != self.flow.exit());
                 stack.extend(
                     next.filter(|next| seen.insert(**next))
                         .map(|next| self.flow.blocks[*next].start),
@@ -178,7 +186,7 @@ impl<'a> Peers<'a> {
 }
 
 /// Whether an instruction is a barrier that waits for all threads of the block.
-fn is_wall(what: &Instruction) -> bool {
+fn is_block_barrier(what: &Instruction) -> bool {
     match what.opcode {
         Opcode::BarSync => what.sources().len() < 2,
         Opcode::BarRed => what.sources().len() < 3,
@@ -189,7 +197,7 @@ fn is_wall(what: &Instruction) -> bool {
 /// Whether an instruction changes memory that other threads see.
 fn is_store(what: &Instruction) -> bool {
     let is_store = match what.opcode {
-        Opcode::Atom => !effects::only_looks(what),
+        Opcode::Atom => !effects::keeps_word(what),
         Opcode::St | Opcode::Red | Opcode::CpAsync => true,
         _ => false,
     };
@@ -199,5 +207,5 @@ fn is_store(what: &Instruction) -> bool {
 /// Whether an instruction returns a different value to each thread: an atomic that changes the
 /// word.
 fn takes_turns(what: &Instruction) -> bool {
-    what.opcode == Opcode::Atom && !effects::only_looks(what)
+    what.opcode == Opcode::Atom && !effects::keeps_word(what)
 }

@@ -1,6 +1,6 @@
 //! Finds where lanes separate, and where they come together again.
 
-use super::flow::{Flow, Joins};
+use super::flow::{Flow, LiveJoins};
 use super::uniform::Uniform;
 use crate::ir::{Function, Opcode, Operand, Statement};
 
@@ -32,7 +32,7 @@ pub(super) struct Regions {
     pub around: Vec<Vec<usize>>,
     /// Whether each block can reach itself.
     pub in_loop: Vec<bool>,
-    tree: Joins,
+    tree: LiveJoins,
 }
 
 impl Regions {
@@ -44,16 +44,16 @@ impl Regions {
             all: Vec::new(),
             around: vec![Vec::new(); flow.blocks.len()],
             in_loop: loops(flow),
-            tree: Joins::of(function, flow),
+            tree: LiveJoins::of(function, flow),
         };
         for branch in (0..flow.blocks.len()).filter(|block| flow.reached[*block]) {
             if !parts(function, flow, uniform, branch) {
                 continue;
             }
             this.branches.push(branch);
-            let join = this.tree.next(branch);
+            let join = this.tree.join(branch);
             let mut seen = vec![false; flow.blocks.len()];
-            let mut stack = flow.blocks[branch].next.clone();
+            let mut stack = flow.blocks[branch].successors.clone();
             let mut inside = Vec::new();
             while let Some(block) = stack.pop() {
                 steps += 1;
@@ -62,7 +62,7 @@ impl Regions {
                     && !std::mem::replace(&mut seen[block], true)
                 {
                     inside.push(block);
-                    stack.extend(&flow.blocks[block].next);
+                    stack.extend(&flow.blocks[block].successors);
                 }
             }
             steps += flow.blocks.len() / 64;
@@ -98,13 +98,13 @@ impl Regions {
                 nearest[block] = if matters[block] {
                     self.tree.depth(block)
                 } else {
-                    nearest[self.tree.next(block)]
+                    nearest[self.tree.join(block)]
                 };
             }
             let mut more = false;
             for region in &self.all {
                 let stop = self.tree.depth(region.join);
-                if !flow.blocks[region.branch].next.iter().any(|next| nearest[*next] > stop) {
+                if !flow.blocks[region.branch].successors.iter().any(|next| nearest[*next] > stop) {
                     continue;
                 }
                 more |= !std::mem::replace(&mut matters[region.branch], true);
@@ -123,7 +123,7 @@ impl Regions {
 
 /// Whether the branch at the end of a block may separate threads that reach it together.
 fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> bool {
-    if flow.blocks[block].next.len() < 2 {
+    if flow.blocks[block].successors.len() < 2 {
         return false;
     }
     let body = function.body.as_deref().unwrap_or_default();
@@ -154,7 +154,7 @@ fn loops(flow: &Flow) -> Vec<bool> {
                 stack.push(block);
                 on_stack[block] = true;
             }
-            if let Some(&next) = flow.blocks[block].next.get(edge) {
+            if let Some(&next) = flow.blocks[block].successors.get(edge) {
                 work.push((block, edge + 1));
                 if next == flow.exit() {
                 } else if index[next] == usize::MAX {
@@ -170,7 +170,7 @@ fn loops(flow: &Flow) -> Vec<bool> {
             if low[block] == index[block] {
                 let start = stack.iter().rposition(|member| *member == block).unwrap_or(0);
                 let members = stack.split_off(start);
-                let is_loop = members.len() > 1 || flow.blocks[block].next.contains(&block);
+                let is_loop = members.len() > 1 || flow.blocks[block].successors.contains(&block);
                 for member in members {
                     on_stack[member] = false;
                     in_loop[member] = is_loop;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use super::effects;
 use super::effects::is_meeting;
 use super::flow::Flow;
-use super::peers::{Peers, Wait};
+use super::peers::{Peers, WaitingLoop};
 use super::uniform::Uniform;
 use crate::ir::{
     Atomic, Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Special,
@@ -23,7 +23,7 @@ const STATEMENTS_MAX: usize = 64;
 
 /// Returns the branches that close such loops. A loop that waits for a value in global memory is
 /// included if another thread of the block may store the value, and with `all` in any case.
-pub(super) fn yields(
+pub(super) fn stops_of_waiting_loops(
     module: &Module,
     entry: &Entry,
     function: &Function,
@@ -43,18 +43,18 @@ pub(super) fn yields(
         if !flow.dominates(head, latch) {
             continue;
         }
-        let Some(turn) = Turn::of(body, flow, (head, latch)) else { continue };
-        let asks = |space: Option<Space>| turn.questions.iter().any(|(_, asked)| *asked == space);
-        if asks(Some(Space::Shared)) {
+        let Some(turn) = LoopTurn::of(body, flow, (head, latch)) else { continue };
+        let polls = |space: Option<Space>| turn.polls.iter().any(|(_, asked)| *asked == space);
+        if polls(Some(Space::Shared)) {
             found.push((at, Stop::Yield));
-        } else if all && asks(Some(Space::Global)) {
+        } else if all && polls(Some(Space::Global)) {
             found.push((at, Stop::Pause));
-        } else if !turn.questions.is_empty() && !turn.ends_by_itself(body, flow, (head, latch)) {
-            let is_generic = asks(None) || asks(Some(Space::Generic));
-            let questions = turn.questions.iter().map(|(at, _)| *at).collect();
+        } else if !turn.polls.is_empty() && !turn.ends_by_itself(body, flow, (head, latch)) {
+            let is_generic = polls(None) || polls(Some(Space::Generic));
+            let polls = turn.polls.iter().map(|(at, _)| *at).collect();
             let peers =
                 peers.get_or_insert_with(|| Peers::of(module, entry, function, flow, uniform));
-            if peers.may_store(&Wait { head, questions, is_generic }) {
+            if peers.may_store(&WaitingLoop { head, polls, is_generic }) {
                 found.push((at, Stop::Pause));
             }
         }
@@ -63,28 +63,30 @@ pub(super) fn yields(
 }
 
 /// One turn of a loop that only looks at memory.
-struct Turn {
+struct LoopTurn {
     inside: HashSet<usize>,
     /// The registers that depend on the values that the turn finds in memory.
     found: HashSet<RegisterId>,
     /// The instructions that poll a value, and the space of each.
-    questions: Vec<(usize, Option<Space>)>,
+    polls: Vec<(usize, Option<Space>)>,
 }
 
-impl Turn {
+impl LoopTurn {
     /// Returns the turn of the loop between two blocks, if the loop only looks at memory.
     fn of(body: &[Statement], flow: &Flow, (head, latch): (usize, usize)) -> Option<Self> {
         let mut inside = HashSet::from([head, latch]);
         let mut stack = if head == latch { Vec::new() } else { vec![latch] };
         let mut statements = 0;
         while let Some(block) = stack.pop() {
-            stack.extend(flow.blocks[block].before.iter().filter(|before| inside.insert(**before)));
+            stack.extend(
+                flow.blocks[block].predecessors.iter().filter(|before| inside.insert(**before)),
+            );
             if inside.len() > STATEMENTS_MAX {
                 return None;
             }
         }
-        let found = found(body, flow, &inside);
-        let mut questions = Vec::new();
+        let found = registers_from_memory(body, flow, &inside);
+        let mut polls = Vec::new();
         for block in &inside {
             let range = flow.blocks[*block].start..flow.blocks[*block].end;
             statements += range.len();
@@ -93,15 +95,15 @@ impl Turn {
             }
             for at in range {
                 let Statement::Instruction(what) = &body[at] else { continue };
-                if does_something(what) {
+                if has_effect(what) {
                     return None;
                 }
-                if is_question(what) && !takes(what, &found) {
-                    questions.push((at, what.modifiers.space));
+                if is_poll(what) && !uses_found_value(what, &found) {
+                    polls.push((at, what.modifiers.space));
                 }
             }
         }
-        Some(Self { inside, found, questions })
+        Some(Self { inside, found, polls })
     }
 
     /// Whether the loop may end although no other thread stores anything: after a number of turns,
@@ -112,11 +114,11 @@ impl Turn {
         flow: &Flow,
         (head, latch): (usize, usize),
     ) -> bool {
-        let own = self.counted(body, flow, latch);
-        self.tries(body, flow, head)
+        let own = self.counted_registers(body, flow, latch);
+        self.retries_swap(body, flow, head)
             || self.inside.iter().any(|block| {
                 let leaves =
-                    flow.blocks[*block].next.iter().any(|next| !self.inside.contains(next));
+                    flow.blocks[*block].successors.iter().any(|next| !self.inside.contains(next));
                 let mut depends = false;
                 if let (true, Statement::Instruction(branch)) =
                     (leaves, &body[flow.blocks[*block].end - 1])
@@ -129,9 +131,9 @@ impl Turn {
 
     /// Whether a compare-and-swap changes a word from the value that a turn found in this word. If
     /// it fails, then another thread has made progress in the meantime.
-    fn tries(&self, body: &[Statement], flow: &Flow, head: usize) -> bool {
-        let is_asked = |place: &Operand| {
-            self.questions.iter().any(|(at, _)| match &body[*at] {
+    fn retries_swap(&self, body: &[Statement], flow: &Flow, head: usize) -> bool {
+        let is_polled = |place: &Operand| {
+            self.polls.iter().any(|(at, _)| match &body[*at] {
                 Statement::Instruction(what) => what.sources().first() == Some(place),
                 Statement::Label(_) => false,
             })
@@ -139,8 +141,8 @@ impl Turn {
         body.iter().enumerate().any(|(at, statement)| match statement {
             Statement::Instruction(what) => {
                 what.modifiers.atomic == Some(Atomic::Cas)
-                    && takes(what, &self.found)
-                    && what.sources().first().is_some_and(is_asked)
+                    && uses_found_value(what, &self.found)
+                    && what.sources().first().is_some_and(is_polled)
                     && flow.dominates(head, flow.block_of[at])
             }
             Statement::Label(_) => false,
@@ -150,7 +152,12 @@ impl Turn {
     /// Returns the registers that change from turn to turn regardless of the values in memory:
     /// those that depend on a clock, or on a register that each turn computes from its own last
     /// value.
-    fn counted(&self, body: &[Statement], flow: &Flow, latch: usize) -> HashSet<RegisterId> {
+    fn counted_registers(
+        &self,
+        body: &[Statement],
+        flow: &Flow,
+        latch: usize,
+    ) -> HashSet<RegisterId> {
         let mut sources: HashMap<RegisterId, Vec<RegisterId>> = HashMap::new();
         let (mut instructions, mut own) = (Vec::new(), HashSet::new());
         for block in &self.inside {
@@ -215,7 +222,11 @@ fn spread(instructions: &[&Instruction], set: &mut HashSet<RegisterId>) {
 }
 
 /// Returns the registers of a loop that depend on the values that it finds in memory.
-fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<RegisterId> {
+fn registers_from_memory(
+    body: &[Statement],
+    flow: &Flow,
+    inside: &HashSet<usize>,
+) -> HashSet<RegisterId> {
     let instructions: Vec<&Instruction> = inside
         .iter()
         .flat_map(|block| &body[flow.blocks[*block].start..flow.blocks[*block].end])
@@ -237,7 +248,7 @@ fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<Re
 
 /// Whether an atomic uses a value that the loop has found. Such a compare-and-swap succeeds in some
 /// turns regardless of other threads.
-fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
+fn uses_found_value(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
     let mut takes = false;
     if what.opcode == Opcode::Atom {
         for operand in what.sources() {
@@ -248,7 +259,7 @@ fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
 }
 
 /// Whether an instruction looks for a value that another thread stores.
-fn is_question(what: &Instruction) -> bool {
+fn is_poll(what: &Instruction) -> bool {
     let is_seen =
         matches!(what.modifiers.space, None | Some(Space::Shared | Space::Global | Space::Generic));
     let polls = what.opcode == Opcode::Ld && effects::is_strong(&what.modifiers)
@@ -257,13 +268,13 @@ fn is_question(what: &Instruction) -> bool {
 }
 
 /// Whether an instruction does more than look at memory.
-fn does_something(what: &Instruction) -> bool {
+fn has_effect(what: &Instruction) -> bool {
     match what.opcode {
         Opcode::Atom => {
             !matches!(
                 what.modifiers.atomic,
                 Some(Atomic::Cas | Atomic::Exch | Atomic::Or | Atomic::And)
-            ) && !effects::only_looks(what)
+            ) && !effects::keeps_word(what)
         }
         Opcode::St | Opcode::Red | Opcode::Call | Opcode::Trap | Opcode::CpAsync | Opcode::Sust => {
             true

@@ -4,7 +4,7 @@
 use super::effects;
 use super::ending::Failing;
 use super::error::TranslateError;
-use super::writer::{Line, Writer};
+use super::writer::{TextLine, Writer};
 use crate::ir::{Instruction, Kind, Opcode, Space, Type};
 
 impl Writer<'_> {
@@ -24,7 +24,7 @@ impl Writer<'_> {
             self.line("}");
         } else if self.lines[from..].iter().any(|line| line.text.starts_with("const ")) {
             // The C variables belong to this statement only.
-            self.lines.insert(from, Line { step: None, text: String::from("{") });
+            self.lines.insert(from, TextLine { step: None, text: String::from("{") });
             self.line("}");
         }
         self.count_steps();
@@ -37,13 +37,15 @@ impl Writer<'_> {
         for &id in sums.changed_steps(self.at) {
             let Some(step) = sums.step(id) else { continue };
             if step.first == self.at {
-                self.lines.push(Line { step: Some(id), text: format!("q{} = 0;", id.0) });
+                self.lines.push(TextLine { step: Some(id), text: format!("q{} = 0;", id.0) });
             }
             let at = self.at;
             for (_, add) in step.adds.iter().filter(|(place, _)| *place == at) {
                 let text = self.divided(add, step.unit);
-                self.lines
-                    .push(Line { step: Some(id), text: format!("q{} += (long)({text});", id.0) });
+                self.lines.push(TextLine {
+                    step: Some(id),
+                    text: format!("q{} += (long)({text});", id.0),
+                });
             }
         }
     }
@@ -95,7 +97,7 @@ impl Writer<'_> {
             | Opcode::BarSync
             | Opcode::BarRed
             | Opcode::BarArrive
-            | Opcode::BarWarpSync => self.together(what),
+            | Opcode::BarWarpSync => self.meet_together(what),
             _ if what.types.iter().any(|ty| {
                 matches!(ty.bits(), 16) && ty.is_float() || matches!(ty.kind(), Kind::FloatPair)
             }) =>
@@ -116,7 +118,7 @@ impl Writer<'_> {
     /// Whether a failed thread must skip an instruction. It does not skip loads that all threads
     /// execute together: barriers may depend on them, and the other threads load the same value.
     fn is_dangerous(&self, what: &Instruction) -> bool {
-        if self.failing != Failing::Own {
+        if self.failing != Failing::OwnFlag {
             return false;
         }
         match what.opcode {

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::access::{Access, Kind};
-use super::address_form::Form;
+use super::access::{Access, AccessKind};
+use super::address_form::AddressForm;
 use super::alias::{self, Overlap};
 use super::effects::is_meeting;
 use super::flow::Flow;
@@ -23,7 +23,7 @@ type Pending = HashSet<(usize, usize)>;
 const AWAKE: usize = usize::MAX;
 
 /// A search for pairs of accesses without a stop in between.
-pub(super) struct Search<'a> {
+pub(super) struct StopSearch<'a> {
     body: &'a [Statement],
     flow: &'a Flow,
     uniform: &'a Uniform,
@@ -42,7 +42,7 @@ pub(super) struct Search<'a> {
     swapped: Vec<bool>,
     /// Edges that bypass loops with barriers. A lenient search ignores them, because it assumes
     /// that a kernel executes these loops at least once.
-    around: HashSet<(usize, usize)>,
+    bypasses: HashSet<(usize, usize)>,
     /// Whether every possible pair counts.
     pub is_strict: bool,
     /// Whether a stop is put in front of the branch at which all threads are still together.
@@ -58,7 +58,7 @@ pub(super) struct Search<'a> {
     sequence: Vec<usize>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> StopSearch<'a> {
     pub(super) fn of(
         body: &'a [Statement],
         flow: &'a Flow,
@@ -73,7 +73,7 @@ impl<'a> Search<'a> {
             .enumerate()
             .for_each(|(number, access)| access_of[access.at] = Some(number));
         let same = |wanted: &dyn Fn(&Access) -> bool| -> Vec<bool> {
-            let has = |form: &Form| {
+            let has = |form: &AddressForm| {
                 accesses.iter().any(|access| wanted(access) && access.form.is_same(form))
             };
             accesses.iter().map(|access| has(&access.form)).collect()
@@ -88,9 +88,9 @@ impl<'a> Search<'a> {
             dimensions,
             access_of,
             known: vec![None; accesses.len() * accesses.len()],
-            in_place: same(&|access| access.kind == Kind::Load),
+            in_place: same(&|access| access.kind == AccessKind::Load),
             swapped: same(&|access| access.operation == Some(Atomic::Cas)),
-            around: around(body, flow, uniform, regions),
+            bypasses: bypasses(body, flow, uniform, regions),
             is_strict: false,
             lifts: false,
             orders: HashSet::new(),
@@ -104,10 +104,10 @@ impl<'a> Search<'a> {
     /// Whether the kernel has a pair that kernels which exchange values at barriers only do not
     /// have.
     pub(super) fn has_exchange(&mut self) -> bool {
-        self.settle();
+        self.propagate();
         for index in 0..self.sequence.len() {
             let block = self.sequence[index];
-            if self.walk(block, true).1.is_some() {
+            if self.pass_block(block, true).1.is_some() {
                 return true;
             }
         }
@@ -115,14 +115,14 @@ impl<'a> Search<'a> {
     }
 
     /// Finds stops until no pair is left.
-    pub(super) fn places(&mut self) {
+    pub(super) fn find_stops(&mut self) {
         self.orders.clear();
         for _ in 0..PASSES_MAX {
             self.find_joins();
-            self.settle();
+            self.propagate();
             let mut fresh = Vec::new();
             for index in 0..self.sequence.len() {
-                if let (_, Some(found)) = self.walk(self.sequence[index], true) {
+                if let (_, Some(found)) = self.pass_block(self.sequence[index], true) {
                     fresh.push(found);
                 }
             }
@@ -154,14 +154,14 @@ impl<'a> Search<'a> {
     }
 
     /// Computes the pending accesses behind each block, given the stops so far.
-    fn settle(&mut self) {
+    fn propagate(&mut self) {
         self.behind.iter_mut().for_each(HashSet::clear);
         let mut changed = true;
         while changed {
             changed = false;
             for index in 0..self.sequence.len() {
                 let block = self.sequence[index];
-                let (behind, _) = self.walk(block, false);
+                let (behind, _) = self.pass_block(block, false);
                 if behind != self.behind[block] {
                     self.behind[block] = behind;
                     changed = true;
@@ -172,10 +172,10 @@ impl<'a> Search<'a> {
 
     /// Returns the pending accesses behind a block and, if `looks` is set, the place of the first
     /// missing stop in it.
-    fn walk(&mut self, block: usize, looks: bool) -> (Pending, Option<usize>) {
+    fn pass_block(&mut self, block: usize, looks: bool) -> (Pending, Option<usize>) {
         let mut pending = Pending::new();
-        for before in &self.flow.blocks[block].before {
-            if !self.is_strict && self.around.contains(&(*before, block)) {
+        for before in &self.flow.blocks[block].predecessors {
+            if !self.is_strict && self.bypasses.contains(&(*before, block)) {
                 continue;
             }
             pending.extend(&self.behind[*before]);
@@ -194,11 +194,11 @@ impl<'a> Search<'a> {
                 pending.clear();
             }
             if is_meeting(what.opcode) {
-                self.meet(what, block, &mut pending);
+                self.pass_meeting(what, block, &mut pending);
             }
             if let Some(number) = self.access_of[at] {
                 if looks && missing.is_none() {
-                    missing = self.missing(number, &pending);
+                    missing = self.missing_stop(number, &pending);
                 }
                 pending.insert((number, AWAKE));
             }
@@ -207,7 +207,7 @@ impl<'a> Search<'a> {
     }
 
     /// Removes the accesses that are no longer pending behind a meeting of the text.
-    fn meet(&self, what: &Instruction, block: usize, pending: &mut Pending) {
+    fn pass_meeting(&self, what: &Instruction, block: usize, pending: &mut Pending) {
         let is_sure = what.guard.is_none_or(|guard| self.uniform.register(guard.register));
         if what.opcode == Opcode::BarArrive || !is_sure {
             return;
@@ -230,7 +230,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the place where a stop is missing before an access, if there is one.
-    fn missing(&mut self, later: usize, pending: &Pending) -> Option<usize> {
+    fn missing_stop(&mut self, later: usize, pending: &Pending) -> Option<usize> {
         let mut earlier: Vec<usize> =
             pending.iter().filter(|(_, from)| *from == AWAKE).map(|(access, _)| *access).collect();
         earlier.retain(|earlier| self.is_pair(*earlier, later));
@@ -261,7 +261,11 @@ impl<'a> Search<'a> {
         let place = earlier * self.accesses.len() + later;
         let (one, other) = (&self.accesses[earlier], &self.accesses[later]);
         *self.known[place].get_or_insert_with(|| {
-            alias::overlap((&one.form, &one.guards), (&other.form, &other.guards), self.dimensions)
+            alias::overlap(
+                (&one.form, &one.conditions),
+                (&other.form, &other.conditions),
+                self.dimensions,
+            )
         })
     }
 
@@ -270,8 +274,8 @@ impl<'a> Search<'a> {
         let (one, other) = (&self.accesses[earlier], &self.accesses[later]);
         let kinds = (one.kind, other.kind);
         if one.is_global != other.is_global
-            || kinds == (Kind::Load, Kind::Load)
-            || kinds == (Kind::Atomic, Kind::Atomic) && one.operation == other.operation
+            || kinds == (AccessKind::Load, AccessKind::Load)
+            || kinds == (AccessKind::Atomic, AccessKind::Atomic) && one.operation == other.operation
         {
             return false;
         }
@@ -285,26 +289,29 @@ impl<'a> Search<'a> {
         }
         let (one, other) = (&self.accesses[earlier], &self.accesses[later]);
         match kinds {
-            (Kind::Store, Kind::Load) if !self.is_strict => {
+            (AccessKind::Store, AccessKind::Load) if !self.is_strict => {
                 !(one.form.strides && other.form.strides && self.in_place[earlier])
             }
-            (Kind::Atomic, Kind::Load) if !self.is_strict => !self.swapped[later],
-            (Kind::Store, Kind::Load | Kind::Atomic) | (Kind::Atomic, Kind::Load) => true,
+            (AccessKind::Atomic, AccessKind::Load) if !self.is_strict => !self.swapped[later],
+            (AccessKind::Store, AccessKind::Load | AccessKind::Atomic)
+            | (AccessKind::Atomic, AccessKind::Load) => true,
             // If all lanes, or one lane, execute two operations on one word, the lanes' own order
             // is right.
-            (Kind::Atomic, Kind::Atomic) => {
+            (AccessKind::Atomic, AccessKind::Atomic) => {
                 overlap == Overlap::Surely && !one.form.is_same(&other.form)
             }
             _ if is_global => self.is_strict,
             _ if self.is_strict => true,
-            (Kind::Load, Kind::Store) => overwrites(one, other, overlap, self.in_place[later]),
+            (AccessKind::Load, AccessKind::Store) => {
+                overwrites(one, other, overlap, self.in_place[later])
+            }
             // A load of the same word may be a first look that the atomic does not rely on.
-            (Kind::Load, Kind::Atomic) => match overlap {
+            (AccessKind::Load, AccessKind::Atomic) => match overlap {
                 Overlap::Surely => !one.form.is_same(&other.form),
                 _ => same_base && one.form.is_linear() != other.form.is_linear(),
             },
-            (Kind::Atomic, Kind::Store) => same_base || overlap == Overlap::Surely,
-            (Kind::Store, Kind::Store) => {
+            (AccessKind::Atomic, AccessKind::Store) => same_base || overlap == Overlap::Surely,
+            (AccessKind::Store, AccessKind::Store) => {
                 let in_place = self.in_place[earlier] && self.in_place[later];
                 earlier != later && same_base && scatters(one, other, overlap, in_place)
             }
@@ -315,7 +322,7 @@ impl<'a> Search<'a> {
 
 /// Returns the edges that bypass loops whose barriers all threads reach together, from the branch
 /// to the block behind the loop.
-fn around(
+fn bypasses(
     body: &[Statement],
     flow: &Flow,
     uniform: &Uniform,
@@ -337,8 +344,8 @@ fn around(
         flow.blocks.iter().enumerate().filter(|(branch, _)| flow.reached[*branch])
     {
         let join = flow.postdominator(branch);
-        let [one, other] = block.next[..] else { continue };
-        if join == flow.exit() || !block.next.contains(&join) {
+        let [one, other] = block.successors[..] else { continue };
+        if join == flow.exit() || !block.successors.contains(&join) {
             continue;
         }
         let inner = if one == join { other } else { one };
@@ -359,7 +366,7 @@ fn around(
 fn scatters(one: &Access, other: &Access, overlap: Overlap, in_place: bool) -> bool {
     match overlap {
         Overlap::Never => false,
-        Overlap::Surely => !(one.guards.others && other.guards.others),
+        Overlap::Surely => !(one.conditions.others && other.conditions.others),
         Overlap::Perhaps { .. } => {
             one.form.is_linear() != other.form.is_linear()
                 && !in_place
@@ -371,11 +378,13 @@ fn scatters(one: &Access, other: &Access, overlap: Overlap, in_place: bool) -> b
 /// Whether a store may change a value that another lane loads before it, in a kernel that may
 /// exchange values at barriers only.
 fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -> bool {
-    let is_chosen = load.guards.others && store.guards.others;
+    let is_chosen = load.conditions.others && store.conditions.others;
     match overlap {
         Overlap::Never => false,
         Overlap::Surely => !(in_place && is_chosen),
-        Overlap::Perhaps { even } if !in_place => !even && load.form.has_base_of(&store.form),
+        Overlap::Perhaps { warp_shares } if !in_place => {
+            !warp_shares && load.form.has_base_of(&store.form)
+        }
         Overlap::Perhaps { .. } => {
             if is_chosen || !load.form.is_linear() || !store.form.is_linear() {
                 return false;
@@ -383,7 +392,7 @@ fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -
             match load.form.apart_by(&store.form) {
                 // A lane that loads from this distance ahead is below the bound, so no lane stores
                 // there.
-                Some((distance, true)) => !store.guards.below.contains(&distance),
+                Some((distance, true)) => !store.conditions.below.contains(&distance),
                 Some((_, false)) => true,
                 None => false,
             }

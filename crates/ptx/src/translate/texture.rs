@@ -8,7 +8,7 @@ use crate::ir::{Geometry, Instruction, Opcode, Operand, Symbol, TextureAddress, 
 
 /// The coordinates of an instruction.
 #[derive(Clone, Copy)]
-struct Shape {
+struct TextureShape {
     dimensions: usize,
     /// Whether a layer precedes the coordinates.
     layered: bool,
@@ -16,7 +16,7 @@ struct Shape {
     cube: bool,
 }
 
-impl Shape {
+impl TextureShape {
     fn of(what: &Instruction) -> Result<Self, TranslateError> {
         let (dimensions, layered, cube) = match what.modifiers.geometry {
             Some(Geometry::OneD) => (1, false, false),
@@ -84,7 +84,7 @@ impl Writer<'_> {
         {
             return Err(refused(what));
         }
-        let shape = Shape::of(what)?;
+        let shape = TextureShape::of(what)?;
         if !matches!(coordinate, Type::F32 | Type::S32)
             || (shape.cube && coordinate != Type::F32)
             || !matches!(result, Type::F32 | Type::U32 | Type::S32)
@@ -117,7 +117,7 @@ impl Writer<'_> {
             Some("a") => 3,
             _ => return Err(refused(what)),
         };
-        let shape = Shape::of(what)?;
+        let shape = TextureShape::of(what)?;
         let mut places = Vec::new();
         for axis in 0..2 {
             let operand = address.coordinates.get(usize::from(shape.layered) + axis);
@@ -135,7 +135,7 @@ impl Writer<'_> {
         &mut self,
         what: &Instruction,
         address: &TextureAddress,
-        shape: Shape,
+        shape: TextureShape,
         ty: Type,
     ) -> Result<[String; 3], TranslateError> {
         let mut places = [const { String::new() }; 3];
@@ -153,7 +153,7 @@ impl Writer<'_> {
         &mut self,
         what: &Instruction,
         address: &TextureAddress,
-        shape: Shape,
+        shape: TextureShape,
     ) -> Result<String, TranslateError> {
         Ok(match address.coordinates.first() {
             Some(operand) if shape.layered => {
@@ -213,7 +213,7 @@ impl Writer<'_> {
             [Operand::Texture(address), value] if !loads => (address, value),
             other => return Err(TranslateError::operand(what, other)),
         };
-        let shape = Shape::of(what)?;
+        let shape = TextureShape::of(what)?;
         let (ty, lanes) = (what.ty(), u32::from(what.modifiers.vector.max(1)));
         let bytes = ty.bytes() * lanes;
         let element = value_type(ty);

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use super::effects;
-use super::flow::{Flow, Marks};
+use super::flow::{BlockMarks, Flow};
 use crate::ir::{Address, Base};
 use crate::ir::{
     Axis, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Special,
@@ -30,13 +30,13 @@ pub(super) struct Uniform {
 
 /// Work list of the analysis. Each instruction is examined once, and again if something that it
 /// reads has changed.
-struct Spread<'a> {
+struct DivergenceSpread<'a> {
     this: Uniform,
     body: &'a [Statement],
     flow: &'a Flow,
     /// The statements that read each register.
     readers: Vec<Vec<usize>>,
-    marks: Marks,
+    marks: BlockMarks,
     /// Registers that have become divergent. `blocks` are the blocks that have become scattered.
     registers: Vec<RegisterId>,
     blocks: Vec<usize>,
@@ -59,9 +59,16 @@ impl Uniform {
         };
         let body = function.body.as_deref().unwrap_or_default();
         let readers = vec![Vec::new(); function.registers.len()];
-        let marks = Marks::new(flow);
-        let mut spread =
-            Spread { this, body, flow, readers, marks, registers: Vec::new(), blocks: Vec::new() };
+        let marks = BlockMarks::new(flow);
+        let mut spread = DivergenceSpread {
+            this,
+            body,
+            flow,
+            readers,
+            marks,
+            registers: Vec::new(),
+            blocks: Vec::new(),
+        };
         spread.start(racing);
         spread.run();
         spread.this
@@ -86,9 +93,9 @@ impl Uniform {
     }
 }
 
-impl Spread<'_> {
+impl DivergenceSpread<'_> {
     fn start(&mut self, racing: &HashSet<usize>) {
-        let mut own = Vec::new();
+        let mut varying = Vec::new();
         for (at, statement) in self.body.iter().enumerate() {
             let Statement::Instruction(instruction) = statement else { continue };
             let weight = if instruction.guard.is_some() { 2 } else { 1 };
@@ -97,14 +104,14 @@ impl Spread<'_> {
                 continue;
             }
             effects::read(instruction, &mut |id| self.readers[id.index()].push(at));
-            if own_result(instruction)
+            if result_varies(instruction)
                 || racing.contains(&at)
-                || instruction.sources().iter().any(is_own_operand)
+                || instruction.sources().iter().any(operand_varies)
             {
-                own.push((at, instruction));
+                varying.push((at, instruction));
             }
         }
-        for (at, instruction) in own {
+        for (at, instruction) in varying {
             self.differs(at, instruction);
         }
     }
@@ -157,24 +164,24 @@ impl Spread<'_> {
     /// Marks the blocks that depend on the branch at the end of a block, which separates threads or
     /// which not all threads pass.
     fn split(&mut self, block: usize) {
-        if self.flow.blocks[block].next.len() > 1 {
+        if self.flow.blocks[block].successors.len() > 1 {
             self.marks.mark(self.flow, block, &mut self.blocks);
         }
     }
 }
 
 /// Whether an operand differs between threads even if all registers are the same.
-fn is_own_operand(operand: &Operand) -> bool {
+fn operand_varies(operand: &Operand) -> bool {
     match operand {
         Operand::Special(special) => !special_is_uniform(*special),
-        Operand::Vector(parts) => parts.iter().any(is_own_operand),
+        Operand::Vector(parts) => parts.iter().any(operand_varies),
         Operand::Address(Address { base: Base::Symbol(Symbol::Variable(_)), .. }) => true,
         _ => false,
     }
 }
 
 /// Whether an instruction's result differs between threads even if its operands are the same.
-fn own_result(instruction: &Instruction) -> bool {
+fn result_varies(instruction: &Instruction) -> bool {
     match instruction.opcode {
         Opcode::Atom
         | Opcode::Shfl

@@ -41,7 +41,7 @@ fn is_access(what: &Instruction) -> bool {
 
 /// An exchange of values between threads.
 #[derive(Debug, Clone)]
-pub(super) struct Meeting {
+pub(super) struct Exchange {
     /// The value that other threads see, of type `ulong`.
     pub value: String,
     /// The member mask in C; empty for all threads of the warp that are here.
@@ -91,7 +91,7 @@ impl Writer<'_> {
                 }
             }
             // The current statement may be the last of its block.
-            let next = self.flow.blocks[block].next.iter().filter(|_| goes_on);
+            let next = self.flow.blocks[block].successors.iter().filter(|_| goes_on);
             for &next in next.filter(|next| **next != self.flow.exit()) {
                 if !std::mem::replace(&mut seen[next], true) {
                     starts.push(self.flow.blocks[next].start);
@@ -102,7 +102,7 @@ impl Writer<'_> {
     }
 
     /// Writes a meeting that all threads reach together.
-    pub(super) fn together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+    pub(super) fn meet_together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         self.uses_barriers = true;
         match what.opcode {
             Opcode::BarSync | Opcode::BarWarpSync => {
@@ -112,24 +112,24 @@ impl Writer<'_> {
             Opcode::BarRed => return self.reduce_block(what),
             _ => {}
         }
-        let meeting = self.meeting(what)?;
+        let exchange = self.exchange(what)?;
         self.uses_exchange = true;
-        let members = if meeting.members.is_empty() { "0xffffffffu" } else { &meeting.members };
-        self.line(&format!("wv[turn + lid] = (ps_word){};", meeting.value));
+        let members = if exchange.members.is_empty() { "0xffffffffu" } else { &exchange.members };
+        self.line(&format!("wv[turn + lid] = (ps_word){};", exchange.value));
         self.barrier();
         self.line(&format!("{{ __local const ps_word *w = wv + turn + (lid & ~31u); const uint lane = lid & 31u, here = {members} & ps_lanes(lid, threads); const ulong x = w[lane];"));
         self.line(&format!(
             "const ulong y = {}; turn ^= {}u;",
-            meeting.outcome,
+            exchange.outcome,
             self.threads_most()
         ));
-        self.met(what)?;
+        self.write_outcome(what)?;
         self.line("}");
         Ok(())
     }
 
     /// Assigns `y` to the destinations.
-    pub(super) fn met(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+    pub(super) fn write_outcome(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = if what.opcode == Opcode::Vote
             && !matches!(what.modifiers.vote, Some(VoteMode::Ballot))
         {
@@ -148,7 +148,7 @@ impl Writer<'_> {
     }
 
     /// Returns the values that an instruction exchanges, and its outcome.
-    pub(super) fn meeting(&mut self, what: &Instruction) -> Result<Meeting, TranslateError> {
+    pub(super) fn exchange(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {
         let sources = what.sources();
         let absent = || TranslateError::operand(what, sources);
         let source = |this: &mut Self, index: usize, ty: Type| {
@@ -165,7 +165,7 @@ impl Writer<'_> {
                 let members =
                     if sources.len() > 3 { source(self, 3, Type::U32)? } else { String::new() };
                 let outcome = format!("ps_shfl(w, here, ps_shfl_{mode}(lane, {by}, {range}), x)");
-                Meeting { value: format!("(ulong){value}"), members, outcome }
+                Exchange { value: format!("(ulong){value}"), members, outcome }
             }
             Opcode::Vote => {
                 let value = source(self, 0, Type::Pred)?;
@@ -178,7 +178,7 @@ impl Writer<'_> {
                     Some(VoteMode::Uni) => format!("(ulong)({ballot} == 0u || {ballot} == here)"),
                     _ => format!("(ulong)({ballot} == here)"),
                 };
-                Meeting { value: format!("(ulong)({value} ? 1u : 0u)"), members, outcome }
+                Exchange { value: format!("(ulong)({value} ? 1u : 0u)"), members, outcome }
             }
             Opcode::Match => {
                 let ty = if what.ty().bits() == 64 { Type::U64 } else { Type::U32 };
@@ -189,49 +189,49 @@ impl Writer<'_> {
                 } else {
                     "(ulong)ps_match_any(w, here, x)"
                 };
-                Meeting { value: format!("(ulong){value}"), members, outcome: outcome.to_owned() }
+                Exchange { value: format!("(ulong){value}"), members, outcome: outcome.to_owned() }
             }
             Opcode::Redux => {
                 let (value, members) = (source(self, 0, Type::U32)?, source(self, 1, Type::U32)?);
                 let name = what.modifiers.reduce.unwrap_or(Reduce::Add);
                 let suffix = match name {
                     Reduce::Min | Reduce::Max if what.ty().is_signed() => "_s",
-                    Reduce::Popc => return Err(TranslateError::not_served(what)),
+                    Reduce::Popc => return Err(TranslateError::unsupported(what)),
                     _ => "",
                 };
                 if what.ty().is_float() || what.modifiers.abs || what.modifiers.nan {
-                    return Err(TranslateError::not_served(what));
+                    return Err(TranslateError::unsupported(what));
                 }
-                Meeting {
+                Exchange {
                     value: format!("(ulong){value}"),
                     members,
                     outcome: format!("(ulong)ps_redux_{}{suffix}(w, here)", name.name()),
                 }
             }
-            Opcode::Activemask => Meeting {
+            Opcode::Activemask => Exchange {
                 value: String::from("0UL"),
                 members: String::new(),
                 outcome: String::from("(ulong)here"),
             },
             Opcode::Elect => {
                 let members = source(self, 0, Type::U32)?;
-                Meeting {
+                Exchange {
                     value: String::from("0UL"),
                     members,
                     outcome: String::from("ps_elect(here, lane)"),
                 }
             }
-            Opcode::BarWarpSync if what.modifiers.stop.is_some() => Meeting {
+            Opcode::BarWarpSync if what.modifiers.stop.is_some() => Exchange {
                 value: String::from("0UL"),
                 members: String::new(),
                 outcome: String::from("0UL"),
             },
-            Opcode::BarWarpSync => Meeting {
+            Opcode::BarWarpSync => Exchange {
                 value: String::from("0UL"),
                 members: source(self, 0, Type::U32)?,
                 outcome: String::from("0UL"),
             },
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         })
     }
 
@@ -248,7 +248,7 @@ impl Writer<'_> {
             Some(Reduce::Popc) => "sum",
             Some(Reduce::And) => "(sum == all)",
             Some(Reduce::Or) => "(sum != 0u)",
-            _ => return Err(TranslateError::not_served(what)),
+            _ => return Err(TranslateError::unsupported(what)),
         };
         Ok((predicate, text))
     }

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use super::ending::Failing;
-use super::flow::{Flow, Joins};
+use super::flow::{Flow, LiveJoins};
 use super::linear::Sums;
 use super::options::Options;
 use super::uniform::Uniform;
 use crate::ir::{BLOCK_THREADS_MAX, Entry, Function, Module, RegisterId};
 
 /// A line of the text of a kernel.
-pub(super) struct Line {
+pub(super) struct TextLine {
     /// If set, the line is only needed if the kernel uses this register's step.
     pub step: Option<RegisterId>,
     pub text: String,
@@ -23,7 +23,7 @@ pub(super) struct Writer<'a> {
     pub function: &'a Function,
     pub options: &'a Options,
     pub flow: &'a Flow,
-    pub joins: &'a Joins,
+    pub joins: &'a LiveJoins,
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
     /// Index of the current statement.
@@ -59,12 +59,12 @@ pub(super) struct Writer<'a> {
     pub steps_used: Vec<bool>,
     /// Next number for C variables of single statements.
     pub temporary: u32,
-    pub lines: Vec<Line>,
+    pub lines: Vec<TextLine>,
 }
 
 impl Writer<'_> {
     pub(super) fn line(&mut self, text: &str) {
-        self.lines.push(Line { step: None, text: text.to_owned() });
+        self.lines.push(TextLine { step: None, text: text.to_owned() });
     }
 
     /// Returns the C variable of a register.

@@ -1,6 +1,6 @@
 //! What the branches in front of an access reveal about the numbers of the threads that execute it.
 
-use super::address_form::{Forms, Nature};
+use super::address_form::{AddressForms, Variation};
 use super::flow::Flow;
 use super::linear::Sums;
 use super::uniform::Uniform;
@@ -18,12 +18,12 @@ const DEPTH_MAX: u32 = 8;
 
 /// Numbers of the threads and of the lanes that may execute a statement, as half-open intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct ThreadRange {
     thread: (i64, i64),
     lane: (i64, i64),
 }
 
-impl Range {
+impl ThreadRange {
     pub(super) const ALL: Self = Self { thread: (0, i64::MAX), lane: (0, i64::MAX) };
 
     /// Whether a thread with these numbers may execute the statement.
@@ -40,8 +40,8 @@ impl Range {
 
 /// Knowledge about the threads that execute a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Guards {
-    pub range: Range,
+pub(super) struct ThreadConditions {
+    pub range: ThreadRange,
     /// Registers that are larger than the thread's number.
     pub below: Vec<RegisterId>,
     /// Registers with which the thread's number is compared in any other way.
@@ -50,30 +50,30 @@ pub(super) struct Guards {
     pub others: bool,
 }
 
-impl Default for Guards {
+impl Default for ThreadConditions {
     fn default() -> Self {
-        Self { range: Range::ALL, below: Vec::new(), against: Vec::new(), others: false }
+        Self { range: ThreadRange::ALL, below: Vec::new(), against: Vec::new(), others: false }
     }
 }
 
 /// The branches of a kernel that may separate lanes.
-pub(super) struct Conditions<'a> {
+pub(super) struct BranchConditions<'a> {
     pub function: &'a Function,
     pub flow: &'a Flow,
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
-    pub forms: &'a Forms<'a>,
+    pub forms: &'a AddressForms<'a>,
     /// The block, the guard, and the targets if the guard is true and if it is false.
     branches: Vec<(usize, Guard, usize, usize)>,
 }
 
-impl<'a> Conditions<'a> {
+impl<'a> BranchConditions<'a> {
     pub(super) fn of(
         function: &'a Function,
         flow: &'a Flow,
         sums: &'a Sums<'a>,
         uniform: &'a Uniform,
-        forms: &'a Forms<'a>,
+        forms: &'a AddressForms<'a>,
     ) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut branches = Vec::new();
@@ -97,11 +97,11 @@ impl<'a> Conditions<'a> {
     }
 
     /// Returns what is true for all threads in a block.
-    pub(super) fn in_block(&self, block: usize) -> Guards {
-        let mut guards = Guards::default();
+    pub(super) fn in_block(&self, block: usize) -> ThreadConditions {
+        let mut conditions = ThreadConditions::default();
         if self.branches.len() * self.flow.blocks.len() > STEPS_MAX {
-            guards.others = true;
-            return guards;
+            conditions.others = true;
+            return conditions;
         }
         for (branch, guard, taken, other) in &self.branches {
             // A block that all threads reach in the end says nothing about them.
@@ -110,37 +110,48 @@ impl<'a> Conditions<'a> {
             }
             let leads = |to: usize| {
                 to < self.flow.blocks.len()
-                    && self.flow.blocks[to].before.len() == 1
+                    && self.flow.blocks[to].predecessors.len() == 1
                     && self.flow.dominates(to, block)
             };
             let end = self.flow.blocks[*branch].end - 1;
             if leads(*taken) {
-                self.holds(*guard, false, end, &mut guards);
+                self.holds(*guard, false, end, &mut conditions);
             } else if leads(*other) {
-                self.holds(*guard, true, end, &mut guards);
+                self.holds(*guard, true, end, &mut conditions);
             }
             // Otherwise the branch ends a loop, which all threads may have entered.
         }
-        guards
+        conditions
     }
 
     /// Adds the condition of an instruction's own guard.
-    pub(super) fn with(&self, what: &Instruction, at: usize, guards: &Guards) -> Guards {
-        let mut guards = guards.clone();
+    pub(super) fn with(
+        &self,
+        what: &Instruction,
+        at: usize,
+        conditions: &ThreadConditions,
+    ) -> ThreadConditions {
+        let mut conditions = conditions.clone();
         if let Some(guard) = what.guard.filter(|guard| !self.uniform.register(guard.register)) {
-            self.holds(guard, false, at, &mut guards);
+            self.holds(guard, false, at, &mut conditions);
         }
-        guards
+        conditions
     }
 
     /// Records that the guard of statement `at` is true, or false with `fails`.
-    fn holds(&self, guard: Guard, fails: bool, at: usize, guards: &mut Guards) {
-        if self.compares(guard, fails, at, guards).is_none() {
-            guards.others = true;
+    fn holds(&self, guard: Guard, fails: bool, at: usize, conditions: &mut ThreadConditions) {
+        if self.compares(guard, fails, at, conditions).is_none() {
+            conditions.others = true;
         }
     }
 
-    fn compares(&self, guard: Guard, fails: bool, at: usize, guards: &mut Guards) -> Option<()> {
+    fn compares(
+        &self,
+        guard: Guard,
+        fails: bool,
+        at: usize,
+        conditions: &mut ThreadConditions,
+    ) -> Option<()> {
         let body = self.function.body.as_deref()?;
         let [definition] = self.sums.definitions(guard.register)[..] else { return None };
         let Statement::Instruction(what) = body.get(definition)? else { return None };
@@ -174,14 +185,14 @@ impl<'a> Conditions<'a> {
                 let number = number.cast_signed();
                 let number =
                     if what.ty().bits() == 32 && signed { number << 32 >> 32 } else { number };
-                limit(&mut guards.range, thread.0, compare, number.wrapping_sub(thread.1));
+                limit(&mut conditions.range, thread.0, compare, number.wrapping_sub(thread.1));
                 Some(())
             }
-            Operand::Register(id) if self.forms.nature(*id, DEPTH_MAX) == Nature::Even => {
+            Operand::Register(id) if self.forms.variation(*id, DEPTH_MAX) == Variation::Uniform => {
                 let list = if compare == Compare::Lt && thread.1 == 0 {
-                    &mut guards.below
+                    &mut conditions.below
                 } else {
-                    &mut guards.against
+                    &mut conditions.against
                 };
                 list.push(*id);
                 Some(())
@@ -228,7 +239,7 @@ const fn mirrored(compare: Compare) -> Compare {
 }
 
 /// Narrows a range by a comparison of the number of the thread, or of the lane, with `number`.
-fn limit(range: &mut Range, is_thread: bool, compare: Compare, number: i64) {
+fn limit(range: &mut ThreadRange, is_thread: bool, compare: Compare, number: i64) {
     let (first, end) = if is_thread { &mut range.thread } else { &mut range.lane };
     match compare {
         Compare::Lt => *end = (*end).min(number),

@@ -1,0 +1,74 @@
+//! What the parser has read so far: the module, and the function that it is reading.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::cursor::Cursor;
+use super::initial::Initial;
+use super::scope::FunctionScope;
+use crate::error::{ParseError, ParseErrorKind};
+use crate::ir::{Function, FunctionId, GlobalId, Opaque, SharedId, SharedVariable, Statement};
+use crate::layout::LaunchBounds;
+use crate::lexer::TextPosition;
+
+/// Meaning of a name of the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ModuleName {
+    Global(GlobalId),
+    Shared(SharedId),
+    Function(FunctionId),
+}
+
+/// A `.global` or `.const` variable before the layout.
+#[derive(Debug)]
+pub(super) struct GlobalDraft<'a> {
+    pub(super) name: &'a str,
+    pub(super) size: u64,
+    pub(super) align: u64,
+    pub(super) is_const: bool,
+    pub(super) opaque: Option<Opaque>,
+    pub(super) initial: Initial<'a>,
+    /// Whether it is declared `.extern`, so that another module defines it.
+    pub(super) external: bool,
+}
+
+/// A kernel before the layout.
+#[derive(Debug)]
+pub(super) struct EntryDraft {
+    pub(super) function: FunctionId,
+    pub(super) bounds: LaunchBounds,
+}
+
+/// The module while the parser reads it.
+pub(super) struct Parser<'a> {
+    pub(super) cursor: Cursor<'a>,
+    pub(super) version: (u32, u32),
+    pub(super) target: u32,
+    pub(super) names: HashMap<&'a str, ModuleName>,
+    pub(super) globals: Vec<GlobalDraft<'a>>,
+    pub(super) shared: Vec<SharedVariable>,
+    pub(super) functions: Vec<Function>,
+    pub(super) entries: Vec<EntryDraft>,
+    pub(super) mnemonics: HashMap<&'a str, Arc<str>>,
+}
+
+/// The body of a function while the parser reads it.
+pub(super) struct FunctionDraft<'a> {
+    pub(super) names: FunctionScope<'a>,
+    pub(super) body: Vec<Statement>,
+}
+
+impl<'a> Parser<'a> {
+    /// Declares a name of the module.
+    pub(super) fn declare(
+        &mut self,
+        name: &'a str,
+        what: ModuleName,
+        place: TextPosition,
+    ) -> Result<(), ParseError> {
+        match self.names.insert(name, what) {
+            None => Ok(()),
+            Some(_) => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
+        }
+    }
+}
