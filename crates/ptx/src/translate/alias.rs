@@ -71,54 +71,59 @@ pub(super) fn overlap(
         return of_dimensions((left, right), step, distance, dimensions, same_for_warp);
     }
     let is_plain = left.table.is_empty() && right.table.is_empty();
-    if is_plain
+    let meets = if is_plain
         && same_lanes
         && left_conditions.range == ThreadRange::ALL
         && right_conditions.range == ThreadRange::ALL
     {
-        let meets = (1 - LANES..LANES).any(|apart| {
-            apart != 0
-                && touches(
-                    (left.lane + left.thread) * apart + distance,
-                    step,
-                    left.bytes,
-                    right.bytes,
-                )
-        });
-        return match (meets, step) {
-            (false, _) => Overlap::Never,
-            (true, 0) => Overlap::Surely,
-            (true, _) => Overlap::Perhaps { warp_shares: same_for_warp },
-        };
-    }
-    let place = |form: &AddressForm, conditions: &ThreadConditions| -> Vec<Option<i64>> {
-        let threads = values::threads().map(i64::from).enumerate();
-        let place = |(index, thread): (usize, i64)| {
-            let more = form.table.get(index).copied().unwrap_or(0);
-            conditions
-                .range
-                .has(thread, thread % LANES)
-                .then_some(form.thread * thread + form.lane * (thread % LANES) + more)
-        };
-        threads.map(place).collect()
-    };
-    let (ones, others) = (place(left, left_conditions), place(right, right_conditions));
-    let warps = ones.chunks(WARP_SIZE as usize).zip(others.chunks(WARP_SIZE as usize));
-    let meets = warps.into_iter().any(|(ones, others)| {
-        ones.iter().enumerate().any(|(lane, one)| {
-            others.iter().enumerate().any(|(other_lane, other)| match (one, other) {
-                (Some(one), Some(other)) if lane != other_lane => {
-                    touches(one - other + distance, step, left.bytes, right.bytes)
-                }
-                _ => false,
-            })
+        (1 - LANES..LANES).any(|apart| {
+            let lanes_apart = (left.lane + left.thread) * apart;
+            apart != 0 && touches(lanes_apart + distance, step, left.bytes, right.bytes)
         })
-    });
+    } else {
+        let offsets = (
+            offsets_of_threads(left, left_conditions),
+            offsets_of_threads(right, right_conditions),
+        );
+        any_two_lanes(&offsets.0, &offsets.1, |apart| {
+            touches(apart + distance, step, left.bytes, right.bytes)
+        })
+    };
     match (meets, step) {
         (false, _) => Overlap::Never,
         (true, 0) => Overlap::Surely,
         (true, _) => Overlap::Perhaps { warp_shares: same_for_warp },
     }
+}
+
+/// Returns the part of the address that differs between threads, for each thread of
+/// [`values::threads`] that may execute the access.
+fn offsets_of_threads(form: &AddressForm, conditions: &ThreadConditions) -> Vec<Option<i64>> {
+    let threads = values::threads().map(i64::from).enumerate();
+    let offset = |(index, thread): (usize, i64)| {
+        let lane = thread % LANES;
+        let more = form.table.get(index).copied().unwrap_or(0);
+        let executes = conditions.range.has(thread, lane);
+        executes.then_some(form.thread * thread + form.lane * lane + more)
+    };
+    threads.map(offset).collect()
+}
+
+/// Whether `meets` is true for the difference between the offsets of two different lanes of a warp.
+fn any_two_lanes(
+    ones: &[Option<i64>],
+    others: &[Option<i64>],
+    meets: impl Fn(i64) -> bool,
+) -> bool {
+    let warps = ones.chunks(WARP_SIZE as usize).zip(others.chunks(WARP_SIZE as usize));
+    warps.into_iter().any(|(ones, others)| {
+        ones.iter().enumerate().any(|(lane, one)| {
+            others.iter().enumerate().any(|(other_lane, other)| match (one, other) {
+                (Some(one), Some(other)) if lane != other_lane => meets(one - other),
+                _ => false,
+            })
+        })
+    })
 }
 
 /// Whether two accesses share a byte if they are `distance` bytes apart, plus any multiple of

@@ -56,6 +56,16 @@ impl Default for ThreadConditions {
     }
 }
 
+/// A branch at the end of a block that may separate lanes.
+struct SeparatingBranch {
+    block: usize,
+    guard: Guard,
+    /// The block that follows if the guard is true.
+    taken: usize,
+    /// The block that follows if the guard is false.
+    other: usize,
+}
+
 /// The branches of a kernel that may separate lanes.
 pub(super) struct BranchConditions<'a> {
     pub function: &'a Function,
@@ -63,8 +73,7 @@ pub(super) struct BranchConditions<'a> {
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
     pub forms: &'a AddressForms<'a>,
-    /// The block, the guard, and the targets if the guard is true and if it is false.
-    branches: Vec<(usize, Guard, usize, usize)>,
+    branches: Vec<SeparatingBranch>,
 }
 
 impl<'a> BranchConditions<'a> {
@@ -90,7 +99,7 @@ impl<'a> BranchConditions<'a> {
             };
             let taken = flow.block_of[function.labels[label.index()].position as usize];
             if !uniform.register(guard.register) && taken != block + 1 {
-                branches.push((block, guard, taken, block + 1));
+                branches.push(SeparatingBranch { block, guard, taken, other: block + 1 });
             }
         }
         Self { function, flow, sums, uniform, forms, branches }
@@ -103,7 +112,7 @@ impl<'a> BranchConditions<'a> {
             conditions.others = true;
             return conditions;
         }
-        for (branch, guard, taken, other) in &self.branches {
+        for SeparatingBranch { block: branch, guard, taken, other } in &self.branches {
             // A block that all threads reach in the end says nothing about them.
             if self.flow.postdominates(block, *branch) {
                 continue;
@@ -159,7 +168,8 @@ impl<'a> BranchConditions<'a> {
         if what.opcode != Opcode::Setp || what.guard.is_some() || what.ty().is_float() {
             return None;
         }
-        let second = matches!(what.operands.get(1), Some(Operand::Register(id)) if what.destinations > 1 && *id == guard.register);
+        let second = what.destinations > 1
+            && what.operands.get(1) == Some(&Operand::Register(guard.register));
         let negated = guard.negated ^ fails ^ second;
         let signed = what.ty().is_signed();
         let mut compare = plain(what.modifiers.compare?)?;

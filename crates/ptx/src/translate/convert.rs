@@ -62,10 +62,7 @@ impl Writer<'_> {
         let rounded = match what.modifiers.rounding {
             Some(mode) => whole_number(what, mode, &value)?,
             None => {
-                return Err(TranslateError::Rounding {
-                    instruction: what.mnemonic.to_string(),
-                    line: what.line,
-                });
+                return Err(TranslateError::rounding(what));
             }
         };
         Ok(format!("ps_{c}_to_{}({rounded})", value_type(to)))
@@ -78,8 +75,7 @@ impl Writer<'_> {
         from: Type,
         value: &str,
     ) -> Result<String, TranslateError> {
-        let refused =
-            || TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line };
+        let refused = || TranslateError::rounding(what);
         let mode = match what.modifiers.rounding {
             Some(mode @ (Rounding::Rn | Rounding::Rz | Rounding::Rm | Rounding::Rp)) => mode,
             _ => return Err(refused()),
@@ -114,10 +110,7 @@ impl Writer<'_> {
             matches!(mode, Some(Rounding::Rni | Rounding::Rzi | Rounding::Rmi | Rounding::Rpi));
         if to_whole || to == from {
             if to != from {
-                return Err(TranslateError::Rounding {
-                    instruction: what.mnemonic.to_string(),
-                    line: what.line,
-                });
+                return Err(TranslateError::rounding(what));
             }
             let Some(mode) = mode.filter(|_| to_whole) else { return Ok(value.to_owned()) };
             let (_, wide) = self.as_c_float(what, from, value)?;
@@ -139,10 +132,7 @@ impl Writer<'_> {
             (_, Rounding::Rn | Rounding::Rz | Rounding::Rm | Rounding::Rp) => {
                 Ok(format!("ps_{c}_to_{}_{}({value})", letters(to), mode.name()))
             }
-            _ => Err(TranslateError::Rounding {
-                instruction: what.mnemonic.to_string(),
-                line: what.line,
-            }),
+            _ => Err(TranslateError::rounding(what)),
         }
     }
 
@@ -177,10 +167,7 @@ impl Writer<'_> {
         let mode = match what.modifiers.rounding {
             Some(mode @ (Rounding::Rn | Rounding::Rz)) => mode,
             _ => {
-                return Err(TranslateError::Rounding {
-                    instruction: what.mnemonic.to_string(),
-                    line: what.line,
-                });
+                return Err(TranslateError::rounding(what));
             }
         };
         if from != Type::F32 || what.modifiers.satfinite || what.sources().len() != 2 {
@@ -204,10 +191,7 @@ fn whole_number(what: &Instruction, mode: Rounding, value: &str) -> Result<Strin
         Rounding::Rmi | Rounding::Rm => "floor",
         Rounding::Rpi | Rounding::Rp => "ceil",
         Rounding::Rna => {
-            return Err(TranslateError::Rounding {
-                instruction: what.mnemonic.to_string(),
-                line: what.line,
-            });
+            return Err(TranslateError::rounding(what));
         }
     };
     Ok(format!("{name}({value})"))

@@ -50,6 +50,10 @@ impl TranslateError {
         Self::Unsupported { instruction: what.mnemonic.to_string(), line: what.line }
     }
 
+    pub(super) fn rounding(what: &Instruction) -> Self {
+        Self::Rounding { instruction: what.mnemonic.to_string(), line: what.line }
+    }
+
     pub(super) fn operand(what: &Instruction, operand: impl std::fmt::Debug) -> Self {
         Self::Operand {
             instruction: what.mnemonic.to_string(),

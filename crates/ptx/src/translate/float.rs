@@ -50,37 +50,11 @@ impl Writer<'_> {
             None | Some(Rounding::Rn) => None,
             Some(mode @ (Rounding::Rz | Rounding::Rm | Rounding::Rp)) => Some(mode.name()),
             Some(_) => {
-                return Err(TranslateError::Rounding {
-                    instruction: what.mnemonic.to_string(),
-                    line: what.line,
-                });
+                return Err(TranslateError::rounding(what));
             }
         };
         if let Some(mode) = directed {
-            if !self.options.fp64 {
-                return Err(TranslateError::Rounding {
-                    instruction: what.mnemonic.to_string(),
-                    line: what.line,
-                });
-            }
-            let name = match what.opcode {
-                Opcode::Sub => {
-                    return Ok(format!("ps_add_{mode}_{c}({}, -({}))", from[0], from[1]));
-                }
-                Opcode::Add => "add",
-                Opcode::Mul => "mul",
-                Opcode::Fma | Opcode::Mad => "fma",
-                Opcode::Div => "div",
-                Opcode::Rcp => return Ok(format!("ps_div_{mode}_{c}(({c})1, {})", from[0])),
-                Opcode::Sqrt => "sqrt",
-                _ => {
-                    return Err(TranslateError::Rounding {
-                        instruction: what.mnemonic.to_string(),
-                        line: what.line,
-                    });
-                }
-            };
-            return Ok(format!("ps_{name}_{mode}_{c}({})", from.join(", ")));
+            return self.directed(what, mode, c, from);
         }
         let all = from.join(", ");
         // A device without exact division divides single precision in double precision.
@@ -89,10 +63,7 @@ impl Writer<'_> {
             && matches!(what.opcode, Opcode::Div | Opcode::Rcp | Opcode::Sqrt)
             && !self.options.fp64
         {
-            return Err(TranslateError::Rounding {
-                instruction: what.mnemonic.to_string(),
-                line: what.line,
-            });
+            return Err(TranslateError::rounding(what));
         }
         Ok(match what.opcode {
             Opcode::Add => format!("({} + {})", from[0], from[1]),
@@ -119,6 +90,30 @@ impl Writer<'_> {
             Opcode::Min | Opcode::Max => self.extreme(what, c, from)?,
             _ => return Err(TranslateError::unsupported(what)),
         })
+    }
+
+    /// Returns the result of an instruction that rounds in another direction than to the nearest.
+    fn directed(
+        &self,
+        what: &Instruction,
+        mode: &str,
+        c: &str,
+        from: &[String],
+    ) -> Result<String, TranslateError> {
+        if !self.options.fp64 {
+            return Err(TranslateError::rounding(what));
+        }
+        let name = match what.opcode {
+            Opcode::Sub => return Ok(format!("ps_add_{mode}_{c}({}, -({}))", from[0], from[1])),
+            Opcode::Add => "add",
+            Opcode::Mul => "mul",
+            Opcode::Fma | Opcode::Mad => "fma",
+            Opcode::Div => "div",
+            Opcode::Rcp => return Ok(format!("ps_div_{mode}_{c}(({c})1, {})", from[0])),
+            Opcode::Sqrt => "sqrt",
+            _ => return Err(TranslateError::rounding(what)),
+        };
+        Ok(format!("ps_{name}_{mode}_{c}({})", from.join(", ")))
     }
 
     fn extreme(
@@ -150,10 +145,7 @@ impl Writer<'_> {
     /// Computes with two single-precision numbers in one register.
     fn float_pair(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         if !matches!(what.modifiers.rounding, None | Some(Rounding::Rn)) || what.modifiers.sat {
-            return Err(TranslateError::Rounding {
-                instruction: what.mnemonic.to_string(),
-                line: what.line,
-            });
+            return Err(TranslateError::rounding(what));
         }
         let count = if what.opcode == Opcode::Fma { 3 } else { 2 };
         let from = self.sources(what, Type::U64, count)?;

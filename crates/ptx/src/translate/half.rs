@@ -15,10 +15,7 @@ impl Writer<'_> {
         }
         let ty = what.ty();
         if !matches!(what.modifiers.rounding, None | Some(Rounding::Rn)) {
-            return Err(TranslateError::Rounding {
-                instruction: what.mnemonic.to_string(),
-                line: what.line,
-            });
+            return Err(TranslateError::rounding(what));
         }
         // Mixed operands (`fma.rn.f32.f16`) are not supported.
         if what.types.len() > 1 || what.modifiers.xorsign || what.modifiers.abs {
@@ -70,26 +67,7 @@ impl Writer<'_> {
         let Some(compare) = what.modifiers.compare else {
             return Err(TranslateError::unsupported(what));
         };
-        let outcome = |a: &str, b: &str| {
-            let (a, b) =
-                (format!("{to_float}((ushort)({a}))"), format!("{to_float}((ushort)({b}))"));
-            match compare {
-                Compare::Eq => format!("({a} == {b})"),
-                Compare::Ne => format!("({a} < {b} || {a} > {b})"),
-                Compare::Lt => format!("({a} < {b})"),
-                Compare::Le => format!("({a} <= {b})"),
-                Compare::Gt => format!("({a} > {b})"),
-                Compare::Ge => format!("({a} >= {b})"),
-                Compare::Equ => format!("!({a} < {b} || {a} > {b})"),
-                Compare::Neu => format!("({a} != {b})"),
-                Compare::Ltu => format!("!({a} >= {b})"),
-                Compare::Leu => format!("!({a} > {b})"),
-                Compare::Gtu => format!("!({a} <= {b})"),
-                Compare::Geu => format!("!({a} < {b})"),
-                Compare::Num => format!("({a} == {a} && {b} == {b})"),
-                _ => format!("({a} != {a} || {b} != {b})"),
-            }
-        };
+        let outcome = |a: &str, b: &str| comparison(compare, to_float, a, b);
         if ty.kind() != Kind::FloatPair {
             let from = self.sources(what, ty, 2)?;
             let one = match what.ty() {
@@ -108,6 +86,15 @@ impl Writer<'_> {
             }
             return self.compared(what, &outcome(&from[0], &from[1]));
         }
+        self.compare_pairs(what, &outcome)
+    }
+
+    /// Compares two pairs of halves. `outcome` returns the comparison of one half of each.
+    fn compare_pairs(
+        &mut self,
+        what: &Instruction,
+        outcome: &dyn Fn(&str, &str) -> String,
+    ) -> Result<(), TranslateError> {
         let from = self.sources(what, Type::U32, 2)?;
         let low = self.with_predicate(what, outcome(&from[0], &from[1]))?;
         let high = outcome(&format!("{} >> 16", from[0]), &format!("{} >> 16", from[1]));
@@ -149,5 +136,26 @@ impl Writer<'_> {
             BoolOp::Or => format!("({outcome} || {third})"),
             BoolOp::Xor => format!("(({outcome}) != {third})"),
         })
+    }
+}
+
+/// Returns the comparison of two halves, which the function `to_float` converts.
+fn comparison(compare: Compare, to_float: &str, a: &str, b: &str) -> String {
+    let (a, b) = (format!("{to_float}((ushort)({a}))"), format!("{to_float}((ushort)({b}))"));
+    match compare {
+        Compare::Eq => format!("({a} == {b})"),
+        Compare::Ne => format!("({a} < {b} || {a} > {b})"),
+        Compare::Lt => format!("({a} < {b})"),
+        Compare::Le => format!("({a} <= {b})"),
+        Compare::Gt => format!("({a} > {b})"),
+        Compare::Ge => format!("({a} >= {b})"),
+        Compare::Equ => format!("!({a} < {b} || {a} > {b})"),
+        Compare::Neu => format!("({a} != {b})"),
+        Compare::Ltu => format!("!({a} >= {b})"),
+        Compare::Leu => format!("!({a} > {b})"),
+        Compare::Gtu => format!("!({a} <= {b})"),
+        Compare::Geu => format!("!({a} < {b})"),
+        Compare::Num => format!("({a} == {a} && {b} == {b})"),
+        _ => format!("({a} != {a} || {b} != {b})"),
     }
 }

@@ -226,11 +226,7 @@ impl<'a> Sums<'a> {
         }
         let value =
             |index: usize| self.value(what.sources().get(index)?, bits, here, at, depth - 1);
-        let constant = |index: usize| match what.sources().get(index)? {
-            Operand::Immediate(Immediate::Integer(number)) => Some(number.cast_signed()),
-            _ => None,
-        };
-        let factor_at = |index: usize| constant(index).map(|number| factor(what, number));
+        let constant = |index: usize| constant(what.sources().get(index)?);
         let mut sum = Sum::default();
         match what.opcode {
             Opcode::Mov => return value(0),
@@ -248,23 +244,7 @@ impl<'a> Sums<'a> {
                     .checked_shl(u32::try_from(constant(1)?).ok()?)
                     .filter(|_| constant(1) < Some(31))?,
             ),
-            Opcode::Mul | Opcode::Mad => {
-                let wide = what.modifiers.half == Some(Half::Wide);
-                if what.modifiers.half == Some(Half::Hi) || (wide && bits != 32) {
-                    return None;
-                }
-                let (factor, other) =
-                    factor_at(1).map(|factor| (factor, 0)).or_else(|| Some((factor_at(0)?, 1)))?;
-                let product = match wide {
-                    true => self.extended(&what.sources()[other], ty.is_signed(), here, at)?,
-                    false => value(other)?,
-                };
-                sum.add(&product, factor);
-                if what.opcode == Opcode::Mad {
-                    let bits = if wide { 64 } else { bits };
-                    sum.add(&self.value(what.sources().get(2)?, bits, here, at, depth - 1)?, 1);
-                }
-            }
+            Opcode::Mul | Opcode::Mad => return self.product(what, here, at, depth),
             Opcode::Cvt if bits == 64 && what.source_type().bits() == 32 => {
                 return self.extended(
                     what.sources().first()?,
@@ -284,6 +264,30 @@ impl<'a> Sums<'a> {
                 });
             }
             _ => return None,
+        }
+        Some(sum)
+    }
+
+    /// Returns the result of `mul` or `mad`, as a sum that is valid at `at`.
+    fn product(&self, what: &Instruction, here: usize, at: usize, depth: u32) -> Option<Sum> {
+        let (ty, bits) = (what.ty(), what.ty().bits());
+        let wide = what.modifiers.half == Some(Half::Wide);
+        if what.modifiers.half == Some(Half::Hi) || (wide && bits != 32) {
+            return None;
+        }
+        let factor_at = |index: usize| Some(factor(what, constant(what.sources().get(index)?)?));
+        let (factor, other) =
+            factor_at(1).map(|factor| (factor, 0)).or_else(|| Some((factor_at(0)?, 1)))?;
+        let operand = what.sources().get(other)?;
+        let product = match wide {
+            true => self.extended(operand, ty.is_signed(), here, at)?,
+            false => self.value(operand, bits, here, at, depth - 1)?,
+        };
+        let mut sum = Sum::default();
+        sum.add(&product, factor);
+        if what.opcode == Opcode::Mad {
+            let bits = if wide { 64 } else { bits };
+            sum.add(&self.value(what.sources().get(2)?, bits, here, at, depth - 1)?, 1);
         }
         Some(sum)
     }
@@ -428,6 +432,13 @@ impl<'a> Sums<'a> {
             Term::Data | Term::Special(_) => true,
             Term::Step(_) => false,
         })
+    }
+}
+
+fn constant(operand: &Operand) -> Option<i64> {
+    match operand {
+        Operand::Immediate(Immediate::Integer(number)) => Some(number.cast_signed()),
+        _ => None,
     }
 }
 

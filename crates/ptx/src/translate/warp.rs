@@ -149,40 +149,15 @@ impl Writer<'_> {
 
     /// Returns the values that an instruction exchanges, and its outcome.
     pub(super) fn exchange(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {
-        let sources = what.sources();
-        let absent = || TranslateError::operand(what, sources);
-        let source = |this: &mut Self, index: usize, ty: Type| {
-            this.read(what, sources.get(index).ok_or_else(absent)?, ty)
-        };
+        let nothing = || String::from("0UL");
         Ok(match what.opcode {
-            Opcode::Shfl => {
-                let mode = what.modifiers.shuffle.map_or("idx", ShuffleMode::name);
-                let (value, by, range) = (
-                    source(self, 0, Type::U32)?,
-                    source(self, 1, Type::U32)?,
-                    source(self, 2, Type::U32)?,
-                );
-                let members =
-                    if sources.len() > 3 { source(self, 3, Type::U32)? } else { String::new() };
-                let outcome = format!("ps_shfl(w, here, ps_shfl_{mode}(lane, {by}, {range}), x)");
-                Exchange { value: format!("(ulong){value}"), members, outcome }
-            }
-            Opcode::Vote => {
-                let value = source(self, 0, Type::Pred)?;
-                let members =
-                    if sources.len() > 1 { source(self, 1, Type::U32)? } else { String::new() };
-                let ballot = "ps_ballot(w, here)";
-                let outcome = match what.modifiers.vote {
-                    Some(VoteMode::Ballot) => format!("(ulong){ballot}"),
-                    Some(VoteMode::Any) => format!("(ulong)({ballot} != 0u)"),
-                    Some(VoteMode::Uni) => format!("(ulong)({ballot} == 0u || {ballot} == here)"),
-                    _ => format!("(ulong)({ballot} == here)"),
-                };
-                Exchange { value: format!("(ulong)({value} ? 1u : 0u)"), members, outcome }
-            }
+            Opcode::Shfl => return self.shuffle(what),
+            Opcode::Vote => return self.vote(what),
+            Opcode::Redux => return self.reduce_warp(what),
             Opcode::Match => {
                 let ty = if what.ty().bits() == 64 { Type::U64 } else { Type::U32 };
-                let (value, members) = (source(self, 0, ty)?, source(self, 1, Type::U32)?);
+                let (value, members) =
+                    (self.source(what, 0, ty)?, self.source(what, 1, Type::U32)?);
                 let all = what.modifiers.vote == Some(VoteMode::All);
                 let outcome = if all {
                     "ps_match_all(w, here, x)"
@@ -191,47 +166,89 @@ impl Writer<'_> {
                 };
                 Exchange { value: format!("(ulong){value}"), members, outcome: outcome.to_owned() }
             }
-            Opcode::Redux => {
-                let (value, members) = (source(self, 0, Type::U32)?, source(self, 1, Type::U32)?);
-                let name = what.modifiers.reduce.unwrap_or(Reduce::Add);
-                let suffix = match name {
-                    Reduce::Min | Reduce::Max if what.ty().is_signed() => "_s",
-                    Reduce::Popc => return Err(TranslateError::unsupported(what)),
-                    _ => "",
-                };
-                if what.ty().is_float() || what.modifiers.abs || what.modifiers.nan {
-                    return Err(TranslateError::unsupported(what));
-                }
-                Exchange {
-                    value: format!("(ulong){value}"),
-                    members,
-                    outcome: format!("(ulong)ps_redux_{}{suffix}(w, here)", name.name()),
-                }
-            }
             Opcode::Activemask => Exchange {
-                value: String::from("0UL"),
+                value: nothing(),
                 members: String::new(),
                 outcome: String::from("(ulong)here"),
             },
-            Opcode::Elect => {
-                let members = source(self, 0, Type::U32)?;
-                Exchange {
-                    value: String::from("0UL"),
-                    members,
-                    outcome: String::from("ps_elect(here, lane)"),
-                }
-            }
-            Opcode::BarWarpSync if what.modifiers.stop.is_some() => Exchange {
-                value: String::from("0UL"),
-                members: String::new(),
-                outcome: String::from("0UL"),
+            Opcode::Elect => Exchange {
+                value: nothing(),
+                members: self.source(what, 0, Type::U32)?,
+                outcome: String::from("ps_elect(here, lane)"),
             },
+            Opcode::BarWarpSync if what.modifiers.stop.is_some() => {
+                Exchange { value: nothing(), members: String::new(), outcome: nothing() }
+            }
             Opcode::BarWarpSync => Exchange {
-                value: String::from("0UL"),
-                members: source(self, 0, Type::U32)?,
-                outcome: String::from("0UL"),
+                value: nothing(),
+                members: self.source(what, 0, Type::U32)?,
+                outcome: nothing(),
             },
             _ => return Err(TranslateError::unsupported(what)),
+        })
+    }
+
+    fn source(
+        &mut self,
+        what: &Instruction,
+        index: usize,
+        ty: Type,
+    ) -> Result<String, TranslateError> {
+        let sources = what.sources();
+        let operand = sources.get(index).ok_or_else(|| TranslateError::operand(what, sources))?;
+        self.read(what, operand, ty)
+    }
+
+    /// Returns the member mask at this index, or an empty text if the instruction has none.
+    fn members(&mut self, what: &Instruction, index: usize) -> Result<String, TranslateError> {
+        if what.sources().len() > index {
+            self.source(what, index, Type::U32)
+        } else {
+            Ok(String::new())
+        }
+    }
+
+    fn shuffle(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {
+        let mode = what.modifiers.shuffle.map_or("idx", ShuffleMode::name);
+        let value = self.source(what, 0, Type::U32)?;
+        let by = self.source(what, 1, Type::U32)?;
+        let range = self.source(what, 2, Type::U32)?;
+        Ok(Exchange {
+            value: format!("(ulong){value}"),
+            members: self.members(what, 3)?,
+            outcome: format!("ps_shfl(w, here, ps_shfl_{mode}(lane, {by}, {range}), x)"),
+        })
+    }
+
+    fn vote(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {
+        let value = self.source(what, 0, Type::Pred)?;
+        let members = self.members(what, 1)?;
+        let ballot = "ps_ballot(w, here)";
+        let outcome = match what.modifiers.vote {
+            Some(VoteMode::Ballot) => format!("(ulong){ballot}"),
+            Some(VoteMode::Any) => format!("(ulong)({ballot} != 0u)"),
+            Some(VoteMode::Uni) => format!("(ulong)({ballot} == 0u || {ballot} == here)"),
+            _ => format!("(ulong)({ballot} == here)"),
+        };
+        Ok(Exchange { value: format!("(ulong)({value} ? 1u : 0u)"), members, outcome })
+    }
+
+    fn reduce_warp(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {
+        let value = self.source(what, 0, Type::U32)?;
+        let members = self.source(what, 1, Type::U32)?;
+        let name = what.modifiers.reduce.unwrap_or(Reduce::Add);
+        let suffix = match name {
+            Reduce::Min | Reduce::Max if what.ty().is_signed() => "_s",
+            Reduce::Popc => return Err(TranslateError::unsupported(what)),
+            _ => "",
+        };
+        if what.ty().is_float() || what.modifiers.abs || what.modifiers.nan {
+            return Err(TranslateError::unsupported(what));
+        }
+        Ok(Exchange {
+            value: format!("(ulong){value}"),
+            members,
+            outcome: format!("(ulong)ps_redux_{}{suffix}(w, here)", name.name()),
         })
     }
 
