@@ -15,6 +15,7 @@
 //! the second destination of `d|p`.
 
 mod pattern;
+mod row;
 mod table;
 
 use std::collections::HashMap;
@@ -22,40 +23,7 @@ use std::sync::LazyLock;
 
 pub use pattern::class;
 pub(crate) use pattern::{Form, OperandForm, OperandKind, Suffixes, TypeRule};
-
-use crate::ir::Opcode;
-
-/// One form of an instruction, as text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FormRow {
-    /// The first word of the opcode, such as `add`.
-    pub name: &'static str,
-    /// The possible suffixes, in the notation of PTX's manual.
-    pub suffixes: &'static str,
-    /// The operands with their types.
-    pub operands: &'static str,
-    /// What the instruction does, in one line.
-    pub doc: &'static str,
-    /// Opcode of the parsed instruction.
-    pub opcode: Opcode,
-}
-
-impl FormRow {
-    /// Returns the form without types, such as `add{.sat}.s32 d, a, b`.
-    pub fn syntax(&self) -> String {
-        let operands: Vec<&str> = self
-            .operands
-            .split_whitespace()
-            .map(|operand| operand.split(':').next().unwrap_or(operand))
-            .collect();
-        let mut text = format!("{}{}", self.name, self.suffixes);
-        if !operands.is_empty() {
-            text.push(' ');
-            text.push_str(&operands.join(", ").replace(", |", "|"));
-        }
-        text
-    }
-}
+pub use row::FormRow;
 
 /// Returns all supported forms, in alphabetical order of the names.
 pub fn table() -> impl Iterator<Item = FormRow> {
@@ -88,6 +56,7 @@ pub(crate) fn of(name: &str) -> &'static [Form] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::Opcode;
 
     #[test]
     fn every_row_compiles_and_the_table_is_in_order() {

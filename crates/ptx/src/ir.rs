@@ -5,22 +5,25 @@
 //! and `.branchtargets` are part of the `brx.idx` that uses them. A function's body is a flat list
 //! of labels and instructions in the order of the text.
 
+mod id;
 mod instruction;
 mod module;
 mod operand;
+mod signature;
 mod types;
 
+pub use id::{FunctionId, GlobalId, LabelId, RegisterId, SharedId, VariableId};
 pub use instruction::{
     Atomic, BoolOp, Cache, Call, CallTarget, Compare, FloatTest, Geometry, Guard, Half,
     Instruction, Modifiers, Opcode, PermuteMode, Reduce, Rounding, Scope, Semantics, ShiftMode,
     ShuffleMode, Stop, VoteMode,
 };
 pub use module::{
-    Entry, Formal, Function, FunctionId, Global, GlobalId, Label, LabelId, Module, ModuleData,
-    Opaque, Param, Register, RegisterId, Relocation, SharedId, SharedVariable, Signature,
-    Statement, Variable, VariableId,
+    Entry, Function, Global, Label, Module, ModuleData, Opaque, Param, Register, Relocation,
+    SharedVariable, Statement, Variable,
 };
 pub use operand::{Address, Axis, Base, Immediate, Operand, Special, Symbol, TextureAddress};
+pub use signature::{Formal, Signature};
 pub use types::{Kind, Space, Type};
 
 /// Start of the generic addresses of shared memory. A generic address is this plus the offset in

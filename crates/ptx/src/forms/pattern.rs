@@ -1,6 +1,6 @@
 //! A row of the table, compiled so that an instruction can be compared with it.
 
-use super::FormRow;
+use super::row::FormRow;
 use crate::ir::{
     Atomic, BoolOp, Cache, Compare, FloatTest, Geometry, Half, Modifiers, Opcode, PermuteMode,
     Reduce, Rounding, Scope, Semantics, ShiftMode, ShuffleMode, Space, Type, VoteMode,

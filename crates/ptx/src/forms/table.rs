@@ -1,6 +1,6 @@
 //! The rows: every supported form of every instruction, in alphabetical order.
 
-use super::FormRow;
+use super::row::FormRow;
 use crate::ir::Opcode;
 
 const fn row(

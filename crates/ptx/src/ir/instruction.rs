@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{FunctionId, Operand, RegisterId, Signature, Space, Type};
+use super::id::{FunctionId, RegisterId};
+use super::operand::Operand;
+use super::signature::Signature;
+use super::types::{Space, Type};
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {

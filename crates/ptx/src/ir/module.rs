@@ -1,34 +1,7 @@
-use super::{Instruction, Space, Type};
-
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident;)*) => { $(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// Returns the index into the table.
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    )* };
-}
-
-ids! {
-    /// A typed index into [`Function::registers`].
-    RegisterId;
-    /// A typed index into [`Function::labels`].
-    LabelId;
-    /// A typed index into [`Function::variables`].
-    VariableId;
-    /// A typed index into [`Module::functions`].
-    FunctionId;
-    /// A typed index into [`Module::globals`].
-    GlobalId;
-    /// A typed index into [`Module::shared`].
-    SharedId;
-}
+use super::id::{FunctionId, LabelId};
+use super::instruction::Instruction;
+use super::signature::{Formal, Signature};
+use super::types::{Space, Type};
 
 #[derive(Debug, Clone)]
 pub struct Module {
@@ -228,30 +201,6 @@ impl Function {
             && same(&self.params, &signature.params)
             && same(&self.returns, &signature.returns)
     }
-}
-
-/// A formal parameter or a return value. Sizes are in bytes.
-#[derive(Debug, Clone)]
-pub struct Formal {
-    /// The name in PTX; empty for `_`.
-    pub name: String,
-    /// The register, if the parameter is declared `.reg` and not `.param`.
-    pub register: Option<RegisterId>,
-    /// Type of one element.
-    pub ty: Type,
-    /// Offset in the kernel's block of parameters, or in the function's parameter list.
-    pub offset: u32,
-    pub size: u32,
-    /// A power of two.
-    pub align: u32,
-    pub is_array: bool,
-}
-
-/// The `.callprototype` of an indirect call.
-#[derive(Debug, Clone)]
-pub struct Signature {
-    pub returns: Vec<Formal>,
-    pub params: Vec<Formal>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Operands of instructions.
 
-use super::{FunctionId, GlobalId, LabelId, RegisterId, SharedId, VariableId};
+use super::id::{FunctionId, GlobalId, LabelId, RegisterId, SharedId, VariableId};
 
 /// An operand of an instruction.
 #[derive(Debug, Clone, PartialEq)]

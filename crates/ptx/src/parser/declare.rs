@@ -46,6 +46,13 @@ pub(super) struct Declarator<'a> {
     size: Option<u64>,
 }
 
+/// A formal parameter or a return value, and where its name stands in the text.
+pub(super) struct NamedFormal<'a> {
+    pub(super) formal: Formal,
+    pub(super) name: &'a str,
+    pub(super) place: TextPosition,
+}
+
 impl DeclarationHead {
     /// Reads `.align 4 .v2 .u32`, and words that have no effect.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
@@ -323,7 +330,7 @@ impl<'a> Parser<'a> {
     pub(super) fn formals(
         &mut self,
         mut names: Option<&mut FunctionScope<'a>>,
-    ) -> Result<Vec<(Formal, &'a str, TextPosition)>, ParseError> {
+    ) -> Result<Vec<NamedFormal<'a>>, ParseError> {
         let mut formals = Vec::new();
         let mut offset = 0u64;
         while !self.cursor.accept(')')? {
@@ -366,7 +373,7 @@ impl<'a> Parser<'a> {
                 align,
                 is_array,
             };
-            formals.push((formal, declarator.name, declarator.place));
+            formals.push(NamedFormal { formal, name: declarator.name, place: declarator.place });
             offset = end;
             if !self.cursor.accept(',')? && self.cursor.token() != Token::Sign(')') {
                 return Err(self.cursor.unexpected("`,` or `)`"));

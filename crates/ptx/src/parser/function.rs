@@ -1,10 +1,9 @@
+use super::declare::NamedFormal;
 use super::draft::{EntryDraft, FunctionDraft, ModuleName, Parser};
 use super::scope::{FunctionScope, LabelKind};
 use super::{constant, cursor};
 use crate::error::{ParseError, ParseErrorKind};
-use crate::ir::{
-    BLOCK_THREADS_MAX, Formal, Function, FunctionId, Signature, Space, Statement, Symbol,
-};
+use crate::ir::{BLOCK_THREADS_MAX, Function, FunctionId, Signature, Space, Statement, Symbol};
 use crate::layout::LaunchBounds;
 use crate::lexer::{TextPosition, Token};
 
@@ -49,8 +48,8 @@ impl<'a> Parser<'a> {
             *known = Function {
                 name: name.to_owned(),
                 is_entry,
-                returns: returns.into_iter().map(|formal| formal.0).collect(),
-                params: params.into_iter().map(|formal| formal.0).collect(),
+                returns: returns.into_iter().map(|named| named.formal).collect(),
+                params: params.into_iter().map(|named| named.formal).collect(),
                 registers: draft.names.registers,
                 variables: draft.names.variables,
                 labels: draft.names.labels,
@@ -324,9 +323,8 @@ impl<'a> Parser<'a> {
             self.skip_directive()?;
         }
         self.cursor.expect(';', "`;`")?;
-        let formals = |list: Vec<(Formal, &'a str, TextPosition)>| {
-            list.into_iter().map(|formal| formal.0).collect()
-        };
+        let formals =
+            |list: Vec<NamedFormal<'a>>| list.into_iter().map(|named| named.formal).collect();
         Ok(Signature { returns: formals(returns), params: formals(params) })
     }
 }
@@ -334,10 +332,10 @@ impl<'a> Parser<'a> {
 /// Declares the names of parameters in memory. Those in registers are already declared.
 fn declare_formals<'a>(
     names: &mut FunctionScope<'a>,
-    formals: &[(Formal, &'a str, TextPosition)],
+    formals: &[NamedFormal<'a>],
     symbol: impl Fn(u32) -> Symbol,
 ) -> Result<(), ParseError> {
-    for (index, (formal, name, place)) in (0u32..).zip(formals) {
+    for (index, NamedFormal { formal, name, place }) in (0u32..).zip(formals) {
         if formal.register.is_none() && !formal.name.is_empty() {
             names.declare_symbol(name, symbol(index), *place)?;
         }

@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use super::c_type::register_type;
 use super::effects::keeps_bits;
 use super::ending::{self, Failing};
+use super::error::TranslateError;
 use super::flow::{Flow, LiveJoins};
 use super::linear::Sums;
+use super::options::Options;
 use super::writer::Writer;
-use super::{Options, TranslateError};
 use super::{broadcast, convergence, effects};
 use crate::ir::{Entry, Function, Module, Space, Statement, Type};
 
