@@ -1,7 +1,7 @@
 //! Splits PTX text into tokens.
 //!
-//! A token is a slice of the text and its place; nothing is copied. `add.rn.f32` is the word `add`
-//! and the dotted words `rn` and `f32`. `%tid.x` is split in the same way.
+//! A token is a slice of the text and its position; nothing is copied. `add.rn.f32` is the word
+//! `add` and the dotted words `rn` and `f32`. `%tid.x` is split in the same way.
 
 use crate::error::{ParseError, ParseErrorKind};
 
@@ -47,7 +47,7 @@ impl TextPosition {
 pub struct Lexer<'a> {
     text: &'a str,
     /// Number of bytes already read.
-    position: usize,
+    offset: usize,
     line: u32,
     /// Offset of the current line's start.
     line_start: usize,
@@ -56,65 +56,65 @@ pub struct Lexer<'a> {
 impl<'a> Lexer<'a> {
     /// Creates a lexer at the beginning of `text`. A NUL counts as the end of the text.
     pub fn new(text: &'a str) -> Self {
-        Self { text, position: 0, line: 1, line_start: 0 }
+        Self { text, offset: 0, line: 1, line_start: 0 }
     }
 
-    /// Returns the next token and its place.
+    /// Returns the next token and its position.
     pub fn next(&mut self) -> Result<(Token<'a>, TextPosition), ParseError> {
         self.skip_blank()?;
-        let place = self.place();
-        let Some(first) = self.byte(0) else { return Ok((Token::End, place)) };
+        let position = self.position();
+        let Some(first) = self.byte(0) else { return Ok((Token::End, position)) };
         let token = match first {
             0 => Token::End,
             b'.' if self.byte(1).is_some_and(is_word_byte) => {
-                self.position += 1;
+                self.offset += 1;
                 Token::Dotted(self.dotted_word())
             }
-            b'0'..=b'9' => self.number(place)?,
+            b'0'..=b'9' => self.number(position)?,
             _ if is_word_byte(first) => Token::Word(self.word()),
-            b'"' => self.string(place)?,
+            b'"' => self.string(position)?,
             _ if first.is_ascii_punctuation() => {
-                self.position += 1;
+                self.offset += 1;
                 Token::Sign(char::from(first))
             }
             _ => {
-                let found = self.text[self.position..].chars().next().unwrap_or('\0');
-                return Err(place.error(ParseErrorKind::Character(found)));
+                let found = self.text[self.offset..].chars().next().unwrap_or('\0');
+                return Err(position.error(ParseErrorKind::Character(found)));
             }
         };
-        Ok((token, place))
+        Ok((token, position))
     }
 
     /// Skips to the end of the line, which is the only end of `.loc`, `.file` and `@@DWARF`.
     pub fn skip_line(&mut self) {
-        let rest = &self.text.as_bytes()[self.position..];
-        self.position +=
+        let rest = &self.text.as_bytes()[self.offset..];
+        self.offset +=
             rest.iter().position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(rest.len());
     }
 
     fn byte(&self, ahead: usize) -> Option<u8> {
-        self.text.as_bytes().get(self.position + ahead).copied()
+        self.text.as_bytes().get(self.offset + ahead).copied()
     }
 
-    fn place(&self) -> TextPosition {
+    fn position(&self) -> TextPosition {
         let column =
-            u32::try_from(self.position - self.line_start).unwrap_or(u32::MAX).saturating_add(1);
-        TextPosition { offset: self.position, line: self.line, column }
+            u32::try_from(self.offset - self.line_start).unwrap_or(u32::MAX).saturating_add(1);
+        TextPosition { offset: self.offset, line: self.line, column }
     }
 
     fn new_line(&mut self) {
         self.line = self.line.saturating_add(1);
-        self.line_start = self.position;
+        self.line_start = self.offset;
     }
 
     fn skip_blank(&mut self) -> Result<(), ParseError> {
         while let Some(byte) = self.byte(0) {
             match (byte, self.byte(1)) {
                 (b'\n', _) => {
-                    self.position += 1;
+                    self.offset += 1;
                     self.new_line();
                 }
-                (b' ' | b'\t' | b'\r' | 0x0b | 0x0c, _) => self.position += 1,
+                (b' ' | b'\t' | b'\r' | 0x0b | 0x0c, _) => self.offset += 1,
                 (b'/', Some(b'/')) => self.skip_line(),
                 (b'/', Some(b'*')) => self.skip_comment()?,
                 _ => break,
@@ -124,19 +124,19 @@ impl<'a> Lexer<'a> {
     }
 
     fn skip_comment(&mut self) -> Result<(), ParseError> {
-        let start = self.place();
-        self.position += 2;
+        let start = self.position();
+        self.offset += 2;
         loop {
             match (self.byte(0), self.byte(1)) {
                 (Some(b'*'), Some(b'/')) => {
-                    self.position += 2;
+                    self.offset += 2;
                     return Ok(());
                 }
                 (Some(b'\n'), _) => {
-                    self.position += 1;
+                    self.offset += 1;
                     self.new_line();
                 }
-                (Some(_), _) => self.position += 1,
+                (Some(_), _) => self.offset += 1,
                 (None, _) => {
                     return Err(start.error(ParseErrorKind::Unexpected {
                         found: "the end of the text".to_owned(),
@@ -148,59 +148,59 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) -> &'a str {
-        let start = self.position;
+        let start = self.offset;
         while self.byte(0).is_some_and(is_word_byte) {
-            self.position += 1;
+            self.offset += 1;
         }
-        &self.text[start..self.position]
+        &self.text[start..self.offset]
     }
 
     /// Reads a word that may contain `::`, such as `shared::cta` and `L2::128B`.
     fn dotted_word(&mut self) -> &'a str {
-        let start = self.position;
+        let start = self.offset;
         loop {
             self.word();
             let joined = self.byte(0) == Some(b':')
                 && self.byte(1) == Some(b':')
                 && self.byte(2).is_some_and(is_word_byte);
             if !joined {
-                return &self.text[start..self.position];
+                return &self.text[start..self.offset];
             }
-            self.position += 2;
+            self.offset += 2;
         }
     }
 
-    fn string(&mut self, place: TextPosition) -> Result<Token<'a>, ParseError> {
-        self.position += 1;
-        let start = self.position;
+    fn string(&mut self, position: TextPosition) -> Result<Token<'a>, ParseError> {
+        self.offset += 1;
+        let start = self.offset;
         loop {
             match self.byte(0) {
                 Some(b'"') => break,
-                Some(b'\\') if self.byte(1).is_some_and(|byte| byte != b'\n') => self.position += 1,
+                Some(b'\\') if self.byte(1).is_some_and(|byte| byte != b'\n') => self.offset += 1,
                 Some(b'\n') | None => {
-                    return Err(place.error(ParseErrorKind::Unexpected {
+                    return Err(position.error(ParseErrorKind::Unexpected {
                         found: "the end of the line".to_owned(),
                         expected: "the end of the string",
                     }));
                 }
                 Some(_) => {}
             }
-            self.position += 1;
+            self.offset += 1;
         }
         // `get` cannot fail here: although an escape skips only one byte of a longer character, the
         // quote that ends the string is at a character boundary.
-        let content = self.text.get(start..self.position).unwrap_or("");
-        self.position += 1;
+        let content = self.text.get(start..self.offset).unwrap_or("");
+        self.offset += 1;
         Ok(Token::Text(content))
     }
 
-    fn number(&mut self, place: TextPosition) -> Result<Token<'a>, ParseError> {
-        let start = self.position;
+    fn number(&mut self, position: TextPosition) -> Result<Token<'a>, ParseError> {
+        let start = self.offset;
         let word = self.word();
         let rest = word.get(2..).unwrap_or("");
         let bits = |digits: &str, count: usize| match u64::from_str_radix(digits, 16) {
             Ok(bits) if digits.len() == count => Ok(bits),
-            _ => Err(place.error(ParseErrorKind::Number(word.to_owned()))),
+            _ => Err(position.error(ParseErrorKind::Number(word.to_owned()))),
         };
         let integer = |digits: &str, radix: u32| {
             let digits = digits.strip_suffix(['U', 'u']).unwrap_or(digits);
@@ -211,7 +211,7 @@ impl<'a> Lexer<'a> {
             };
             value
                 .map(Token::Integer)
-                .ok_or_else(|| place.error(ParseErrorKind::Number(word.to_owned())))
+                .ok_or_else(|| position.error(ParseErrorKind::Number(word.to_owned())))
         };
         match word.get(..2) {
             Some("0f" | "0F") => {
@@ -232,24 +232,24 @@ impl<'a> Lexer<'a> {
                 integer(word, 10)
             };
         }
-        self.decimal(start, place)
+        self.decimal(start, position)
     }
 
     /// Reads the decimal number that starts at `start`, whose first word has been read.
-    fn decimal(&mut self, start: usize, place: TextPosition) -> Result<Token<'a>, ParseError> {
+    fn decimal(&mut self, start: usize, position: TextPosition) -> Result<Token<'a>, ParseError> {
         if self.byte(0) == Some(b'.') {
-            self.position += 1;
+            self.offset += 1;
             self.word();
         }
-        let ends_in_exponent = self.text[start..self.position].ends_with(['e', 'E']);
+        let ends_in_exponent = self.text[start..self.offset].ends_with(['e', 'E']);
         if ends_in_exponent && matches!(self.byte(0), Some(b'+' | b'-')) {
-            self.position += 1;
+            self.offset += 1;
             self.word();
         }
-        let text = &self.text[start..self.position];
+        let text = &self.text[start..self.offset];
         text.parse::<f64>()
             .map(Token::Decimal)
-            .map_err(|_| place.error(ParseErrorKind::Number(text.to_owned())))
+            .map_err(|_| position.error(ParseErrorKind::Number(text.to_owned())))
     }
 }
 
@@ -319,8 +319,8 @@ mod tests {
     #[test]
     fn comments_and_lines_are_skipped_and_counted() {
         let mut lexer = Lexer::new("// one\n/* two\nthree */ add\n");
-        let (token, place) = lexer.next().expect("a word");
-        assert_eq!((token, place.line, place.column), (Token::Word("add"), 3, 10));
+        let (token, position) = lexer.next().expect("a word");
+        assert_eq!((token, position.line, position.column), (Token::Word("add"), 3, 10));
         assert_eq!(lexer.next().expect("the end").0, Token::End);
         assert!(Lexer::new("/* never ends").next().is_err());
     }

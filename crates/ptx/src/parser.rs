@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
         if !self.cursor.accept_dotted("version")? {
             return Err(no_head(&self.cursor));
         }
-        let start = self.cursor.place();
+        let start = self.cursor.position();
         self.cursor.advance()?;
         self.version = version(self.cursor.text_from(start))
             .ok_or_else(|| start.error(ParseErrorKind::NoHead))?;
@@ -73,22 +73,22 @@ impl<'a> Parser<'a> {
             return Err(no_head(&self.cursor));
         }
         loop {
-            let (word, place) = self.cursor.word("the name of a target")?;
+            let (word, position) = self.cursor.word("the name of a target")?;
             if let Some(target) = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_"))
             {
                 let number = target.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
                 self.target = number
                     .parse()
-                    .map_err(|_| place.error(ParseErrorKind::Number(word.to_owned())))?;
+                    .map_err(|_| position.error(ParseErrorKind::Number(word.to_owned())))?;
             }
             if !self.cursor.accept(',')? {
                 break;
             }
         }
         if self.cursor.accept_dotted("address_size")? {
-            let place = self.cursor.place();
+            let position = self.cursor.position();
             if constant::integer(&mut self.cursor)? != 64 {
-                return Err(place.error(ParseErrorKind::AddressSize));
+                return Err(position.error(ParseErrorKind::AddressSize));
             }
         }
         Ok(())
@@ -127,10 +127,10 @@ impl<'a> Parser<'a> {
         self.cursor.advance()?;
         let (name, _) = self.cursor.word("a name")?;
         self.cursor.expect(',', "`,`")?;
-        let (of, place) = self.cursor.word("the name of a function")?;
+        let (of, position) = self.cursor.word("the name of a function")?;
         self.cursor.expect(';', "`;`")?;
         let Some(target @ ModuleName::Function(to)) = self.names.get(of).copied() else {
-            return Err(place.error(ParseErrorKind::UnknownName(of.to_owned())));
+            return Err(position.error(ParseErrorKind::UnknownName(of.to_owned())));
         };
         // The alias was declared as a function before, and earlier calls use its number.
         if let Some(ModuleName::Function(from)) = self.names.insert(name, target)

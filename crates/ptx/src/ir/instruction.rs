@@ -149,7 +149,8 @@ named! {
         Mul24 = "mul24", Nanosleep = "nanosleep", Neg = "neg", Not = "not", Or = "or", Popc = "popc", Prmt = "prmt",
         Rcp = "rcp", Red = "red", Redux = "redux", Rem = "rem", Ret = "ret", Rsqrt = "rsqrt", Sad = "sad", Selp = "selp", Set = "set",
         Setp = "setp", Shf = "shf",
-        /// Operands: d, [p], a, b (lane or delta), c (clamp and mask), [member mask: absent without `.sync`].
+        /// Operands: `d`, `p` (optional), `a`, `b` (lane or delta), `c` (clamp and mask), and a member
+        /// mask (absent without `.sync`).
         Shfl = "shfl",
         Shl = "shl", Shr = "shr", Sin = "sin", Slct = "slct", Sqrt = "sqrt", St = "st", Sub = "sub",
         Subc = "subc", Suld = "suld", Sust = "sust", Szext = "szext", Tanh = "tanh", Testp = "testp", Tex = "tex", Tld4 = "tld4", Trap = "trap",

@@ -58,10 +58,10 @@ pub(super) fn expression(cursor: &mut Cursor<'_>) -> Result<Number, ParseError> 
 
 /// Reads a constant expression whose value is an integer.
 pub(super) fn integer(cursor: &mut Cursor<'_>) -> Result<u64, ParseError> {
-    let place = cursor.place();
+    let position = cursor.position();
     match expression(cursor)? {
         Number::Integer(value) => Ok(value),
-        other => Err(place.error(ParseErrorKind::Number(other.as_decimal().to_string()))),
+        other => Err(position.error(ParseErrorKind::Number(other.as_decimal().to_string()))),
     }
 }
 
@@ -71,14 +71,14 @@ fn binary(cursor: &mut Cursor<'_>, strength_min: u8, depth: u32) -> Result<Numbe
         if strength < strength_min {
             break;
         }
-        let place = cursor.place();
+        let position = cursor.position();
         cursor.advance()?;
         if operator.len() == 2 {
             cursor.advance()?;
         }
         let right = binary(cursor, strength + 1, depth + 1)?;
         left = combine(operator, left, right)
-            .ok_or_else(|| place.error(ParseErrorKind::Number(operator.to_owned())))?;
+            .ok_or_else(|| position.error(ParseErrorKind::Number(operator.to_owned())))?;
     }
     Ok(left)
 }
@@ -113,7 +113,7 @@ fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Number, ParseError> {
             limit: u64::from(DEPTH_MAX),
         }));
     }
-    let place = cursor.place();
+    let position = cursor.position();
     match cursor.token() {
         Token::Integer(value) => cursor.advance().map(|_| Number::Integer(value)),
         Token::Decimal(value) => cursor.advance().map(|_| Number::Decimal(value)),
@@ -132,7 +132,9 @@ fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Number, ParseError> {
             cursor.advance()?;
             match unary(cursor, depth + 1)? {
                 Number::Integer(value) => Ok(Number::Integer(!value)),
-                other => Err(place.error(ParseErrorKind::Number(other.as_decimal().to_string()))),
+                other => {
+                    Err(position.error(ParseErrorKind::Number(other.as_decimal().to_string())))
+                }
             }
         }
         Token::Sign('(') => {

@@ -12,15 +12,15 @@ const QUOTE_CHARS_MAX: usize = 120;
 pub(super) struct Cursor<'a> {
     lexer: Lexer<'a>,
     token: Token<'a>,
-    place: TextPosition,
+    position: TextPosition,
     text: &'a str,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a str) -> Result<Self, ParseError> {
         let mut lexer = Lexer::new(text);
-        let (token, place) = lexer.next()?;
-        Ok(Self { lexer, token, place, text })
+        let (token, position) = lexer.next()?;
+        Ok(Self { lexer, token, position, text })
     }
 
     /// Returns the next token without consuming it.
@@ -28,15 +28,15 @@ impl<'a> Cursor<'a> {
         self.token
     }
 
-    /// Returns the place of the next token.
-    pub(super) fn place(&self) -> TextPosition {
-        self.place
+    /// Returns the position of the next token.
+    pub(super) fn position(&self) -> TextPosition {
+        self.position
     }
 
     /// Consumes the next token and returns it.
     pub(super) fn advance(&mut self) -> Result<Token<'a>, ParseError> {
         let taken = self.token;
-        (self.token, self.place) = self.lexer.next()?;
+        (self.token, self.position) = self.lexer.next()?;
         Ok(taken)
     }
 
@@ -75,11 +75,11 @@ impl<'a> Cursor<'a> {
         &mut self,
         expected: &'static str,
     ) -> Result<(&'a str, TextPosition), ParseError> {
-        let place = self.place;
+        let position = self.position;
         match self.token {
             Token::Word(word) => {
                 self.advance()?;
-                Ok((word, place))
+                Ok((word, position))
             }
             _ => Err(self.unexpected(expected)),
         }
@@ -97,12 +97,12 @@ impl<'a> Cursor<'a> {
                 "a number".to_owned()
             }
         };
-        self.place.error(ParseErrorKind::Unexpected { found, expected })
+        self.position.error(ParseErrorKind::Unexpected { found, expected })
     }
 
     /// Returns an error at the place of the next token.
     pub(super) fn error(&self, kind: ParseErrorKind) -> ParseError {
-        self.place.error(kind)
+        self.position.error(kind)
     }
 
     /// Returns the statement from `start` up to its semicolon, on one line, for messages.
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns the text from `start` up to the next token, without trailing blanks.
     pub(super) fn text_from(&self, start: TextPosition) -> &'a str {
-        self.text.get(start.offset..self.place.offset).unwrap_or("").trim_end()
+        self.text.get(start.offset..self.position.offset).unwrap_or("").trim_end()
     }
 }
 

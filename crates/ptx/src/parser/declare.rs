@@ -39,7 +39,7 @@ pub(super) struct DeclarationHead {
 #[derive(Debug)]
 pub(super) struct Declarator<'a> {
     pub(super) name: &'a str,
-    pub(super) place: TextPosition,
+    pub(super) position: TextPosition,
     /// Size in bytes of an element of each dimension, outermost first.
     strides: Vec<u64>,
     /// Size in bytes; `None` for `x[]`.
@@ -50,7 +50,7 @@ pub(super) struct Declarator<'a> {
 pub(super) struct NamedFormal<'a> {
     pub(super) formal: Formal,
     pub(super) name: &'a str,
-    pub(super) place: TextPosition,
+    pub(super) position: TextPosition,
 }
 
 impl DeclarationHead {
@@ -99,10 +99,10 @@ impl DeclarationHead {
 
 fn read_align(cursor: &mut Cursor<'_>) -> Result<u64, ParseError> {
     cursor.advance()?;
-    let place = cursor.place();
+    let position = cursor.position();
     let align = constant::integer(cursor)?;
     if !align.is_power_of_two() || align > ALIGN_MAX {
-        return Err(place.error(ParseErrorKind::Alignment(align)));
+        return Err(position.error(ParseErrorKind::Alignment(align)));
     }
     Ok(align)
 }
@@ -114,14 +114,14 @@ impl<'a> Declarator<'a> {
         head: DeclarationHead,
         bytes_max: u64,
     ) -> Result<Self, ParseError> {
-        let (name, place) = cursor.word("the name of a variable")?;
-        Self::read_dimensions(cursor, name, place, head, bytes_max)
+        let (name, position) = cursor.word("the name of a variable")?;
+        Self::read_dimensions(cursor, name, position, head, bytes_max)
     }
 
     fn read_dimensions(
         cursor: &mut Cursor<'a>,
         name: &'a str,
-        place: TextPosition,
+        position: TextPosition,
         head: DeclarationHead,
         bytes_max: u64,
     ) -> Result<Self, ParseError> {
@@ -141,7 +141,8 @@ impl<'a> Declarator<'a> {
             }
         }
         let too_many = || {
-            place.error(ParseErrorKind::TooMany { what: "bytes of a variable", limit: bytes_max })
+            position
+                .error(ParseErrorKind::TooMany { what: "bytes of a variable", limit: bytes_max })
         };
         let mut size = Some(head.element());
         let mut strides = Vec::new();
@@ -159,7 +160,7 @@ impl<'a> Declarator<'a> {
             };
         }
         strides.reverse();
-        Ok(Self { name, place, strides, size })
+        Ok(Self { name, position, strides, size })
     }
 }
 
@@ -205,7 +206,7 @@ impl<'a> Parser<'a> {
                 initial,
                 external,
             };
-            self.declare_global(draft, declarator.place)?;
+            self.declare_global(draft, declarator.position)?;
             if !self.cursor.accept(',')? {
                 return self.cursor.expect(';', "`;`");
             }
@@ -216,12 +217,12 @@ impl<'a> Parser<'a> {
     fn declare_global(
         &mut self,
         draft: GlobalDraft<'a>,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         if let Some(ModuleName::Global(id)) = self.names.get(draft.name).copied() {
             let known = &mut self.globals[id.index()];
             if !known.external && !draft.external {
-                return Err(place.error(ParseErrorKind::Duplicate(draft.name.to_owned())));
+                return Err(position.error(ParseErrorKind::Duplicate(draft.name.to_owned())));
             }
             if !draft.external {
                 *known = draft;
@@ -229,7 +230,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let id = GlobalId(u32::try_from(self.globals.len()).unwrap_or(u32::MAX));
-        self.declare(draft.name, ModuleName::Global(id), place)?;
+        self.declare(draft.name, ModuleName::Global(id), position)?;
         self.globals.push(draft);
         Ok(())
     }
@@ -258,13 +259,15 @@ impl<'a> Parser<'a> {
             let dynamic = external && declarator.size.unwrap_or(0) == 0;
             if external && !dynamic {
                 return Err(declarator
-                    .place
+                    .position
                     .error(ParseErrorKind::ExternalVariable(declarator.name.to_owned())));
             }
             let id = SharedId(u32::try_from(self.shared.len()).unwrap_or(u32::MAX));
             match &mut names {
-                Some(names) => names.declare_shared(declarator.name, id, declarator.place)?,
-                None => self.declare(declarator.name, ModuleName::Shared(id), declarator.place)?,
+                Some(names) => names.declare_shared(declarator.name, id, declarator.position)?,
+                None => {
+                    self.declare(declarator.name, ModuleName::Shared(id), declarator.position)?
+                }
             }
             let size = bytes(declarator.size.unwrap_or(0));
             let align = bytes(head.alignment());
@@ -299,7 +302,7 @@ impl<'a> Parser<'a> {
                 align: bytes(head.alignment()),
                 offset: 0,
             };
-            names.declare_variable(declarator.name, variable, declarator.place)?;
+            names.declare_variable(declarator.name, variable, declarator.position)?;
             if !self.cursor.accept(',')? {
                 return self.cursor.expect(';', "`;`");
             }
@@ -311,13 +314,13 @@ impl<'a> Parser<'a> {
         self.cursor.advance()?;
         let head = DeclarationHead::read(&mut self.cursor)?;
         loop {
-            let (name, place) = self.cursor.word("the name of a register")?;
+            let (name, position) = self.cursor.word("the name of a register")?;
             if self.cursor.accept('<')? {
                 let count = constant::integer(&mut self.cursor)?;
                 self.cursor.expect('>', "`>`")?;
-                names.declare_range(name, count, head.ty, head.lanes, place)?;
+                names.declare_range(name, count, head.ty, head.lanes, position)?;
             } else {
-                names.declare_register(name, head.ty, head.lanes, place)?;
+                names.declare_register(name, head.ty, head.lanes, position)?;
             }
             if !self.cursor.accept(',')? {
                 return self.cursor.expect(';', "`;`");
@@ -347,7 +350,7 @@ impl<'a> Parser<'a> {
                     declarator.name,
                     head.ty,
                     head.lanes,
-                    declarator.place,
+                    declarator.position,
                 )?),
                 _ => None,
             };
@@ -355,7 +358,7 @@ impl<'a> Parser<'a> {
             offset = align_up(offset, head.alignment());
             let end = offset + size;
             if end > LOCAL_BYTES_MAX {
-                return Err(declarator.place.error(ParseErrorKind::TooMany {
+                return Err(declarator.position.error(ParseErrorKind::TooMany {
                     what: "bytes of parameters",
                     limit: LOCAL_BYTES_MAX,
                 }));
@@ -373,7 +376,11 @@ impl<'a> Parser<'a> {
                 align,
                 is_array,
             };
-            formals.push(NamedFormal { formal, name: declarator.name, place: declarator.place });
+            formals.push(NamedFormal {
+                formal,
+                name: declarator.name,
+                position: declarator.position,
+            });
             offset = end;
             if !self.cursor.accept(',')? && self.cursor.token() != Token::Sign(')') {
                 return Err(self.cursor.unexpected("`,` or `)`"));
@@ -479,19 +486,19 @@ fn relocate(
                 }
                 Some(ModuleName::Global(_)) => {
                     return Err(pointer
-                        .place
+                        .position
                         .error(ParseErrorKind::ExternalVariable(pointer.name.to_owned())));
                 }
                 Some(_) => {
                     let needed = "a variable of the module or a function";
-                    return Err(pointer.place.error(ParseErrorKind::WrongName {
+                    return Err(pointer.position.error(ParseErrorKind::WrongName {
                         name: pointer.name.to_owned(),
                         needed,
                     }));
                 }
                 None => {
                     return Err(pointer
-                        .place
+                        .position
                         .error(ParseErrorKind::UnknownName(pointer.name.to_owned())));
                 }
             }

@@ -64,11 +64,11 @@ impl<'a> Parser<'a> {
         &mut self,
         name: &'a str,
         what: ModuleName,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         match self.names.insert(name, what) {
             None => Ok(()),
-            Some(_) => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
+            Some(_) => Err(position.error(ParseErrorKind::Duplicate(name.to_owned()))),
         }
     }
 }

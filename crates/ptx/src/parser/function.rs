@@ -24,17 +24,17 @@ impl<'a> Parser<'a> {
         if !is_entry && self.cursor.accept('(')? {
             returns = self.formals(Some(&mut draft.names))?;
         }
-        let (name, place) = self.cursor.word("the name of a function")?;
+        let (name, position) = self.cursor.word("the name of a function")?;
         let params = if self.cursor.accept('(')? {
             self.formals(Some(&mut draft.names))?
         } else {
             Vec::new()
         };
         let (bounds, no_return) = self.directives()?;
-        let id = self.declare_function(name, is_entry, place)?;
+        let id = self.declare_function(name, is_entry, position)?;
         let has_body = self.cursor.accept('{')?;
         if has_body && self.functions[id.index()].body.is_some() {
-            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+            return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
         }
         if has_body {
             declare_formals(&mut draft.names, &returns, Symbol::Return)?;
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
                 frame_align: 1,
                 address_taken: known.address_taken,
                 no_return,
-                line: place.line,
+                line: position.line,
             };
         }
         if is_entry && has_body {
@@ -72,18 +72,18 @@ impl<'a> Parser<'a> {
         &mut self,
         name: &'a str,
         is_entry: bool,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<FunctionId, ParseError> {
         if let Some(known) = self.names.get(name) {
             return match known {
                 ModuleName::Function(id) if self.functions[id.index()].is_entry == is_entry => {
                     Ok(*id)
                 }
-                _ => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
+                _ => Err(position.error(ParseErrorKind::Duplicate(name.to_owned()))),
             };
         }
         let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
-        self.declare(name, ModuleName::Function(id), place)?;
+        self.declare(name, ModuleName::Function(id), position)?;
         self.functions.push(Function {
             name: name.to_owned(),
             is_entry,
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
             frame_align: 1,
             address_taken: false,
             no_return: false,
-            line: place.line,
+            line: position.line,
         });
         Ok(id)
     }
@@ -116,17 +116,17 @@ impl<'a> Parser<'a> {
                     bounds.max_threads = Some(product.unwrap_or(u32::MAX));
                 }
                 "reqntid" => {
-                    let place = self.cursor.place();
+                    let position = self.cursor.position();
                     let sizes = self.extents()?;
                     let product =
                         sizes.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
                     if product.is_none_or(|product| product > BLOCK_THREADS_MAX) {
                         let limit = u64::from(BLOCK_THREADS_MAX);
-                        return Err(place
+                        return Err(position
                             .error(ParseErrorKind::TooMany { what: "threads in a block", limit }));
                     }
                     if product == Some(0) {
-                        return Err(place.error(ParseErrorKind::Number(String::from("0"))));
+                        return Err(position.error(ParseErrorKind::Number(String::from("0"))));
                     }
                     bounds.required = Some(sizes);
                 }
@@ -162,10 +162,10 @@ impl<'a> Parser<'a> {
         self.cursor.advance()?;
         let mut extents = [1; 3];
         for extent in &mut extents {
-            let place = self.cursor.place();
+            let position = self.cursor.position();
             let number = constant::integer(&mut self.cursor)?;
             *extent = u32::try_from(number)
-                .map_err(|_| place.error(ParseErrorKind::Number(number.to_string())))?;
+                .map_err(|_| position.error(ParseErrorKind::Number(number.to_string())))?;
             if !self.cursor.accept(',')? {
                 break;
             }
@@ -202,7 +202,7 @@ impl<'a> Parser<'a> {
                     .cursor
                     .error(ParseErrorKind::TooMany { what: "statements in a function", limit }));
             }
-            let place = self.cursor.place();
+            let position = self.cursor.position();
             match self.cursor.token() {
                 Token::Sign('}') => {
                     self.cursor.advance()?;
@@ -212,7 +212,7 @@ impl<'a> Parser<'a> {
                 }
                 Token::Sign('{') => {
                     self.cursor.advance()?;
-                    draft.names.open(place)?;
+                    draft.names.open(position)?;
                 }
                 Token::Sign(';') => _ = self.cursor.advance()?,
                 Token::Dotted(word) => self.body_directive(word, draft)?,
@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
     pub(super) fn label(
         &mut self,
         name: &'a str,
-        place: TextPosition,
+        position: TextPosition,
         draft: &mut FunctionDraft<'a>,
     ) -> Result<(), ParseError> {
         let kind = match self.cursor.token() {
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
                 LabelKind::Calls(
                     names
                         .into_iter()
-                        .map(|(name, place)| self.known_function(name, place))
+                        .map(|(name, position)| self.known_function(name, position))
                         .collect::<Result<_, _>>()?,
                 )
             }
@@ -274,12 +274,12 @@ impl<'a> Parser<'a> {
                 LabelKind::Prototype(std::sync::Arc::new(self.prototype()?))
             }
             _ => {
-                let id = draft.names.declare_label(name, draft.body.len(), place)?;
+                let id = draft.names.declare_label(name, draft.body.len(), position)?;
                 draft.body.push(Statement::Label(id));
                 return Ok(());
             }
         };
-        draft.names.declare_label_kind(name, kind, place)
+        draft.names.declare_label_kind(name, kind, position)
     }
 
     /// Reads a list of names: `a, b, c;`
@@ -298,13 +298,13 @@ impl<'a> Parser<'a> {
     pub(super) fn known_function(
         &self,
         name: &str,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<FunctionId, ParseError> {
         match self.names.get(name) {
             Some(ModuleName::Function(id)) => Ok(*id),
-            Some(_) => Err(place
+            Some(_) => Err(position
                 .error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a function" })),
-            None => Err(place.error(ParseErrorKind::UnknownName(name.to_owned()))),
+            None => Err(position.error(ParseErrorKind::UnknownName(name.to_owned()))),
         }
     }
 
@@ -335,9 +335,9 @@ fn declare_formals<'a>(
     formals: &[NamedFormal<'a>],
     symbol: impl Fn(u32) -> Symbol,
 ) -> Result<(), ParseError> {
-    for (index, NamedFormal { formal, name, place }) in (0u32..).zip(formals) {
+    for (index, NamedFormal { formal, name, position }) in (0u32..).zip(formals) {
         if formal.register.is_none() && !formal.name.is_empty() {
-            names.declare_symbol(name, symbol(index), *place)?;
+            names.declare_symbol(name, symbol(index), *position)?;
         }
     }
     Ok(())

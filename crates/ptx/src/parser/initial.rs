@@ -33,7 +33,7 @@ pub(super) struct Pointer<'a> {
     pub(super) addend: i64,
     /// Number of bytes to write: 4 or 8.
     pub(super) width: u8,
-    pub(super) place: TextPosition,
+    pub(super) position: TextPosition,
 }
 
 /// The shape of the variable that is being initialised.
@@ -54,7 +54,7 @@ pub(super) fn read<'a>(
 ) -> Result<Initial<'a>, ParseError> {
     let mut filler = InitialReader { shape, initial: Initial::default(), masked: None };
     filler.value(cursor, 0, 0)?;
-    filler.end_of_masked(cursor.place())?;
+    filler.end_of_masked(cursor.position())?;
     Ok(filler.initial)
 }
 
@@ -108,13 +108,13 @@ impl<'a> InitialReader<'a, '_> {
     }
 
     fn element(&mut self, cursor: &mut Cursor<'a>, offset: u64) -> Result<u64, ParseError> {
-        let place = cursor.place();
+        let position = cursor.position();
         let end = offset.saturating_add(u64::from(self.shape.ty.bytes()));
         if self.shape.size.is_some_and(|size| end > size) {
-            return Err(self.problem(place, "more values than elements"));
+            return Err(self.problem(position, "more values than elements"));
         }
         if end > INITIAL_BYTES_MAX {
-            return Err(place.error(ParseErrorKind::TooMany {
+            return Err(position.error(ParseErrorKind::TooMany {
                 what: "bytes of initial values",
                 limit: INITIAL_BYTES_MAX,
             }));
@@ -123,16 +123,16 @@ impl<'a> InitialReader<'a, '_> {
         match cursor.token() {
             Token::Word(word) if word != "WARP_SZ" => {
                 let pointer = pointer(cursor, offset, self.shape.ty)?;
-                self.end_of_masked(place)?;
+                self.end_of_masked(position)?;
                 self.add_pointer(pointer)?;
             }
             _ => {
                 let value = constant::expression(cursor)?;
                 if cursor.token() == Token::Sign('(') {
-                    self.masked_byte(cursor, value, offset, place)?;
+                    self.masked_byte(cursor, value, offset, position)?;
                 } else {
-                    self.end_of_masked(place)?;
-                    self.number(value, offset, place)?;
+                    self.end_of_masked(position)?;
+                    self.number(value, offset, position)?;
                 }
             }
         }
@@ -143,10 +143,10 @@ impl<'a> InitialReader<'a, '_> {
         &mut self,
         value: Number,
         offset: u64,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         let bits = element_bits(value, self.shape.ty)
-            .ok_or_else(|| self.problem(place, "the number is of another kind"))?;
+            .ok_or_else(|| self.problem(position, "the number is of another kind"))?;
         let width = self.shape.ty.bytes() as usize;
         let bytes = u128::from(bits).to_le_bytes();
         // Zeros at the end of a variable are not stored.
@@ -168,7 +168,7 @@ impl<'a> InitialReader<'a, '_> {
 
     fn add_pointer(&mut self, pointer: Pointer<'a>) -> Result<(), ParseError> {
         if pointer.width != 8 && pointer.width != 4 {
-            return Err(self.problem(pointer.place, "an address needs 4 or 8 bytes"));
+            return Err(self.problem(pointer.position, "an address needs 4 or 8 bytes"));
         }
         self.write(pointer.offset, &[0; 8][..usize::from(pointer.width)]);
         self.initial.pointers.push(pointer);
@@ -182,7 +182,7 @@ impl<'a> InitialReader<'a, '_> {
         cursor: &mut Cursor<'a>,
         mask: Number,
         offset: u64,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         cursor.expect('(', "`(`")?;
         let mut pointer = pointer(cursor, offset, Type::B64)?;
@@ -193,7 +193,9 @@ impl<'a> InitialReader<'a, '_> {
             }
             _ => None,
         };
-        let Some(byte) = shift else { return Err(self.problem(place, "this mask of an address")) };
+        let Some(byte) = shift else {
+            return Err(self.problem(position, "this mask of an address"));
+        };
         match &mut self.masked {
             None if byte == 0 => {
                 pointer.width = 8;
@@ -206,7 +208,7 @@ impl<'a> InitialReader<'a, '_> {
             {
                 masked.bytes += 1;
             }
-            _ => return Err(self.problem(place, "a part of an address")),
+            _ => return Err(self.problem(position, "a part of an address")),
         }
         if self.masked.as_ref().is_some_and(|masked| masked.bytes == 8)
             && let Some(whole) = self.masked.take()
@@ -217,30 +219,30 @@ impl<'a> InitialReader<'a, '_> {
     }
 
     /// Returns an error if an address that was written byte by byte is incomplete.
-    fn end_of_masked(&self, place: TextPosition) -> Result<(), ParseError> {
+    fn end_of_masked(&self, position: TextPosition) -> Result<(), ParseError> {
         if self.masked.is_some() {
-            Err(self.problem(place, "a part of an address"))
+            Err(self.problem(position, "a part of an address"))
         } else {
             Ok(())
         }
     }
 
-    fn problem(&self, place: TextPosition, problem: &'static str) -> ParseError {
-        place.error(ParseErrorKind::Initialiser { name: self.shape.name.to_owned(), problem })
+    fn problem(&self, position: TextPosition, problem: &'static str) -> ParseError {
+        position.error(ParseErrorKind::Initialiser { name: self.shape.name.to_owned(), problem })
     }
 }
 
 /// Reads `x`, `x+4`, `generic(x)` or `generic(x)+4`.
 fn pointer<'a>(cursor: &mut Cursor<'a>, offset: u64, ty: Type) -> Result<Pointer<'a>, ParseError> {
-    let (mut name, mut place) = cursor.word("the name of a variable")?;
+    let (mut name, mut position) = cursor.word("the name of a variable")?;
     if name == "generic" && cursor.accept('(')? {
-        (name, place) = cursor.word("the name of a variable")?;
+        (name, position) = cursor.word("the name of a variable")?;
         cursor.expect(')', "`)`")?;
     }
     let has_addend = matches!(cursor.token(), Token::Sign('+' | '-'));
     let addend = if has_addend { constant::integer(cursor)?.cast_signed() } else { 0 };
     let width = u8::try_from(ty.bytes()).unwrap_or(u8::MAX);
-    Ok(Pointer { offset, name, addend, width, place })
+    Ok(Pointer { offset, name, addend, width, position })
 }
 
 /// Returns a number as the bits of an element, or `None` if it does not fit the type's kind.

@@ -121,7 +121,7 @@ impl<'a> OperandCheck<'_, 'a> {
                         Err(kind("a register"))
                     };
                 }
-                let Meaning::Register(register) = self.meaning(name, raw.place)? else {
+                let Meaning::Register(register) = self.meaning(name, raw.position)? else {
                     return Err(kind("a register"));
                 };
                 self.fits(register, component.is_some(), ty, form.relaxed)?;
@@ -197,7 +197,7 @@ impl<'a> OperandCheck<'_, 'a> {
             }
             // A register that is declared as a vector stands for its components.
             RawOperandKind::Name { name, component: None, offset: None, negated: false } => {
-                let Meaning::Register(register) = self.meaning(name, raw.place)? else {
+                let Meaning::Register(register) = self.meaning(name, raw.position)? else {
                     return Err(kind("a vector"));
                 };
                 let lanes = self.names.registers[register.index()].lanes;
@@ -241,7 +241,7 @@ impl<'a> OperandCheck<'_, 'a> {
                 if special::find(name, None).is_some() {
                     return self.value(raw, form, ty);
                 }
-                match self.meaning(name, raw.place)? {
+                match self.meaning(name, raw.position)? {
                     Meaning::Symbol(symbol) if matches!(ty.bits(), 32 | 64) && !ty.is_float() => {
                         Ok(Operand::Symbol { symbol, offset: offset.unwrap_or(0) })
                     }
@@ -290,7 +290,7 @@ impl<'a> OperandCheck<'_, 'a> {
         match &inside.kind {
             RawOperandKind::Name { name, component: None, offset, negated: false } => {
                 let offset = offset.unwrap_or(0);
-                match self.meaning(name, inside.place)? {
+                match self.meaning(name, inside.position)? {
                     Meaning::Register(register) => {
                         let found = &self.names.registers[register.index()];
                         let holds_address =
@@ -371,7 +371,7 @@ impl<'a> OperandCheck<'_, 'a> {
                         offset: None,
                         negated: false,
                     },
-                    place: coordinates.place,
+                    position: coordinates.position,
                     second: false,
                 }];
                 &single
@@ -413,7 +413,7 @@ impl<'a> OperandCheck<'_, 'a> {
         else {
             return Err(kind("a texture"));
         };
-        match self.meaning(name, raw.place)? {
+        match self.meaning(name, raw.position)? {
             Meaning::Register(register) => {
                 self.fits(register, false, Type::U64, false)?;
                 Ok(Operand::Register(register))
@@ -435,7 +435,7 @@ impl<'a> OperandCheck<'_, 'a> {
                 Ok(Operand::Sink)
             }
             RawOperandKind::Name { name, component: None, offset: None, negated: false } => {
-                match self.meaning(name, raw.place)? {
+                match self.meaning(name, raw.position)? {
                     Meaning::Register(register) => Ok(Operand::Register(register)),
                     Meaning::Symbol(symbol) if self.space(symbol) == Some(Space::Param) => {
                         Ok(Operand::Symbol { symbol, offset: 0 })
@@ -457,9 +457,9 @@ impl<'a> OperandCheck<'_, 'a> {
     pub(super) fn predicate(
         &mut self,
         name: &'a str,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<RegisterId, Misfit> {
-        match self.meaning(name, place)? {
+        match self.meaning(name, position)? {
             Meaning::Register(register) => {
                 self.fits(register, false, Type::Pred, false).map(|()| register)
             }
@@ -467,20 +467,20 @@ impl<'a> OperandCheck<'_, 'a> {
         }
     }
 
-    fn meaning(&mut self, name: &'a str, place: TextPosition) -> Result<Meaning, Misfit> {
-        match self.names.find(name, place)? {
+    fn meaning(&mut self, name: &'a str, position: TextPosition) -> Result<Meaning, Misfit> {
+        match self.names.find(name, position)? {
             Some(Local::Register(register)) => return Ok(Meaning::Register(register)),
             Some(Local::Symbol(symbol)) => return Ok(Meaning::Symbol(symbol)),
             None => {}
         }
         match self.module.get(name) {
             Some(ModuleName::Global(id)) if self.globals[id.index()].external => {
-                Err(place.error(ParseErrorKind::ExternalVariable(name.to_owned())).into())
+                Err(position.error(ParseErrorKind::ExternalVariable(name.to_owned())).into())
             }
             Some(ModuleName::Global(id)) => Ok(Meaning::Symbol(Symbol::Global(*id))),
             Some(ModuleName::Shared(id)) => Ok(Meaning::Symbol(Symbol::Shared(*id))),
             Some(ModuleName::Function(id)) => Ok(Meaning::Symbol(Symbol::Function(*id))),
-            None => Err(place.error(ParseErrorKind::UnknownName(name.to_owned())).into()),
+            None => Err(position.error(ParseErrorKind::UnknownName(name.to_owned())).into()),
         }
     }
 }

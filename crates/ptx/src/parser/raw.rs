@@ -14,7 +14,7 @@ const DEPTH_MAX: u32 = 3;
 #[derive(Debug)]
 pub(super) struct RawOperand<'a> {
     pub(super) kind: RawOperandKind<'a>,
-    pub(super) place: TextPosition,
+    pub(super) position: TextPosition,
     /// Whether it stands behind the `|` of `p|q`.
     pub(super) second: bool,
 }
@@ -67,7 +67,7 @@ pub(super) fn arguments<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<RawOperand<'a
 fn push<'a>(operands: &mut Vec<RawOperand<'a>>, operand: RawOperand<'a>) -> Result<(), ParseError> {
     if operands.len() >= ELEMENTS_MAX {
         return Err(operand
-            .place
+            .position
             .error(ParseErrorKind::TooMany { what: "operands", limit: ELEMENTS_MAX as u64 }));
     }
     operands.push(operand);
@@ -75,7 +75,7 @@ fn push<'a>(operands: &mut Vec<RawOperand<'a>>, operand: RawOperand<'a>) -> Resu
 }
 
 fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<RawOperand<'a>, ParseError> {
-    let place = cursor.place();
+    let position = cursor.position();
     let kind = match cursor.token() {
         token if constant::starts(token) => RawOperandKind::Number(constant::expression(cursor)?),
         Token::Word(_) => name(cursor, false)?,
@@ -87,7 +87,7 @@ fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<RawOperand<'a>, ParseE
         Token::Sign('[') => RawOperandKind::Brackets(list(cursor, ']', depth)?),
         _ => return Err(cursor.unexpected("an operand")),
     };
-    Ok(RawOperand { kind, place, second: false })
+    Ok(RawOperand { kind, position, second: false })
 }
 
 fn list<'a>(

@@ -54,7 +54,7 @@ struct Reference<'a> {
     operand: usize,
     block: usize,
     name: &'a str,
-    place: TextPosition,
+    position: TextPosition,
 }
 
 /// The names of a function while the parser reads it.
@@ -84,9 +84,9 @@ impl<'a> FunctionScope<'a> {
     }
 
     /// Opens a nested block.
-    pub(super) fn open(&mut self, place: TextPosition) -> Result<(), ParseError> {
+    pub(super) fn open(&mut self, position: TextPosition) -> Result<(), ParseError> {
         if self.depth >= BLOCKS_MAX {
-            return Err(place.error(ParseErrorKind::TooMany {
+            return Err(position.error(ParseErrorKind::TooMany {
                 what: "nested blocks",
                 limit: BLOCKS_MAX as u64,
             }));
@@ -113,10 +113,10 @@ impl<'a> FunctionScope<'a> {
         &mut self,
         name: &'a str,
         local: Local,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         if self.blocks[self.current].names.insert(name, local).is_some() {
-            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+            return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
         }
         Ok(())
     }
@@ -124,14 +124,14 @@ impl<'a> FunctionScope<'a> {
     fn add_register(
         &mut self,
         register: Register,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<RegisterId, ParseError> {
         match u32::try_from(self.registers.len()) {
             Ok(number) if self.registers.len() < REGISTERS_MAX => {
                 self.registers.push(register);
                 Ok(RegisterId(number))
             }
-            _ => Err(place.error(ParseErrorKind::TooMany {
+            _ => Err(position.error(ParseErrorKind::TooMany {
                 what: "registers in a function",
                 limit: REGISTERS_MAX as u64,
             })),
@@ -144,10 +144,10 @@ impl<'a> FunctionScope<'a> {
         name: &'a str,
         ty: Type,
         lanes: u8,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<RegisterId, ParseError> {
-        let id = self.add_register(Register { name: name.to_owned(), ty, lanes }, place)?;
-        self.declare(name, Local::Register(id), place)?;
+        let id = self.add_register(Register { name: name.to_owned(), ty, lanes }, position)?;
+        self.declare(name, Local::Register(id), position)?;
         Ok(id)
     }
 
@@ -158,10 +158,10 @@ impl<'a> FunctionScope<'a> {
         count: u64,
         ty: Type,
         lanes: u8,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         if self.blocks[self.current].ranges.insert(name, (count, ty, lanes)).is_some() {
-            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+            return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
         }
         Ok(())
     }
@@ -171,11 +171,11 @@ impl<'a> FunctionScope<'a> {
         &mut self,
         name: &'a str,
         variable: Variable,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<VariableId, ParseError> {
         let id = VariableId(u32::try_from(self.variables.len()).unwrap_or(u32::MAX));
         self.variables.push(variable);
-        self.declare(name, Local::Symbol(Symbol::Variable(id)), place)?;
+        self.declare(name, Local::Symbol(Symbol::Variable(id)), position)?;
         Ok(id)
     }
 
@@ -184,9 +184,9 @@ impl<'a> FunctionScope<'a> {
         &mut self,
         name: &'a str,
         id: SharedId,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
-        self.declare(name, Local::Symbol(Symbol::Shared(id)), place)
+        self.declare(name, Local::Symbol(Symbol::Shared(id)), position)
     }
 
     /// Declares a parameter or return value.
@@ -194,16 +194,16 @@ impl<'a> FunctionScope<'a> {
         &mut self,
         name: &'a str,
         symbol: Symbol,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
-        self.declare(name, Local::Symbol(symbol), place)
+        self.declare(name, Local::Symbol(symbol), position)
     }
 
     /// Looks a name up, from the innermost block outwards.
     pub(crate) fn find(
         &mut self,
         name: &'a str,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<Option<Local>, ParseError> {
         let mut block = Some(self.current);
         while let Some(index) = block {
@@ -211,7 +211,8 @@ impl<'a> FunctionScope<'a> {
                 return Ok(Some(*local));
             }
             if let Some((ty, lanes)) = self.blocks[index].in_range(name) {
-                let id = self.add_register(Register { name: name.to_owned(), ty, lanes }, place)?;
+                let id =
+                    self.add_register(Register { name: name.to_owned(), ty, lanes }, position)?;
                 self.blocks[index].names.insert(name, Local::Register(id));
                 return Ok(Some(Local::Register(id)));
             }
@@ -220,19 +221,19 @@ impl<'a> FunctionScope<'a> {
         Ok(None)
     }
 
-    /// Declares `name:` before the statement with index `position`.
+    /// Declares `name:` before the statement with index `statement`.
     pub(super) fn declare_label(
         &mut self,
         name: &'a str,
-        position: usize,
-        place: TextPosition,
+        statement: usize,
+        position: TextPosition,
     ) -> Result<LabelId, ParseError> {
         let id = LabelId(u32::try_from(self.labels.len()).unwrap_or(u32::MAX));
         self.labels.push(Label {
             name: name.to_owned(),
-            position: u32::try_from(position).unwrap_or(u32::MAX),
+            position: u32::try_from(statement).unwrap_or(u32::MAX),
         });
-        self.declare_label_kind(name, LabelKind::Position(id), place)?;
+        self.declare_label_kind(name, LabelKind::Position(id), position)?;
         Ok(id)
     }
 
@@ -241,10 +242,10 @@ impl<'a> FunctionScope<'a> {
         &mut self,
         name: &'a str,
         kind: LabelKind<'a>,
-        place: TextPosition,
+        position: TextPosition,
     ) -> Result<(), ParseError> {
         if self.blocks[self.current].labels.insert(name, kind).is_some() {
-            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+            return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
         }
         Ok(())
     }
@@ -255,9 +256,9 @@ impl<'a> FunctionScope<'a> {
         statement: usize,
         operand: usize,
         name: &'a str,
-        place: TextPosition,
+        position: TextPosition,
     ) {
-        self.references.push(Reference { statement, operand, block: self.current, name, place });
+        self.references.push(Reference { statement, operand, block: self.current, name, position });
     }
 
     /// Returns the meaning of a label, seen from the open block.
@@ -284,10 +285,10 @@ impl<'a> FunctionScope<'a> {
                 Some(LabelKind::Branches(names)) => {
                     Operand::Targets(self.targets(reference.block, names)?)
                 }
-                Some(_) => return Err(wrong_label(reference.name, reference.place)),
+                Some(_) => return Err(wrong_label(reference.name, reference.position)),
                 None => {
                     return Err(reference
-                        .place
+                        .position
                         .error(ParseErrorKind::UnknownName(reference.name.to_owned())));
                 }
             };
@@ -297,7 +298,7 @@ impl<'a> FunctionScope<'a> {
             };
             let Some(operand) = instruction.operands.get_mut(reference.operand) else { continue };
             if std::mem::discriminant(operand) != std::mem::discriminant(&resolved) {
-                return Err(wrong_label(reference.name, reference.place));
+                return Err(wrong_label(reference.name, reference.position));
             }
             *operand = resolved;
         }
@@ -309,10 +310,11 @@ impl<'a> FunctionScope<'a> {
         block: usize,
         names: &[(&'a str, TextPosition)],
     ) -> Result<Vec<LabelId>, ParseError> {
-        let target = |(name, place): &(&'a str, TextPosition)| match self.label_from(block, name) {
+        let target = |(name, position): &(&'a str, TextPosition)| match self.label_from(block, name)
+        {
             Some(LabelKind::Position(id)) => Ok(*id),
-            Some(_) => Err(wrong_label(name, *place)),
-            None => Err(place.error(ParseErrorKind::UnknownName((*name).to_owned()))),
+            Some(_) => Err(wrong_label(name, *position)),
+            None => Err(position.error(ParseErrorKind::UnknownName((*name).to_owned()))),
         };
         names.iter().map(target).collect()
     }
@@ -337,8 +339,9 @@ impl Block<'_> {
     }
 }
 
-fn wrong_label(name: &str, place: TextPosition) -> ParseError {
-    place.error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a label of this kind" })
+fn wrong_label(name: &str, position: TextPosition) -> ParseError {
+    position
+        .error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a label of this kind" })
 }
 
 #[cfg(test)]
@@ -348,10 +351,10 @@ mod tests {
     #[test]
     fn registers_of_a_range_are_made_when_they_are_used() {
         let mut names = FunctionScope::new();
-        let place = TextPosition::default();
-        names.declare_range("%r", 13, Type::B32, 1, place).expect("the first");
-        names.declare_range("%r1", 3, Type::F32, 1, place).expect("another prefix");
-        let mut kind = |name| match names.find(name, place).expect("few registers") {
+        let position = TextPosition::default();
+        names.declare_range("%r", 13, Type::B32, 1, position).expect("the first");
+        names.declare_range("%r1", 3, Type::F32, 1, position).expect("another prefix");
+        let mut kind = |name| match names.find(name, position).expect("few registers") {
             Some(Local::Register(id)) => Some(names.registers[id.index()].ty),
             _ => None,
         };
@@ -366,14 +369,14 @@ mod tests {
     #[test]
     fn a_block_hides_names_until_it_closes() {
         let mut names = FunctionScope::new();
-        let place = TextPosition::default();
-        let outer = names.declare_register("%a", Type::B32, 1, place).expect("new");
-        names.open(place).expect("not deep");
-        let inner = names.declare_register("%a", Type::F64, 1, place).expect("another block");
-        assert_eq!(names.find("%a", place), Ok(Some(Local::Register(inner))));
+        let position = TextPosition::default();
+        let outer = names.declare_register("%a", Type::B32, 1, position).expect("new");
+        names.open(position).expect("not deep");
+        let inner = names.declare_register("%a", Type::F64, 1, position).expect("another block");
+        assert_eq!(names.find("%a", position), Ok(Some(Local::Register(inner))));
         assert!(names.close());
-        assert_eq!(names.find("%a", place), Ok(Some(Local::Register(outer))));
+        assert_eq!(names.find("%a", position), Ok(Some(Local::Register(outer))));
         assert!(!names.close(), "the function's own block");
-        assert!(names.declare_register("%a", Type::B32, 1, place).is_err());
+        assert!(names.declare_register("%a", Type::B32, 1, position).is_err());
     }
 }

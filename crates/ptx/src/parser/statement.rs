@@ -33,7 +33,7 @@ const RESERVED_SHARED_ALIGN: u32 = 16;
 struct InstructionHead<'a> {
     name: &'a str,
     words: Vec<&'a str>,
-    place: TextPosition,
+    position: TextPosition,
     guard: Option<Guard>,
     /// The opcode with its suffixes.
     mnemonic: Arc<str>,
@@ -42,22 +42,22 @@ struct InstructionHead<'a> {
 impl<'a> Parser<'a> {
     /// Reads a label or an instruction.
     pub(super) fn statement(&mut self, draft: &mut FunctionDraft<'a>) -> Result<(), ParseError> {
-        let start = self.cursor.place();
+        let start = self.cursor.position();
         let guard = if self.cursor.accept('@')? {
             if self.cursor.token() == Token::Sign('@') {
                 return self.cursor.skip_line();
             }
             let negated = self.cursor.accept('!')?;
-            let (name, place) = self.cursor.word("a predicate")?;
-            let register = self.check(draft, &[], &Modifiers::default()).predicate(name, place);
-            let register = register.map_err(|misfit| self.misfit(misfit, start, place, 0))?;
+            let (name, position) = self.cursor.word("a predicate")?;
+            let register = self.check(draft, &[], &Modifiers::default()).predicate(name, position);
+            let register = register.map_err(|misfit| self.misfit(misfit, start, position, 0))?;
             Some(Guard { register, negated })
         } else {
             None
         };
-        let (name, place) = self.cursor.word("an instruction")?;
+        let (name, position) = self.cursor.word("an instruction")?;
         if guard.is_none() && self.cursor.accept(':')? {
-            return self.label(name, place, draft);
+            return self.label(name, position, draft);
         }
         let mut words = Vec::new();
         while let Token::Dotted(word) = self.cursor.token() {
@@ -70,10 +70,13 @@ impl<'a> Parser<'a> {
             words.push(word);
             self.cursor.advance()?;
         }
-        let head = InstructionHead { name, words, place, guard, mnemonic: self.mnemonic(place) };
+        let head =
+            InstructionHead { name, words, position, guard, mnemonic: self.mnemonic(position) };
         let forms = forms::of(name);
         if forms.is_empty() {
-            return Err(place.error(ParseErrorKind::UnknownInstruction(self.cursor.quote(place))));
+            return Err(
+                position.error(ParseErrorKind::UnknownInstruction(self.cursor.quote(position)))
+            );
         }
         let instruction = if name == "call" {
             self.call(&head, &forms[0], draft)?
@@ -98,7 +101,7 @@ impl<'a> Parser<'a> {
                 continue;
             }
             let id = SharedId(u32::try_from(self.shared.len()).unwrap_or(u32::MAX));
-            self.declare(name, ModuleName::Shared(id), raw.place)?;
+            self.declare(name, ModuleName::Shared(id), raw.position)?;
             let (size, align) = (RESERVED_SHARED_BYTES, RESERVED_SHARED_ALIGN);
             self.shared.push(SharedVariable {
                 name: name.to_owned(),
@@ -128,8 +131,8 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the opcode's text up to the next token, shared by all instructions with that opcode.
-    fn mnemonic(&mut self, place: TextPosition) -> Arc<str> {
-        let text = shorten(self.cursor.text_from(place));
+    fn mnemonic(&mut self, position: TextPosition) -> Arc<str> {
+        let text = shorten(self.cursor.text_from(position));
         Arc::clone(self.mnemonics.entry(text).or_insert_with(|| Arc::from(text)))
     }
 
@@ -137,12 +140,12 @@ impl<'a> Parser<'a> {
         &self,
         misfit: Misfit,
         start: TextPosition,
-        place: TextPosition,
+        position: TextPosition,
         number: usize,
     ) -> ParseError {
         match misfit {
             Misfit::Error(error) => error,
-            Misfit::Problem(problem) => place.error(ParseErrorKind::Operand {
+            Misfit::Problem(problem) => position.error(ParseErrorKind::Operand {
                 number,
                 text: self.cursor.quote(start),
                 problem,
@@ -172,14 +175,16 @@ impl<'a> Parser<'a> {
                     if let Some(number) =
                         barrier(form.row.opcode, &converted).filter(|it| *it >= u64::from(BARRIERS))
                     {
-                        return Err(head.place.error(ParseErrorKind::Number(number.to_string())));
+                        return Err(head
+                            .position
+                            .error(ParseErrorKind::Number(number.to_string())));
                     }
                     let statement = draft.body.len();
                     for (index, (operand, raw)) in converted.iter().zip(operands).enumerate() {
                         if let (Operand::Label(_) | Operand::Targets(_), Ok(name)) =
                             (operand, label_name(raw))
                         {
-                            draft.names.refer(statement, index, name, raw.place);
+                            draft.names.refer(statement, index, name, raw.position);
                         }
                     }
                     let written = form
@@ -205,8 +210,8 @@ impl<'a> Parser<'a> {
             }
         }
         Err(first_error.unwrap_or_else(|| {
-            let text = self.cursor.quote(head.place);
-            head.place.error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text })
+            let text = self.cursor.quote(head.position);
+            head.position.error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text })
         }))
     }
 
@@ -237,7 +242,7 @@ impl<'a> Parser<'a> {
             modifiers.space = Some(space);
         }
         Instruction {
-            line: head.place.line,
+            line: head.position.line,
             guard: head.guard,
             opcode: form.row.opcode,
             types,
@@ -258,7 +263,7 @@ impl<'a> Parser<'a> {
         draft: &mut FunctionDraft<'a>,
     ) -> Result<Vec<Operand>, ParseError> {
         let wrong_count =
-            || head.place.error(ParseErrorKind::OperandCount(self.cursor.quote(head.place)));
+            || head.position.error(ParseErrorKind::OperandCount(self.cursor.quote(head.position)));
         let plain = |second: &bool| !*second;
         let given = operands.iter().map(|raw| raw.second).filter(plain).count();
         let required =
@@ -283,7 +288,7 @@ impl<'a> Parser<'a> {
             };
             let operand = check
                 .operand(raw, form)
-                .map_err(|misfit| self.misfit(misfit, head.place, raw.place, index + 1))?;
+                .map_err(|misfit| self.misfit(misfit, head.position, raw.position, index + 1))?;
             converted.push(operand);
         }
         if raws.next().is_some() { Err(wrong_count()) } else { Ok(converted) }
@@ -297,9 +302,9 @@ impl<'a> Parser<'a> {
         draft: &mut FunctionDraft<'a>,
     ) -> Result<Instruction, ParseError> {
         let Some(suffixes) = form.suffixes(&head.words) else {
-            let text = self.cursor.quote(head.place);
+            let text = self.cursor.quote(head.position);
             return Err(head
-                .place
+                .position
                 .error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text }));
         };
         let mut results = Vec::new();
@@ -307,7 +312,7 @@ impl<'a> Parser<'a> {
             results = raw::arguments(&mut self.cursor)?;
             self.cursor.expect(',', "`,`")?;
         }
-        let (name, place) = self.cursor.word("whom to call")?;
+        let (name, position) = self.cursor.word("whom to call")?;
         let (mut arguments, mut label) = (Vec::new(), None);
         if self.cursor.accept(',')? {
             if self.cursor.accept('(')? {
@@ -322,10 +327,10 @@ impl<'a> Parser<'a> {
         self.cursor.expect(';', "`;`")?;
         let returns = self.arguments(head, &results, true, draft)?;
         let arguments = self.arguments(head, &arguments, false, draft)?;
-        let target = self.call_target(head, name, place, label, draft)?;
+        let target = self.call_target(head, name, position, label, draft)?;
         let Suffixes { modifiers, types } = suffixes;
         Ok(Instruction {
-            line: head.place.line,
+            line: head.position.line,
             guard: head.guard,
             opcode: Opcode::Call,
             types,
@@ -349,7 +354,7 @@ impl<'a> Parser<'a> {
         let convert = |(index, raw): (usize, &RawOperand<'a>)| {
             check
                 .argument(raw, written)
-                .map_err(|misfit| self.misfit(misfit, head.place, raw.place, index + 1))
+                .map_err(|misfit| self.misfit(misfit, head.position, raw.position, index + 1))
         };
         raws.iter().enumerate().map(convert).collect()
     }
@@ -358,12 +363,12 @@ impl<'a> Parser<'a> {
         &self,
         head: &InstructionHead<'a>,
         name: &'a str,
-        place: TextPosition,
+        position: TextPosition,
         label: Option<(&'a str, TextPosition)>,
         draft: &mut FunctionDraft<'a>,
     ) -> Result<CallTarget, ParseError> {
-        let Some(Local::Register(register)) = draft.names.find(name, place)? else {
-            return self.known_function(name, place).map(CallTarget::Direct);
+        let Some(Local::Register(register)) = draft.names.find(name, position)? else {
+            return self.known_function(name, position).map(CallTarget::Direct);
         };
         let found = &draft.names.registers[register.index()];
         if found.ty.bits() != 64 || found.ty.is_float() {
@@ -372,16 +377,16 @@ impl<'a> Parser<'a> {
                 found: found.ty.name(),
                 needed: "b64",
             };
-            return Err(self.misfit(Misfit::Problem(problem), head.place, place, 1));
+            return Err(self.misfit(Misfit::Problem(problem), head.position, position, 1));
         }
-        let Some((label, place)) = label else {
-            return Err(place.error(ParseErrorKind::WrongName {
+        let Some((label, position)) = label else {
+            return Err(position.error(ParseErrorKind::WrongName {
                 name: name.to_owned(),
                 needed: "a function, and there is no prototype",
             }));
         };
         let wrong = || {
-            place.error(ParseErrorKind::WrongName {
+            position.error(ParseErrorKind::WrongName {
                 name: label.to_owned(),
                 needed: "a prototype or a list of functions",
             })

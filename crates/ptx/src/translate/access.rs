@@ -3,8 +3,8 @@
 use super::address_form::{AddressForm, AddressForms};
 use super::conditions::{BranchConditions, ThreadConditions};
 use super::effects::{self, is_strong};
-use super::flow::Flow;
-use super::roots::{self, Roots};
+use super::flow::ControlFlow;
+use super::roots::{self, SharedRoots};
 use crate::ir::{Atomic, Function, Instruction, Modifiers, Opcode, Operand, Space, Statement};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +47,12 @@ const COPY_BYTES: u32 = 16;
 
 pub(super) fn accesses(
     function: &Function,
-    flow: &Flow,
+    flow: &ControlFlow,
     forms: &AddressForms<'_>,
     branches: &BranchConditions<'_>,
 ) -> Vec<Access> {
     let body = function.body.as_deref().unwrap_or_default();
-    let roots = Roots::of(function);
+    let roots = SharedRoots::of(function);
     let mut found = Vec::new();
     let mut of_block = (usize::MAX, ThreadConditions::default());
     for (at, statement) in body.iter().enumerate() {

@@ -3,9 +3,9 @@
 //! An address is split into a part that differs between lanes in a known way (a factor times the
 //! thread's number), a part that all lanes of a warp share, and an unknown part.
 
-use super::flow::Flow;
-use super::linear::{Sum, Sums, Term};
-use super::uniform::Uniform;
+use super::flow::ControlFlow;
+use super::linear::{LinearSums, Sum, Term};
+use super::uniform::Uniformity;
 use super::values;
 use crate::ir::{
     Address, Axis, Base, Function, Immediate, Opcode, Operand, RegisterId, SHARED_WINDOW, Special,
@@ -46,9 +46,9 @@ pub(super) struct AddressForm {
 /// Knowledge about the numbers that make up addresses.
 pub(super) struct AddressForms<'a> {
     function: &'a Function,
-    flow: &'a Flow,
-    sums: &'a Sums<'a>,
-    uniform: &'a Uniform,
+    flow: &'a ControlFlow,
+    sums: &'a LinearSums<'a>,
+    uniform: &'a Uniformity,
     /// Whether each block lies in a loop.
     in_loop: &'a [bool],
     /// Whether the kernel reads the thread's number in y and in z.
@@ -70,9 +70,9 @@ pub(super) enum Variation {
 impl<'a> AddressForms<'a> {
     pub(super) fn of(
         function: &'a Function,
-        flow: &'a Flow,
-        sums: &'a Sums<'a>,
-        uniform: &'a Uniform,
+        flow: &'a ControlFlow,
+        sums: &'a LinearSums<'a>,
+        uniform: &'a Uniformity,
         in_loop: &'a [bool],
     ) -> Self {
         let mut dimensions = [false; 2];

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use super::convergence;
 use super::effects;
 use super::effects::is_meeting;
-use super::flow::Flow;
-use super::uniform::Uniform;
+use super::flow::ControlFlow;
+use super::uniform::Uniformity;
 use crate::ir::{Function, Instruction, Opcode, RegisterId, Space, Statement};
 
 /// Largest number of passes over the branches that a barrier may depend on. Each pass goes at least
@@ -20,9 +20,9 @@ use crate::ir::{Function, Instruction, Opcode, RegisterId, Space, Statement};
 const PASSES_MAX: u32 = 64;
 
 /// Returns the uniform values of a kernel, including the loads on which the threads must agree.
-pub(super) fn uniform_with_agreement(function: &Function, flow: &Flow) -> Uniform {
+pub(super) fn uniform_with_agreement(function: &Function, flow: &ControlFlow) -> Uniformity {
     let none = HashSet::new;
-    let plain = Uniform::of(function, flow, &none(), none());
+    let plain = Uniformity::of(function, flow, &none(), none());
     if !effects::has_meetings(function) || convergence::needs_machine(function, flow, &plain) {
         return plain;
     }
@@ -30,14 +30,14 @@ pub(super) fn uniform_with_agreement(function: &Function, flow: &Flow) -> Unifor
     if racing.is_empty() {
         return plain;
     }
-    let apart = Uniform::of(function, flow, &racing, none());
+    let apart = Uniformity::of(function, flow, &racing, none());
     if !convergence::needs_machine(function, flow, &apart) {
         // No barrier depends on these loads.
         return plain;
     }
     let agreed = BarrierSlice::of(function, flow, &racing).agreed;
     racing.retain(|at| !agreed.contains(at));
-    let result = Uniform::of(function, flow, &racing, agreed);
+    let result = Uniformity::of(function, flow, &racing, agreed);
     let body = function.body.as_deref().unwrap_or_default();
     let together = result.agreed.iter().all(|at| match &body[*at] {
         Statement::Instruction(load) => result.instruction(load, flow.block_of[*at]),
@@ -48,7 +48,7 @@ pub(super) fn uniform_with_agreement(function: &Function, flow: &Flow) -> Unifor
 
 /// Returns the loads of global memory that all threads reach together, in a kernel that also writes
 /// there.
-fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize> {
+fn racing(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> HashSet<usize> {
     let body = function.body.as_deref().unwrap_or_default();
     let instructions = || {
         body.iter().enumerate().filter_map(|(at, statement)| match statement {
@@ -81,7 +81,7 @@ fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize>
 /// Everything that the barriers of a kernel depend on.
 struct BarrierSlice<'a> {
     body: &'a [Statement],
-    flow: &'a Flow,
+    flow: &'a ControlFlow,
     racing: &'a HashSet<usize>,
     /// The statements that write each register.
     writers: Vec<Vec<usize>>,
@@ -93,7 +93,7 @@ struct BarrierSlice<'a> {
 }
 
 impl<'a> BarrierSlice<'a> {
-    fn of(function: &'a Function, flow: &'a Flow, racing: &'a HashSet<usize>) -> Self {
+    fn of(function: &'a Function, flow: &'a ControlFlow, racing: &'a HashSet<usize>) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut writers = vec![Vec::new(); function.registers.len()];
         let mut this = Self {

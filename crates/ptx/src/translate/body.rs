@@ -7,8 +7,8 @@ use super::c_type::register_type;
 use super::effects::keeps_bits;
 use super::ending::{self, Failing};
 use super::error::TranslateError;
-use super::flow::{Flow, LiveJoins};
-use super::linear::Sums;
+use super::flow::{ControlFlow, LiveJoins};
+use super::linear::LinearSums;
 use super::options::Options;
 use super::writer::Writer;
 use super::{broadcast, convergence, effects};
@@ -45,10 +45,10 @@ impl KernelBody {
         function: &Function,
         options: &Options,
     ) -> Result<Self, TranslateError> {
-        let flow = Flow::of(function);
+        let flow = ControlFlow::of(function);
         let joins = LiveJoins::of(function, &flow);
         let uniform = super::agree::uniform_with_agreement(function, &flow);
-        let sums = Sums::of(module, entry, function, &flow, &uniform);
+        let sums = LinearSums::of(module, entry, function, &flow, &uniform);
         let is_machine = convergence::needs_machine(function, &flow, &uniform);
         let has_meetings = effects::has_meetings(function);
         let failing = match has_meetings && !is_machine {

@@ -1,9 +1,9 @@
 //! What the branches in front of an access reveal about the numbers of the threads that execute it.
 
 use super::address_form::{AddressForms, Variation};
-use super::flow::Flow;
-use super::linear::Sums;
-use super::uniform::Uniform;
+use super::flow::ControlFlow;
+use super::linear::LinearSums;
+use super::uniform::Uniformity;
 use crate::ir::{
     Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement,
 };
@@ -69,9 +69,9 @@ struct SeparatingBranch {
 /// The branches of a kernel that may separate lanes.
 pub(super) struct BranchConditions<'a> {
     pub function: &'a Function,
-    pub flow: &'a Flow,
-    pub sums: &'a Sums<'a>,
-    pub uniform: &'a Uniform,
+    pub flow: &'a ControlFlow,
+    pub sums: &'a LinearSums<'a>,
+    pub uniform: &'a Uniformity,
     pub forms: &'a AddressForms<'a>,
     branches: Vec<SeparatingBranch>,
 }
@@ -79,9 +79,9 @@ pub(super) struct BranchConditions<'a> {
 impl<'a> BranchConditions<'a> {
     pub(super) fn of(
         function: &'a Function,
-        flow: &'a Flow,
-        sums: &'a Sums<'a>,
-        uniform: &'a Uniform,
+        flow: &'a ControlFlow,
+        sums: &'a LinearSums<'a>,
+        uniform: &'a Uniformity,
         forms: &'a AddressForms<'a>,
     ) -> Self {
         let body = function.body.as_deref().unwrap_or_default();

@@ -2,14 +2,14 @@
 //! become a state machine.
 
 use super::effects::is_meeting;
-use super::flow::Flow;
+use super::flow::ControlFlow;
 use super::paths;
-use super::uniform::Uniform;
+use super::uniform::Uniformity;
 use crate::ir::{Function, Instruction, Opcode, Operand, Statement};
 
 /// Whether only some threads reach a meeting, or whether there are more paths through meetings than
 /// a device's compiler can copy.
-pub(super) fn needs_machine(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
+pub(super) fn needs_machine(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> bool {
     let body = function.body.as_deref().unwrap_or_default();
     let is_apart = body.iter().enumerate().any(|(index, statement)| {
         let Statement::Instruction(what) = statement else { return false };

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::effects::is_meeting;
-use super::flow::Flow;
+use super::flow::ControlFlow;
 use crate::ir::{CallTarget, Function, Module, Opcode, Operand, Statement};
 
 /// Largest number of blocks that the analysis visits for all loops of a kernel. Beyond it, threads
@@ -38,7 +38,7 @@ pub(super) fn has_traps(module: &Module, function: &Function) -> bool {
 }
 
 /// Returns the block behind the loop that each branch closes, by the branch's statement.
-pub(super) fn loop_exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
+pub(super) fn loop_exits(function: &Function, flow: &ControlFlow) -> HashMap<usize, usize> {
     let body = function.body.as_deref().unwrap_or_default();
     let meets: Vec<bool> = flow
         .blocks
@@ -71,7 +71,7 @@ pub(super) fn loop_exits(function: &Function, flow: &Flow) -> HashMap<usize, usi
 /// Returns the first block behind a loop that all exits of the loop reach, if no barrier is on
 /// these paths.
 fn loop_exit(
-    flow: &Flow,
+    flow: &ControlFlow,
     head: usize,
     latch: usize,
     meets: &[bool],

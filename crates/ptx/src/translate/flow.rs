@@ -9,20 +9,20 @@ pub(super) struct Block {
     pub start: usize,
     /// Index behind the last statement.
     pub end: usize,
-    /// In no order; [`Flow::exit`] stands for the end of the thread.
+    /// In no order; [`ControlFlow::exit`] stands for the end of the thread.
     pub successors: Vec<usize>,
     pub predecessors: Vec<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct ControlFlow {
     pub blocks: Vec<Block>,
     /// The block of each statement.
     pub block_of: Vec<usize>,
     /// Times at which a walk over the dominator tree enters and leaves each block. A block's
     /// interval contains the intervals of all blocks that it dominates.
     visits: Vec<(usize, usize)>,
-    /// The immediate post-dominator of each block; [`Flow::exit`] if there is none.
+    /// The immediate post-dominator of each block; [`ControlFlow::exit`] if there is none.
     postdominator: Vec<usize>,
     /// Number of blocks that post-dominate each block, including itself.
     depth: Vec<usize>,
@@ -34,7 +34,7 @@ fn ends_block(instruction: &Instruction) -> bool {
     matches!(instruction.opcode, Opcode::Bra | Opcode::BrxIdx | Opcode::Ret | Opcode::Exit)
 }
 
-impl Flow {
+impl ControlFlow {
     pub(super) fn of(function: &Function) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut blocks: Vec<Block> = Vec::new();
@@ -111,15 +111,15 @@ impl Flow {
         at == by
     }
 
-    /// Returns the first block that every path from this one reaches, or [`Flow::exit`] if there is
-    /// none.
+    /// Returns the first block that every path from this one reaches, or [`ControlFlow::exit`] if
+    /// there is none.
     pub(super) fn postdominator(&self, block: usize) -> usize {
         self.postdominator[block]
     }
 
     /// Returns the successors of `branch`, and the depth of its post-dominator. If the branch
-    /// separates threads, only some of them may pass the blocks between a successor and the block of
-    /// that depth, on the path in the tree of post-dominators.
+    /// separates threads, only some of them may pass the blocks between a successor and the block
+    /// of that depth, on the path in the tree of post-dominators.
     pub(super) fn dependents(&self, branch: usize) -> (&[usize], usize) {
         (&self.blocks[branch].successors, self.depth[self.postdominator[branch]])
     }
@@ -161,7 +161,7 @@ pub(super) struct LiveJoins {
 }
 
 impl LiveJoins {
-    pub(super) fn of(function: &Function, flow: &Flow) -> Self {
+    pub(super) fn of(function: &Function, flow: &ControlFlow) -> Self {
         let exit = flow.exit();
         let body = function.body.as_deref().unwrap_or_default();
         let ends = |block: usize| {
@@ -192,7 +192,7 @@ impl LiveJoins {
     }
 
     /// Returns the first block that all threads which continue from a block reach, or
-    /// [`Flow::exit`] if there is none.
+    /// [`ControlFlow::exit`] if there is none.
     pub(super) fn join(&self, block: usize) -> usize {
         self.postdominator[block]
     }
@@ -257,7 +257,7 @@ pub(super) struct BlockMarks {
 }
 
 impl BlockMarks {
-    pub(super) fn new(flow: &Flow) -> Self {
+    pub(super) fn new(flow: &ControlFlow) -> Self {
         Self { ahead: (0..=flow.exit()).collect() }
     }
 
@@ -276,7 +276,7 @@ impl BlockMarks {
 
     /// Marks the blocks that depend on the branch at the end of a block. Appends each newly marked
     /// block to `fresh`.
-    pub(super) fn mark(&mut self, flow: &Flow, branch: usize, fresh: &mut Vec<usize>) {
+    pub(super) fn mark(&mut self, flow: &ControlFlow, branch: usize, fresh: &mut Vec<usize>) {
         let (starts, stop) = flow.dependents(branch);
         for &start in starts {
             let mut block = self.unmarked(start);

@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use super::effects;
-use super::flow::Flow;
-use super::uniform::Uniform;
+use super::flow::ControlFlow;
+use super::uniform::Uniformity;
 use crate::ir::{
     Entry, Function, Half, Immediate, Instruction, Kind, LOCAL_WINDOW, Module, Opcode, Operand,
     RegisterId, SHARED_WINDOW, Space, Special, Statement, Symbol,
@@ -69,13 +69,13 @@ const BUDGET: u32 = 200;
 
 /// Knowledge about the registers of a kernel.
 #[derive(Debug)]
-pub(super) struct Sums<'a> {
+pub(super) struct LinearSums<'a> {
     module: &'a Module,
     entry: &'a Entry,
     function: &'a Function,
     body: &'a [Statement],
-    flow: &'a Flow,
-    uniform: &'a Uniform,
+    flow: &'a ControlFlow,
+    uniform: &'a Uniformity,
     /// The statements that write each register.
     definitions: Vec<Vec<usize>>,
     steps: Vec<Option<Step>>,
@@ -88,13 +88,13 @@ pub(super) struct Sums<'a> {
     budget: Cell<u32>,
 }
 
-impl<'a> Sums<'a> {
+impl<'a> LinearSums<'a> {
     pub(super) fn of(
         module: &'a Module,
         entry: &'a Entry,
         function: &'a Function,
-        flow: &'a Flow,
-        uniform: &'a Uniform,
+        flow: &'a ControlFlow,
+        uniform: &'a Uniformity,
     ) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut definitions = vec![Vec::new(); function.registers.len()];

@@ -18,11 +18,11 @@ use std::collections::HashSet;
 use super::access::{accesses, is_shared, kind};
 use super::address_form::AddressForms;
 use super::conditions::BranchConditions;
-use super::flow::Flow;
-use super::linear::Sums;
+use super::flow::ControlFlow;
+use super::linear::LinearSums;
 use super::regions::Regions;
 use super::stop_search::StopSearch;
-use super::uniform::Uniform;
+use super::uniform::Uniformity;
 use super::{convergence, spin};
 use crate::ir::{Entry, Function, Instruction, Modifiers, Module, Opcode, Statement, Stop};
 
@@ -33,8 +33,8 @@ const ACCESSES_MAX: usize = 4_000;
 /// Inserts stops into a kernel that needs them.
 pub(super) fn insert_stops(module: &Module, entry: &Entry, function: &mut Function) {
     let stops = {
-        let flow = Flow::of(function);
-        let uniform = Uniform::of(function, &flow, &HashSet::new(), HashSet::new());
+        let flow = ControlFlow::of(function);
+        let uniform = Uniformity::of(function, &flow, &HashSet::new(), HashSet::new());
         let mut stops = find_stops(module, entry, function, &flow, &uniform);
         let all = !stops.is_empty();
         stops.extend(spin::stops_of_waiting_loops(module, entry, function, (&flow, &uniform), all));
@@ -50,8 +50,8 @@ fn find_stops(
     module: &Module,
     entry: &Entry,
     function: &Function,
-    flow: &Flow,
-    uniform: &Uniform,
+    flow: &ControlFlow,
+    uniform: &Uniformity,
 ) -> Vec<(usize, Stop)> {
     let body = function.body.as_deref().unwrap_or_default();
     let wanted = |kinds: &[Opcode]| {
@@ -72,7 +72,7 @@ fn find_stops(
     let Some(regions) = Regions::of(function, flow, uniform) else {
         return everywhere(body, flow);
     };
-    let sums = Sums::of(module, entry, function, flow, uniform);
+    let sums = LinearSums::of(module, entry, function, flow, uniform);
     let forms = AddressForms::of(function, flow, &sums, uniform, &regions.in_loop);
     let conditions = BranchConditions::of(function, flow, &sums, uniform, &forms);
     let accesses = accesses(function, flow, &forms, &conditions);
@@ -124,7 +124,7 @@ fn asks_who_is_here(body: &[Statement]) -> bool {
 }
 
 /// Returns a stop in front of every access, for kernels that are too large to analyse.
-fn everywhere(body: &[Statement], flow: &Flow) -> Vec<(usize, Stop)> {
+fn everywhere(body: &[Statement], flow: &ControlFlow) -> Vec<(usize, Stop)> {
     let accesses = body.iter().enumerate().filter(|(at, statement)| match statement {
         Statement::Instruction(what) => {
             flow.reached[flow.block_of[*at]] && kind(what).is_some() && is_shared(&what.modifiers)
@@ -135,7 +135,7 @@ fn everywhere(body: &[Statement], flow: &Flow) -> Vec<(usize, Stop)> {
 }
 
 /// Returns the index behind the labels at the beginning of a block.
-fn behind_labels(body: &[Statement], flow: &Flow, block: usize) -> usize {
+fn behind_labels(body: &[Statement], flow: &ControlFlow, block: usize) -> usize {
     let range = flow.blocks[block].start..flow.blocks[block].end;
     range.clone().find(|at| matches!(body[*at], Statement::Instruction(_))).unwrap_or(range.end)
 }

@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 
 use super::effects::is_meeting;
-use super::flow::Flow;
-use super::uniform::Uniform;
+use super::flow::ControlFlow;
+use super::uniform::Uniformity;
 use crate::ir::{Function, Statement};
 
 /// Number of paths that a compiler may always copy, however long they are. Three branches in a row
@@ -22,7 +22,7 @@ const WAYS_MIN: usize = 8;
 const COPIES_MAX: usize = 2_000;
 
 /// Whether more paths lead through the kernel than a device's compiler can copy in time.
-pub(super) fn are_too_many(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
+pub(super) fn are_too_many(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> bool {
     let (always, sometimes) = barriers(function, flow, uniform);
     if always.len() + sometimes.len() < WAYS_MIN.ilog2() as usize {
         return false;
@@ -75,8 +75,8 @@ fn extended(way: u64, block: usize) -> u64 {
 /// reaches the block takes part in the barrier; in the second set a predicate decides.
 fn barriers(
     function: &Function,
-    flow: &Flow,
-    uniform: &Uniform,
+    flow: &ControlFlow,
+    uniform: &Uniformity,
 ) -> (HashSet<usize>, HashSet<usize>) {
     let (mut always, mut sometimes) = (HashSet::new(), HashSet::new());
     for (at, statement) in function.body.iter().flatten().enumerate() {

@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use super::address_form::AddressForms;
 use super::conditions::BranchConditions;
 use super::effects;
-use super::flow::Flow;
-use super::linear::Sums;
+use super::flow::ControlFlow;
+use super::linear::LinearSums;
 use super::regions::Regions;
-use super::uniform::Uniform;
+use super::uniform::Uniformity;
 use crate::ir::{Entry, Function, Instruction, Module, Opcode, Space, Statement};
 
 /// Largest number of statements that the searches of one kernel visit. Each search walks through
@@ -41,8 +41,8 @@ struct Store {
 
 pub(super) struct Peers<'a> {
     function: &'a Function,
-    flow: &'a Flow,
-    uniform: &'a Uniform,
+    flow: &'a ControlFlow,
+    uniform: &'a Uniformity,
     stores: Vec<Store>,
     /// The barriers that all threads of the block reach together.
     block_barriers: HashSet<usize>,
@@ -56,8 +56,8 @@ impl<'a> Peers<'a> {
         module: &Module,
         entry: &Entry,
         function: &'a Function,
-        flow: &'a Flow,
-        uniform: &'a Uniform,
+        flow: &'a ControlFlow,
+        uniform: &'a Uniformity,
     ) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut this = Self {
@@ -91,7 +91,7 @@ impl<'a> Peers<'a> {
         let (function, flow, uniform) = (self.function, self.flow, self.uniform);
         let body = function.body.as_deref().unwrap_or_default();
         let Some(regions) = Regions::of(function, flow, uniform) else { return };
-        let sums = Sums::of(module, entry, function, flow, uniform);
+        let sums = LinearSums::of(module, entry, function, flow, uniform);
         let forms = AddressForms::of(function, flow, &sums, uniform, &regions.in_loop);
         if forms.dimensions != [false; 2] {
             return;
@@ -142,7 +142,7 @@ impl<'a> Peers<'a> {
             return false;
         }
         let agreed = wait.polls.iter().copied().collect();
-        Uniform::of(self.function, self.flow, &HashSet::new(), agreed).block(wait.head)
+        Uniformity::of(self.function, self.flow, &HashSet::new(), agreed).block(wait.head)
     }
 
     /// Whether both the loop and a store of another thread can be reached from a statement without

@@ -1,7 +1,7 @@
 //! Finds where lanes separate, and where they come together again.
 
-use super::flow::{Flow, LiveJoins};
-use super::uniform::Uniform;
+use super::flow::{ControlFlow, LiveJoins};
+use super::uniform::Uniformity;
 use crate::ir::{Function, Opcode, Operand, Statement};
 
 /// Largest number of blocks that are visited for all regions of a kernel; see [`Regions::of`].
@@ -17,7 +17,7 @@ const PASSES_MAX: u32 = 64;
 pub(super) struct Region {
     /// The block that the branch ends.
     pub branch: usize,
-    /// The block where all lanes are together again; [`Flow::exit`] if there is none.
+    /// The block where all lanes are together again; [`ControlFlow::exit`] if there is none.
     pub join: usize,
     /// Number of blocks in between.
     pub size: usize,
@@ -37,7 +37,11 @@ pub(super) struct Regions {
 
 impl Regions {
     /// Finds the regions of a kernel. Returns `None` if the kernel is too large to analyse.
-    pub(super) fn of(function: &Function, flow: &Flow, uniform: &Uniform) -> Option<Self> {
+    pub(super) fn of(
+        function: &Function,
+        flow: &ControlFlow,
+        uniform: &Uniformity,
+    ) -> Option<Self> {
         let mut steps = 0;
         let mut this = Self {
             branches: Vec::new(),
@@ -86,7 +90,7 @@ impl Regions {
 
     /// Returns the blocks in front of which lanes must wait for each other if they stop in the
     /// marked blocks: the ends of the regions that contain a stop.
-    pub(super) fn joins(&self, flow: &Flow, stops: &[bool]) -> Vec<bool> {
+    pub(super) fn joins(&self, flow: &ControlFlow, stops: &[bool]) -> Vec<bool> {
         let mut order: Vec<usize> =
             (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
         order.sort_by_key(|block| self.tree.depth(*block));
@@ -122,7 +126,7 @@ impl Regions {
 }
 
 /// Whether the branch at the end of a block may separate threads that reach it together.
-fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> bool {
+fn parts(function: &Function, flow: &ControlFlow, uniform: &Uniformity, block: usize) -> bool {
     if flow.blocks[block].successors.len() < 2 {
         return false;
     }
@@ -140,7 +144,7 @@ fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> b
 
 /// Returns whether each block can reach itself: whether it is in a strongly connected component
 /// with an edge.
-fn loops(flow: &Flow) -> Vec<bool> {
+fn loops(flow: &ControlFlow) -> Vec<bool> {
     let mut in_loop = vec![false; flow.blocks.len()];
     // Tarjan's algorithm, without recursion.
     let (mut index, mut low) = (vec![usize::MAX; flow.blocks.len()], vec![0; flow.blocks.len()]);

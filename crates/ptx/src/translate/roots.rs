@@ -11,7 +11,7 @@ pub(super) const ANY: u64 = u64::MAX;
 const LAST: usize = 63;
 
 /// The shared variables that the registers of a kernel point into.
-pub(super) struct Roots {
+pub(super) struct SharedRoots {
     registers: Vec<u64>,
     /// Variables whose address is stored somewhere.
     pub escaped: u64,
@@ -21,7 +21,7 @@ pub(super) struct Roots {
 /// kernel that needs more, every address may lie anywhere.
 const PASSES_MAX: u32 = 16;
 
-impl Roots {
+impl SharedRoots {
     pub(super) fn of(function: &Function) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut this = Self { registers: vec![0; function.registers.len()], escaped: 0 };

@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::effects;
 use super::effects::is_meeting;
-use super::flow::Flow;
+use super::flow::ControlFlow;
 use super::peers::{Peers, WaitingLoop};
-use super::uniform::Uniform;
+use super::uniform::Uniformity;
 use crate::ir::{
     Atomic, Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Special,
     Statement, Stop,
@@ -27,7 +27,7 @@ pub(super) fn stops_of_waiting_loops(
     module: &Module,
     entry: &Entry,
     function: &Function,
-    (flow, uniform): (&Flow, &Uniform),
+    (flow, uniform): (&ControlFlow, &Uniformity),
     all: bool,
 ) -> Vec<(usize, Stop)> {
     let body = function.body.as_deref().unwrap_or_default();
@@ -73,7 +73,7 @@ struct LoopTurn {
 
 impl LoopTurn {
     /// Returns the turn of the loop between two blocks, if the loop only looks at memory.
-    fn of(body: &[Statement], flow: &Flow, (head, latch): (usize, usize)) -> Option<Self> {
+    fn of(body: &[Statement], flow: &ControlFlow, (head, latch): (usize, usize)) -> Option<Self> {
         let mut inside = HashSet::from([head, latch]);
         let mut stack = if head == latch { Vec::new() } else { vec![latch] };
         let mut statements = 0;
@@ -111,7 +111,7 @@ impl LoopTurn {
     fn ends_by_itself(
         &self,
         body: &[Statement],
-        flow: &Flow,
+        flow: &ControlFlow,
         (head, latch): (usize, usize),
     ) -> bool {
         let own = self.counted_registers(body, flow, latch);
@@ -131,7 +131,7 @@ impl LoopTurn {
 
     /// Whether a compare-and-swap changes a word from the value that a turn found in this word. If
     /// it fails, then another thread has made progress in the meantime.
-    fn retries_swap(&self, body: &[Statement], flow: &Flow, head: usize) -> bool {
+    fn retries_swap(&self, body: &[Statement], flow: &ControlFlow, head: usize) -> bool {
         let is_polled = |place: &Operand| {
             self.polls.iter().any(|(at, _)| match &body[*at] {
                 Statement::Instruction(what) => what.sources().first() == Some(place),
@@ -155,7 +155,7 @@ impl LoopTurn {
     fn counted_registers(
         &self,
         body: &[Statement],
-        flow: &Flow,
+        flow: &ControlFlow,
         latch: usize,
     ) -> HashSet<RegisterId> {
         let mut sources: HashMap<RegisterId, Vec<RegisterId>> = HashMap::new();
@@ -224,7 +224,7 @@ fn spread(instructions: &[&Instruction], set: &mut HashSet<RegisterId>) {
 /// Returns the registers of a loop that depend on the values that it finds in memory.
 fn registers_from_memory(
     body: &[Statement],
-    flow: &Flow,
+    flow: &ControlFlow,
     inside: &HashSet<usize>,
 ) -> HashSet<RegisterId> {
     let instructions: Vec<&Instruction> = inside

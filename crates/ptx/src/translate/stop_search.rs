@@ -6,9 +6,9 @@ use super::access::{Access, AccessKind};
 use super::address_form::AddressForm;
 use super::alias::{self, Overlap};
 use super::effects::is_meeting;
-use super::flow::Flow;
+use super::flow::ControlFlow;
 use super::regions::Regions;
-use super::uniform::Uniform;
+use super::uniform::Uniformity;
 use crate::ir::{Atomic, Instruction, Opcode, Statement};
 
 /// Largest number of passes that look for places of stops. Each pass finds at least one.
@@ -25,8 +25,8 @@ const AWAKE: usize = usize::MAX;
 /// A search for pairs of accesses without a stop in between.
 pub(super) struct StopSearch<'a> {
     body: &'a [Statement],
-    flow: &'a Flow,
-    uniform: &'a Uniform,
+    flow: &'a ControlFlow,
+    uniform: &'a Uniformity,
     regions: &'a Regions,
     accesses: &'a [Access],
     dimensions: [bool; 2],
@@ -61,8 +61,8 @@ pub(super) struct StopSearch<'a> {
 impl<'a> StopSearch<'a> {
     pub(super) fn of(
         body: &'a [Statement],
-        flow: &'a Flow,
-        uniform: &'a Uniform,
+        flow: &'a ControlFlow,
+        uniform: &'a Uniformity,
         regions: &'a Regions,
         accesses: &'a [Access],
         dimensions: [bool; 2],
@@ -324,8 +324,8 @@ impl<'a> StopSearch<'a> {
 /// to the block behind the loop.
 fn bypasses(
     body: &[Statement],
-    flow: &Flow,
-    uniform: &Uniform,
+    flow: &ControlFlow,
+    uniform: &Uniformity,
     regions: &Regions,
 ) -> HashSet<(usize, usize)> {
     let meets = |block: usize| {

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use super::effects;
-use super::flow::{BlockMarks, Flow};
+use super::flow::{BlockMarks, ControlFlow};
 use crate::ir::{Address, Base};
 use crate::ir::{
     Axis, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Special,
@@ -17,7 +17,7 @@ use crate::ir::{
 };
 
 #[derive(Debug)]
-pub(super) struct Uniform {
+pub(super) struct Uniformity {
     divergent: Vec<bool>,
     /// Blocks that some threads may skip, or pass more often than others.
     scattered: Vec<bool>,
@@ -31,9 +31,9 @@ pub(super) struct Uniform {
 /// Work list of the analysis. Each instruction is examined once, and again if something that it
 /// reads has changed.
 struct DivergenceSpread<'a> {
-    this: Uniform,
+    this: Uniformity,
     body: &'a [Statement],
-    flow: &'a Flow,
+    flow: &'a ControlFlow,
     /// The statements that read each register.
     readers: Vec<Vec<usize>>,
     marks: BlockMarks,
@@ -42,12 +42,12 @@ struct DivergenceSpread<'a> {
     blocks: Vec<usize>,
 }
 
-impl Uniform {
+impl Uniformity {
     /// Analyses a kernel. The loads in `racing` may give threads different values although they
     /// read one address; those in `agreed` always give all threads the same value.
     pub(super) fn of(
         function: &Function,
-        flow: &Flow,
+        flow: &ControlFlow,
         racing: &HashSet<usize>,
         agreed: HashSet<usize>,
     ) -> Self {

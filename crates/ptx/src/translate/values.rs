@@ -1,7 +1,7 @@
 //! Numbers that follow from the thread's number alone, such as `lane ^ 5` or `(3 * lane + 1) & 31`,
 //! and their value in each thread.
 
-use super::linear::Sums;
+use super::linear::LinearSums;
 use crate::ir::{
     Axis, Function, Half, Immediate, Instruction, Opcode, Operand, RegisterId, Special, Statement,
     WARP_SIZE,
@@ -20,7 +20,7 @@ pub(super) fn threads() -> impl Iterator<Item = u32> {
 
 /// Returns the value of a register in each of these threads, if it follows from their numbers in a
 /// block of one dimension.
-pub(super) fn of(function: &Function, sums: &Sums<'_>, id: RegisterId) -> Option<Vec<i64>> {
+pub(super) fn of(function: &Function, sums: &LinearSums<'_>, id: RegisterId) -> Option<Vec<i64>> {
     let body = function.body.as_deref()?;
     let values = threads().map(|thread| {
         let value = register(body, sums, id, thread, DEPTH_MAX)?;
@@ -31,7 +31,7 @@ pub(super) fn of(function: &Function, sums: &Sums<'_>, id: RegisterId) -> Option
 
 fn register(
     body: &[Statement],
-    sums: &Sums<'_>,
+    sums: &LinearSums<'_>,
     id: RegisterId,
     thread: u32,
     depth: u32,

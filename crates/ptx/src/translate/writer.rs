@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::ending::Failing;
-use super::flow::{Flow, LiveJoins};
-use super::linear::Sums;
+use super::flow::{ControlFlow, LiveJoins};
+use super::linear::LinearSums;
 use super::options::Options;
-use super::uniform::Uniform;
+use super::uniform::Uniformity;
 use crate::ir::{BLOCK_THREADS_MAX, Entry, Function, Module, RegisterId};
 
 /// A line of the text of a kernel.
@@ -22,10 +22,10 @@ pub(super) struct Writer<'a> {
     pub entry: &'a Entry,
     pub function: &'a Function,
     pub options: &'a Options,
-    pub flow: &'a Flow,
+    pub flow: &'a ControlFlow,
     pub joins: &'a LiveJoins,
-    pub sums: &'a Sums<'a>,
-    pub uniform: &'a Uniform,
+    pub sums: &'a LinearSums<'a>,
+    pub uniform: &'a Uniformity,
     /// Index of the current statement.
     pub at: usize,
     pub is_machine: bool,
