@@ -26,7 +26,7 @@ impl Heap {
     /// queue for each device, in any order. The returned events are in that order.
     ///
     /// # Errors
-    /// [`Error::Heap`] with a sentence that says what is too large or missing, where, and what to
+    /// `Error::Heap` with a sentence that says what is too large or missing, where, and what to
     /// do; then nothing was started. Or an error if a node is lost.
     pub fn launch(
         &self,

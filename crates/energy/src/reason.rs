@@ -84,7 +84,7 @@ pub enum Reason {
     #[error("{what} says {text:?}, which is no {expected}")]
     Malformed {
         what: String,
-        /// The text, cut off after [`TEXT_SHOWN_MAX`] characters.
+        /// The text, cut off after `TEXT_SHOWN_MAX` characters.
         text: String,
         /// The expected form of the text.
         expected: &'static str,

@@ -6,8 +6,8 @@
 //!
 //! The nodes come from the first of these sources that names any:
 //! 1. the variable `PENSTOCK_NODES`,
-//! 2. the file `~/.config/penstock/pool.toml` (see [`file`]),
-//! 3. the nodes of the Slurm allocation in which the program runs (see [`slurm`]),
+//! 2. the file `~/.config/penstock/pool.toml` (see `file.rs`),
+//! 3. the nodes of the Slurm allocation in which the program runs (see `slurm.rs`),
 //! 4. the user's own daemon, if its socket is at the default place.
 
 pub mod file;
