@@ -1,5 +1,4 @@
-//! What travels between the ranks: commands as self-contained descriptors, and the messages that
-//! carry them.
+//! Commands as self-contained descriptors, which travel between the ranks.
 //!
 //! The root gives every command an id that is unique in the run. A command names its buffers, its
 //! kernels and the commands it waits for by id, so it means the same on every rank.
@@ -9,7 +8,7 @@ use std::fmt;
 use penstock_wire::describe;
 use serde::{Deserialize, Serialize};
 
-use crate::heap::{HeapPlan, Word};
+use crate::heap::HeapPlan;
 
 /// Id of a command of this run. The root counts them from 1; 0 stands for no command.
 #[derive(
@@ -318,6 +317,13 @@ impl DeviceInfo {
     }
 }
 
+/// What a rank says about itself when it joins the run.
+#[derive(Clone, Debug)]
+pub struct RankInfo {
+    pub hostname: String,
+    pub devices: Vec<DeviceInfo>,
+}
+
 /// Position of a daemon's device in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPool {
@@ -329,80 +335,6 @@ pub struct InPool {
     pub count: u32,
     /// Whether its node is this host.
     pub is_local: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Message {
-    /// To the root, as the first message of a rank: introduces the rank.
-    Hello {
-        /// Version of these messages; must be [`VERSION`].
-        version: u32,
-        hostname: String,
-        devices: Vec<DeviceInfo>,
-    },
-    /// From the root to a rank: commands, in the order in which they were issued.
-    Jobs(Vec<Job>),
-    /// From the root: tell `rank` once when this command has ended.
-    Tell { command: CommandId, rank: Rank },
-    /// From the rank that ran it: this command has ended.
-    Ended { command: CommandId, outcome: Outcome },
-    /// To the root: commands that have ended since the last report.
-    Report(Vec<(CommandId, Outcome, Times)>),
-    /// To the sender of a large stream: its receiver is ready.
-    Ready { stream: Stream },
-    /// To the receiver of a large stream that has not said [`Message::Ready`]: there are bytes.
-    Offer { stream: Stream },
-    /// To the receiver of a stream: the sender cannot send the bytes, and sends pieces of 0 bytes
-    /// instead.
-    Broken { stream: Stream, fault: Box<Fault> },
-    /// From the root: asks for the rank's clock. The rank answers with `Clock`.
-    AskClock {
-        /// The root's clock when it asked, in ns.
-        asked: u64,
-    },
-    /// The answer to `AskClock`.
-    Clock {
-        /// The value of `AskClock`.
-        asked: u64,
-        /// The rank's own clock, in ns.
-        now: u64,
-    },
-    /// From the root: by how many ns the rank's clock is ahead of the root's.
-    ClockAhead(i64),
-    /// From the root: no more messages will come.
-    Bye,
-    /// The answer to `Bye`: the rank has released everything.
-    Farewell,
-    /// A sign of life, sent when the rank has had nothing else to say for a while.
-    Beat,
-    /// From one member of a heap to another, or to the root.
-    Heap { heap: ObjectId, word: Word },
-}
-
-/// Version of [`Message`]. All ranks of a run must have the same.
-pub const VERSION: u32 = 3;
-
-/// A message that cannot be decoded.
-#[derive(Debug, thiserror::Error)]
-#[error("a message of {length} bytes from rank {rank} cannot be read: {reason}")]
-pub struct Garbled {
-    pub rank: Rank,
-    /// Its length in bytes.
-    pub length: usize,
-    pub reason: postcard::Error,
-}
-
-pub fn encode(messages: &[Message]) -> Vec<u8> {
-    // Serialising into memory cannot fail: every type here can be serialised.
-    postcard::to_allocvec(messages).unwrap_or_default()
-}
-
-/// Decodes a batch of messages from `rank`.
-///
-/// # Errors
-/// The bytes are not a batch.
-pub fn decode(rank: Rank, bytes: &[u8]) -> Result<Vec<Message>, Garbled> {
-    postcard::from_bytes(bytes).map_err(|reason| Garbled { rank, length: bytes.len(), reason })
 }
 
 impl Move {

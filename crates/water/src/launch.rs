@@ -13,7 +13,7 @@ use crate::clock::{Clock, Real};
 use crate::command::Rank;
 use crate::error::Error;
 use crate::runtime::Runtime;
-use crate::simulator;
+use crate::simulation;
 use crate::transport::Transport;
 use crate::transport::alone::Alone;
 use crate::transport::mpi::{Mpi, Options, SILENCE_NS, Unusable};
@@ -116,7 +116,7 @@ fn environment(name: &str) -> Option<String> {
 /// # Errors
 /// Those of [`transport`]. A rank does not answer. This rank has served the root.
 pub fn start() -> Result<Runtime, Error> {
-    if let Some(runtime) = simulator::start()? {
+    if let Some(runtime) = simulation::start()? {
         return Ok(runtime);
     }
     let clock: Arc<dyn Clock> = Arc::new(Real::new());

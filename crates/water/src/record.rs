@@ -6,34 +6,28 @@
 //! replacement. Without a recorder this costs the root one test for each.
 
 pub mod dot;
+pub mod output;
 pub mod path;
+pub mod settings;
 pub mod summary;
 pub mod trace;
 pub mod watch;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
 use crate::command::{
-    CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, Stream, Times, Work,
+    CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, RankInfo, Stream, Times, Work,
 };
-use crate::error::Error;
-use crate::root::Request;
-use crate::runtime::{RankInfo, Runtime};
+use crate::root::request::Request;
+pub use settings::Settings;
 
 /// Number of commands that are kept, and of jobs. Each takes 300 bytes, and about 100 for its name
 /// and its waits: at most 100 MiB for all, and as much again while they are written. Beyond the
 /// limit only unfinished steps are kept, and the outputs say so.
 pub const STEPS_MAX: usize = 1 << 17;
 const _: () = assert!(size_of::<Step>() <= 320);
-
-/// Longest wait for the reports of jobs whose commands have ended, in ns. Reports of a lost rank
-/// never come.
-const SETTLE_NS_MAX: u64 = 500_000_000;
 
 /// A command of the program, or a job of a rank.
 #[derive(Clone, Debug, Default)]
@@ -92,85 +86,6 @@ pub struct RankName {
     pub devices: Vec<String>,
 }
 
-/// What the user asks for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
-    /// `WTR_GRAPH`: path of the graphs, written at the end.
-    pub graph: Option<PathBuf>,
-    /// `WTR_TRACE`: path of the trace, written at the end.
-    pub trace: Option<PathBuf>,
-    /// `WTR_SUMMARY`: path of the summary; `1` is the standard error output.
-    pub summary: Option<PathBuf>,
-    /// `WTR_RECORD=1`, or one of the three above: everything is kept, for `wtr_dump_graph`.
-    pub record: bool,
-    /// Watchdog period from `WTR_WATCHDOG`, in ns.
-    pub watchdog_ns: Option<u64>,
-}
-
-/// Value of `WTR_SUMMARY` that selects the standard error output.
-const TO_STDERR: &str = "1";
-
-impl Settings {
-    /// Reads the settings from the environment.
-    ///
-    /// # Errors
-    /// A variable has an invalid value.
-    pub fn of_environment() -> Result<Self, Error> {
-        Self::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-    }
-
-    /// Reads the settings from these variables.
-    ///
-    /// # Errors
-    /// A variable has an invalid value.
-    pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        let record = match variable("WTR_RECORD").as_deref() {
-            None | Some("0") => false,
-            Some("1") => true,
-            Some(other) => {
-                return Err(Error::Invalid(format!("WTR_RECORD is {other}, and must be 0 or 1")));
-            }
-        };
-        let watchdog_ns = variable("WTR_WATCHDOG").map(|value| nanoseconds(&value)).transpose()?;
-        let path = |name| variable(name).map(PathBuf::from);
-        let (graph, trace, summary) = (path("WTR_GRAPH"), path("WTR_TRACE"), path("WTR_SUMMARY"));
-        let record = record || graph.is_some() || trace.is_some() || summary.is_some();
-        Ok(Self { graph, trace, summary, record, watchdog_ns })
-    }
-
-    /// Creates the files, so that a failure is reported before the work and not after it.
-    ///
-    /// # Errors
-    /// A file cannot be created.
-    pub fn make_files(&self) -> Result<(), Error> {
-        let summary = self.summary.as_deref().filter(|path| *path != Path::new(TO_STDERR));
-        for (name, path) in [
-            ("WTR_GRAPH", self.graph.as_deref()),
-            ("WTR_TRACE", self.trace.as_deref()),
-            ("WTR_SUMMARY", summary),
-        ] {
-            let Some(path) = path else { continue };
-            File::create(path).map_err(|reason| {
-                Error::Invalid(format!(
-                    "{name} names {}, which cannot be created: {reason}",
-                    path.display()
-                ))
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// Parses seconds, and converts them to ns.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn nanoseconds(value: &str) -> Result<u64, Error> {
-    let seconds = value.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-    let seconds = seconds.ok_or_else(|| {
-        Error::Invalid(format!("WTR_WATCHDOG is {value}, and must be a number of seconds above 0"))
-    })?;
-    Ok((seconds * 1e9) as u64)
-}
-
 /// The steps of a run so far.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
@@ -210,6 +125,11 @@ impl Recorder {
     /// Returns the number of commands that are kept, and of jobs.
     pub fn steps_max(&self) -> usize {
         self.steps_max
+    }
+
+    /// Returns what the user asked for.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns the program's commands, by id.
@@ -402,36 +322,6 @@ impl Recorder {
             }
         }
     }
-
-    /// Writes the graph of the commands to `path`, and that of the jobs to [`after`] of it.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn write_graphs(&self, path: &Path) -> Result<(), Error> {
-        write_file(path, |file| dot::commands(self, file))?;
-        write_file(&after(path), |file| dot::jobs(self, file))
-    }
-
-    /// Writes all files that the settings ask for.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn write_all(&self) -> Result<(), Error> {
-        if let Some(path) = &self.settings.graph {
-            self.write_graphs(path)?;
-        }
-        if let Some(path) = &self.settings.trace {
-            write_file(path, |file| trace::write(self, file))?;
-        }
-        match self.settings.summary.as_deref() {
-            None => Ok(()),
-            Some(path) if path == Path::new(TO_STDERR) => {
-                eprint!("{}", summary::text(self));
-                Ok(())
-            }
-            Some(path) => write_file(path, |file| file.write_all(summary::text(self).as_bytes())),
-        }
-    }
 }
 
 /// Adds a step. Beyond the limit it is marked to be forgotten at its end.
@@ -456,22 +346,6 @@ fn ends(order: &Move) -> String {
     };
     let sinks: Vec<String> = order.sinks.iter().map(|sink| end(&sink.to)).collect();
     format!("{} to {}", end(&order.source), sinks.join(", "))
-}
-
-/// Returns the path of the graph after replacement: `x.after.dot` for `x.dot`.
-pub fn after(path: &Path) -> PathBuf {
-    path.with_extension("after.dot")
-}
-
-fn write_file(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
-) -> Result<(), Error> {
-    let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
-        write(&mut file)?;
-        file.flush()
-    });
-    written.map_err(|reason| Error::Invalid(format!("cannot write {}: {reason}", path.display())))
 }
 
 /// Formats a number of bytes for people.
@@ -501,51 +375,4 @@ pub(crate) fn timed(ns: u64) -> String {
 #[expect(clippy::cast_precision_loss)]
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
-}
-
-/// Starts to record this run if the settings ask for anything.
-pub fn begin(runtime: &Runtime, settings: Settings) {
-    if !settings.record && settings.watchdog_ns.is_none() {
-        return;
-    }
-    let ranks = runtime.ranks();
-    let watchdog_ns = settings.watchdog_ns;
-    runtime.with_root(|root| root.set_recorder(Recorder::new(settings, &ranks)));
-    if let Some(period_ns) = watchdog_ns {
-        runtime
-            .set_watchdog(watch::Watchdog::new(period_ns, Box::new(|report| eprint!("{report}"))));
-    }
-}
-
-/// Waits a short time until all jobs are reported. The job at the other end of a transfer may be
-/// reported after the command has ended.
-pub fn settle(runtime: &Runtime) {
-    let is_settled = |recorder: &Recorder| recorder.jobs.values().all(|job| job.outcome.is_some());
-    runtime.wait_until(|root| root.recorder().is_none_or(is_settled), SETTLE_NS_MAX);
-}
-
-/// Writes all files that the settings ask for. A failure is only printed, because the run itself is
-/// done.
-pub fn finish(runtime: &Runtime) {
-    settle(runtime);
-    if let Some(Err(error)) = copied(runtime).map(|recorder| recorder.write_all()) {
-        eprintln!("libwater: {error}");
-    }
-}
-
-/// Returns a copy of the recorder. Writing takes long, and the scheduler must go on meanwhile.
-fn copied(runtime: &Runtime) -> Option<Recorder> {
-    runtime.with_root(|root| root.recorder().cloned()).flatten()
-}
-
-/// Writes the graphs of the run so far.
-///
-/// # Errors
-/// Nothing is recorded, or a file cannot be written.
-pub fn dump(runtime: &Runtime, path: &Path) -> Result<(), Error> {
-    runtime.flush();
-    let recorder = copied(runtime).filter(|recorder| recorder.settings.record).ok_or(Error::State(
-        "nothing is recorded in this run: set WTR_RECORD=1 (or WTR_GRAPH, to have it written at the end) before it begins",
-    ))?;
-    recorder.write_graphs(path)
 }

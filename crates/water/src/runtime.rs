@@ -5,6 +5,7 @@
 //! calls of the program leave their commands under the lock and ring its bell. *Pumped*: no thread;
 //! the calls that wait drive. The simulator allows only the second.
 
+pub mod recording;
 mod state;
 
 use std::num::NonZeroU64;
@@ -14,16 +15,17 @@ use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::clock::Clock;
-use crate::command::{self, CommandId, Fault, Message, Outcome};
+use crate::command::{CommandId, Fault, Outcome, RankInfo};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
+use crate::host::hostname;
+use crate::message::{self, Message};
 use crate::node::Node;
 use crate::record::watch::Watchdog;
 use crate::root::Root;
 use crate::root::cost::Link;
 use crate::transport::Transport;
 
-pub use state::{RankInfo, hostname};
 use state::{Rest, State};
 
 /// First nap after something happened, with a transport that must be polled, in ns. It is shorter
@@ -101,11 +103,11 @@ impl Runtime {
         let runtime = Self::new(transport, backend, clock, false, None);
         let mut state = runtime.shared.lock();
         let hello = Message::Hello {
-            version: command::VERSION,
+            version: message::VERSION,
             hostname: hostname(),
             devices: state.node.backend().devices().to_vec(),
         };
-        state.transport.control(0, command::encode(&[hello]));
+        state.transport.control(0, message::encode(&[hello]));
         drop(state);
         runtime.shared.run();
     }
@@ -365,7 +367,7 @@ impl Runtime {
         let mut state = self.shared.lock();
         let ranks = state.transport.size();
         for rank in 1..ranks {
-            state.transport.control(rank, command::encode(&[Message::Bye]));
+            state.transport.control(rank, message::encode(&[Message::Bye]));
         }
         let end = self.shared.clock.now() + FAREWELL_NS_MAX;
         while state.farewells + 1 < ranks && self.shared.clock.now() < end {

@@ -1,9 +1,9 @@
 //! Settings of the root from the environment: `WTR_DCR`, `WTR_DCR_EXPLAIN`, `WTR_LINK`.
 
 use crate::error::Error;
-use crate::root::collective::Mode;
 use crate::root::cost::Link;
 use crate::root::explain::Explain;
+use crate::root::mode::Mode;
 use crate::runtime::Runtime;
 
 /// Applies the settings to a run that has just begun. If no link is given, this measures it.

@@ -6,8 +6,8 @@ mod common;
 use common::{Cluster, mix};
 use water::command::{Arg, Code, CommandId, ObjectId, Range};
 use water::root::Request;
-use water::root::collective::Mode;
 use water::root::cost::{Link, Shape};
+use water::root::mode::Mode;
 
 /// A small random generator, which yields the same graph for the same seed.
 struct Random(u64);

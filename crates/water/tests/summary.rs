@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use water::clock::Clock;
-use water::command::{CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
+use water::command::{CommandId, DeviceInfo, ObjectId, Range, Rank, RankInfo, Times};
 use water::record::summary::{Spent, Summary};
 use water::record::{Recorder, Settings};
 use water::root::{Request, Root};
-use water::runtime::RankInfo;
 
 /// A clock that stands still until it is set.
 #[derive(Debug, Default)]
@@ -44,7 +43,7 @@ impl Told {
             .map(|rank| RankInfo { hostname: format!("n{rank}"), devices: vec![device()] })
             .collect();
         root.set_recorder(Recorder::new(Settings { record: true, ..Settings::default() }, &infos));
-        root.set_mode(water::root::collective::Mode::Off);
+        root.set_mode(water::root::mode::Mode::Off);
         Self { root, clock }
     }
 

@@ -18,9 +18,9 @@ use water::clock::Real;
 use water::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
 use water::doorbell::Doorbell;
 use water::record::watch::Watchdog;
-use water::record::{self, Recorder, Settings};
+use water::record::{self, Recorder, Settings, output};
 use water::root::{Request, Root};
-use water::runtime::Runtime;
+use water::runtime::{Runtime, recording};
 use water::transport::loopback::Loopback;
 
 fn recording() -> Settings {
@@ -82,7 +82,7 @@ fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
         }
     });
     _ = runtime.wait(&issued.ids);
-    record::settle(runtime);
+    recording::settle(runtime);
     issued
 }
 
@@ -91,7 +91,7 @@ fn cluster(ranks: u32) -> Cluster {
     let cluster = Cluster::new(ranks, 1);
     let link = water::root::cost::Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 };
     cluster.runtime().with_root(|root| root.set_link(link));
-    record::begin(cluster.runtime(), recording());
+    recording::begin(cluster.runtime(), recording());
     cluster
 }
 
@@ -190,13 +190,13 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
     let cluster = cluster(5);
     let issued = program(cluster.runtime(), 5, 100_000);
     let path = folder.file("run.dot");
-    record::dump(cluster.runtime(), &path).unwrap();
+    recording::dump(cluster.runtime(), &path).unwrap();
     let (text, after) = (
         std::fs::read_to_string(&path).unwrap(),
-        std::fs::read_to_string(record::after(&path)).unwrap(),
+        std::fs::read_to_string(output::after(&path)).unwrap(),
     );
     graphviz_reads(&path);
-    graphviz_reads(&record::after(&path));
+    graphviz_reads(&output::after(&path));
     let dot = parse(&text);
     assert_eq!(dot.nodes.keys().collect::<Vec<_>>(), issued.waits.keys().collect::<Vec<_>>());
     let expected: BTreeSet<(u64, u64)> =
@@ -233,7 +233,7 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
         find(" forward").iter().all(|id| feeds(id) >= 2),
         "its buffer's creation, and who sends the bytes: {after}"
     );
-    record::dump(cluster.runtime(), &path).unwrap();
+    recording::dump(cluster.runtime(), &path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "the same run, the same text");
 }
 
@@ -241,7 +241,7 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
 fn commands_of_one_job_are_told_with_it() {
     let folder = Folder::new("also");
     let cluster = Cluster::new(2, 2);
-    record::begin(cluster.runtime(), recording());
+    recording::begin(cluster.runtime(), recording());
     let bytes = vec![1_u8; 5000];
     let mut ids = Vec::new();
     for device in 0..2 {
@@ -258,7 +258,7 @@ fn commands_of_one_job_are_told_with_it() {
     }
     cluster.runtime().wait(&ids).unwrap();
     let path = folder.file("run.dot");
-    record::dump(cluster.runtime(), &path).unwrap();
+    recording::dump(cluster.runtime(), &path).unwrap();
     assert_eq!(parse(&std::fs::read_to_string(&path).unwrap()).nodes.len(), 4);
     let recorded = |root: &mut Root| {
         let recorder = root.recorder().unwrap();
@@ -271,7 +271,7 @@ fn commands_of_one_job_are_told_with_it() {
         recorder.jobs().values().map(|job| job.also.len()).sum::<usize>()
     };
     let also = cluster.runtime().with_root(recorded).unwrap();
-    let after = std::fs::read_to_string(record::after(&path)).unwrap();
+    let after = std::fs::read_to_string(output::after(&path)).unwrap();
     assert_eq!(also, after.matches("(and ").count());
 }
 
@@ -393,12 +393,14 @@ fn beyond_the_limit_steps_are_counted_and_the_outputs_say_so() {
 #[test]
 fn who_did_not_ask_for_a_record_is_told_how() {
     let cluster = Cluster::new(1, 1);
-    let error =
-        record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
+    let error = recording::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot"))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("WTR_RECORD=1") && error.contains("WTR_GRAPH"), "{error}");
-    record::begin(cluster.runtime(), recording());
-    let error =
-        record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
+    recording::begin(cluster.runtime(), recording());
+    let error = recording::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot"))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/nowhere/at/all.dot"), "{error}");
 }
 
@@ -506,7 +508,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let runtime =
             Runtime::root(Box::new(root), Box::new(devices), Arc::new(Real::new()), threaded)
                 .unwrap();
-        record::begin(
+        recording::begin(
             &runtime,
             Settings { watchdog_ns: Some(3_600_000_000_000), ..Settings::default() },
         );

@@ -9,7 +9,7 @@ use super::run::{self, Device, Run};
 use super::{Opaque, enter, variadic};
 use crate::error::Error;
 use crate::record;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, recording};
 
 /// Begins a run with the devices that the query selects.
 pub fn init(query: &Query) -> Result<(), Error> {
@@ -42,7 +42,7 @@ pub fn init(query: &Query) -> Result<(), Error> {
             runtime.end();
             return Err(error);
         }
-        record::begin(&runtime, settings);
+        recording::begin(&runtime, settings);
         let mut all: Vec<_> = all.into_iter().map(Some).collect();
         let devices = chosen
             .into_iter()
@@ -148,7 +148,7 @@ pub extern "C" fn wtr_release_devices() {
     enter("wtr_release_devices", (), || {
         let run: Arc<Run> = run::current()?;
         run.runtime().drain();
-        record::finish(run.runtime());
+        recording::finish(run.runtime());
         drop(run);
         run::end()
     });

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::report::{self, CError, Handler};
 use super::{coded, enter, run, variadic};
-use crate::record;
+use crate::runtime::recording;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_last_error() -> *const CError {
@@ -37,6 +37,6 @@ pub unsafe extern "C" fn wtr_dump_graph(path: *const c_char) -> c_int {
         let run = run::current()?;
         // SAFETY: the caller guarantees it.
         let path = unsafe { variadic::text(path, "the path") }?;
-        record::dump(run.runtime(), Path::new(path))
+        recording::dump(run.runtime(), Path::new(path))
     })
 }

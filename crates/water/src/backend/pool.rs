@@ -100,11 +100,10 @@ struct Parked {
 /// allocation of Slurm or a daemon of the user's does not say that this program is to use them.
 /// [`Pooled::open`] reports errors of the configuration.
 pub fn is_named(environment: &dyn Fn(&str) -> Option<String>) -> bool {
-    let surroundings = Surroundings::new(
-        &crate::runtime::hostname(),
-        rustix::process::getuid().as_raw(),
-        |name| environment(name).map(Into::into),
-    );
+    let surroundings =
+        Surroundings::new(&crate::host::hostname(), rustix::process::getuid().as_raw(), |name| {
+            environment(name).map(Into::into)
+        });
     match Config::load_in(&surroundings) {
         Ok(config) => matches!(config.source, Source::Variable | Source::File(_)),
         Err(_) => environment(NODES_VARIABLE).is_some(),

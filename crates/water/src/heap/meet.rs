@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::{HeapPlan, SECRET_BYTES, Word};
-use crate::runtime::hostname;
+use crate::host::hostname;
 
 /// Longest time for the creation of a heap. The members begin at about the same time: a rank that
 /// is building a program does so in another thread. But on a full machine a process may wait for

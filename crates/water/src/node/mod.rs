@@ -18,10 +18,9 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
-use crate::command::{
-    CommandId, DeviceInfo, End, Fault, Job, Message, Outcome, Rank, Times, Wait, Work,
-};
+use crate::command::{CommandId, DeviceInfo, End, Fault, Job, Outcome, Rank, Times, Wait, Work};
 use crate::error::code;
+use crate::message::Message;
 use crate::transport::{Happening, Transport};
 use moves::{Moves, Start};
 use operation::{operation, span};

@@ -20,8 +20,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::flow::{self, Base, Flow, SinkState, arrive, block, own_block};
 use crate::backend::{Backend, Failure};
-use crate::command::{CommandId, End, Fault, Message, Move, Rank, Stream};
+use crate::command::{CommandId, End, Fault, Move, Rank, Stream};
 use crate::error::code;
+use crate::message::Message;
 use crate::transport::{Happening, Token, Transport};
 use admission::Admission;
 

@@ -9,7 +9,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Issue, Request};
+use super::issued::IssuedCommand;
+use super::request::Request;
 use crate::command::{CommandId, ObjectId, Rank};
 
 /// Transfers of the same bytes.
@@ -54,7 +55,7 @@ pub struct Found {
 }
 
 /// Returns the level of each command of a batch.
-pub fn levels(batch: &[Issue]) -> Vec<u32> {
+pub fn levels(batch: &[IssuedCommand]) -> Vec<u32> {
     let mut by_id: FxHashMap<CommandId, u32> = FxHashMap::default();
     let mut levels = Vec::with_capacity(batch.len());
     for issue in batch {
@@ -67,7 +68,7 @@ pub fn levels(batch: &[Issue]) -> Vec<u32> {
 }
 
 /// Finds groups and spreads.
-pub fn find(batch: &[Issue]) -> Found {
+pub fn find(batch: &[IssuedCommand]) -> Found {
     let levels = levels(batch);
     let places: FxHashMap<CommandId, usize> =
         batch.iter().enumerate().map(|(place, issue)| (issue.id, place)).collect();
@@ -129,7 +130,7 @@ struct Bytes {
 }
 
 /// Returns the number of ranks other than `source` among these commands.
-pub fn ranks(batch: &[Issue], members: &[usize], source: Rank) -> usize {
+pub fn ranks(batch: &[IssuedCommand], members: &[usize], source: Rank) -> usize {
     let mut ranks: Vec<_> = members
         .iter()
         .filter_map(|place| batch.get(*place))
@@ -145,10 +146,10 @@ pub fn ranks(batch: &[Issue], members: &[usize], source: Rank) -> usize {
 /// the read's device only if no other command that the write waits for may wait for the read,
 /// because the device serves the read and the write together.
 fn feed(
-    batch: &[Issue],
+    batch: &[IssuedCommand],
     levels: &[u32],
     places: &FxHashMap<CommandId, usize>,
-    write: &Issue,
+    write: &IssuedCommand,
     address: u64,
     size: u64,
 ) -> Option<usize> {
@@ -172,7 +173,7 @@ fn feed(
     (is_remote && is_free && is_only && batch.get(read)?.rank != write.rank).then_some(read)
 }
 
-fn overlaps(batch: &[Issue], place: usize, address: u64, size: u64) -> bool {
+fn overlaps(batch: &[IssuedCommand], place: usize, address: u64, size: u64) -> bool {
     match batch.get(place).map(|issue| &issue.request) {
         Some(Request::Read { address: start, size: length, .. }) => {
             *start < address + size && address < start + length
@@ -183,7 +184,7 @@ fn overlaps(batch: &[Issue], place: usize, address: u64, size: u64) -> bool {
 
 /// Returns a scatter or gather if there are at least two ranks and no byte of the program's memory
 /// occurs twice.
-fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spread> {
+fn spread(batch: &[IssuedCommand], is_scatter: bool, members: Vec<usize>) -> Option<Spread> {
     if ranks(batch, &members, 0) < 2 {
         return None;
     }
@@ -211,9 +212,9 @@ fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spre
 mod tests {
     use super::*;
 
-    fn write(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
+    fn write(id: u64, rank: Rank, address: u64, waits: &[u64]) -> IssuedCommand {
         let request = Request::Write { buffer: ObjectId(id), offset: 0, size: 100, address };
-        Issue {
+        IssuedCommand {
             id: CommandId(id),
             rank,
             device: 0,
@@ -222,9 +223,9 @@ mod tests {
         }
     }
 
-    fn read(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
+    fn read(id: u64, rank: Rank, address: u64, waits: &[u64]) -> IssuedCommand {
         let request = Request::Read { buffer: ObjectId(id), offset: 0, size: 100, address };
-        Issue { request, ..write(id, rank, address, waits) }
+        IssuedCommand { request, ..write(id, rank, address, waits) }
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         );
     }
 
-    fn copy(id: u64, rank: Rank, from: (Rank, u64), offset: u64, waits: &[u64]) -> Issue {
+    fn copy(id: u64, rank: Rank, from: (Rank, u64), offset: u64, waits: &[u64]) -> IssuedCommand {
         let request = Request::Copy {
             from: ObjectId(from.1),
             from_rank: from.0,
@@ -254,7 +255,7 @@ mod tests {
             to_offset: 0,
             size: 100,
         };
-        Issue { request, ..write(id, rank, 0, waits) }
+        IssuedCommand { request, ..write(id, rank, 0, waits) }
     }
 
     #[test]

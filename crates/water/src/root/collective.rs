@@ -12,93 +12,24 @@
 
 use rustc_hash::FxHashMap;
 
+use super::Root;
 use super::collect::{self, Group, Source, Spread};
-use super::cost::{self, Link, SEGMENT_BYTES_MIN, Shape};
-use super::group::Plan;
-use super::{Issue, Request, Root};
+use super::cost::{self, SEGMENT_BYTES, SEGMENT_BYTES_MIN, Shape};
+use super::explain::Decision;
+use super::issued::IssuedCommand;
+use super::mode::Mode;
+use super::planning::{GroupPlan, Planning, at};
+use super::request::Request;
 use crate::command::{CommandId, Together};
-
-/// The mode of replacement, from `WTR_DCR`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    Off,
-    /// Replaces everything that looks like a collective over all ranks, and blocks these ranks
-    /// until it is done, as in the paper.
-    Paper,
-    /// Replaces transfers if the cost model predicts a gain.
-    #[default]
-    Auto,
-}
-
-impl Mode {
-    /// Returns the mode of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "off" => Some(Self::Off),
-            "paper" => Some(Self::Paper),
-            "auto" => Some(Self::Auto),
-            _ => None,
-        }
-    }
-}
-
-/// A batch that is being planned.
-#[derive(Debug)]
-pub(super) struct Planning {
-    /// The commands; `None` stands for one that was planned.
-    batch: Vec<Option<Issue>>,
-    /// Indices into the batch, by level: a command is planned after those that it waits for.
-    order: Vec<usize>,
-    /// Number of entries of `order` that are done.
-    next: usize,
-    plans: Vec<Plan>,
-    /// Index of each command's plan, if it has one.
-    plan_of: Vec<Option<usize>>,
-    /// Indices of the plans that each read feeds.
-    fed: Vec<Vec<usize>>,
-    spreads: Vec<Spread>,
-    /// Index of each command's spread, if the paper's way replaces that.
-    spread_of: Vec<Option<usize>>,
-}
-
-impl Planning {
-    /// Plans the commands one by one, without groups.
-    pub(super) fn one_by_one(batch: Vec<Issue>) -> Self {
-        let count = batch.len();
-        Self {
-            batch: batch.into_iter().map(Some).collect(),
-            order: (0..count).collect(),
-            next: 0,
-            plans: Vec::new(),
-            plan_of: Vec::new(),
-            fed: Vec::new(),
-            spreads: Vec::new(),
-            spread_of: Vec::new(),
-        }
-    }
-
-    /// Returns the number of commands not planned yet.
-    pub(super) fn left(&self) -> usize {
-        self.order.len().saturating_sub(self.next)
-    }
-
-    fn take(&mut self, members: &[usize]) -> Vec<Issue> {
-        members.iter().filter_map(|member| self.batch.get_mut(*member)?.take()).collect()
-    }
-}
-
-fn at<T: Copy>(list: &[Option<T>], place: usize) -> Option<T> {
-    list.get(place).copied().flatten()
-}
 
 impl Root {
     /// Finds the commands of a batch that belong together.
-    pub(super) fn look_together(&mut self, batch: Vec<Issue>) -> Planning {
+    pub(super) fn look_together(&mut self, batch: Vec<IssuedCommand>) -> Planning {
         let found = collect::find(&batch);
         let levels = collect::levels(&batch);
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by_key(|place| levels.get(*place).copied());
-        let mut plans: Vec<Plan> = Vec::new();
+        let mut plans: Vec<GroupPlan> = Vec::new();
         let mut plan_of: Vec<Option<usize>> = vec![None; batch.len()];
         let mut fed: Vec<Vec<usize>> = vec![Vec::new(); batch.len()];
         self.explain_spreads(&batch, &levels, &found.spreads);
@@ -168,7 +99,7 @@ impl Root {
                 if feeds.is_empty() {
                     self.plan(issue);
                 } else {
-                    let feeds: Vec<&Plan> =
+                    let feeds: Vec<&GroupPlan> =
                         feeds.iter().filter_map(|plan| planning.plans.get(*plan)).collect();
                     self.plan_feeding_read(issue, &feeds, &planning.batch);
                 }
@@ -179,7 +110,7 @@ impl Root {
 
     /// Finds the spreads that the paper's way replaces: those over all ranks, with adjoining
     /// ranges.
-    fn paper_spreads(&self, batch: &[Issue], spreads: &[Spread]) -> Vec<Option<usize>> {
+    fn paper_spreads(&self, batch: &[IssuedCommand], spreads: &[Spread]) -> Vec<Option<usize>> {
         let mut spread_of = vec![None; batch.len()];
         if self.mode != Mode::Paper {
             return spread_of;
@@ -198,7 +129,12 @@ impl Root {
 
     /// Returns for each level how many ns all copies of its groups keep a link busy if all ranks
     /// share the work.
-    fn loads(&self, batch: &[Issue], levels: &[u32], groups: &[Group]) -> FxHashMap<u32, f64> {
+    fn loads(
+        &self,
+        batch: &[IssuedCommand],
+        levels: &[u32],
+        groups: &[Group],
+    ) -> FxHashMap<u32, f64> {
         let mut loads = FxHashMap::default();
         for group in groups {
             if let Source::Buffer(rank) = group.source {
@@ -235,7 +171,13 @@ impl Root {
 
     /// Decides whether and how a group is replaced. Other transfers keep its members' links busy
     /// for `least_ns`.
-    fn decide(&mut self, batch: &[Issue], level: u32, group: Group, least_ns: f64) -> Option<Plan> {
+    fn decide(
+        &mut self,
+        batch: &[IssuedCommand],
+        level: u32,
+        group: Group,
+        least_ns: f64,
+    ) -> Option<GroupPlan> {
         let size = size(batch, &group)?;
         let source = match group.source {
             Source::Buffer(rank) => rank,
@@ -266,45 +208,51 @@ impl Root {
         };
         // Devices of one rank share a copy even if the source sends to each rank.
         let shares = group.members.len() > members as usize;
-        let decision = self.decided(super::explain::Decision {
-            what,
-            level,
-            ranks: members,
-            commands: group.members.len(),
-            bytes: size,
-            predicted_p2p_ns: flat,
-            predicted_ns: choice.predicted_ns,
-            shape: choice.shape,
-            segment: choice.segment,
-            replaced,
-            reason: if replaced { "predicted to be faster" } else { "no gain predicted" },
-        });
-        (replaced || shares).then(|| Plan::new(group, source, choice, decision, size))
+        let decision = self.explain.add(
+            Decision {
+                what,
+                level,
+                ranks: members,
+                commands: group.members.len(),
+                bytes: size,
+                predicted_p2p_ns: flat,
+                predicted_ns: choice.predicted_ns,
+                shape: choice.shape,
+                segment: choice.segment,
+                replaced,
+                reason: if replaced { "predicted to be faster" } else { "no gain predicted" },
+            },
+            &*self.clock,
+        );
+        (replaced || shares).then(|| GroupPlan::new(group, source, choice, decision, size))
     }
 
-    fn explain_spreads(&mut self, batch: &[Issue], levels: &[u32], spreads: &[Spread]) {
+    fn explain_spreads(&mut self, batch: &[IssuedCommand], levels: &[u32], spreads: &[Spread]) {
         for spread in spreads {
             let ranks =
                 u32::try_from(collect::ranks(batch, &spread.members, 0)).unwrap_or(u32::MAX);
             let level = level(levels, &spread.members);
             // All bytes pass the root's link in any case.
             let bound = self.link.flat(1, spread.bytes) + f64::from(ranks) * self.link.overhead_ns;
-            let decision = self.decided(super::explain::Decision {
-                what: if spread.is_scatter { "scatter" } else { "gather" },
-                level,
-                ranks,
-                commands: spread.members.len(),
-                bytes: spread.bytes,
-                predicted_p2p_ns: bound,
-                predicted_ns: bound,
-                shape: Shape::Flat,
-                segment: super::plan::SEGMENT_BYTES,
-                replaced: false,
-                reason: "all bytes pass the root's link either way",
-            });
+            let decision = self.explain.add(
+                Decision {
+                    what: if spread.is_scatter { "scatter" } else { "gather" },
+                    level,
+                    ranks,
+                    commands: spread.members.len(),
+                    bytes: spread.bytes,
+                    predicted_p2p_ns: bound,
+                    predicted_ns: bound,
+                    shape: Shape::Flat,
+                    segment: SEGMENT_BYTES,
+                    replaced: false,
+                    reason: "all bytes pass the root's link either way",
+                },
+                &*self.clock,
+            );
             let ids: Vec<CommandId> =
                 spread.members.iter().filter_map(|place| Some(batch.get(*place)?.id)).collect();
-            self.watch_decision(decision, &ids);
+            self.explain.watch(decision, &ids);
         }
     }
 }
@@ -315,26 +263,9 @@ fn level(levels: &[u32], members: &[usize]) -> u32 {
 }
 
 /// Returns the number of bytes that each member of a group gets.
-fn size(batch: &[Issue], group: &Group) -> Option<u64> {
+fn size(batch: &[IssuedCommand], group: &Group) -> Option<u64> {
     match batch.get(*group.members.first()?)?.request {
         Request::Write { size, .. } | Request::Copy { size, .. } => Some(size),
         _ => None,
-    }
-}
-
-/// The settings. `Runtime` measures the link when the run begins, unless `WTR_LINK` gives it.
-impl Root {
-    pub fn set_link(&mut self, link: Link) {
-        self.link = link;
-    }
-
-    /// Replaces all groups in this shape, in pieces of 64 KiB, to show its effect where the cost
-    /// model would not choose it.
-    pub fn set_shape(&mut self, shape: Option<Shape>) {
-        self.shape = shape;
-    }
-
-    pub fn set_mode(&mut self, mode: Mode) {
-        self.mode = mode;
     }
 }

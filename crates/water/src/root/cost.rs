@@ -49,6 +49,11 @@ pub struct Choice {
     pub predicted_ns: f64,
 }
 
+/// Size of the pieces between ranks, in bytes. It is large enough that a piece's overhead (some µs
+/// for a look of the scheduler) is small beside its time on a link of 10 GB/s (100 µs), and small
+/// enough that device, link and memory work at the same time.
+pub const SEGMENT_BYTES: u64 = 1 << 20;
+
 /// Piece sizes to try, in bytes. Below 64 KiB the overhead of a piece is no longer small beside its
 /// bytes on links of 1 to 25 GB/s. Above 1 MiB the only gain is that fewer pieces need work, so
 /// only transfers of GB use larger ones.
@@ -76,7 +81,7 @@ const GAIN_NS_MIN: f64 = 100_000.0;
 impl Link {
     /// Predicts one transfer for each of `members`, one after the other, in ns.
     pub fn flat(&self, members: u32, bytes: u64) -> f64 {
-        let pieces = bytes.div_ceil(super::plan::SEGMENT_BYTES).max(1) as f64;
+        let pieces = bytes.div_ceil(SEGMENT_BYTES).max(1) as f64;
         f64::from(members) * (pieces * self.overhead_ns + bytes as f64 * self.byte_ns)
             + self.latency_ns
     }
@@ -110,7 +115,7 @@ impl Link {
     pub fn choose(&self, members: u32, bytes: u64, least_ns: f64) -> Choice {
         let flat = Choice {
             shape: Shape::Flat,
-            segment: super::plan::SEGMENT_BYTES,
+            segment: SEGMENT_BYTES,
             predicted_ns: self.flat(members, bytes),
         };
         let mut best = self.best(members, bytes);
@@ -149,11 +154,8 @@ impl Link {
         let choices: Vec<Choice> = segments.filter_map(|segment| of_segment(*segment)).collect();
         let least_ns =
             choices.iter().map(|choice| choice.predicted_ns).fold(f64::INFINITY, f64::min);
-        let none = Choice {
-            shape: Shape::Flat,
-            segment: super::plan::SEGMENT_BYTES,
-            predicted_ns: f64::INFINITY,
-        };
+        let none =
+            Choice { shape: Shape::Flat, segment: SEGMENT_BYTES, predicted_ns: f64::INFINITY };
         let is_fast = |choice: &&Choice| choice.predicted_ns <= least_ns * (1.0 + SEGMENT_SLACK);
         choices.iter().find(is_fast).copied().unwrap_or(none)
     }

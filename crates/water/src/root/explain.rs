@@ -7,8 +7,8 @@ use std::io::{BufWriter, Write as _};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::Root;
 use super::cost::Shape;
+use crate::clock::Clock;
 use crate::command::CommandId;
 
 /// A group of transfers, and the decision about it.
@@ -67,49 +67,43 @@ impl Explain {
     pub fn to_file(path: &str) -> std::io::Result<Self> {
         Ok(Self { file: Some(BufWriter::new(File::create(path)?)), ..Self::default() })
     }
-}
 
-impl Root {
-    /// Sets where decisions are explained from now on.
-    pub fn set_explain(&mut self, explain: Explain) {
-        self.explain = explain;
-    }
-
-    pub(super) fn decided(&mut self, decision: Decision) -> usize {
-        let explain = &mut self.explain;
-        let totals = explain.totals.entry(decision.what).or_default();
+    /// Counts a decision, and returns its number.
+    pub(super) fn add(&mut self, decision: Decision, clock: &dyn Clock) -> usize {
+        let totals = self.totals.entry(decision.what).or_default();
         totals.0 += 1;
         totals.1 += u64::from(decision.replaced);
-        explain.next += 1;
-        if explain.file.is_some() {
-            explain.open.insert(explain.next, Open { decision, left: 0, began: self.clock.now() });
+        self.next += 1;
+        if self.file.is_some() {
+            self.open.insert(self.next, Open { decision, left: 0, began: clock.now() });
         }
-        explain.next
+        self.next
     }
 
     /// Finishes the decision when these commands have ended.
-    pub(super) fn watch_decision(&mut self, decision: usize, commands: &[CommandId]) {
-        let Some(open) = self.explain.open.get_mut(&decision) else { return };
+    pub(super) fn watch(&mut self, decision: usize, commands: &[CommandId]) {
+        let Some(open) = self.open.get_mut(&decision) else { return };
         open.left = commands.len();
         for command in commands {
-            self.explain.watched.entry(*command).or_default().push(decision);
+            self.watched.entry(*command).or_default().push(decision);
         }
     }
 
-    pub(super) fn explain_end(&mut self, command: CommandId) {
-        if self.explain.watched.is_empty() {
+    /// Notes the end of a command. Writes the line of each decision whose last command it is.
+    pub(super) fn ended(&mut self, command: CommandId, clock: &dyn Clock) {
+        if self.watched.is_empty() {
             return;
         }
-        for decision in self.explain.watched.remove(&command).unwrap_or_default() {
-            let Some(open) = self.explain.open.get_mut(&decision) else { continue };
+        for decision in self.watched.remove(&command).unwrap_or_default() {
+            let Some(open) = self.open.get_mut(&decision) else { continue };
             open.left = open.left.saturating_sub(1);
             if open.left > 0 {
                 continue;
             }
-            let Some(open) = self.explain.open.remove(&decision) else { continue };
-            let actual_ns = self.clock.now().saturating_sub(open.began);
+            let Some(open) = self.open.remove(&decision) else { continue };
+            let actual_ns = clock.now().saturating_sub(open.began);
             let line = serde_json::to_string(&Line { decision: &open.decision, actual_ns });
-            if let (Some(file), Ok(line)) = (&mut self.explain.file, line) {
+            if let (Some(file), Ok(line)) = (&mut self.file, line) {
                 // A full disk must not end the run, because the lines are only information.
                 _ = writeln!(file, "{line}");
                 _ = file.flush();

@@ -1,71 +1,17 @@
 //! Turns groups of transfers of the same bytes into jobs. Each rank has one job per tree, which
 //! receives the bytes for all members there and passes them on.
 
-use super::collect::{Group, Source};
-use super::cost::{self, Choice, Tree};
-use super::{HostRange, Issue, Request, Root};
+use super::collect::Source;
+use super::cost::{self, SEGMENT_BYTES};
+use super::issued::IssuedCommand;
+use super::planning::{GroupPlan, PlannedTree};
+use super::request::Request;
+use super::{HostRange, Root};
 use crate::command::{CommandId, End, Job, Move, Rank, Sink, Stream, Wait, Work};
-
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) group: Group,
-    pub(super) choice: Choice,
-    /// Number of bytes that each member gets.
-    size: u64,
-    /// The rank that has the bytes and is no member. It is 0 if it only becomes known when the
-    /// group is planned.
-    source: Rank,
-    decision: usize,
-    /// The ranks of the members, in ascending order.
-    ranks: Vec<Rank>,
-    trees: Vec<Strand>,
-}
-
-/// A tree of a broadcast with its jobs.
-#[derive(Debug)]
-struct Strand {
-    tree: Tree,
-    /// The receiving job of each rank.
-    jobs: Vec<CommandId>,
-    /// The sender for each index: 0 is the source, 1 the first rank.
-    parents: Vec<usize>,
-}
-
-impl Plan {
-    pub(super) fn new(
-        group: Group,
-        source: Rank,
-        choice: Choice,
-        decision: usize,
-        size: u64,
-    ) -> Self {
-        Self { group, choice, size, source, decision, ranks: Vec::new(), trees: Vec::new() }
-    }
-
-    /// Returns where the participant `index` (0 is the source) sends the bytes of a tree. `first`
-    /// is the offset of the tree's range in the participant's bytes.
-    fn sinks(&self, strand: &Strand, index: usize, first: u64) -> Vec<Sink> {
-        let children = strand.tree.children.get(index).map(Vec::as_slice).unwrap_or_default();
-        let ends = children.iter().filter_map(|child| {
-            let stream = Stream::of(strand.jobs.get(child - 1)?.0);
-            Some(End::Rank { rank: *self.ranks.get(child - 1)?, stream })
-        });
-        ends.map(|to| Sink { to, first, size: strand.tree.size }).collect()
-    }
-
-    /// Returns where the source sends. `first` is the offset of the group's bytes in the source's
-    /// bytes.
-    fn source_sinks(&self, first: u64) -> Vec<Sink> {
-        self.trees
-            .iter()
-            .flat_map(|strand| self.sinks(strand, 0, first + strand.tree.first))
-            .collect()
-    }
-}
 
 impl Root {
     /// Lays out the trees of a plan.
-    pub(super) fn lay_out(&mut self, plan: &mut Plan, batch: &[Issue]) {
+    pub(super) fn lay_out(&mut self, plan: &mut GroupPlan, batch: &[IssuedCommand]) {
         let mut firsts: Vec<(Rank, CommandId)> = plan
             .group
             .members
@@ -82,22 +28,22 @@ impl Root {
         let last = trees.pop();
         for tree in trees {
             let jobs = firsts.iter().map(|_| self.command()).collect();
-            plan.trees.push(Strand { parents: parents(&tree.children), jobs, tree });
+            plan.trees.push(PlannedTree { parents: parents(&tree.children), jobs, tree });
         }
         // The job of the last tree is the command itself, which waits for the jobs of the other
         // trees.
         if let Some(tree) = last {
             let jobs = firsts.iter().map(|(_, id)| *id).collect();
-            plan.trees.push(Strand { parents: parents(&tree.children), jobs, tree });
+            plan.trees.push(PlannedTree { parents: parents(&tree.children), jobs, tree });
         }
         plan.ranks = firsts.into_iter().map(|(rank, _)| rank).collect();
     }
 
     /// Plans the members of a group: one job for each rank and tree, and one for the source.
-    pub(super) fn plan_group(&mut self, plan: &Plan, members: Vec<Issue>) {
+    pub(super) fn plan_group(&mut self, plan: &GroupPlan, members: Vec<IssuedCommand>) {
         let ids: Vec<CommandId> = members.iter().map(|member| member.id).collect();
-        self.watch_decision(plan.decision, &ids);
-        let (there, others): (Vec<Issue>, Vec<Issue>) =
+        self.explain.watch(plan.decision, &ids);
+        let (there, others): (Vec<IssuedCommand>, Vec<IssuedCommand>) =
             members.into_iter().partition(|member| plan.ranks.binary_search(&member.rank).is_ok());
         // These members are on the source itself or on lost ranks.
         others.into_iter().for_each(|member| self.plan(member));
@@ -157,9 +103,9 @@ impl Root {
     /// passes the bytes on.
     fn plan_member(
         &mut self,
-        plan: &Plan,
+        plan: &GroupPlan,
         index: usize,
-        members: Vec<Issue>,
+        members: Vec<IssuedCommand>,
         source: Rank,
         common: &[CommandId],
     ) {
@@ -224,18 +170,18 @@ impl Root {
     /// Plans a read whose bytes also go straight to other ranks.
     pub(super) fn plan_feeding_read(
         &mut self,
-        issue: Issue,
-        feeds: &[&Plan],
-        batch: &[Option<Issue>],
+        issue: IssuedCommand,
+        feeds: &[&GroupPlan],
+        batch: &[Option<IssuedCommand>],
     ) {
-        let Issue { id, rank, device, waits, request } = issue;
+        let IssuedCommand { id, rank, device, waits, request } = issue;
         let Request::Read { buffer, offset, size, address } = request else { return };
         self.reads.push(HostRange {
             start: address,
             end: address.saturating_add(size),
             command: id,
         });
-        let segment = feeds.first().map_or(super::plan::SEGMENT_BYTES, |plan| plan.choice.segment);
+        let segment = feeds.first().map_or(SEGMENT_BYTES, |plan| plan.choice.segment);
         let to = match rank {
             0 => End::Host { address },
             _ => End::Rank { rank: 0, stream: Stream::of(id.0) },
@@ -274,7 +220,7 @@ impl Root {
 }
 
 /// Returns the commands that all of these wait for.
-fn common_waits(members: &[Issue]) -> Vec<CommandId> {
+fn common_waits(members: &[IssuedCommand]) -> Vec<CommandId> {
     let Some((first, others)) = members.split_first() else { return Vec::new() };
     let all =
         |wait: &CommandId| others.iter().all(|member| member.waits.binary_search(wait).is_ok());
@@ -282,9 +228,9 @@ fn common_waits(members: &[Issue]) -> Vec<CommandId> {
 }
 
 /// Returns the members of each rank, in ascending order of ranks.
-fn by_rank(mut members: Vec<Issue>) -> Vec<Vec<Issue>> {
+fn by_rank(mut members: Vec<IssuedCommand>) -> Vec<Vec<IssuedCommand>> {
     members.sort_by_key(|member| (member.rank, member.id));
-    let mut ranks: Vec<Vec<Issue>> = Vec::new();
+    let mut ranks: Vec<Vec<IssuedCommand>> = Vec::new();
     for member in members {
         match ranks.last_mut() {
             Some(last) if last.first().is_some_and(|first| first.rank == member.rank) => {

@@ -4,26 +4,33 @@
 //! it sees which transfers belong together, and each rank gets its jobs as one message. A batch is
 //! closed when the program waits, when the batch is large, or a moment after its first command.
 
+mod batch;
 mod collect;
-pub mod collective;
+mod collective;
 pub mod cost;
 pub mod explain;
 mod group;
+mod issued;
+pub mod mode;
 mod plan;
-mod request;
+mod planning;
+pub mod request;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::cost::{Link, Shape};
+use self::explain::Explain;
+use self::issued::IssuedCommand;
+use self::mode::Mode;
+use self::planning::Planning;
+pub use self::request::Request;
 use crate::clock::Clock;
-use crate::command::{CommandId, Fault, Job, Message, ObjectId, Outcome, Rank, Times, Wait};
+use crate::command::{CommandId, Fault, Job, ObjectId, Outcome, Rank, Times, Wait};
+use crate::message::Message;
 use crate::record::Recorder;
-use collective::{Mode, Planning};
-use cost::{Link, Shape};
-use explain::Explain;
-pub use request::Request;
 
 /// Time from the first command of a batch to its end, in ns. This is the most that a small program
 /// pays for the chance that related transfers are found.
@@ -47,17 +54,6 @@ pub const SLICE_COMMANDS_BUSY: usize = 64;
 /// Number of failed commands that are kept without an event, for commands that are issued later and
 /// wait for them.
 const FAILED_MAX: usize = 1 << 16;
-
-#[derive(Debug)]
-pub struct Issue {
-    pub id: CommandId,
-    /// The rank of its device.
-    pub rank: Rank,
-    /// Index of its device on that rank.
-    pub device: u32,
-    pub waits: Vec<CommandId>,
-    pub request: Request,
-}
 
 #[derive(Debug)]
 struct Track {
@@ -89,7 +85,7 @@ pub struct Root {
     next_command: u64,
     next_object: u64,
     tracks: FxHashMap<CommandId, Track>,
-    batch: Vec<Issue>,
+    batch: Vec<IssuedCommand>,
     batch_bytes: usize,
     /// When the first command of the batch came.
     batch_began: u64,
@@ -172,6 +168,27 @@ impl Root {
 
     fn ranks(&self) -> u32 {
         u32::try_from(self.letters.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Sets where decisions are explained from now on.
+    pub fn set_explain(&mut self, explain: Explain) {
+        self.explain = explain;
+    }
+
+    /// Sets the link's costs. `Runtime` measures them when the run begins, unless `WTR_LINK` gives
+    /// them.
+    pub fn set_link(&mut self, link: Link) {
+        self.link = link;
+    }
+
+    /// Replaces all groups in this shape, in pieces of 64 KiB, to show its effect where the cost
+    /// model would not choose it.
+    pub fn set_shape(&mut self, shape: Option<Shape>) {
+        self.shape = shape;
+    }
+
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
     }
 
     /// Sets the recorder of everything that happens from now on.
@@ -283,7 +300,7 @@ impl Root {
         if let Some(record) = &mut self.record {
             record.issued(id, (rank, device), &waits, &request, self.clock.now());
         }
-        self.batch.push(Issue { id, rank, device, waits, request });
+        self.batch.push(IssuedCommand { id, rank, device, waits, request });
         id
     }
 
@@ -404,7 +421,7 @@ impl Root {
         if track.holds == 0 {
             self.forget(id);
         }
-        self.explain_end(id);
+        self.explain.ended(id, &*self.clock);
         for other in also {
             self.ended(other, outcome.clone(), times);
         }

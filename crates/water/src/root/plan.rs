@@ -1,43 +1,14 @@
-//! Turns a batch of commands into the jobs of the ranks.
+//! Turns single commands into the jobs of the ranks.
 
-use super::collective::{Mode, Planning};
-use super::{HostRange, Issue, Request, Root};
+use super::cost::SEGMENT_BYTES;
+use super::issued::IssuedCommand;
+use super::request::Request;
+use super::{HostRange, Root};
 use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
 
-/// Size of the pieces between ranks, in bytes. It is large enough that a piece's overhead (some µs
-/// for a look of the scheduler) is small beside its time on a link of 10 GB/s (100 µs), and small
-/// enough that device, link and memory work at the same time.
-pub const SEGMENT_BYTES: u64 = 1 << 20;
-
 impl Root {
-    /// Closes the batch, unless one is still being planned, and plans `slice` commands of it.
-    /// Returns whether there are more.
-    pub fn close_batch(&mut self, slice: usize) -> bool {
-        let mut planning = match self.planning.take() {
-            Some(planning) => planning,
-            None => {
-                self.batch_bytes = 0;
-                let batch = std::mem::take(&mut self.batch);
-                // With one rank there is nobody to send to.
-                if self.mode == Mode::Off || self.ranks() == 1 {
-                    Planning::one_by_one(batch)
-                } else {
-                    self.look_together(batch)
-                }
-            }
-        };
-        self.clock.charge(planning.left().min(slice), 0);
-        if self.plan_next(&mut planning, slice) {
-            self.planning = Some(planning);
-            return true;
-        }
-        self.feeders.clear();
-        self.fed_by.clear();
-        false
-    }
-
-    pub(super) fn plan(&mut self, issue: Issue) {
-        let Issue { id, rank, device, waits, request } = issue;
+    pub(super) fn plan(&mut self, issue: IssuedCommand) {
+        let IssuedCommand { id, rank, device, waits, request } = issue;
         let work = match request {
             Request::CreateBuffer { buffer, size, flags } => {
                 Work::CreateBuffer { buffer, size, flags }

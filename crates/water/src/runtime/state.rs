@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{NAP_NS_BUSY, NAP_NS_IDLE};
 use crate::clock::Clock;
-use crate::command::{self, CommandId, DeviceInfo, Fault, Job, Message, Rank};
+use crate::command::{CommandId, Fault, Job, Rank, RankInfo};
 use crate::heap::Word;
+use crate::message::{self, Message};
 use crate::node::Node;
 use crate::record::watch::Watchdog;
 use crate::root::{Root, SLICE_COMMANDS, SLICE_COMMANDS_BUSY};
@@ -30,12 +31,6 @@ pub struct State {
     /// Number of pieces of streams that were sent or received here, for the watchdog.
     pub pieces: u64,
     pub watchdog: Option<Watchdog>,
-}
-
-#[derive(Clone, Debug)]
-pub struct RankInfo {
-    pub hostname: String,
-    pub devices: Vec<DeviceInfo>,
 }
 
 /// What to do when nothing changes.
@@ -111,7 +106,7 @@ impl State {
             if to == own {
                 self.heard(own, Message::Heap { heap, word });
             } else {
-                self.transport.control(to, command::encode(&[Message::Heap { heap, word }]));
+                self.transport.control(to, message::encode(&[Message::Heap { heap, word }]));
             }
         }
         for rank in self.node.backend().doubts() {
@@ -134,7 +129,7 @@ impl State {
         let moved = !happened.is_empty();
         for happening in happened.drain(..) {
             match happening {
-                Happening::Control(from, bytes) => match command::decode(from, &bytes) {
+                Happening::Control(from, bytes) => match message::decode(from, &bytes) {
                     Ok(messages) => {
                         messages.into_iter().for_each(|message| self.heard(from, message))
                     }
@@ -161,10 +156,10 @@ impl State {
     pub fn heard(&mut self, from: Rank, message: Message) {
         match message {
             Message::Hello { version, hostname, devices } => {
-                if version != command::VERSION {
+                if version != message::VERSION {
                     let reason = format!(
                         "it speaks version {version} and this rank version {}",
-                        command::VERSION
+                        message::VERSION
                     );
                     return self.transport.give_up(from, &reason);
                 }
@@ -172,7 +167,7 @@ impl State {
                     *info = Some(RankInfo { hostname, devices });
                 }
                 let asked = self.clock.now();
-                self.transport.control(from, command::encode(&[Message::AskClock { asked }]));
+                self.transport.control(from, message::encode(&[Message::AskClock { asked }]));
             }
             Message::Jobs(jobs) => {
                 self.clock.charge(0, jobs.len());
@@ -192,17 +187,17 @@ impl State {
             Message::Broken { stream, fault } => self.node.moves().is_broken(from, stream, fault),
             Message::AskClock { asked } => {
                 let now = self.clock.now();
-                self.transport.control(from, command::encode(&[Message::Clock { asked, now }]));
+                self.transport.control(from, message::encode(&[Message::Clock { asked, now }]));
             }
             Message::Clock { asked, now } => {
                 // The answer was written half a round trip ago.
                 let middle = asked.midpoint(self.clock.now());
                 let ahead = i64::try_from(i128::from(now) - i128::from(middle)).unwrap_or_default();
-                self.transport.control(from, command::encode(&[Message::ClockAhead(ahead)]));
+                self.transport.control(from, message::encode(&[Message::ClockAhead(ahead)]));
             }
             Message::ClockAhead(ahead) => self.node.set_clock_ahead(ahead),
             Message::Bye => {
-                self.transport.control(from, command::encode(&[Message::Farewell]));
+                self.transport.control(from, message::encode(&[Message::Farewell]));
                 self.stopping = true;
             }
             Message::Farewell => self.farewells += 1,
@@ -250,7 +245,7 @@ impl State {
                     }
                 }
             } else {
-                self.transport.control(rank, command::encode(&messages));
+                self.transport.control(rank, message::encode(&messages));
             }
         }
         moved
@@ -267,7 +262,7 @@ impl State {
             ends.for_each(|end| root.ended(end.id, end.outcome, end.times));
         } else {
             let ends = ends.map(|end| (end.id, end.outcome, end.times)).collect();
-            self.transport.control(0, command::encode(&[Message::Report(ends)]));
+            self.transport.control(0, message::encode(&[Message::Report(ends)]));
         }
         true
     }
@@ -275,7 +270,7 @@ impl State {
     /// Sends the node's messages to other ranks.
     pub fn post(&mut self) {
         for (rank, messages) in self.node.letters() {
-            self.transport.control(rank, command::encode(&messages));
+            self.transport.control(rank, message::encode(&messages));
         }
     }
 
@@ -297,12 +292,4 @@ impl State {
         }
         Rest::Until(end)
     }
-}
-
-pub fn hostname() -> String {
-    // The name's length is part of messages, and simulated times must be the same on every host.
-    if crate::simulator::is_there() {
-        return "simulated".into();
-    }
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

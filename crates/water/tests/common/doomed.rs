@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 
 use water::backend::Backend;
 use water::clock::{Clock, Real};
-use water::command::{Job, Message, Rank, Stream, VERSION, decode, encode};
+use water::command::{Job, Rank, Stream};
 use water::doorbell::Doorbell;
+use water::message::{Message, VERSION, decode, encode};
 use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
 use water::transport::{Happening, Span, Token, Transport};

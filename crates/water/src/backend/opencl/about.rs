@@ -39,7 +39,7 @@ pub(super) fn describe(platform: &Platform, device: &Device) -> DeviceInfo {
         platform_version: String::from_utf8_lossy(version.unwrap_or_default())
             .trim_end_matches('\0')
             .to_owned(),
-        hostname: crate::runtime::hostname(),
+        hostname: crate::host::hostname(),
         in_pool: None,
     }
 }

@@ -9,7 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::flow::Flow;
 use super::{EAGER_BYTES_MAX, Moves};
-use crate::command::{CommandId, End, Message, Rank, Stream};
+use crate::command::{CommandId, End, Rank, Stream};
+use crate::message::Message;
 
 /// Number of early streams admitted at a time without an offer. There are several, so that a sender
 /// finds its receiver ready. Each may have up to 16 awaited pieces, and the transport checks every

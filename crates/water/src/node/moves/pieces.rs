@@ -4,7 +4,8 @@ use super::super::flow::{Flow, copy};
 use super::super::span;
 use super::{EAGER_BYTES_MAX, Moves, PART, Part, RECEIVES_PER_SEND, sends_max};
 use crate::backend::{Backend, Operation};
-use crate::command::{CommandId, End, Message, Rank, Sink, Stream};
+use crate::command::{CommandId, End, Rank, Sink, Stream};
+use crate::message::Message;
 use crate::transport::{Token, Transport};
 
 impl Moves {

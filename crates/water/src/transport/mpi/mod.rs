@@ -5,10 +5,11 @@
 //! number as its tag. One call tests everything that is under way. MPI must be polled: it makes no
 //! progress by itself, and has no descriptor to sleep on.
 //!
-//! The last byte of a control message is its `Kind`: a letter of the runtime, or a message of the
-//! transport itself for `Liveness`.
+//! The last byte of a control message is its [`Kind`]: a message of the runtime, or a message of the
+//! transport itself for [`Liveness`].
 
 mod liveness;
+mod operation;
 mod shim;
 
 use std::collections::VecDeque;
@@ -24,41 +25,19 @@ use crate::command::{Rank, Stream};
 use crate::doorbell::Doorbell;
 pub use liveness::SILENCE_NS;
 use liveness::{Due, Greeting, Identity, Liveness};
+use operation::{Arriving, Kind, Operation};
 use shim::{End, Failed, Run};
 pub use shim::{Shim, Unusable};
 
 /// Tag of control messages. Streams have higher ones.
 const CONTROL_TAG: c_int = 0;
 /// Number of control messages taken in one poll, so that other work has its turn.
-const LETTERS_PER_POLL: usize = 64;
+const MESSAGES_PER_POLL: usize = 64;
 /// Longest wait for the other ranks at the end, in ns. They were told to end before, and have
 /// answered.
 const FINISH_NS_MAX: u64 = 10_000_000_000;
 /// Nap between two looks at the end, in ns.
 const FINISH_NAP_NS: u64 = 200_000;
-
-/// The kind of a control message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    /// A letter of the runtime.
-    Letter = 0,
-    /// A sign of life.
-    Beat = 1,
-    /// The first message between neighbours, a [`Greeting`].
-    Greeting = 2,
-    /// A rank (4 bytes, little-endian) is lost, and why. To the lost rank itself it says that the
-    /// others treat it as lost.
-    Lost = 3,
-}
-
-impl Kind {
-    fn of(byte: u8) -> Option<Self> {
-        [Self::Letter, Self::Beat, Self::Greeting, Self::Lost]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
-    }
-}
 
 /// Options of a rank.
 #[derive(Clone, Copy, Debug)]
@@ -92,40 +71,6 @@ pub struct Mpi {
     news: Vec<Happening>,
     /// Scratch space of `poll`.
     ends: Vec<End>,
-}
-
-#[derive(Debug)]
-enum Operation {
-    /// A control message under way. Its bytes stay here.
-    Letter {
-        to: Rank,
-        bytes: Vec<u8>,
-    },
-    /// A control message that is being received.
-    Arriving {
-        from: Rank,
-    },
-    Send {
-        to: Rank,
-        token: Token,
-    },
-    Receive {
-        from: Rank,
-        token: Token,
-    },
-    /// The barrier at the end.
-    Finish,
-    /// An operation with a lost rank, which nobody waits for. MPI may still use these bytes.
-    Orphan {
-        _bytes: Vec<u8>,
-    },
-}
-
-#[derive(Debug)]
-struct Arriving {
-    id: u64,
-    bytes: Vec<u8>,
-    is_there: bool,
 }
 
 impl Mpi {
@@ -203,7 +148,7 @@ impl Mpi {
         }
         let id = self.id();
         let (start, length) = (bytes.as_ptr(), bytes.len());
-        self.under_way.insert(id, Operation::Letter { to, bytes });
+        self.under_way.insert(id, Operation::Message { to, bytes });
         // SAFETY: the bytes stay in `under_way`, unchanged, until the operation has ended.
         let started = self.start(to, length, |run, count, to| unsafe {
             run.send(start, count, to, CONTROL_TAG, id)
@@ -257,7 +202,7 @@ impl Mpi {
         }
         for (id, operation) in &mut self.under_way {
             match operation {
-                Operation::Letter { to, bytes } if *to == rank => {
+                Operation::Message { to, bytes } if *to == rank => {
                     *operation = Operation::Orphan { _bytes: std::mem::take(bytes) }
                 }
                 Operation::Send { to, .. } if *to == rank => {
@@ -317,8 +262,8 @@ impl Mpi {
     }
 
     /// Starts to receive the control messages that have come.
-    fn take_letters(&mut self) {
-        for _ in 0..LETTERS_PER_POLL {
+    fn take_messages(&mut self) {
+        for _ in 0..MESSAGES_PER_POLL {
             let Some(run) = &mut self.run else { return };
             let (source, count) = match run.probe(CONTROL_TAG) {
                 Ok(Some(found)) => found,
@@ -371,7 +316,7 @@ impl Mpi {
             mpi.run.as_ref().map(|run| run.shim.failed(end.error).to_string()).unwrap_or_default()
         };
         match operation {
-            Operation::Letter { to, .. }
+            Operation::Message { to, .. }
             | Operation::Send { to, .. }
             | Operation::Arriving { from: to }
             | Operation::Receive { from: to, .. }
@@ -380,7 +325,7 @@ impl Mpi {
                 let reason = failed(self);
                 self.lose(to, &reason);
             }
-            Operation::Letter { .. } | Operation::Finish | Operation::Orphan { .. } => {}
+            Operation::Message { .. } | Operation::Finish | Operation::Orphan { .. } => {}
             Operation::Arriving { from } => self.arrived(from, end, happened),
             Operation::Send { token, .. } => happened.push(Happening::Sent(token)),
             Operation::Receive { from, token } => {
@@ -417,7 +362,7 @@ impl Mpi {
             return;
         }
         match bytes.pop().and_then(Kind::of) {
-            Some(Kind::Letter) => happened.push(Happening::Control(from, bytes)),
+            Some(Kind::Message) => happened.push(Happening::Control(from, bytes)),
             Some(Kind::Beat) => {}
             Some(Kind::Greeting) => {
                 if let (Some(liveness), Ok(greeting)) =
@@ -471,7 +416,7 @@ impl Mpi {
         let mut ignored = Vec::new();
         while !self.under_way.is_empty() {
             // Other ranks may still be working, so signs of life go on.
-            self.take_letters();
+            self.take_messages();
             self.take_ends(&mut ignored);
             self.look_around();
             let lost = |happening: &Happening| matches!(happening, Happening::Lost(..));
@@ -488,7 +433,7 @@ impl Mpi {
                 self.clock.sleep(FINISH_NAP_NS);
             }
         }
-        self.take_letters();
+        self.take_messages();
         self.take_ends(&mut ignored);
         Ok(())
     }
@@ -510,7 +455,7 @@ impl Transport for Mpi {
             self.rank
         );
         if !self.is_lost(to) {
-            self.say(to, Kind::Letter, bytes);
+            self.say(to, Kind::Message, bytes);
         }
     }
 
@@ -551,7 +496,7 @@ impl Transport for Mpi {
 
     fn poll(&mut self, happened: &mut Vec<Happening>) {
         if self.size > 1 {
-            self.take_letters();
+            self.take_messages();
             self.take_ends(happened);
             self.look_around();
         }
