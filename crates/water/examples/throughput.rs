@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use water::backend::null::Null;
 use water::clock::{Clock, Real};
-use water::root::Request;
+use water::command::{Command, DeviceId};
+use water::root::issued::Request;
 use water::runtime::Runtime;
 use water::transport::alone::Alone;
 
@@ -29,7 +30,9 @@ fn main() {
         let mut last = None;
         for index in 0..COMMANDS {
             let waits = if index % CHAIN == 0 { Vec::new() } else { last.into_iter().collect() };
-            last = runtime.with_root(|root| root.issue(0, 0, waits, Request::Marker));
+            last = runtime.with_root(|root| {
+                root.issue(waits, Request::new(DeviceId::new(0, 0), Command::Marker))
+            });
             ids.extend(last);
             if ids.len() == WINDOW {
                 runtime.wait(&ids).expect("nothing fails");

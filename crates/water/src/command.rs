@@ -34,6 +34,20 @@ pub struct Wait {
     pub is_lenient: bool,
 }
 
+/// A device of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceId {
+    pub rank: Rank,
+    /// Its index on its rank.
+    pub index: u32,
+}
+
+impl DeviceId {
+    pub const fn new(rank: Rank, index: u32) -> Self {
+        Self { rank, index }
+    }
+}
+
 /// One command for one device of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -42,7 +56,7 @@ pub struct Job {
     pub device: u32,
     /// Commands that must have ended before this one starts.
     pub waits: Vec<Wait>,
-    pub work: Work,
+    pub command: Command,
     /// The blocking collective that the job belongs to.
     pub together: Option<Together>,
 }
@@ -57,8 +71,10 @@ pub struct Together {
     pub count: u32,
 }
 
+/// What a device does, or the program asks for. This is the only list of commands: the program's
+/// calls, the planner, the messages between ranks and the back ends all use it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Work {
+pub enum Command {
     CreateBuffer {
         buffer: ObjectId,
         /// Size in bytes, not zero.
@@ -67,9 +83,7 @@ pub enum Work {
         flags: u64,
     },
     /// Frees a buffer, even if a command that this one waits for has failed.
-    ReleaseBuffer {
-        buffer: ObjectId,
-    },
+    ReleaseBuffer { buffer: ObjectId },
     /// Builds a program and creates one of its kernels.
     CreateKernel {
         kernel: ObjectId,
@@ -79,15 +93,16 @@ pub enum Work {
         options: String,
     },
     /// Frees a kernel, even if a command that this one waits for has failed.
-    ReleaseKernel {
-        kernel: ObjectId,
-    },
+    ReleaseKernel { kernel: ObjectId },
+    /// Runs a kernel. If an argument is a heap, the other devices of the heap run it as well.
     Run {
         kernel: ObjectId,
         range: Range,
         /// All arguments, in order.
         args: Vec<Arg>,
     },
+    /// Moves bytes between ranks, or from one source to several sinks. The planner turns the
+    /// transfers of the program into moves, and the node drives them.
     Move(Move),
     /// Does nothing. It ends when the commands that it waits for have ended.
     Marker,
@@ -99,29 +114,50 @@ pub enum Work {
         member: u32,
     },
     /// Frees this rank's member of a heap, even if a command that this one waits for has failed.
-    ReleaseHeap {
-        heap: ObjectId,
-    },
+    ReleaseHeap { heap: ObjectId },
     /// Aborts a heap: kernels that wait for others over it return.
-    AbortHeap {
-        heap: ObjectId,
-        reason: String,
-    },
-    /// Makes this rank's member of an aborted heap usable again.
+    AbortHeap { heap: ObjectId, reason: String },
+    /// Makes this rank's member of an aborted heap usable again. All launches over the heap have
+    /// ended, at all ranks.
     ResetHeap {
         heap: ObjectId,
         /// Number of resets of this heap, including this one.
         generation: u64,
     },
+    /// Copies bytes of this process to a buffer. The bytes must not change until the command has
+    /// ended. Addresses mean nothing on other ranks, so this command does not travel.
+    #[serde(skip)]
+    Write { buffer: ObjectId, offset: u64, size: u64, address: u64 },
+    /// Copies bytes from a buffer to memory of this process. Only this command may use that memory
+    /// until it has ended. It does not travel either.
+    #[serde(skip)]
+    Read { buffer: ObjectId, offset: u64, size: u64, address: u64 },
+    /// Copies bytes between buffers. A copy between two devices runs at the target. Ranks get it as
+    /// a [`Command::Move`], so it does not travel.
+    #[serde(skip)]
+    Copy { from: ObjectId, from_offset: u64, to: ObjectId, to_offset: u64, size: u64 },
 }
 
-impl Work {
-    /// Whether the work is done even if a command that it waits for has failed: a release is.
+/// Kind of an object that commands use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    Buffer,
+    Kernel,
+    Heap,
+}
+
+impl Command {
+    /// Whether the command is done even if a command that it waits for has failed: a release is.
     pub const fn is_release(&self) -> bool {
         matches!(
             self,
             Self::ReleaseBuffer { .. } | Self::ReleaseKernel { .. } | Self::ReleaseHeap { .. }
         )
+    }
+
+    /// Whether the command creates an object of one device.
+    pub const fn is_creation(&self) -> bool {
+        matches!(self, Self::CreateBuffer { .. } | Self::CreateKernel { .. })
     }
 
     /// Returns the heap over which the kernel talks to others.
@@ -130,20 +166,98 @@ impl Work {
         args.iter().find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })
     }
 
-    /// Returns the name of the work in messages, graphs and traces.
-    pub const fn name(&self) -> &'static str {
+    /// Returns the objects that must exist before the command runs, and that it does not free.
+    pub fn objects(&self) -> Vec<(ObjectKind, ObjectId)> {
         match self {
-            Self::CreateBuffer { .. } => "create_buffer",
-            Self::ReleaseBuffer { .. } => "release_buffer",
-            Self::CreateKernel { .. } => "create_kernel",
-            Self::ReleaseKernel { .. } => "release_kernel",
-            Self::Run { .. } => "run_kernel",
-            Self::Move(_) => "move",
-            Self::Marker => "marker",
-            Self::CreateHeap { .. } => "create_heap",
-            Self::ReleaseHeap { .. } => "release_heap",
-            Self::AbortHeap { .. } => "abort_heap",
-            Self::ResetHeap { .. } => "reset_heap",
+            Self::Run { kernel, args, .. } => {
+                let args = args.iter().filter_map(|arg| match arg {
+                    Arg::Buffer(buffer) => Some((ObjectKind::Buffer, *buffer)),
+                    Arg::Heap(heap) => Some((ObjectKind::Heap, *heap)),
+                    Arg::Bytes(_) | Arg::Local(_) => None,
+                });
+                std::iter::once((ObjectKind::Kernel, *kernel)).chain(args).collect()
+            }
+            Self::Write { buffer, .. } | Self::Read { buffer, .. } => {
+                vec![(ObjectKind::Buffer, *buffer)]
+            }
+            Self::Copy { from, to, .. } => {
+                vec![(ObjectKind::Buffer, *from), (ObjectKind::Buffer, *to)]
+            }
+            Self::AbortHeap { heap, .. } | Self::ResetHeap { heap, .. } => {
+                vec![(ObjectKind::Heap, *heap)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the name of the command in messages, graphs and traces.
+    pub const fn name(&self) -> &'static str {
+        self.words().0
+    }
+
+    /// Returns the words after "cannot" in messages.
+    pub const fn phrase(&self) -> &'static str {
+        self.words().1
+    }
+
+    const fn words(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::CreateBuffer { .. } => ("create_buffer", "create a buffer"),
+            Self::ReleaseBuffer { .. } => ("release_buffer", "release a buffer"),
+            Self::CreateKernel { .. } => ("create_kernel", "create a kernel"),
+            Self::ReleaseKernel { .. } => ("release_kernel", "release a kernel"),
+            Self::Run { .. } => ("run_kernel", "run a kernel"),
+            Self::Write { .. } => ("write_buffer", "write a buffer"),
+            Self::Read { .. } => ("read_buffer", "read a buffer"),
+            Self::Copy { .. } => ("copy_buffer", "copy a buffer"),
+            Self::Move(_) => ("move", "move bytes"),
+            Self::Marker => ("marker", "wait"),
+            Self::CreateHeap { .. } => ("create_heap", "create a heap"),
+            Self::ReleaseHeap { .. } => ("release_heap", "release a heap"),
+            Self::AbortHeap { .. } => ("abort_heap", "abort a heap"),
+            Self::ResetHeap { .. } => ("reset_heap", "reset a heap"),
+        }
+    }
+
+    /// Names the command's object for graphs and traces. `kernel_name` returns the name of a
+    /// kernel.
+    pub fn subject(&self, kernel_name: impl Fn(ObjectId) -> String) -> String {
+        match self {
+            Self::CreateBuffer { buffer, .. }
+            | Self::ReleaseBuffer { buffer }
+            | Self::Write { buffer, .. }
+            | Self::Read { buffer, .. } => format!("buffer {}", buffer.0),
+            Self::CreateKernel { name, .. } => name.clone(),
+            Self::ReleaseKernel { kernel } | Self::Run { kernel, .. } => kernel_name(*kernel),
+            Self::Copy { from, to, .. } => format!("buffer {} to {}", from.0, to.0),
+            Self::Move(order) => order.ends(),
+            Self::Marker => String::new(),
+            Self::CreateHeap { plan, .. } => format!("heap {}", plan.heap.0),
+            Self::ReleaseHeap { heap }
+            | Self::AbortHeap { heap, .. }
+            | Self::ResetHeap { heap, .. } => format!("heap {}", heap.0),
+        }
+    }
+
+    /// Number of bytes that the command allocates or moves.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::CreateBuffer { size, .. }
+            | Self::Write { size, .. }
+            | Self::Read { size, .. }
+            | Self::Copy { size, .. } => *size,
+            Self::Move(order) => order.size,
+            Self::CreateHeap { plan, .. } => plan.bytes,
+            _ => 0,
+        }
+    }
+
+    /// Number of bytes of code and arguments that a batch carries for the command.
+    pub fn batch_bytes(&self) -> usize {
+        match self {
+            Self::CreateKernel { code: Code::Source(code) | Code::Binary(code), .. } => code.len(),
+            Self::Run { args, .. } => args.len() * 16,
+            _ => 0,
         }
     }
 }
@@ -257,7 +371,7 @@ pub struct Fault {
     pub code: i32,
     /// The command that failed first.
     pub command: CommandId,
-    /// Name of its work, see [`Work::name`].
+    /// Name of the command that failed first, see [`Command::name`].
     pub work: String,
     /// Host name of its rank.
     pub node: String,
@@ -344,16 +458,37 @@ impl Move {
             || self.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }))
     }
 
-    /// Whether the move is one write, read or copy of all its bytes.
-    pub fn is_single(&self) -> bool {
-        match self.sinks.as_slice() {
-            [sink] => {
-                sink.first == 0
-                    && sink.size == self.size
-                    && !(matches!(self.source, End::Host { .. })
-                        && matches!(sink.to, End::Host { .. }))
-            }
-            _ => false,
+    /// Returns the command of a back end that does the whole move: one write, read or copy of all
+    /// its bytes within the rank. `None` if the node has to drive the move.
+    pub fn as_command(&self) -> Option<Command> {
+        let [sink] = self.sinks.as_slice() else { return None };
+        if sink.first != 0 || sink.size != self.size {
+            return None;
         }
+        let size = self.size;
+        match (self.source, sink.to) {
+            (End::Host { address }, End::Buffer { buffer, offset }) => {
+                Some(Command::Write { buffer, offset, size, address })
+            }
+            (End::Buffer { buffer, offset }, End::Host { address }) => {
+                Some(Command::Read { buffer, offset, size, address })
+            }
+            (
+                End::Buffer { buffer: from, offset: from_offset },
+                End::Buffer { buffer: to, offset: to_offset },
+            ) => Some(Command::Copy { from, from_offset, to, to_offset, size }),
+            _ => None,
+        }
+    }
+
+    /// Returns a text like "program to buffer 3, rank 2".
+    fn ends(&self) -> String {
+        let end = |end: &End| match end {
+            End::Host { .. } => "program".to_owned(),
+            End::Buffer { buffer, .. } => format!("buffer {}", buffer.0),
+            End::Rank { rank, .. } => format!("rank {rank}"),
+        };
+        let sinks: Vec<String> = self.sinks.iter().map(|sink| end(&sink.to)).collect();
+        format!("{} to {}", end(&self.source), sinks.join(", "))
     }
 }

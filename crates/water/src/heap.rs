@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{ObjectId, Rank};
+use crate::command::{DeviceId, ObjectId, Rank};
 
 /// Length of a heap's secret in bytes. It must be that of the keys and tickets made from it.
 pub const SECRET_BYTES: usize = 32;
@@ -70,6 +70,12 @@ pub enum Path {
     Shared = 2,
     /// A thread of the process sends the bytes.
     Proxy = 3,
+}
+
+impl Pe {
+    pub const fn id(&self) -> DeviceId {
+        DeviceId { rank: self.rank, index: self.device }
+    }
 }
 
 impl HeapPlan {

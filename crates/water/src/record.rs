@@ -18,9 +18,10 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::command::{
-    CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, RankInfo, Stream, Times, Work,
+    Command, CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, RankInfo, Stream,
+    Times,
 };
-use crate::root::request::Request;
+use crate::root::issued::IssuedCommand;
 pub use settings::Settings;
 
 /// Number of commands that are kept, and of jobs. Each takes 300 bytes, and about 100 for its name
@@ -171,46 +172,26 @@ impl Recorder {
     }
 
     /// Records that the program has issued a command.
-    pub(crate) fn issued(
-        &mut self,
-        id: CommandId,
-        (rank, device): (Rank, u32),
-        waits: &[CommandId],
-        request: &Request,
-        queued: u64,
-    ) {
+    pub(crate) fn issued(&mut self, issued: &IssuedCommand, queued: u64) {
         self.changes += 1;
-        if let Request::CreateKernel { kernel, name, .. } = request {
+        let command = &issued.command;
+        if let Command::CreateKernel { kernel, name, .. } = command {
             self.kernels.insert(*kernel, name.clone());
         }
-        let (what, name, bytes) = self.asked(request);
-        let waits = waits.to_vec();
-        let step = Step { id, what, name, bytes, rank, device, waits, queued, ..Step::default() };
+        let step = Step {
+            id: issued.id,
+            // The program calls a launch over a heap by another name.
+            what: if command.heap().is_some() { "run_collective" } else { command.name() },
+            name: command.subject(|kernel| self.kernel(kernel)),
+            bytes: command.bytes(),
+            rank: issued.rank,
+            device: issued.device,
+            waits: issued.waits.clone(),
+            queued,
+            ..Step::default()
+        };
         let most = self.kept_max();
         add(&mut self.commands, step, most);
-    }
-
-    fn asked(&self, request: &Request) -> (&'static str, String, u64) {
-        let buffer = |id: &ObjectId| format!("buffer {}", id.0);
-        let heap = |id: &ObjectId| format!("heap {}", id.0);
-        match request {
-            Request::CreateBuffer { buffer: id, size, .. } => ("create_buffer", buffer(id), *size),
-            Request::ReleaseBuffer { buffer: id } => ("release_buffer", buffer(id), 0),
-            Request::CreateKernel { name, .. } => ("create_kernel", name.clone(), 0),
-            Request::ReleaseKernel { kernel } => ("release_kernel", self.kernel(*kernel), 0),
-            Request::Run { kernel, .. } => ("run_kernel", self.kernel(*kernel), 0),
-            Request::Write { buffer: id, size, .. } => ("write_buffer", buffer(id), *size),
-            Request::Read { buffer: id, size, .. } => ("read_buffer", buffer(id), *size),
-            Request::Copy { from, to, size, .. } => {
-                ("copy_buffer", format!("buffer {} to {}", from.0, to.0), *size)
-            }
-            Request::Marker => ("marker", String::new(), 0),
-            Request::CreateHeap { plan, .. } => ("create_heap", heap(&plan.heap), plan.bytes),
-            Request::ReleaseHeap { heap: id } => ("release_heap", heap(id), 0),
-            Request::AbortHeap { heap: id, .. } => ("abort_heap", heap(id), 0),
-            Request::ResetHeap { heap: id, .. } => ("reset_heap", heap(id), 0),
-            Request::Collective { kernel, .. } => ("run_collective", self.kernel(*kernel), 0),
-        }
     }
 
     /// For the watchdog alone no ended step needs to be kept.
@@ -225,12 +206,13 @@ impl Recorder {
     /// Records that the root has sent a job to a rank.
     pub(crate) fn sent(&mut self, rank: Rank, job: &Job, now: u64) {
         self.changes += 1;
-        let buffer = |id: &ObjectId| format!("buffer {}", id.0);
         let waits = job.waits.iter().map(|wait| wait.command).collect();
         let also = self.also.remove(&job.id).unwrap_or_default();
         let mut step = Step {
             id: job.id,
-            what: job.work.name(),
+            what: job.command.name(),
+            name: job.command.subject(|kernel| self.kernel(kernel)),
+            bytes: job.command.bytes(),
             rank,
             device: job.device,
             waits,
@@ -238,24 +220,10 @@ impl Recorder {
             also,
             ..Step::default()
         };
-        match &job.work {
-            Work::CreateBuffer { buffer: id, size, .. } => {
-                (step.name, step.bytes) = (buffer(id), *size)
-            }
-            Work::ReleaseBuffer { buffer: id } => step.name = buffer(id),
-            Work::CreateKernel { name, .. } => step.name.clone_from(name),
-            Work::Run { kernel, .. } => step.name = self.kernel(*kernel),
-            Work::ReleaseKernel { kernel } => {
-                step.name = self.kernels.remove(kernel).unwrap_or_default()
-            }
-            Work::Move(order) => self.moved(&mut step, order),
-            Work::CreateHeap { plan, .. } => {
-                (step.name, step.bytes) = (format!("heap {}", plan.heap.0), plan.bytes);
-            }
-            Work::ReleaseHeap { heap }
-            | Work::AbortHeap { heap, .. }
-            | Work::ResetHeap { heap, .. } => step.name = format!("heap {}", heap.0),
-            Work::Marker => {}
+        match &job.command {
+            Command::ReleaseKernel { kernel } => _ = self.kernels.remove(kernel),
+            Command::Move(order) => self.moved(&mut step, order),
+            _ => {}
         }
         let most = self.kept_max();
         add(&mut self.jobs, step, most);
@@ -264,8 +232,6 @@ impl Recorder {
     /// Records between which ranks a move's bytes go, and links its job with those of the other
     /// ends.
     fn moved(&mut self, step: &mut Step, order: &Move) {
-        step.bytes = order.size;
-        step.name = ends(order);
         if let End::Rank { rank, stream } = order.source {
             step.from.push(rank);
             match self.open.remove(&(rank, step.rank, stream)) {
@@ -335,17 +301,6 @@ fn add(steps: &mut BTreeMap<CommandId, Step>, mut step: Step, most: usize) {
     step.level = below.max().unwrap_or_default();
     step.is_beyond = steps.len() >= most;
     steps.insert(step.id, step);
-}
-
-/// Returns a text like "program to buffer 3, rank 2".
-fn ends(order: &Move) -> String {
-    let end = |end: &End| match end {
-        End::Host { .. } => "program".to_owned(),
-        End::Buffer { buffer, .. } => format!("buffer {}", buffer.0),
-        End::Rank { rank, .. } => format!("rank {rank}"),
-    };
-    let sinks: Vec<String> = order.sinks.iter().map(|sink| end(&sink.to)).collect();
-    format!("{} to {}", end(&order.source), sinks.join(", "))
 }
 
 /// Formats a number of bytes for people.

@@ -9,10 +9,13 @@ use common::doomed::{Doomed, Played, Still};
 use common::{Cluster, Host};
 use water::backend::Backend;
 use water::clock::Real;
-use water::command::{Arg, Code, CommandId, End, Fault, Job, ObjectId, Range, Rank, Work};
+use water::command::{
+    Arg, Code, Command, CommandId, DeviceId, End, Fault, Job, ObjectId, Range, Rank,
+};
 use water::error::code;
+use water::root::Root;
 use water::root::cost::{Link, Shape};
-use water::root::{Request, Root};
+use water::root::issued::Request;
 use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
 use water::transport::{Happening, Span, Token, Transport};
@@ -42,15 +45,19 @@ impl Program<'_> {
         self.0.with_root(Root::object).unwrap()
     }
 
-    fn issue(&self, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
-        self.0.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap()
+    fn issue(&self, rank: Rank, waits: &[CommandId], command: Command) -> CommandId {
+        self.0
+            .with_root(|root| {
+                root.issue(waits.to_vec(), Request::new(DeviceId::new(rank, 0), command))
+            })
+            .unwrap()
     }
 
     fn buffer(&self, rank: Rank, size: usize) -> (ObjectId, CommandId) {
         let buffer = self.object();
         (
             buffer,
-            self.issue(rank, &[], Request::CreateBuffer { buffer, size: size as u64, flags: 1 }),
+            self.issue(rank, &[], Command::CreateBuffer { buffer, size: size as u64, flags: 1 }),
         )
     }
 
@@ -62,7 +69,7 @@ impl Program<'_> {
             self.issue(
                 rank,
                 &[],
-                Request::CreateKernel { kernel, code, name: name.into(), options: String::new() },
+                Command::CreateKernel { kernel, code, name: name.into(), options: String::new() },
             ),
         )
     }
@@ -76,7 +83,7 @@ impl Program<'_> {
     ) -> CommandId {
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
-        self.issue(rank, waits, Request::Run { kernel, range, args })
+        self.issue(rank, waits, Command::Run { kernel, range, args })
     }
 
     fn write(&self, rank: Rank, buffer: ObjectId, bytes: &[u8], waits: &[CommandId]) -> CommandId {
@@ -84,7 +91,7 @@ impl Program<'_> {
         self.issue(
             rank,
             waits,
-            Request::Write { buffer, offset: 0, size: bytes.len() as u64, address },
+            Command::Write { buffer, offset: 0, size: bytes.len() as u64, address },
         )
     }
 
@@ -99,7 +106,7 @@ impl Program<'_> {
         self.issue(
             rank,
             waits,
-            Request::Read { buffer, offset: 0, size: bytes.len() as u64, address },
+            Command::Read { buffer, offset: 0, size: bytes.len() as u64, address },
         )
     }
 
@@ -110,16 +117,15 @@ impl Program<'_> {
         size: usize,
         waits: &[CommandId],
     ) -> CommandId {
-        let request = Request::Copy {
+        let command = Command::Copy {
             from: from.1,
-            from_rank: from.0,
-            from_device: 0,
             from_offset: 0,
             to: to.1,
             to_offset: 0,
             size: size as u64,
         };
-        self.issue(to.0, waits, request)
+        let request = Request::new(DeviceId::new(to.0, 0), command).from(DeviceId::new(from.0, 0));
+        self.0.with_root(|root| root.issue(waits.to_vec(), request)).unwrap()
     }
 
     fn wait(&self, command: CommandId) -> Result<(), Box<Fault>> {
@@ -189,8 +195,8 @@ fn releases_run_though_what_they_wait_for_has_failed() {
             let (buffer, made) = program.buffer(rank, 8);
             let (kernel, built) = program.kernel(rank, "fail");
             let failed = program.run(rank, kernel, buffer, &[made, built]);
-            let released = program.issue(rank, &[failed], Request::ReleaseBuffer { buffer });
-            let released_kernel = program.issue(rank, &[failed], Request::ReleaseKernel { kernel });
+            let released = program.issue(rank, &[failed], Command::ReleaseBuffer { buffer });
+            let released_kernel = program.issue(rank, &[failed], Command::ReleaseKernel { kernel });
             assert_eq!(program.wait(failed).unwrap_err().code, -5);
             program.wait(released).unwrap();
             program.wait(released_kernel).unwrap();
@@ -276,7 +282,7 @@ fn a_rank_that_goes_away_fails_what_needs_it_and_nothing_else() {
         let small = program.write(2, made[2].0, &source[..100], &[]);
         let large = program.write(2, made[2].0, &source, &[]);
         let created = program.buffer(2, 10).1;
-        let released = program.issue(2, &[], Request::ReleaseBuffer { buffer: made[2].0 });
+        let released = program.issue(2, &[], Command::ReleaseBuffer { buffer: made[2].0 });
         let known = [
             (to_dead, "to"),
             (from_dead, "from"),
@@ -431,7 +437,9 @@ fn with_played(
 fn a_rank_that_breaks_a_stream_off_and_goes_before_it_says_why_hangs_nothing() {
     let play = |mut rank: Played| {
         let jobs = rank.jobs();
-        let [Job { work: Work::Move(order), .. }] = jobs.as_slice() else { panic!("{jobs:?}") };
+        let [Job { command: Command::Move(order), .. }] = jobs.as_slice() else {
+            panic!("{jobs:?}")
+        };
         let End::Rank { rank: 0, stream } = order.sinks[0].to else { panic!("{order:?}") };
         let nothing = Span { start: std::ptr::dangling_mut(), length: 0 };
         // SAFETY: nobody reads or writes 0 bytes.

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{Cluster, mix};
-use water::command::{Arg, Code, CommandId, ObjectId, Range};
-use water::root::Request;
+use water::command::{Arg, Code, Command, CommandId, DeviceId, ObjectId, Range};
 use water::root::cost::{Link, Shape};
+use water::root::issued::Request;
 use water::root::mode::Mode;
 
 /// A small random generator, which yields the same graph for the same seed.
@@ -72,18 +72,18 @@ impl Graph<'_> {
         &mut self,
         rank: u32,
         device: u32,
-        mut waits: Vec<CommandId>,
-        request: Request,
+        waits: Vec<CommandId>,
+        command: Command,
     ) -> CommandId {
+        self.issue_request(waits, Request::new(DeviceId::new(rank, device), command))
+    }
+
+    fn issue_request(&mut self, mut waits: Vec<CommandId>, request: Request) -> CommandId {
         if !self.all.is_empty() && self.random.chance(20) {
             let extra = self.random.below(self.all.len() as u64);
             waits.push(self.all[usize::try_from(extra).unwrap()]);
         }
-        let id = self
-            .cluster
-            .runtime()
-            .with_root(|root| root.issue(rank, device, waits, request))
-            .unwrap();
+        let id = self.cluster.runtime().with_root(|root| root.issue(waits, request)).unwrap();
         self.all.push(id);
         id
     }
@@ -97,9 +97,9 @@ impl Graph<'_> {
             for device in 0..self.devices {
                 for _ in 0..2 {
                     let buffer = self.object();
-                    let request =
-                        Request::CreateBuffer { buffer, size: self.size as u64, flags: 1 };
-                    let id = self.issue(rank, device, Vec::new(), request);
+                    let command =
+                        Command::CreateBuffer { buffer, size: self.size as u64, flags: 1 };
+                    let id = self.issue(rank, device, Vec::new(), command);
                     let place = Place {
                         bytes: vec![0xEE; self.size],
                         writer: Some(id),
@@ -109,13 +109,13 @@ impl Graph<'_> {
                 }
                 let kernel = self.object();
                 let code = Code::Source(b"mix".to_vec());
-                let request = Request::CreateKernel {
+                let command = Command::CreateKernel {
                     kernel,
                     code,
                     name: "mix".into(),
                     options: String::new(),
                 };
-                let id = self.issue(rank, device, Vec::new(), request);
+                let id = self.issue(rank, device, Vec::new(), command);
                 self.kernels.push((rank, device, kernel, id));
             }
         }
@@ -170,9 +170,9 @@ impl Graph<'_> {
         self.buffers[buffer].3.before_writing(&mut waits);
         let (rank, device, object, _) = self.buffers[buffer];
         let address = self.memory[region][start..].as_ptr().expose_provenance() as u64;
-        let request =
-            Request::Write { buffer: object, offset: start as u64, size: length as u64, address };
-        let id = self.issue(rank, device, waits, request);
+        let command =
+            Command::Write { buffer: object, offset: start as u64, size: length as u64, address };
+        let id = self.issue(rank, device, waits, command);
         self.regions[region].read(id);
         let bytes = self.regions[region].bytes[start..start + length].to_vec();
         let place = &mut self.buffers[buffer].3;
@@ -188,9 +188,9 @@ impl Graph<'_> {
         self.buffers[buffer].3.before_reading(&mut waits);
         let (rank, device, object, _) = self.buffers[buffer];
         let address = self.memory[region][start..].as_mut_ptr().expose_provenance() as u64;
-        let request =
-            Request::Read { buffer: object, offset: start as u64, size: length as u64, address };
-        let id = self.issue(rank, device, waits, request);
+        let command =
+            Command::Read { buffer: object, offset: start as u64, size: length as u64, address };
+        let id = self.issue(rank, device, waits, command);
         self.buffers[buffer].3.read(id);
         let bytes = self.buffers[buffer].3.bytes[start..start + length].to_vec();
         self.regions[region].bytes[start..start + length].copy_from_slice(&bytes);
@@ -211,7 +211,7 @@ impl Graph<'_> {
             Arg::Bytes(vec![number]),
         ];
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
-        let id = self.issue(rank, device, waits, Request::Run { kernel: object, range, args });
+        let id = self.issue(rank, device, waits, Command::Run { kernel: object, range, args });
         let beside = self.buffers[other].3.bytes.clone();
         mix(&mut self.buffers[target].3.bytes, &beside, number);
         self.buffers[target].3.write(id);
@@ -242,16 +242,16 @@ impl Graph<'_> {
         self.buffers[to].3.before_writing(&mut waits);
         let (from_rank, from_device, source, _) = self.buffers[from];
         let (rank, device, target, _) = self.buffers[to];
-        let request = Request::Copy {
+        let command = Command::Copy {
             from: source,
-            from_rank,
-            from_device,
             from_offset: start as u64,
             to: target,
             to_offset: start as u64,
             size: length as u64,
         };
-        let id = self.issue(rank, device, waits, request);
+        let request = Request::new(DeviceId::new(rank, device), command)
+            .from(DeviceId::new(from_rank, from_device));
+        let id = self.issue_request(waits, request);
         let bytes = self.buffers[from].3.bytes[start..start + length].to_vec();
         self.buffers[from].3.read(id);
         self.buffers[to].3.bytes[start..start + length].copy_from_slice(&bytes);
@@ -265,13 +265,15 @@ impl Graph<'_> {
         for (index, result) in results.iter_mut().enumerate() {
             let (rank, device, buffer, place) = &self.buffers[index];
             let address = result.as_mut_ptr().expose_provenance() as u64;
-            let request =
-                Request::Read { buffer: *buffer, offset: 0, size: self.size as u64, address };
+            let command =
+                Command::Read { buffer: *buffer, offset: 0, size: self.size as u64, address };
             let waits = place.writer.into_iter().collect();
             reads.push(
                 self.cluster
                     .runtime()
-                    .with_root(|root| root.issue(*rank, *device, waits, request))
+                    .with_root(|root| {
+                        root.issue(waits, Request::new(DeviceId::new(*rank, *device), command))
+                    })
                     .unwrap(),
             );
         }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use water::clock::Clock;
-use water::command::{CommandId, DeviceInfo, ObjectId, Range, Rank, RankInfo, Times};
+use water::command::{
+    Command, CommandId, DeviceId, DeviceInfo, ObjectId, Range, Rank, RankInfo, Times,
+};
 use water::record::summary::{Spent, Summary};
 use water::record::{Recorder, Settings};
-use water::root::{Request, Root};
+use water::root::Root;
+use water::root::issued::Request;
 
 /// A clock that stands still until it is set.
 #[derive(Debug, Default)]
@@ -50,12 +53,12 @@ impl Told {
     /// Issues a kernel at a given time.
     fn run(&mut self, time: u64, rank: Rank, waits: &[CommandId]) -> CommandId {
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
-        self.issue(time, rank, waits, Request::Run { kernel: ObjectId(1), range, args: Vec::new() })
+        self.issue(time, rank, waits, Command::Run { kernel: ObjectId(1), range, args: Vec::new() })
     }
 
-    fn issue(&mut self, time: u64, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
+    fn issue(&mut self, time: u64, rank: Rank, waits: &[CommandId], command: Command) -> CommandId {
         self.clock.0.store(time, Ordering::SeqCst);
-        let id = self.root.issue(rank, 0, waits.to_vec(), request);
+        let id = self.root.issue(waits.to_vec(), Request::new(DeviceId::new(rank, 0), command));
         while self.root.close_batch(usize::MAX) {}
         id
     }
@@ -124,7 +127,7 @@ fn a_summary_says_that_the_roots_link_or_the_scheduler_bounded_it() {
     let (buffer, address) = (ObjectId(1), 4096);
     let ran = told.run(100, 1, &[]);
     let write =
-        told.issue(100, 1, &[ran], Request::Write { buffer, offset: 0, size: 1 << 20, address });
+        told.issue(100, 1, &[ran], Command::Write { buffer, offset: 0, size: 1 << 20, address });
     let part = CommandId(write.0 + 1);
     told.ended(ran, 110, 120, 2120);
     // The root could send long before the device could receive; until then the link was idle.

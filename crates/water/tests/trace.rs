@@ -6,20 +6,23 @@ mod folder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
+use std::process;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Cluster, Host};
 use folder::Folder;
 use serde_json::Value;
-use water::backend::{Backend, Ended, Operation};
+use water::backend::{Backend, Ended};
 use water::clock::Real;
-use water::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
+use water::command::{
+    Arg, Code, Command, CommandId, DeviceId, DeviceInfo, ObjectId, Range, Rank, Times,
+};
 use water::doorbell::Doorbell;
 use water::record::watch::Watchdog;
 use water::record::{self, Recorder, Settings, output};
-use water::root::{Request, Root};
+use water::root::Root;
+use water::root::issued::Request;
 use water::runtime::{Runtime, recording};
 use water::transport::loopback::Loopback;
 
@@ -41,9 +44,9 @@ impl Issued {
         root: &mut Root,
         rank: Rank,
         waits: &[CommandId],
-        request: Request,
+        command: Command,
     ) -> CommandId {
-        let id = root.issue(rank, 0, waits.to_vec(), request);
+        let id = root.issue(waits.to_vec(), Request::new(DeviceId::new(rank, 0), command));
         self.waits.insert(id.0, waits.iter().map(|id| id.0).collect());
         self.ranks.insert(id.0, rank);
         self.ids.push(id);
@@ -53,19 +56,19 @@ impl Issued {
     /// Sends the same bytes to a rank as to all others, runs a kernel, and reads the result back.
     fn rank(&mut self, root: &mut Root, rank: Rank, kernel: &str, bytes: &[u8], result: &mut [u8]) {
         let (buffer, size, name) = (root.object(), bytes.len() as u64, kernel);
-        let made = self.issue(root, rank, &[], Request::CreateBuffer { buffer, size, flags: 1 });
+        let made = self.issue(root, rank, &[], Command::CreateBuffer { buffer, size, flags: 1 });
         let (kernel, code) = (root.object(), Code::Source(Vec::new()));
         let create =
-            Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
+            Command::CreateKernel { kernel, code, name: name.into(), options: String::new() };
         let built = self.issue(root, rank, &[], create);
         let address = bytes.as_ptr().expose_provenance() as u64;
         let written =
-            self.issue(root, rank, &[made], Request::Write { buffer, offset: 0, size, address });
+            self.issue(root, rank, &[made], Command::Write { buffer, offset: 0, size, address });
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
-        let ran = self.issue(root, rank, &[built, written], Request::Run { kernel, range, args });
+        let ran = self.issue(root, rank, &[built, written], Command::Run { kernel, range, args });
         let address = result.as_mut_ptr().expose_provenance() as u64;
-        self.issue(root, rank, &[ran], Request::Read { buffer, offset: 0, size, address });
+        self.issue(root, rank, &[ran], Command::Read { buffer, offset: 0, size, address });
     }
 }
 
@@ -158,7 +161,7 @@ fn parse(text: &str) -> Dot {
 
 /// Checks that Graphviz reads the file, if Graphviz is installed.
 fn graphviz_reads(path: &Path) {
-    match Command::new("dot").arg("-Tsvg").arg(path).output() {
+    match process::Command::new("dot").arg("-Tsvg").arg(path).output() {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
         }
@@ -245,15 +248,20 @@ fn commands_of_one_job_are_told_with_it() {
     let bytes = vec![1_u8; 5000];
     let mut ids = Vec::new();
     for device in 0..2 {
-        let issue = |waits: Vec<CommandId>, request| {
-            cluster.runtime().with_root(|root| root.issue(1, device, waits, request)).unwrap()
+        let issue = |waits: Vec<CommandId>, command| {
+            cluster
+                .runtime()
+                .with_root(|root| {
+                    root.issue(waits, Request::new(DeviceId::new(1, device), command))
+                })
+                .unwrap()
         };
         let buffer = cluster.runtime().with_root(Root::object).unwrap();
-        let made = issue(Vec::new(), Request::CreateBuffer { buffer, size: 5000, flags: 1 });
+        let made = issue(Vec::new(), Command::CreateBuffer { buffer, size: 5000, flags: 1 });
         let address = bytes.as_ptr().expose_provenance() as u64;
         ids.extend([
             made,
-            issue(vec![made], Request::Write { buffer, offset: 0, size: 5000, address }),
+            issue(vec![made], Command::Write { buffer, offset: 0, size: 5000, address }),
         ]);
     }
     cluster.runtime().wait(&ids).unwrap();
@@ -454,24 +462,18 @@ impl Backend for Stuck {
         false
     }
 
-    unsafe fn start(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-        after: &[CommandId],
-    ) {
-        match operation {
-            Operation::CreateKernel { kernel, name, .. } if *name == "hang" => {
+    unsafe fn start(&mut self, id: CommandId, device: u32, command: &Command, after: &[CommandId]) {
+        match command {
+            Command::CreateKernel { kernel, name, .. } if name == "hang" => {
                 self.hang = Some(*kernel)
             }
-            Operation::Run { kernel, .. } if self.hang == Some(*kernel) => {
+            Command::Run { kernel, .. } if self.hang == Some(*kernel) => {
                 return self.held.push(id);
             }
             _ => {}
         }
         // SAFETY: the caller guarantees it.
-        unsafe { self.host.start(id, device, operation, after) };
+        unsafe { self.host.start(id, device, command, after) };
     }
 
     fn poll(&mut self, ended: &mut Vec<Ended>) {
@@ -527,20 +529,24 @@ fn the_watchdog_tells_once_what_waits_for_what() {
             });
         };
         runtime.set_watchdog(Watchdog::new(400_000_000, Box::new(told)));
-        let issue = |rank, waits: &[CommandId], request| {
-            runtime.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap()
+        let issue = |rank, waits: &[CommandId], command| {
+            runtime
+                .with_root(|root| {
+                    root.issue(waits.to_vec(), Request::new(DeviceId::new(rank, 0), command))
+                })
+                .unwrap()
         };
         let kernel = runtime.with_root(Root::object).unwrap();
         let code = Code::Source(Vec::new());
         let made = issue(
             0,
             &[],
-            Request::CreateKernel { kernel, code, name: "hang".into(), options: String::new() },
+            Command::CreateKernel { kernel, code, name: "hang".into(), options: String::new() },
         );
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
-        let ran = issue(0, &[made], Request::Run { kernel, range, args: Vec::new() });
+        let ran = issue(0, &[made], Command::Run { kernel, range, args: Vec::new() });
         let buffer = runtime.with_root(Root::object).unwrap();
-        let waiting = issue(1, &[ran], Request::CreateBuffer { buffer, size: 64, flags: 1 });
+        let waiting = issue(1, &[ran], Command::CreateBuffer { buffer, size: 64, flags: 1 });
         runtime.wait(&[waiting]).unwrap();
         let reports = tell.lock().unwrap().clone();
         let [report] = reports.as_slice() else { panic!("not reported once: {reports:?}") };

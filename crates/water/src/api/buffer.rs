@@ -2,8 +2,9 @@ use std::ffi::{c_uint, c_void};
 
 use super::run::{self, Buffer};
 use super::{Opaque, enter};
+use crate::command::Command;
 use crate::error::Error;
-use crate::root::Request;
+use crate::root::issued::Request;
 
 /// # Safety
 /// `evt` is null or leads to an event pointer.
@@ -16,7 +17,7 @@ pub unsafe extern "C" fn wtr_create_buffer(
 ) -> *mut Opaque {
     enter("wtr_create_buffer", std::ptr::null_mut(), || {
         let run = run::current()?;
-        let (rank, device) = run.device(device).map(|device| (device.rank, device.index))?;
+        let device = run.device(device)?.id();
         if !matches!(flag, 1 | 2 | 4) {
             return Err(Error::Invalid(format!(
                 "the flag is {flag}, and must be WTR_MEM_READ_WRITE, _WRITE_ONLY or _READ_ONLY"
@@ -25,12 +26,11 @@ pub unsafe extern "C" fn wtr_create_buffer(
         if size == 0 {
             return Err(Error::Invalid("cannot create a buffer of 0 bytes".into()));
         }
-        let buffer =
-            Buffer { id: run.object_id(), rank, device, size: size as u64, is_part: false };
-        let request =
-            Request::CreateBuffer { buffer: buffer.id, size: buffer.size, flags: flag.into() };
+        let buffer = Buffer { id: run.object_id(), device, size: size as u64, is_part: false };
+        let command =
+            Command::CreateBuffer { buffer: buffer.id, size: buffer.size, flags: flag.into() };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
+        unsafe { run.command(Request::new(device, command), std::ptr::null_mut(), evt) }?;
         Ok(run.objects().buffers.add(buffer))
     })
 }
@@ -69,10 +69,10 @@ pub unsafe extern "C" fn wtr_write_buffer_at(
             return Err(Error::Invalid("the source is NULL".into()));
         }
         let address = source.expose_provenance() as u64;
-        let request =
-            Request::Write { buffer: found.id, offset: offset as u64, size: size as u64, address };
+        let command =
+            Command::Write { buffer: found.id, offset: offset as u64, size: size as u64, address };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
+        unsafe { run.command(Request::new(found.device, command), wait_evt, evt) }
     });
 }
 
@@ -109,10 +109,10 @@ pub unsafe extern "C" fn wtr_read_buffer_at(
             return Err(Error::Invalid("the destination is NULL".into()));
         }
         let address = destination.expose_provenance() as u64;
-        let request =
-            Request::Read { buffer: found.id, offset: offset as u64, size: size as u64, address };
+        let command =
+            Command::Read { buffer: found.id, offset: offset as u64, size: size as u64, address };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
+        unsafe { run.command(Request::new(found.device, command), wait_evt, evt) }
     });
 }
 
@@ -150,17 +150,16 @@ pub unsafe extern "C" fn wtr_copy_buffer(
         if from.id == to.id && second - first < size {
             return Err(Error::Invalid("the ranges overlap".into()));
         }
-        let request = Request::Copy {
+        let command = Command::Copy {
             from: from.id,
-            from_rank: from.rank,
-            from_device: from.device,
             from_offset: source_offset as u64,
             to: to.id,
             to_offset: target_offset as u64,
             size: size as u64,
         };
+        let request = Request::new(to.device, command).from(from.device);
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(to.rank, to.device, request, wait_evt, evt) }
+        unsafe { run.command(request, wait_evt, evt) }
     });
 }
 
@@ -183,8 +182,8 @@ pub unsafe extern "C" fn wtr_release_buffer(
             }
             objects.buffers.remove(buffer)?
         };
-        let request = Request::ReleaseBuffer { buffer: found.id };
+        let command = Command::ReleaseBuffer { buffer: found.id };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
+        unsafe { run.command(Request::new(found.device, command), wait_evt, evt) }
     });
 }

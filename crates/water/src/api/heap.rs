@@ -5,11 +5,11 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use super::kernel::{argument, range_of};
 use super::run::{self, Buffer, Heap, Run};
 use super::{Opaque, coded, enter};
-use crate::command::{Arg, CommandId, ObjectId, Range, Rank};
+use crate::command::{Arg, Command, CommandId, DeviceId, ObjectId, Range, Rank};
 use crate::error::Error;
 use crate::heap::resident::{self, Seat};
 use crate::heap::{HeapPlan, Pe, meet};
-use crate::root::Request;
+use crate::root::issued::Request;
 
 /// Largest number of PEs of a heap, as in `ggas.h`.
 const PES_MAX: usize = penstock_ggas::layout::PES_MAX as usize;
@@ -76,7 +76,8 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
         .zip(plan.members())
         .map(|(member, rank)| {
             let device = plan.own(rank).next().map_or(0, |(_, device)| device);
-            (rank, device, Request::CreateHeap { plan: Box::new(plan.clone()), member })
+            let command = Command::CreateHeap { plan: Box::new(plan.clone()), member };
+            Request::new(DeviceId { rank, index: device }, command)
         })
         .collect();
     // SAFETY: the caller guarantees it.
@@ -86,13 +87,7 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
         .zip(&plan.pes)
         .map(|(pe, at)| {
             let (id, is_part) = (plan.part(pe), true);
-            objects.buffers.add(Buffer {
-                id,
-                rank: at.rank,
-                device: at.device,
-                size: plan.bytes,
-                is_part,
-            })
+            objects.buffers.add(Buffer { id, device: at.id(), size: plan.bytes, is_part })
         })
         .map(|part| part.addr())
         .collect();
@@ -247,7 +242,7 @@ pub unsafe extern "C" fn wtr_run_collective_v(
                 // SAFETY: there is a kernel for each PE.
                 let handle = unsafe { kernels.add(place).read() };
                 let kernel = *run.objects().kernels.get(handle)?;
-                if (kernel.rank, kernel.device) != (pe.rank, pe.device) {
+                if kernel.device != pe.id() {
                     return Err(Error::Invalid(format!(
                         "kernel {place} belongs to another device than PE {place}"
                     )));
@@ -267,9 +262,8 @@ pub unsafe extern "C" fn wtr_run_collective_v(
                         "no argument is the heap: pass it as WTR_HEAP(heap)".into(),
                     ));
                 }
-                let request =
-                    Request::Collective { kernel: kernel.id, range, args, after: before.to_vec() };
-                requests.push((pe.rank, pe.device, request));
+                let command = Command::Run { kernel: kernel.id, range, args };
+                requests.push(Request::new(pe.id(), command).after(before));
             }
             Ok(requests)
         };
@@ -335,11 +329,9 @@ pub unsafe extern "C" fn wtr_abort_heap(heap: *mut Opaque, reason: *const c_char
             let heap = objects.heaps.get(heap)?;
             (heap.id, heap.pes.first().copied().ok_or(Error::State("a heap without devices"))?)
         };
-        let request = Request::AbortHeap { heap: id, reason };
+        let request = Request::new(pe.id(), Command::AbortHeap { heap: id, reason });
         // SAFETY: no event is given.
-        unsafe {
-            run.command(pe.rank, pe.device, request, std::ptr::null_mut(), std::ptr::null_mut())
-        }
+        unsafe { run.command(request, std::ptr::null_mut(), std::ptr::null_mut()) }
     });
 }
 
@@ -359,11 +351,11 @@ pub unsafe extern "C" fn wtr_reset_heap(
             (heap.id, heap.pes.clone())
         };
         let requests = |before: &[CommandId], generation| {
-            for_each_rank(&pes, || Request::ResetHeap {
-                heap: id,
-                generation,
-                after: before.to_vec(),
-            })
+            let mut requests = for_each_rank(&pes, || Command::ResetHeap { heap: id, generation });
+            for request in &mut requests {
+                request.after = before.to_vec();
+            }
+            requests
         };
         // SAFETY: the caller guarantees it.
         unsafe { run.reset_heap(heap, requests, wait_evt, evt) }
@@ -371,11 +363,11 @@ pub unsafe extern "C" fn wtr_reset_heap(
 }
 
 /// Returns a request for each rank that has PEs, for the first one there.
-fn for_each_rank(pes: &[Pe], request: impl Fn() -> Request) -> Vec<(Rank, u32, Request)> {
-    let mut requests: Vec<(Rank, u32, Request)> = Vec::new();
+fn for_each_rank(pes: &[Pe], command: impl Fn() -> Command) -> Vec<Request> {
+    let mut requests: Vec<Request> = Vec::new();
     for pe in pes {
-        if requests.iter().all(|(rank, ..)| *rank != pe.rank) {
-            requests.push((pe.rank, pe.device, request()));
+        if requests.iter().all(|request| request.device.rank != pe.rank) {
+            requests.push(Request::new(pe.id(), command()));
         }
     }
     requests
@@ -411,7 +403,7 @@ unsafe fn release(
         }
     }
     run.runtime().with_root(|root| root.forget_paths(heap.id));
-    let requests = for_each_rank(&heap.pes, || Request::ReleaseHeap { heap: heap.id });
+    let requests = for_each_rank(&heap.pes, || Command::ReleaseHeap { heap: heap.id });
     // SAFETY: the caller guarantees it.
     unsafe { run.commands_after(&heap.users, requests, wait_evt, evt) }.map(|_| ())
 }

@@ -2,9 +2,9 @@ use std::ffi::{c_char, c_uint, c_void};
 
 use super::run::{self, Kernel, Run};
 use super::{Opaque, enter, variadic};
-use crate::command::{Arg, Code, Range};
+use crate::command::{Arg, Code, Command, Range};
 use crate::error::Error;
-use crate::root::Request;
+use crate::root::issued::Request;
 
 /// # Safety
 /// The strings end with a zero. `evt` is null or leads to an event pointer.
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn wtr_create_kernel(
 ) -> *mut Opaque {
     enter("wtr_create_kernel", std::ptr::null_mut(), || {
         let run = run::current()?;
-        let (rank, device) = run.device(device).map(|device| (device.rank, device.index))?;
+        let device = run.device(device)?.id();
         // SAFETY: the caller guarantees it.
         let source = unsafe { variadic::text(name, "the name") }?;
         // SAFETY: the caller guarantees it.
@@ -43,15 +43,15 @@ pub unsafe extern "C" fn wtr_create_kernel(
                 )));
             }
         };
-        let kernel = Kernel { id: run.object_id(), rank, device };
-        let request = Request::CreateKernel {
+        let kernel = Kernel { id: run.object_id(), device };
+        let command = Command::CreateKernel {
             kernel: kernel.id,
             code,
             name: kernel_name.to_owned(),
             options: options.to_owned(),
         };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
+        unsafe { run.command(Request::new(device, command), std::ptr::null_mut(), evt) }?;
         Ok(run.objects().kernels.add(kernel))
     })
 }
@@ -86,9 +86,9 @@ pub unsafe extern "C" fn wtr_run_kernel_v(
             // SAFETY: the caller guarantees it.
             args.push(unsafe { argument(&run, &found, index, size, value) }?);
         }
-        let request = Request::Run { kernel: found.id, range, args };
+        let command = Command::Run { kernel: found.id, range, args };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
+        unsafe { run.command(Request::new(found.device, command), wait_evt, evt) }
     });
 }
 
@@ -161,7 +161,7 @@ pub unsafe fn argument(
             "argument {index}: its size is 0, so it has to be a buffer, but {error}"
         ))
     })?;
-    if (buffer.rank, buffer.device) != (kernel.rank, kernel.device) {
+    if buffer.device != kernel.device {
         return Err(Error::Invalid(format!(
             "argument {index} is a buffer of another device; copy it with wtr_copy_buffer"
         )));
@@ -180,8 +180,8 @@ pub unsafe extern "C" fn wtr_release_kernel(
     enter("wtr_release_kernel", (), || {
         let run = run::current()?;
         let found = run.objects().kernels.remove(kernel)?;
-        let request = Request::ReleaseKernel { kernel: found.id };
+        let command = Command::ReleaseKernel { kernel: found.id };
         // SAFETY: the caller guarantees it.
-        unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
+        unsafe { run.command(Request::new(found.device, command), wait_evt, evt) }
     });
 }

@@ -6,10 +6,10 @@ use penstock_dql::{NodeFacts, RawDevice};
 
 use super::handles::Handles;
 use super::{Opaque, report};
-use crate::command::{CommandId, DeviceInfo, InPool, ObjectId, Rank};
+use crate::command::{CommandId, DeviceId, DeviceInfo, InPool, ObjectId, Rank};
 use crate::error::Error;
 use crate::heap::Pe;
-use crate::root::Request;
+use crate::root::issued::Request;
 use crate::runtime::Runtime;
 
 #[derive(Debug)]
@@ -36,6 +36,10 @@ pub struct Device {
 }
 
 impl Device {
+    pub const fn id(&self) -> DeviceId {
+        DeviceId { rank: self.rank, index: self.index }
+    }
+
     /// Returns the device as queries see it.
     pub fn as_queried(&self) -> RawDevice<'_> {
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
@@ -70,8 +74,7 @@ pub struct Objects {
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     pub id: ObjectId,
-    pub rank: Rank,
-    pub device: u32,
+    pub device: DeviceId,
     pub size: u64,
     /// Whether it is a part of a heap.
     pub is_part: bool,
@@ -92,8 +95,7 @@ pub struct Heap {
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     pub id: ObjectId,
-    pub rank: Rank,
-    pub device: u32,
+    pub device: DeviceId,
 }
 
 /// An event, which stands for commands.
@@ -190,14 +192,12 @@ impl Run {
     /// stays valid until the command has ended.
     pub unsafe fn command(
         &self,
-        rank: Rank,
-        device: u32,
         request: Request,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
         // SAFETY: the caller guarantees it.
-        unsafe { self.commands(vec![(rank, device, request)], wait_evt, evt) }.map(|_| ())
+        unsafe { self.commands(vec![request], wait_evt, evt) }.map(|_| ())
     }
 
     /// Issues the commands of one call, which wait for the same and share one event. Returns them
@@ -207,7 +207,7 @@ impl Run {
     /// The same as for [`Run::command`].
     pub unsafe fn commands(
         &self,
-        requests: Vec<(Rank, u32, Request)>,
+        requests: Vec<Request>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<Vec<CommandId>, Error> {
@@ -222,7 +222,7 @@ impl Run {
     pub unsafe fn commands_after(
         &self,
         after: &[CommandId],
-        requests: Vec<(Rank, u32, Request)>,
+        requests: Vec<Request>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<Vec<CommandId>, Error> {
@@ -240,7 +240,7 @@ impl Run {
     unsafe fn issue(
         &self,
         after: &[CommandId],
-        requests: Vec<(Rank, u32, Request)>,
+        requests: Vec<Request>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(Vec<CommandId>, Option<*mut Opaque>), Error> {
@@ -258,7 +258,7 @@ impl Run {
             Some(event)
         };
         let issue = |root: &mut crate::root::Root| {
-            let issue = |(rank, device, request)| root.issue(rank, device, waits.clone(), request);
+            let issue = |request| root.issue(waits.clone(), request);
             requests.into_iter().map(issue).collect::<Vec<_>>()
         };
         let ids = self.runtime.with_root(issue).ok_or(Error::State("this is not the root"))?;
@@ -334,7 +334,7 @@ impl Run {
     pub unsafe fn collective(
         &self,
         heap: *mut Opaque,
-        requests: impl FnOnce(&[CommandId]) -> Result<Vec<(Rank, u32, Request)>, Error>,
+        requests: impl FnOnce(&[CommandId]) -> Result<Vec<Request>, Error>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
@@ -359,7 +359,7 @@ impl Run {
     pub unsafe fn reset_heap(
         &self,
         heap: *mut Opaque,
-        requests: impl FnOnce(&[CommandId], u64) -> Vec<(Rank, u32, Request)>,
+        requests: impl FnOnce(&[CommandId], u64) -> Vec<Request>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {

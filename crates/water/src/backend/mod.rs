@@ -11,84 +11,17 @@ pub mod opencl;
 pub mod pool;
 pub mod sim;
 
-use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
+use crate::command::{Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Rank, Times};
 use crate::doorbell::Doorbell;
-use crate::heap::{HeapPlan, Word};
+use crate::error::code;
+use crate::heap::Word;
 use crate::transport::Span;
-
-/// One operation of one device.
-#[derive(Debug)]
-pub enum Operation<'a> {
-    CreateBuffer {
-        /// Its id from now on.
-        buffer: ObjectId,
-        size: u64,
-        flags: u64,
-    },
-    ReleaseBuffer {
-        buffer: ObjectId,
-    },
-    CreateKernel {
-        /// Its id from now on.
-        kernel: ObjectId,
-        code: &'a Code,
-        name: &'a str,
-        /// Options for the build.
-        options: &'a str,
-    },
-    ReleaseKernel {
-        kernel: ObjectId,
-    },
-    Run {
-        kernel: ObjectId,
-        range: &'a Range,
-        args: &'a [Arg],
-    },
-    /// Copies bytes to a buffer. The bytes must not change until the operation has ended.
-    Write {
-        buffer: ObjectId,
-        offset: u64,
-        from: Span,
-    },
-    /// Copies bytes from a buffer. Nobody else may use the target memory until the operation has
-    /// ended.
-    Read {
-        buffer: ObjectId,
-        offset: u64,
-        into: Span,
-    },
-    /// Copies bytes between buffers of this back end.
-    Copy {
-        from: ObjectId,
-        from_offset: u64,
-        to: ObjectId,
-        to_offset: u64,
-        size: u64,
-    },
-    CreateHeap {
-        plan: &'a HeapPlan,
-        /// Which member of the heap this back end is.
-        member: u32,
-    },
-    ReleaseHeap {
-        heap: ObjectId,
-    },
-    AbortHeap {
-        heap: ObjectId,
-        reason: &'a str,
-    },
-    /// All launches over the heap have ended, at all ranks.
-    ResetHeap {
-        heap: ObjectId,
-        /// Number of resets of this heap, including this one.
-        generation: u64,
-    },
-}
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (code {code})")]
 pub struct Failure {
+    /// A `CL_*` or `WTR_E*` code.
     pub code: i32,
     pub message: String,
     /// The build log; empty if there is none.
@@ -118,7 +51,7 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// A `CL_*` or `WTR_E*` code.
+/// What drives the devices of a rank.
 pub trait Backend: Send + std::fmt::Debug {
     /// Returns its devices, by index.
     fn devices(&self) -> &[DeviceInfo];
@@ -127,18 +60,14 @@ pub trait Backend: Send + std::fmt::Debug {
     /// ended, so that the back end keeps their order.
     fn orders(&self, earlier: u32, device: u32) -> bool;
 
-    /// Starts an operation that runs after those in `after`, which were started before it.
-    /// [`Backend::poll`] reports its end, and also its failure.
+    /// Starts a command of one device. The command runs after those in `after`, which were started
+    /// before it. [`Backend::poll`] reports its end, and also its failure. The command is neither a
+    /// marker nor a move.
     ///
     /// # Safety
-    /// All spans stay valid until the end of the operation has been reported.
-    unsafe fn start(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-        after: &[CommandId],
-    );
+    /// All memory that the command names stays valid until the end of the command has been
+    /// reported.
+    unsafe fn start(&mut self, id: CommandId, device: u32, command: &Command, after: &[CommandId]);
 
     /// Flushes the operations started since the last call, and appends those that have ended. Never
     /// blocks.
@@ -190,8 +119,25 @@ pub trait Backend: Send + std::fmt::Debug {
 /// Returns the failure of a back end without heaps; `why` ends the sentence.
 pub fn no_heaps(why: &str) -> Failure {
     Failure {
-        code: crate::error::code::INVALID,
+        code: code::INVALID,
         message: format!("there are no heaps here: {why}"),
         log: String::new(),
     }
+}
+
+/// Returns the failure of a command whose object does not exist.
+pub(crate) fn gone(kind: ObjectKind) -> Failure {
+    let (code, what) = match kind {
+        ObjectKind::Buffer => (code::INVALID_MEM_OBJECT, "buffer"),
+        ObjectKind::Kernel => (code::INVALID_KERNEL, "kernel"),
+        ObjectKind::Heap => (code::INVALID_MEM_OBJECT, "heap"),
+    };
+    let message = format!("the {what} does not exist or was released");
+    Failure { code, message, log: String::new() }
+}
+
+/// Returns the failure of a command that a back end does not perform.
+pub(crate) fn not_performed(command: &Command) -> Failure {
+    let message = format!("a back end cannot {}", command.phrase());
+    Failure { code: code::INVALID_VALUE, message, log: String::new() }
 }

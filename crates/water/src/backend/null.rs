@@ -1,8 +1,8 @@
 //! Devices that do nothing: every operation ends at once, so only the cost of the runtime itself
 //! remains.
 
-use super::{Backend, Ended, Operation};
-use crate::command::{CommandId, DeviceInfo, Times};
+use super::{Backend, Ended};
+use crate::command::{Command, CommandId, DeviceInfo, Times};
 use crate::doorbell::Doorbell;
 
 /// Devices that do nothing.
@@ -36,9 +36,9 @@ impl Backend for Null {
         true
     }
 
-    unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
-        let outcome = match operation {
-            Operation::CreateHeap { .. } => {
+    unsafe fn start(&mut self, id: CommandId, _: u32, command: &Command, _: &[CommandId]) {
+        let outcome = match command {
+            Command::CreateHeap { .. } => {
                 Err(super::no_heaps("devices that do nothing cannot run kernels"))
             }
             _ => Ok(()),

@@ -16,9 +16,11 @@ use penstock_device::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::program::{MadeKernel, ProgramKey};
-use super::{Backend, Ended, Failure, Memory, Operation};
+use super::{Backend, Ended, Failure, Memory, gone, not_performed};
 use crate::clock::Clock;
-use crate::command::{Arg, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
+use crate::command::{
+    Arg, Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Range, Rank, Times,
+};
 use crate::doorbell::Doorbell;
 use crate::error::code;
 use crate::heap::Word;
@@ -46,8 +48,8 @@ pub struct OpenCl {
     heaps: heap::Heaps,
     /// Messages about heaps for other ranks.
     words: Vec<(Rank, ObjectId, Word)>,
-    news: Receiver<News>,
-    post: Sender<News>,
+    news: Receiver<BackendMessage>,
+    post: Sender<BackendMessage>,
     bell: Arc<Mutex<Doorbell>>,
     clock: Arc<dyn Clock>,
 }
@@ -62,7 +64,7 @@ struct Slot {
 }
 
 /// A message of another thread to the scheduler.
-enum News {
+enum BackendMessage {
     Ended(Ended),
     Built {
         id: CommandId,
@@ -81,7 +83,7 @@ enum News {
     Word(Rank, ObjectId, Word),
 }
 
-impl std::fmt::Debug for News {
+impl std::fmt::Debug for BackendMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ended(ended) => ended.fmt(f),
@@ -137,19 +139,15 @@ impl OpenCl {
     }
 
     fn buffer(&self, buffer: ObjectId) -> Result<&Mem, Failure> {
-        self.buffers.get(&buffer).map(|(_, mem)| mem).ok_or_else(|| Failure {
-            code: code::INVALID_MEM_OBJECT,
-            message: "the buffer does not exist or was released".into(),
-            log: String::new(),
-        })
+        self.buffers.get(&buffer).map(|(_, mem)| mem).ok_or_else(|| gone(ObjectKind::Buffer))
     }
 
-    /// Starts an operation. Returns its event, or `None` if it has ended already.
+    /// Starts a command. Returns its event, or `None` if it has ended already.
     fn enqueue(
         &mut self,
         id: CommandId,
         device: u32,
-        operation: &Operation<'_>,
+        command: &Command,
         after: &[CommandId],
     ) -> Result<Option<Event>, Failure> {
         let slot = self.slot(device)?;
@@ -157,80 +155,81 @@ impl OpenCl {
         let events: Vec<Event> =
             after.iter().filter_map(|earlier| self.events.get(earlier).cloned()).collect();
         let waits: Vec<&Event> = events.iter().collect();
-        match operation {
-            Operation::CreateBuffer { buffer, size, flags } => {
+        match command {
+            Command::CreateBuffer { buffer, size, flags } => {
                 let mem = Mem::buffer(&slot.context, *flags, *size).map_err(|status| {
                     failure(status, &format!("create a buffer of {size} bytes"))
                 })?;
                 self.buffers.insert(*buffer, (device, mem));
-                Ok(None)
             }
-            Operation::ReleaseBuffer { buffer } => {
-                // The driver frees it when its last command has ended.
-                self.buffers.remove(buffer);
-                Ok(None)
+            // The driver frees it when its last command has ended.
+            Command::ReleaseBuffer { buffer } => _ = self.buffers.remove(buffer),
+            Command::ReleaseKernel { kernel } => _ = self.kernels.remove(kernel),
+            Command::ReleaseHeap { heap } => self.release_heap(*heap),
+            Command::AbortHeap { heap, reason } => self.heaps.abort(*heap, reason),
+            Command::Run { kernel, range, args } => {
+                return self.run((&queue, device), *kernel, range, args, &waits);
             }
-            Operation::ReleaseKernel { kernel } => {
-                self.kernels.remove(kernel);
-                Ok(None)
+            Command::Write { buffer, offset, size, address } => {
+                let from = Span::of_address(*address, *size);
+                return self.write(&queue, (*buffer, *offset), from, &waits);
             }
-            Operation::ReleaseHeap { heap } => {
-                self.release_heap(*heap);
-                Ok(None)
+            Command::Read { buffer, offset, size, address } => {
+                let into = Span::of_address(*address, *size);
+                return self.read(id, &queue, (*buffer, *offset), into, &waits);
             }
-            Operation::AbortHeap { heap, reason } => {
-                self.heaps.abort(*heap, reason);
-                Ok(None)
+            Command::Copy { from, from_offset, to, to_offset, size } => {
+                let (from, to) = ((*from, *from_offset), (*to, *to_offset));
+                return self.copy(id, &queue, from, to, *size, &waits);
             }
-            Operation::Run { kernel, range, args } => {
-                self.run((&queue, device), *kernel, range, args, &waits)
-            }
-            Operation::Write { buffer, offset, from } => {
-                let mem = self.buffer(*buffer)?;
-                if waits.is_empty()
-                    && let Some(memory) = part(mem, *offset, from.length)
-                {
-                    copy(*from, memory);
-                    return Ok(None);
-                }
-                let mut bytes = Staged::new(from.length)
-                    .map_err(|status| failure(status, "allocate memory for a write"))?;
-                copy(*from, Span { start: bytes.as_mut_ptr(), length: bytes.len() });
-                queue
-                    .write(mem, *offset, bytes, &waits, Want::Event)
-                    .map_err(|status| failure(status, "write a buffer"))
-            }
-            Operation::Read { buffer, offset, into } => {
-                self.read(id, &queue, (*buffer, *offset), *into, &waits)
-            }
-            Operation::Copy { from, from_offset, to, to_offset, size } => {
-                let (source, target) = (self.buffer(*from)?.clone(), self.buffer(*to)?.clone());
-                if source.context().id() == target.context().id() {
-                    return queue
-                        .copy(
-                            &source,
-                            *from_offset,
-                            &target,
-                            *to_offset,
-                            *size,
-                            &waits,
-                            Want::Event,
-                        )
-                        .map_err(|status| failure(status, "copy a buffer"));
-                }
-                self.copy_between(
-                    id,
-                    (&source, *from_offset, *from),
-                    (&target, *to_offset),
-                    *size,
-                    &waits,
-                )
-            }
-            // These run in threads of their own, see `start`.
-            Operation::CreateKernel { .. }
-            | Operation::CreateHeap { .. }
-            | Operation::ResetHeap { .. } => Ok(None),
+            // Creations of kernels and heaps, and resets, have threads of their own, see `start`.
+            Command::CreateKernel { .. }
+            | Command::CreateHeap { .. }
+            | Command::ResetHeap { .. }
+            | Command::Move(_)
+            | Command::Marker => return Err(not_performed(command)),
         }
+        Ok(None)
+    }
+
+    fn write(
+        &self,
+        queue: &Queue,
+        (buffer, offset): (ObjectId, u64),
+        from: Span,
+        waits: &[&Event],
+    ) -> Result<Option<Event>, Failure> {
+        let mem = self.buffer(buffer)?;
+        if waits.is_empty()
+            && let Some(memory) = part(mem, offset, from.length)
+        {
+            copy(from, memory);
+            return Ok(None);
+        }
+        let mut bytes = Staged::new(from.length)
+            .map_err(|status| failure(status, "allocate memory for a write"))?;
+        copy(from, Span { start: bytes.as_mut_ptr(), length: bytes.len() });
+        queue
+            .write(mem, offset, bytes, waits, Want::Event)
+            .map_err(|status| failure(status, "write a buffer"))
+    }
+
+    fn copy(
+        &mut self,
+        id: CommandId,
+        queue: &Queue,
+        (from, from_offset): (ObjectId, u64),
+        (to, to_offset): (ObjectId, u64),
+        size: u64,
+        waits: &[&Event],
+    ) -> Result<Option<Event>, Failure> {
+        let (source, target) = (self.buffer(from)?.clone(), self.buffer(to)?.clone());
+        if source.context().id() == target.context().id() {
+            return queue
+                .copy(&source, from_offset, &target, to_offset, size, waits, Want::Event)
+                .map_err(|status| failure(status, "copy a buffer"));
+        }
+        self.copy_between(id, (&source, from_offset, from), (&target, to_offset), size, waits)
     }
 
     /// Reads a buffer. If that takes time, it returns the code [`IS_READING`] as an error, and
@@ -308,11 +307,7 @@ impl OpenCl {
         args: &[Arg],
         waits: &[&Event],
     ) -> Result<Option<Event>, Failure> {
-        let (_, made) = self.kernels.get(&kernel).ok_or_else(|| Failure {
-            code: code::INVALID_KERNEL,
-            message: "the kernel does not exist or was released".into(),
-            log: String::new(),
-        })?;
+        let (_, made) = self.kernels.get(&kernel).ok_or_else(|| gone(ObjectKind::Kernel))?;
         if args.len() != made.args {
             return Err(Failure {
                 code: code::INVALID_VALUE,
@@ -350,25 +345,20 @@ impl OpenCl {
     }
 
     /// Builds a program in a thread of its own, because that takes long.
-    fn build(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-    ) -> Result<(), Failure> {
-        let Operation::CreateKernel { kernel: object, code, name, options } = operation else {
+    fn build(&mut self, id: CommandId, device: u32, command: &Command) -> Result<(), Failure> {
+        let Command::CreateKernel { kernel: object, code, name, options } = command else {
             return Ok(());
         };
         let slot = self.slot(device)?;
         let (context, built_for) = (slot.context.clone(), slot.device.clone());
-        let key = Box::new((device, (*code).clone(), (*options).to_owned()));
+        let key = Box::new((device, code.clone(), options.clone()));
         let ready = self
             .programs
             .iter()
             .find(|(other, _)| *other == *key)
             .map(|(_, program)| program.clone());
         let (name, object, post, bell) =
-            ((*name).to_owned(), *object, self.post.clone(), Arc::clone(&self.bell));
+            (name.clone(), *object, self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
             let made = ready
                 .map_or_else(|| program::build(&context, &built_for, &key.1, &key.2), Ok)
@@ -376,7 +366,7 @@ impl OpenCl {
                     program::kernel(&program, &built_for, &name).map(|kernel| (program, kernel))
                 });
             // Sending fails only when the run is over and nobody listens.
-            _ = post.send(News::Built { id, device, object, key, made });
+            _ = post.send(BackendMessage::Built { id, device, object, key, made });
             ring(&bell);
         };
         std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(
@@ -404,17 +394,11 @@ impl Backend for OpenCl {
         }
     }
 
-    unsafe fn start(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-        after: &[CommandId],
-    ) {
-        let in_thread = match operation {
-            Operation::CreateKernel { .. } => Some(self.build(id, device, operation)),
-            Operation::CreateHeap { plan, member } => Some(self.make_heap(id, plan, *member)),
-            Operation::ResetHeap { heap, generation } => {
+    unsafe fn start(&mut self, id: CommandId, device: u32, command: &Command, after: &[CommandId]) {
+        let in_thread = match command {
+            Command::CreateKernel { .. } => Some(self.build(id, device, command)),
+            Command::CreateHeap { plan, member } => Some(self.make_heap(id, plan, *member)),
+            Command::ResetHeap { heap, generation } => {
                 Some(self.reset_heap(id, *heap, *generation))
             }
             _ => None,
@@ -430,12 +414,12 @@ impl Backend for OpenCl {
             return;
         }
         // From now on the heap's threads expect its kernels.
-        let over = self.heap_of(device, operation).map(|heap| (heap.running(), heap));
+        let over = self.heap_of(device, command).map(|heap| (heap.running(), heap));
         // A refused operation has no event to wait for, so those after it fail here.
         let enqueued = if after.iter().any(|earlier| self.refused.contains(earlier)) {
             Err(failure(Status::WAIT_LIST_FAILED, "run a command that waits for a failed one"))
         } else {
-            self.enqueue(id, device, operation, after)
+            self.enqueue(id, device, command, after)
         };
         match enqueued {
             Ok(Some(event)) => {
@@ -480,12 +464,12 @@ impl Backend for OpenCl {
         }
         while let Ok(news) = self.news.try_recv() {
             match news {
-                News::Ended(end) => {
+                BackendMessage::Ended(end) => {
                     self.events.remove(&end.operation);
                     self.refused.remove(&end.operation);
                     ended.push(end);
                 }
-                News::Built { id, device, object, key, made } => {
+                BackendMessage::Built { id, device, object, key, made } => {
                     let outcome = made.map(|(program, kernel)| {
                         if !self.programs.iter().any(|(other, _)| *other == *key) {
                             self.programs.push_back((*key, program));
@@ -497,7 +481,7 @@ impl Backend for OpenCl {
                     });
                     ended.push(Ended { operation: id, outcome, times: Times::default() });
                 }
-                News::Heap { id, heap, made } => {
+                BackendMessage::Heap { id, heap, made } => {
                     let (member, outcome) = match made {
                         Ok(member) => (Some(member), Ok(())),
                         Err(failure) => (None, Err(failure)),
@@ -508,7 +492,7 @@ impl Backend for OpenCl {
                     }
                     ended.push(Ended { operation: id, outcome, times: Times::default() });
                 }
-                News::Word(to, heap, word) => self.words.push((to, heap, word)),
+                BackendMessage::Word(to, heap, word) => self.words.push((to, heap, word)),
             }
         }
     }
@@ -553,9 +537,9 @@ fn ring(bell: &Mutex<Doorbell>) {
     bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
 }
 
-fn tell(post: &Sender<News>, bell: &Mutex<Doorbell>, end: Ended) {
+fn tell(post: &Sender<BackendMessage>, bell: &Mutex<Doorbell>, end: Ended) {
     // Sending fails only when the run is over and nobody listens.
-    _ = post.send(News::Ended(end));
+    _ = post.send(BackendMessage::Ended(end));
     ring(bell);
 }
 

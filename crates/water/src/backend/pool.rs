@@ -2,18 +2,22 @@
 //! share one context, so the workers order commands of different nodes, and a copy between nodes
 //! does not pass this process.
 //!
-//! Sending may wait for room on a link, so each node has a thread that sends (`issue`), and the
+//! Sending may wait for room on a link, so each node has a thread that sends (`sender`), and the
 //! scheduler only queues orders for it. A command can be sent once the commands that it waits for
 //! have been sent, because only then do the workers know their events. Within a node the order of
 //! the thread ensures this; between nodes the command is parked here.
 
 mod desk;
 mod heap;
-mod issue;
+mod kernel;
+mod landing;
 mod program;
+mod sender;
+mod sent;
+mod task;
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, NODES_VARIABLE, Source, Surroundings};
 use penstock_client::{Context, Node, Pool, Queue};
@@ -21,12 +25,14 @@ use penstock_link::Address;
 use penstock_wire::describe;
 use rustc_hash::FxHashMap;
 
-use self::desk::{Desk, News};
-use self::issue::{Act, Cell, Issue, Issuer, Order, Value};
-use self::program::{Made, Programs};
-use super::{Backend, Ended, Failure, Operation};
+use self::desk::{BackendMessage, Desk};
+use self::program::Programs;
+use self::sender::{NodeSender, SendOrder};
+use self::sent::SentEvent;
+use self::task::{BufferSlot, PoolObject, Task};
+use super::{Backend, Ended, Failure, gone};
 use crate::clock::Clock;
-use crate::command::{Arg, CommandId, DeviceInfo, InPool, ObjectId, Rank};
+use crate::command::{Arg, Command, CommandId, DeviceInfo, InPool, ObjectId, ObjectKind, Rank};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, code};
 use crate::heap::{HeapPlan, Pe, Word};
@@ -47,15 +53,15 @@ pub struct Pooled {
     infos: Vec<DeviceInfo>,
     devices: Vec<Slot>,
     /// One for each node, by its index in the pool.
-    issuers: Vec<Issuer>,
-    buffers: FxHashMap<ObjectId, Buffer>,
-    kernels: FxHashMap<ObjectId, Arc<Made>>,
+    senders: Vec<NodeSender>,
+    /// Buffers and kernels.
+    objects: FxHashMap<ObjectId, PoolObject>,
     programs: Programs,
     heaps: heap::Heaps,
     /// Operations whose ends are not reported yet.
     open: FxHashMap<CommandId, Open>,
     parked: FxHashMap<CommandId, Parked>,
-    news: Receiver<News>,
+    news: Receiver<BackendMessage>,
     desk: Desk,
     context: Arc<Context>,
 }
@@ -66,24 +72,18 @@ struct Slot {
     node: usize,
 }
 
-#[derive(Debug)]
-struct Buffer {
-    device: u32,
-    memory: Cell,
-}
-
 /// An operation that was started and whose end is not reported yet.
 #[derive(Debug)]
 struct Open {
     /// The node that runs the operation. A build or a heap's creation has none.
     node: Option<usize>,
-    issue: Arc<Issue>,
+    sent: Arc<SentEvent>,
     /// Its bytes that count for [`EARLY_BYTES_MAX`].
     early: u64,
     /// Memory of the program that it writes to.
     lands: std::ops::Range<usize>,
     /// Parked operations that wait until it is sent, and until it has ended.
-    on_issue: Vec<CommandId>,
+    on_sent: Vec<CommandId>,
     on_end: Vec<CommandId>,
 }
 
@@ -91,7 +91,7 @@ struct Open {
 #[derive(Debug)]
 struct Parked {
     node: usize,
-    order: Order,
+    order: SendOrder,
     /// Number of operations that it still waits for.
     left: usize,
 }
@@ -156,10 +156,10 @@ impl Pooled {
             infos.push(describe(node, device));
             slots.push(Slot { queue, node: device.node() });
         }
-        let mut issuers = Vec::new();
+        let mut senders = Vec::new();
         for node in pool.nodes() {
-            let issuer = Issuer::start(node, Arc::clone(&context), desk.clone());
-            issuers.push(issuer.map_err(|error| {
+            let sender = NodeSender::start(node, Arc::clone(&context), desk.clone());
+            senders.push(sender.map_err(|error| {
                 penstock_client::Error::Config(
                     format!("cannot start the thread for a node: {error}").into(),
                 )
@@ -168,9 +168,8 @@ impl Pooled {
         Ok(Self {
             infos,
             devices: slots,
-            issuers,
-            buffers: FxHashMap::default(),
-            kernels: FxHashMap::default(),
+            senders,
+            objects: FxHashMap::default(),
             programs: Programs::default(),
             heaps: heap::Heaps::default(),
             open: FxHashMap::default(),
@@ -181,119 +180,74 @@ impl Pooled {
         })
     }
 
-    fn buffer(&self, buffer: ObjectId) -> Result<&Buffer, Failure> {
-        self.buffers.get(&buffer).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))
+    fn object(&self, kind: ObjectKind, id: ObjectId) -> Result<PoolObject, Failure> {
+        let found = match kind {
+            ObjectKind::Buffer => self
+                .heaps
+                .part(id)
+                .map(|(device, heap)| PoolObject::Part { device, heap })
+                .or_else(|| self.objects.get(&id).cloned()),
+            ObjectKind::Kernel => self.objects.get(&id).cloned(),
+            ObjectKind::Heap => self.heaps.get(id).map(PoolObject::Heap),
+        };
+        found.ok_or_else(|| gone(kind))
     }
 
-    /// Translates an operation, and finds the device that performs it: a transfer runs where its
-    /// buffer is.
-    fn act(&mut self, device: u32, operation: &Operation<'_>) -> Result<(u32, Act), Failure> {
-        if let Some(part) = self.act_on_part(operation)? {
-            return Ok(part);
+    /// Finds the objects of a command, and the device that performs it: a transfer runs where its
+    /// buffer is. Objects that the command creates or releases are entered or removed.
+    fn prepare(&mut self, device: u32, command: &Command) -> Result<(u32, Task), Failure> {
+        self.refuse_parts(command)?;
+        let mut objects = Vec::new();
+        for (kind, id) in command.objects() {
+            let object = self.object(kind, id)?;
+            if let (PoolObject::Kernel(kernel), Command::Run { args, .. }) = (&object, command) {
+                kernel.check(args.len())?;
+            }
+            objects.push((id, object));
         }
-        Ok(match operation {
-            Operation::CreateBuffer { buffer, size, flags } => {
-                let memory: Cell = Arc::new(OnceLock::new());
-                self.buffers.insert(*buffer, Buffer { device, memory: Arc::clone(&memory) });
-                (device, Act::Create { memory, size: *size, flags: *flags })
+        match command {
+            Command::CreateBuffer { buffer, .. } => {
+                let object = PoolObject::Buffer { device, memory: BufferSlot::default() };
+                self.objects.insert(*buffer, object.clone());
+                objects.push((*buffer, object));
             }
-            Operation::ReleaseBuffer { buffer } => {
-                let released = self
-                    .buffers
-                    .remove(buffer)
-                    .ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))?;
-                (released.device, Act::ReleaseBuffer(released.memory))
+            Command::ReleaseBuffer { buffer: id } => {
+                let object = self.objects.remove(id).ok_or_else(|| gone(ObjectKind::Buffer))?;
+                objects.push((*id, object));
             }
-            Operation::ReleaseKernel { kernel } => {
-                let released = self
-                    .kernels
-                    .remove(kernel)
-                    .ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
-                (device, Act::ReleaseKernel(released))
+            Command::ReleaseKernel { kernel: id } => {
+                let object = self.objects.remove(id).ok_or_else(|| gone(ObjectKind::Kernel))?;
+                objects.push((*id, object));
             }
-            Operation::Run { kernel, range, args } => {
-                let made =
-                    self.kernels.get(kernel).ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
-                made.check(args.len())?;
-                let value = |arg: &Arg| {
-                    Ok(match arg {
-                        Arg::Bytes(bytes) => Value::Bytes(bytes.clone()),
-                        Arg::Buffer(buffer) => {
-                            Value::Buffer(Arc::clone(&self.buffer(*buffer)?.memory))
-                        }
-                        Arg::Local(size) => Value::Local(*size),
-                        Arg::Heap(heap) => Value::Heap(
-                            self.heaps
-                                .get(*heap)
-                                .ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?,
-                        ),
-                    })
-                };
-                let args = args.iter().map(value).collect::<Result<_, Failure>>()?;
-                (device, Act::Run { made: Arc::clone(made), range: **range, args })
+            Command::ReleaseHeap { heap } => {
+                objects
+                    .extend(self.heaps.remove(*heap).map(|made| (*heap, PoolObject::Heap(made))));
             }
-            Operation::Write { buffer, offset, from } => {
-                let Buffer { device, memory } = self.buffer(*buffer)?;
-                (*device, Act::Write { memory: Arc::clone(memory), offset: *offset, from: *from })
-            }
-            Operation::Read { buffer, offset, into } => {
-                let Buffer { device, memory } = self.buffer(*buffer)?;
-                (*device, Act::Read { memory: Arc::clone(memory), offset: *offset, into: *into })
-            }
-            Operation::Copy { from, from_offset, to, to_offset, size } => {
-                let source = (Arc::clone(&self.buffer(*from)?.memory), *from_offset);
-                let Buffer { device, memory } = self.buffer(*to)?;
-                (
-                    *device,
-                    Act::Copy { source, target: (Arc::clone(memory), *to_offset), size: *size },
-                )
-            }
-            Operation::ReleaseHeap { heap } => (device, Act::ReleaseHeap(self.heaps.remove(*heap))),
-            Operation::AbortHeap { heap, reason } => {
-                let heap =
-                    self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
-                (device, Act::Abort { heap, reason: (*reason).to_owned() })
-            }
-            Operation::CreateHeap { .. } | Operation::ResetHeap { .. } => {
-                return Err(gone(code::INVALID_VALUE, "operation"));
-            }
-            Operation::CreateKernel { .. } => return Err(gone(code::INVALID_VALUE, "operation")),
-        })
+            _ => {}
+        }
+        let is_placed = !matches!(command, Command::Run { .. });
+        let own = objects.last().and_then(|(_, object)| object.device()).filter(|_| is_placed);
+        Ok((own.unwrap_or(device), Task { command: command.clone(), objects }))
     }
 
-    /// Does the same for an operation on a part of a heap. Returns `None` for other operations.
-    fn act_on_part(&self, operation: &Operation<'_>) -> Result<Option<(u32, Act)>, Failure> {
-        let no_copies = |what: &str| Failure {
+    /// Refuses commands that the workers do not perform on a part of a heap.
+    fn refuse_parts(&self, command: &Command) -> Result<(), Failure> {
+        let is_part = |buffer: &ObjectId| self.heaps.part(*buffer).is_some();
+        let what = match command {
+            Command::Copy { from, to, .. } if is_part(from) || is_part(to) => "copied",
+            Command::Run { args, .. }
+                if args.iter().any(|arg| matches!(arg, Arg::Buffer(it) if is_part(it))) =>
+            {
+                "given to a kernel by itself"
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure {
             code: code::INVALID_MEM_OBJECT,
             message: format!(
                 "on the pool a part of a heap can only be read and written, not {what}"
             ),
             log: String::new(),
-        };
-        Ok(match operation {
-            Operation::Write { buffer, offset, from } => {
-                self.heaps.part(*buffer).map(|(device, heap)| {
-                    (device, Act::WritePart { heap, offset: *offset, from: *from })
-                })
-            }
-            Operation::Read { buffer, offset, into } => {
-                self.heaps.part(*buffer).map(|(device, heap)| {
-                    (device, Act::ReadPart { heap, offset: *offset, into: *into })
-                })
-            }
-            Operation::Copy { from, to, .. }
-                if self.heaps.part(*from).is_some() || self.heaps.part(*to).is_some() =>
-            {
-                return Err(no_copies("copied"));
-            }
-            Operation::Run { args, .. }
-                if args.iter().any(
-                    |arg| matches!(arg, Arg::Buffer(it) if self.heaps.part(*it).is_some()),
-                ) =>
-            {
-                return Err(no_copies("given to a kernel by itself"));
-            }
-            _ => None,
         })
     }
 
@@ -301,8 +255,7 @@ impl Pooled {
     fn make_heap(&self, id: CommandId, plan: &HeapPlan) -> Result<(), Failure> {
         let device = |pe: &Pe| {
             let slot = self.devices.get(pe.device as usize);
-            slot.map(|slot| Arc::clone(slot.queue.device()))
-                .ok_or_else(|| gone(code::INVALID_VALUE, "device"))
+            slot.map(|slot| Arc::clone(slot.queue.device())).ok_or_else(no_device)
         };
         let devices = plan.pes.iter().map(device).collect::<Result<_, _>>()?;
         heap::make(id, plan, &self.context, devices, &self.desk)
@@ -312,45 +265,44 @@ impl Pooled {
         &mut self,
         id: CommandId,
         device: u32,
-        operation: &Operation<'_>,
+        command: &Command,
         after: &[CommandId],
     ) -> Result<(), Failure> {
-        let (device, act) = self.act(device, operation)?;
-        let slot =
-            self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
+        let (device, task) = self.prepare(device, command)?;
+        let slot = self.devices.get(device as usize).ok_or_else(no_device)?;
         let (node, queue) = (slot.node, Arc::clone(&slot.queue));
         let waits_at_all = after.iter().any(|earlier| self.open.contains_key(earlier));
-        let mut early = if waits_at_all { act.bytes_sent() } else { 0 };
+        let mut early = if waits_at_all { task.bytes_sent() } else { 0 };
         let is_too_early =
-            self.issuers.get(node).is_some_and(|issuer| issuer.early + early > EARLY_BYTES_MAX)
+            self.senders.get(node).is_some_and(|sender| sender.early + early > EARLY_BYTES_MAX)
                 && early > 0;
-        let lands = act.lands();
-        let (issue, mut waits, mut left) = (Arc::<Issue>::default(), Vec::new(), 0);
+        let lands = task.target().map_or(0..0, |into| into.range());
+        let (sent, mut waits, mut left) = (Arc::<SentEvent>::default(), Vec::new(), 0);
         for earlier in after {
             let is_parked = self.parked.contains_key(earlier);
             // An operation that is not in the table has ended.
             let Some(open) = self.open.get_mut(earlier) else { continue };
-            waits.push(Arc::clone(&open.issue));
+            waits.push(Arc::clone(&open.sent));
             // Workers keep the order of reads, but the bytes of the earlier read may take longer on
             // their way here.
             let lands_there = open.lands.start < lands.end && lands.start < open.lands.end;
             if is_too_early || lands_there {
                 open.on_end.push(id);
                 left += 1;
-            } else if (open.node != Some(node) || is_parked) && !open.issue.is_sent_or_tell() {
-                open.on_issue.push(id);
+            } else if (open.node != Some(node) || is_parked) && !open.sent.sent_or_watch() {
+                open.on_sent.push(id);
                 left += 1;
             }
         }
         if is_too_early {
             early = 0;
         }
-        if let Some(issuer) = self.issuers.get_mut(node) {
-            issuer.early += early;
+        if let Some(sender) = self.senders.get_mut(node) {
+            sender.early += early;
         }
-        let order = Order { id, queue, act, waits, issue: Arc::clone(&issue) };
-        let (on_issue, on_end) = (Vec::new(), Vec::new());
-        self.open.insert(id, Open { node: Some(node), issue, early, lands, on_issue, on_end });
+        let order = SendOrder { id, queue, task, waits, sent: Arc::clone(&sent) };
+        let (on_sent, on_end) = (Vec::new(), Vec::new());
+        self.open.insert(id, Open { node: Some(node), sent, early, lands, on_sent, on_end });
         if left == 0 {
             self.send(node, order);
         } else {
@@ -359,10 +311,10 @@ impl Pooled {
         Ok(())
     }
 
-    fn send(&mut self, node: usize, order: Order) {
+    fn send(&mut self, node: usize, order: SendOrder) {
         let id = order.id;
-        if !self.issuers.get(node).is_some_and(|issuer| issuer.give(order)) {
-            self.desk.failed(id, gone(code::NODE_LOST, "thread that sends to this node"));
+        if !self.senders.get(node).is_some_and(|sender| sender.give(order)) {
+            self.desk.failed(id, no_sender());
         }
     }
 
@@ -380,10 +332,10 @@ impl Pooled {
     /// Removes an operation whose end is reported.
     fn close(&mut self, end: &Ended) {
         let Some(open) = self.open.remove(&end.operation) else { return };
-        if let Some(issuer) = open.node.and_then(|node| self.issuers.get_mut(node)) {
-            issuer.early = issuer.early.saturating_sub(open.early);
+        if let Some(sender) = open.node.and_then(|node| self.senders.get_mut(node)) {
+            sender.early = sender.early.saturating_sub(open.early);
         }
-        for later in open.on_issue.into_iter().chain(open.on_end) {
+        for later in open.on_sent.into_iter().chain(open.on_end) {
             if end.outcome.is_err() {
                 if self.parked.remove(&later).is_some() {
                     let message = "a command that it waits for has failed".to_owned();
@@ -398,17 +350,11 @@ impl Pooled {
         }
     }
 
-    fn build(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-    ) -> Result<(), Failure> {
-        let Operation::CreateKernel { kernel, code, name, options } = operation else {
+    fn build(&mut self, id: CommandId, device: u32, command: &Command) -> Result<(), Failure> {
+        let Command::CreateKernel { kernel, code, name, options } = command else {
             return Ok(());
         };
-        let slot =
-            self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
+        let slot = self.devices.get(device as usize).ok_or_else(no_device)?;
         self.programs.build(
             (id, *kernel),
             (device, Arc::clone(slot.queue.device())),
@@ -429,25 +375,18 @@ impl Backend for Pooled {
         true
     }
 
-    unsafe fn start(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-        after: &[CommandId],
-    ) {
-        let started = match operation {
-            Operation::CreateKernel { .. } => self.build(id, device, operation),
-            Operation::CreateHeap { plan, .. } => self.make_heap(id, plan),
-            Operation::ResetHeap { heap, .. } => self.heaps.reset(*heap, id, &self.desk),
-            _ => self.begin(id, device, operation, after),
+    unsafe fn start(&mut self, id: CommandId, device: u32, command: &Command, after: &[CommandId]) {
+        let started = match command {
+            Command::CreateKernel { .. } => self.build(id, device, command),
+            Command::CreateHeap { plan, .. } => self.make_heap(id, plan),
+            Command::ResetHeap { heap, .. } => self.heaps.reset(*heap, id, &self.desk),
+            _ => self.begin(id, device, command, after),
         };
         if let Err(failure) = started {
             // Operations that come after it must find that it has failed.
-            let issue = Arc::new(Issue::failed(failure.code));
-            let (on_issue, on_end) = (Vec::new(), Vec::new());
-            self.open
-                .insert(id, Open { node: None, issue, early: 0, lands: 0..0, on_issue, on_end });
+            let sent = Arc::new(SentEvent::failed(failure.code));
+            let (on_sent, on_end) = (Vec::new(), Vec::new());
+            self.open.insert(id, Open { node: None, sent, early: 0, lands: 0..0, on_sent, on_end });
             self.desk.failed(id, failure);
         }
     }
@@ -455,23 +394,23 @@ impl Backend for Pooled {
     fn poll(&mut self, ended: &mut Vec<Ended>) {
         while let Ok(news) = self.news.try_recv() {
             match news {
-                News::Ended(end) => {
+                BackendMessage::Ended(end) => {
                     self.close(&end);
                     ended.push(end);
                 }
-                News::Sent(id) => {
+                BackendMessage::Sent(id) => {
                     let waiting =
-                        self.open.get_mut(&id).map(|open| std::mem::take(&mut open.on_issue));
+                        self.open.get_mut(&id).map(|open| std::mem::take(&mut open.on_sent));
                     waiting.unwrap_or_default().into_iter().for_each(|later| self.met(later));
                 }
-                News::Built { id, object, key, made } => {
+                BackendMessage::Built { id, object, key, made } => {
                     let outcome = made.map(|(program, made)| {
                         self.programs.keep(*key, program);
-                        self.kernels.insert(object, Arc::new(made));
+                        self.objects.insert(object, PoolObject::Kernel(Arc::new(made)));
                     });
                     ended.push(self.desk.end_now(id, outcome));
                 }
-                News::Heap { id, plan, made } => {
+                BackendMessage::Heap { id, plan, made } => {
                     let outcome = made.map(|heap| self.heaps.add(&plan, heap));
                     ended.push(self.desk.end_now(id, outcome));
                 }
@@ -492,12 +431,14 @@ impl Backend for Pooled {
     }
 }
 
-fn gone(code: i32, what: &str) -> Failure {
-    Failure {
-        code,
-        message: format!("the {what} does not exist or was released"),
-        log: String::new(),
-    }
+fn no_device() -> Failure {
+    let message = "the device does not exist or was released".to_owned();
+    Failure { code: code::INVALID_VALUE, message, log: String::new() }
+}
+
+fn no_sender() -> Failure {
+    let message = "the thread that sends to this node does not exist or was released".to_owned();
+    Failure { code: code::NODE_LOST, message, log: String::new() }
 }
 
 fn out_of_order(device: &penstock_client::Device) -> u64 {

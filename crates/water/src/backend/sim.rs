@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Backend, Ended, Failure, Memory, Operation};
+use super::{Backend, Ended, Failure, Memory, gone, not_performed};
 use crate::clock::Clock;
-use crate::command::{CommandId, DeviceInfo, ObjectId, Times};
+use crate::command::{Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Times};
 use crate::doorbell::Doorbell;
 use crate::error::code;
 pub use model::{Cost, DeviceModel, Mode, Model, ModelError};
@@ -135,52 +135,41 @@ impl Sim {
     }
 
     /// Returns the engine and the duration in ns of an operation.
-    fn cost(
-        &mut self,
-        device: u32,
-        operation: &Operation<'_>,
-    ) -> Result<(Option<usize>, u64), Failure> {
+    fn cost(&mut self, device: u32, command: &Command) -> Result<(Option<usize>, u64), Failure> {
         let model = &self.devices.get(device as usize).ok_or_else(|| unknown_device(device))?.model;
         let transfer = |engine, bytes: u64| {
             (model.transfer_ns(bytes) > 0).then_some((Some(engine), model.transfer_ns(bytes)))
         };
         let nothing = (None, 0);
-        Ok(match operation {
-            Operation::CreateBuffer { .. } | Operation::ReleaseBuffer { .. } => nothing,
-            Operation::ReleaseKernel { kernel } => {
+        Ok(match command {
+            Command::CreateBuffer { .. } | Command::ReleaseBuffer { .. } => nothing,
+            Command::ReleaseKernel { kernel } => {
                 self.kernels.remove(kernel);
                 nothing
             }
-            Operation::CreateKernel { kernel, name, .. } => {
-                self.kernels.insert(*kernel, (*name).to_owned());
+            Command::CreateKernel { kernel, name, .. } => {
+                self.kernels.insert(*kernel, name.clone());
                 (Some(Engine::IN), self.model.build_ns())
             }
-            Operation::Run { kernel, range, args } => {
-                let name = self.kernels.get(kernel).ok_or_else(|| Failure {
-                    code: code::INVALID_KERNEL,
-                    message: "the kernel does not exist or was released".into(),
-                    log: String::new(),
-                })?;
+            Command::Run { kernel, range, args } => {
+                let name = self.kernels.get(kernel).ok_or_else(|| gone(ObjectKind::Kernel))?;
                 (
                     Some(Engine::COMPUTE),
                     self.model.kernel_ns(model, name, range, args).map_err(no_cost)?,
                 )
             }
-            Operation::Write { from, .. } => {
-                transfer(Engine::IN, from.length as u64).unwrap_or(nothing)
+            Command::Write { size, .. } => transfer(Engine::IN, *size).unwrap_or(nothing),
+            Command::Read { size, .. } => transfer(Engine::OUT, *size).unwrap_or(nothing),
+            Command::Copy { size, .. } => (Some(Engine::COMPUTE), model.copy_ns(*size)),
+            Command::ReleaseHeap { .. } | Command::AbortHeap { .. } | Command::ResetHeap { .. } => {
+                nothing
             }
-            Operation::Read { into, .. } => {
-                transfer(Engine::OUT, into.length as u64).unwrap_or(nothing)
-            }
-            Operation::Copy { size, .. } => (Some(Engine::COMPUTE), model.copy_ns(*size)),
-            Operation::ReleaseHeap { .. }
-            | Operation::AbortHeap { .. }
-            | Operation::ResetHeap { .. } => nothing,
-            Operation::CreateHeap { .. } => {
+            Command::CreateHeap { .. } => {
                 return Err(super::no_heaps(
                     "simulated devices only take time; their kernels cannot talk to each other",
                 ));
             }
+            Command::Move(_) | Command::Marker => return Err(not_performed(command)),
         })
     }
 
@@ -282,16 +271,10 @@ impl Backend for Sim {
         }
     }
 
-    unsafe fn start(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        operation: &Operation<'_>,
-        after: &[CommandId],
-    ) {
+    unsafe fn start(&mut self, id: CommandId, device: u32, command: &Command, after: &[CommandId]) {
         let now = self.clock.now();
         self.advance(now);
-        let cost = self.cost(device, operation);
+        let cost = self.cost(device, command);
         let (engine, duration) = match cost {
             Ok(cost) => cost,
             Err(failure) => {
@@ -317,7 +300,7 @@ impl Backend for Sim {
             Some(inner) => {
                 // SAFETY: the caller promises the same as the inner back end demands: the operation
                 // is reported after the inner one has ended.
-                unsafe { inner.start(id, inner_device, operation, after) };
+                unsafe { inner.start(id, inner_device, command, after) };
                 None
             }
             None => Some(Ok(())),

@@ -2,11 +2,18 @@
 
 use std::any::Any;
 
-use super::moves::Broken;
-use super::span;
-use crate::backend::Backend;
-use crate::command::{CommandId, End, Move, Sink};
+use crate::backend::{Backend, Failure};
+use crate::command::{CommandId, End, Fault, Move, Sink};
 use crate::transport::Span;
+
+/// Why a move was broken off.
+#[derive(Clone, Debug)]
+pub enum Broken {
+    /// Another command failed, with this fault.
+    Fault(Box<Fault>),
+    /// The move itself failed.
+    Failure(Failure),
+}
 
 #[derive(Debug)]
 pub struct Flow {
@@ -139,7 +146,9 @@ pub fn arrive(flow: &mut Flow, index: u64) {
 pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     let at = |start, is_live, sink| Some(Base { start, _keep: None, is_live, sink });
     match order.source {
-        End::Host { address } => return at(span(address, order.size).start, false, None),
+        End::Host { address } => {
+            return at(Span::of_address(address, order.size).start, false, None);
+        }
         End::Buffer { buffer, offset } => {
             if let Some(memory) = backend.memory(buffer, offset, order.size) {
                 return Some(Base {
@@ -165,7 +174,7 @@ pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     {
         match sink.to {
             End::Host { address } => {
-                return at(span(address, order.size).start, false, Some(index));
+                return at(Span::of_address(address, order.size).start, false, Some(index));
             }
             End::Buffer { buffer, offset } if !forwards => {
                 if let Some(memory) = backend.memory(buffer, offset, order.size) {

@@ -6,9 +6,9 @@
 //! [`Message::Ended`]. A job that waits only for jobs that the back end orders by itself starts at
 //! once: the driver keeps the order.
 
+mod entry;
 mod flow;
 mod moves;
-mod operation;
 mod together;
 
 use std::collections::VecDeque;
@@ -18,12 +18,12 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
-use crate::command::{CommandId, DeviceInfo, End, Fault, Job, Outcome, Rank, Times, Wait, Work};
+use crate::command::{Command, CommandId, DeviceInfo, Fault, Job, Outcome, Rank, Times, Wait};
 use crate::error::code;
 use crate::message::Message;
 use crate::transport::{Happening, Transport};
+use entry::{Entry, Foreign, fails_with, is_ordered};
 use moves::{Moves, Start};
-use operation::{operation, span};
 use together::Gatherings;
 
 /// Number of faults kept for jobs that arrive later. Beyond it the oldest fault is forgotten, and a
@@ -67,31 +67,6 @@ pub struct Finished {
     pub id: CommandId,
     pub outcome: Outcome,
     pub times: Times,
-}
-
-#[derive(Debug)]
-struct Entry {
-    job: Job,
-    /// Number of unfinished jobs that it waits for and that the back end does not order before it.
-    unmet: u32,
-    /// Started jobs that the back end orders before this one.
-    after: Vec<CommandId>,
-    /// Jobs of this rank that wait for this one.
-    successors: Vec<CommandId>,
-    /// Ranks to tell when it has ended.
-    tell: Vec<Rank>,
-    started: bool,
-    /// Its ordinal among the jobs that this rank has received.
-    place: u64,
-    /// The fault of a job that it waited for, if one failed.
-    broken: Option<Box<Fault>>,
-    times: Times,
-}
-
-#[derive(Debug, Default)]
-struct Foreign {
-    waiting: VecDeque<CommandId>,
-    arrived: VecDeque<Outcome>,
 }
 
 impl Node {
@@ -169,7 +144,7 @@ impl Node {
         if let Some(together) = entry.job.together {
             self.gatherings.announce(together, entry.place);
         }
-        if let Work::Move(order) = &entry.job.work
+        if let Command::Move(order) = &entry.job.command
             && order.early
         {
             let start = Start { id, place: entry.place, device: entry.job.device };
@@ -375,9 +350,9 @@ impl Node {
         }
         let start = Start { id, place: entry.place, device: entry.job.device };
         if let Some(fault) = entry.broken.clone()
-            && !entry.job.work.is_release()
+            && !entry.job.command.is_release()
         {
-            if let Work::Move(order) = &entry.job.work
+            if let Command::Move(order) = &entry.job.command
                 && order.crosses_ranks()
             {
                 // The other ends must not wait for bytes that never come.
@@ -388,19 +363,22 @@ impl Node {
             self.end(id, Err(fault));
             return;
         }
-        match &entry.job.work {
-            Work::Marker => self.end(id, Ok(())),
-            Work::Move(order) if order.crosses_ranks() || !order.is_single() => {
-                self.moves.start(start, order.clone(), &*self.backend);
-            }
-            _ => {
-                let operation = operation(&entry.job.work);
-                // SAFETY: the host memory of a command stays valid until the command has ended, see
-                // `End::Host`.
-                unsafe { self.backend.start(id, entry.job.device, &operation, &entry.after) };
-                self.order_successors(id);
-            }
-        }
+        let whole;
+        let command = match &entry.job.command {
+            Command::Marker => return self.end(id, Ok(())),
+            Command::Move(order) => match order.as_command() {
+                Some(command) => {
+                    whole = command;
+                    &whole
+                }
+                None => return self.moves.start(start, order.clone(), &*self.backend),
+            },
+            command => command,
+        };
+        // SAFETY: the host memory of a command stays valid until the command has ended, see
+        // `End::Host`.
+        unsafe { self.backend.start(id, entry.job.device, command, &entry.after) };
+        self.order_successors(id);
     }
 
     /// Lets the successors of a started job start as well if the back end keeps their order.
@@ -471,7 +449,7 @@ impl Node {
         let (work, device) = self
             .jobs
             .get(&id)
-            .map_or(("a command", 0), |entry| (entry.job.work.name(), entry.job.device));
+            .map_or(("a command", 0), |entry| (entry.job.command.name(), entry.job.device));
         let mut fault = self.fault(id, work, failure.code, failure.message);
         fault.device = self.device_name(device);
         if let Some(info) = self.backend.devices().get(device as usize)
@@ -512,7 +490,7 @@ impl Node {
         }
         if let Err(fault) = &outcome {
             self.remember(id, fault.clone());
-            if let Some(heap) = entry.job.work.heap() {
+            if let Some(heap) = entry.job.command.heap() {
                 // Kernels on other devices may wait for this one, which has not run.
                 self.backend.abort_heap(heap, &fault.message);
             }
@@ -524,7 +502,7 @@ impl Node {
                 // The back end orders launches over one heap, so a failed one does not fail the
                 // next.
                 if let Some(fault) = fault
-                    && (later.job.work.heap().is_none() || fails_with(&later.job, id))
+                    && (later.job.command.heap().is_none() || fails_with(&later.job, id))
                 {
                     later.broken.get_or_insert(fault);
                 }
@@ -569,48 +547,11 @@ impl Node {
         for (id, outcome) in done {
             let outcome = match outcome {
                 Ok(()) => Ok(()),
-                Err(moves::Broken::Fault(fault)) => Err(fault),
-                Err(moves::Broken::Failure(failure)) => Err(self.root_cause(id, failure)),
+                Err(flow::Broken::Fault(fault)) => Err(fault),
+                Err(flow::Broken::Failure(failure)) => Err(self.root_cause(id, failure)),
             };
             self.end(id, outcome);
         }
         moved
-    }
-}
-
-/// Whether `job` fails if `command`, which it waits for, fails.
-fn fails_with(job: &Job, command: CommandId) -> bool {
-    job.waits.iter().any(|wait| wait.command == command && !wait.is_lenient)
-}
-
-/// Whether the back end starts `later` only after `earlier` has ended, if it gets both now.
-fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
-    // Builds, and the creation and reset of heaps, run beside the queues. A release takes effect at
-    // once, whatever is queued.
-    !matches!(
-        earlier.work,
-        Work::CreateKernel { .. } | Work::CreateHeap { .. } | Work::ResetHeap { .. }
-    ) && !matches!(later.work, Work::ResetHeap { .. })
-        && !later.work.is_release()
-        && !hands_over_in_memory(&earlier.work, &later.work)
-        && is_one_operation(&earlier.work)
-        && is_one_operation(&later.work)
-        && backend.orders(earlier.device, later.device)
-}
-
-/// Whether bytes may pass from `earlier` to `later` through the program's memory. The back end
-/// reads the source of a write at once, so the bytes must be there when it starts.
-fn hands_over_in_memory(earlier: &Work, later: &Work) -> bool {
-    let (Work::Move(earlier), Work::Move(later)) = (earlier, later) else { return false };
-    matches!(later.source, End::Host { .. })
-        && earlier.sinks.iter().any(|sink| matches!(sink.to, End::Host { .. }))
-}
-
-/// Whether the work is one operation of the back end, and not a move that this rank drives.
-fn is_one_operation(work: &Work) -> bool {
-    match work {
-        Work::Marker => false,
-        Work::Move(order) => order.is_single() && !order.crosses_ranks(),
-        _ => true,
     }
 }

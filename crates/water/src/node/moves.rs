@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::flow::{self, Base, Flow, SinkState, arrive, block, own_block};
+use super::flow::{self, Base, Broken, Flow, SinkState, arrive, block, own_block};
 use crate::backend::{Backend, Failure};
 use crate::command::{CommandId, End, Fault, Move, Rank, Stream};
 use crate::error::code;
@@ -61,14 +61,6 @@ fn sends_max(segment: u64) -> u64 {
 
 /// Bit that marks the id of an operation that is a part of a move. No command's id has it.
 const PART: u64 = 1 << 63;
-
-#[derive(Clone, Debug)]
-pub enum Broken {
-    /// Another command failed, with this fault.
-    Fault(Box<Fault>),
-    /// The move itself failed.
-    Failure(Failure),
-}
 
 #[derive(Debug, Default)]
 pub struct Moves {
@@ -215,6 +207,45 @@ impl Moves {
         self.changed = true;
         for (rank, reason) in lost {
             self.lost(rank, &reason);
+        }
+    }
+
+    /// Admits a new move from another rank, now or later.
+    fn admit_new(&mut self, flow: &mut Flow, is_early: bool) {
+        let End::Rank { rank, stream } = flow.order.source else { return };
+        if is_early && self.admission.add(flow.place, flow.id, (rank, stream)) {
+            flow.is_admitted = false;
+            return;
+        }
+        self.await_stream(flow);
+    }
+
+    /// Takes the offer of a sender that has bytes but no `Ready` for their stream.
+    pub fn is_offered(&mut self, rank: Rank, stream: Stream) {
+        if let Some(id) = self.admission.offered((rank, stream)) {
+            self.admit(id);
+        }
+    }
+
+    fn admit_more(&mut self) {
+        while let Some(id) = self.admission.next() {
+            self.admit(id);
+        }
+    }
+
+    fn admit(&mut self, id: CommandId) {
+        let Some(mut flow) = self.flows.remove(&id) else { return };
+        self.await_stream(&mut flow);
+        self.flows.insert(id, flow);
+        self.changed = true;
+    }
+
+    fn await_stream(&mut self, flow: &mut Flow) {
+        flow.is_admitted = true;
+        if let End::Rank { rank, stream } = flow.order.source
+            && flow.order.size > EAGER_BYTES_MAX
+        {
+            self.letters.push((rank, Message::Ready { stream }));
         }
     }
 

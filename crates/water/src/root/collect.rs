@@ -10,8 +10,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::issued::IssuedCommand;
-use super::request::Request;
-use crate::command::{CommandId, ObjectId, Rank};
+use crate::command::{Command, CommandId, ObjectId, Rank};
 
 /// Transfers of the same bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,17 +85,17 @@ pub fn find(batch: &[IssuedCommand]) -> Found {
     let mut scatters: FxHashMap<(u32, bool), Vec<usize>> = FxHashMap::default();
     for (place, issue) in batch.iter().enumerate() {
         let level = levels.get(place).copied().unwrap_or_default();
-        match issue.request {
-            Request::Write { size, address, .. } => {
+        match issue.command {
+            Command::Write { size, address, .. } => {
                 let source = feed(batch, &levels, &places, issue, address, size)
                     .map_or(Source::Memory, Source::Read);
                 add(place, level, Bytes { buffer: None, start: address, size }, source);
             }
-            Request::Copy { from, from_rank, from_offset, size, .. } if from_rank != issue.rank => {
+            Command::Copy { from, from_offset, size, .. } if issue.source.rank != issue.rank => {
                 let bytes = Bytes { buffer: Some(from), start: from_offset, size };
-                add(place, level, bytes, Source::Buffer(from_rank));
+                add(place, level, bytes, Source::Buffer(issue.source.rank));
             }
-            Request::Read { .. } => scatters.entry((level, false)).or_default().push(place),
+            Command::Read { .. } => scatters.entry((level, false)).or_default().push(place),
             _ => {}
         }
     }
@@ -108,7 +107,7 @@ pub fn find(batch: &[IssuedCommand]) -> Found {
     let grouped: FxHashSet<usize> =
         groups.iter().flat_map(|group| group.members.iter().copied()).collect();
     for (place, issue) in batch.iter().enumerate() {
-        if matches!(issue.request, Request::Write { .. }) && !grouped.contains(&place) {
+        if matches!(issue.command, Command::Write { .. }) && !grouped.contains(&place) {
             let level = levels.get(place).copied().unwrap_or_default();
             scatters.entry((level, true)).or_default().push(place);
         }
@@ -155,8 +154,8 @@ fn feed(
 ) -> Option<usize> {
     let waits: Vec<usize> =
         write.waits.iter().filter_map(|wait| places.get(wait).copied()).collect();
-    let holds = |place: &usize| match batch.get(*place).map(|issue| &issue.request) {
-        Some(Request::Read { address: start, size: length, .. }) => {
+    let holds = |place: &usize| match batch.get(*place).map(|issue| &issue.command) {
+        Some(Command::Read { address: start, size: length, .. }) => {
             *start <= address && address + size <= start + length
         }
         _ => false,
@@ -174,8 +173,8 @@ fn feed(
 }
 
 fn overlaps(batch: &[IssuedCommand], place: usize, address: u64, size: u64) -> bool {
-    match batch.get(place).map(|issue| &issue.request) {
-        Some(Request::Read { address: start, size: length, .. }) => {
+    match batch.get(place).map(|issue| &issue.command) {
+        Some(Command::Read { address: start, size: length, .. }) => {
             *start < address + size && address < start + length
         }
         _ => false,
@@ -190,8 +189,8 @@ fn spread(batch: &[IssuedCommand], is_scatter: bool, members: Vec<usize>) -> Opt
     }
     let mut ranges: Vec<(u64, u64)> = members
         .iter()
-        .filter_map(|place| match batch.get(*place)?.request {
-            Request::Write { address, size, .. } | Request::Read { address, size, .. } => {
+        .filter_map(|place| match batch.get(*place)?.command {
+            Command::Write { address, size, .. } | Command::Read { address, size, .. } => {
                 Some((address, size))
             }
             _ => None,
@@ -211,21 +210,24 @@ fn spread(batch: &[IssuedCommand], is_scatter: bool, members: Vec<usize>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::DeviceId;
 
     fn write(id: u64, rank: Rank, address: u64, waits: &[u64]) -> IssuedCommand {
-        let request = Request::Write { buffer: ObjectId(id), offset: 0, size: 100, address };
+        let command = Command::Write { buffer: ObjectId(id), offset: 0, size: 100, address };
         IssuedCommand {
             id: CommandId(id),
             rank,
             device: 0,
+            source: DeviceId { rank, index: 0 },
             waits: waits.iter().map(|id| CommandId(*id)).collect(),
-            request,
+            after: Vec::new(),
+            command,
         }
     }
 
     fn read(id: u64, rank: Rank, address: u64, waits: &[u64]) -> IssuedCommand {
-        let request = Request::Read { buffer: ObjectId(id), offset: 0, size: 100, address };
-        IssuedCommand { request, ..write(id, rank, address, waits) }
+        let command = Command::Read { buffer: ObjectId(id), offset: 0, size: 100, address };
+        IssuedCommand { command, ..write(id, rank, address, waits) }
     }
 
     #[test]
@@ -246,16 +248,15 @@ mod tests {
     }
 
     fn copy(id: u64, rank: Rank, from: (Rank, u64), offset: u64, waits: &[u64]) -> IssuedCommand {
-        let request = Request::Copy {
+        let command = Command::Copy {
             from: ObjectId(from.1),
-            from_rank: from.0,
-            from_device: 0,
             from_offset: offset,
             to: ObjectId(id),
             to_offset: 0,
             size: 100,
         };
-        IssuedCommand { request, ..write(id, rank, 0, waits) }
+        let source = DeviceId { rank: from.0, index: 0 };
+        IssuedCommand { command, source, ..write(id, rank, 0, waits) }
     }
 
     #[test]

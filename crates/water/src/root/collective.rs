@@ -19,8 +19,7 @@ use super::explain::Decision;
 use super::issued::IssuedCommand;
 use super::mode::Mode;
 use super::planning::{GroupPlan, Planning, at};
-use super::request::Request;
-use crate::command::{CommandId, Together};
+use crate::command::{Command, CommandId, Together};
 
 impl Root {
     /// Finds the commands of a batch that belong together.
@@ -264,8 +263,8 @@ fn level(levels: &[u32], members: &[usize]) -> u32 {
 
 /// Returns the number of bytes that each member of a group gets.
 fn size(batch: &[IssuedCommand], group: &Group) -> Option<u64> {
-    match batch.get(*group.members.first()?)?.request {
-        Request::Write { size, .. } | Request::Copy { size, .. } => Some(size),
+    match batch.get(*group.members.first()?)?.command {
+        Command::Write { size, .. } | Command::Copy { size, .. } => Some(size),
         _ => None,
     }
 }

@@ -5,9 +5,8 @@ use super::collect::Source;
 use super::cost::{self, SEGMENT_BYTES};
 use super::issued::IssuedCommand;
 use super::planning::{GroupPlan, PlannedTree};
-use super::request::Request;
 use super::{HostRange, Root};
-use crate::command::{CommandId, End, Job, Move, Rank, Sink, Stream, Wait, Work};
+use crate::command::{Command, CommandId, End, Job, Move, Rank, Sink, Stream, Wait};
 
 impl Root {
     /// Lays out the trees of a plan.
@@ -48,14 +47,14 @@ impl Root {
         // These members are on the source itself or on lost ranks.
         others.into_iter().for_each(|member| self.plan(member));
         let Some(first) = there.first() else { return };
-        let (source, request) = (
+        let (source, first) = (
             match plan.group.source {
                 Source::Read(_) => {
                     ids.iter().find_map(|id| self.feeders.get(id).copied()).unwrap_or_default()
                 }
                 _ => plan.source,
             },
-            first.request.clone(),
+            (first.source, first.command.clone()),
         );
         let common = common_waits(&there);
         let others: Vec<CommandId> =
@@ -63,21 +62,22 @@ impl Root {
         for (index, members) in (1..).zip(by_rank(there)) {
             self.plan_member(plan, index, members, source, &common);
         }
-        let (end, device, waits) = match (plan.group.source, request) {
-            (Source::Memory, Request::Write { address, size, .. }) => {
+        let (device_of_source, command) = first;
+        let (end, device, waits) = match (plan.group.source, command) {
+            (Source::Memory, Command::Write { address, size, .. }) => {
                 let hazards = self.reads_into(address, size);
                 (End::Host { address }, 0, self.waits(0, &hazards))
             }
-            (Source::Buffer(rank), Request::Copy { from, from_device, from_offset, .. }) => {
+            (Source::Buffer(rank), Command::Copy { from, from_offset, .. }) => {
                 let waits = self.source_waits(rank, &common, others);
-                (End::Buffer { buffer: from, offset: from_offset }, from_device, waits)
+                (End::Buffer { buffer: from, offset: from_offset }, device_of_source.index, waits)
             }
             _ => return,
         };
         let id = self.command();
         let (sinks, size, segment) = (plan.source_sinks(0), plan.size, plan.choice.segment);
-        let work = Work::Move(Move { source: end, sinks, size, segment, early: false });
-        self.send(source, Job { id, device, waits, work, together: None });
+        let command = Command::Move(Move { source: end, sinks, size, segment, early: false });
+        self.send(source, Job { id, device, waits, command, together: None });
     }
 
     /// Returns the waits of the source of a group of copies. The source waits for all commands that
@@ -118,9 +118,9 @@ impl Root {
         let mut waits = Vec::new();
         let mut targets = Vec::new();
         for member in &members {
-            match member.request {
-                Request::Write { buffer, offset, .. } => targets.push((buffer, offset)),
-                Request::Copy { to, to_offset, .. } => targets.push((to, to_offset)),
+            match member.command {
+                Command::Write { buffer, offset, .. } => targets.push((buffer, offset)),
+                Command::Copy { to, to_offset, .. } => targets.push((to, to_offset)),
                 _ => {}
             }
             waits.extend_from_slice(&member.waits);
@@ -161,8 +161,11 @@ impl Root {
             sinks.extend(forwards);
             let source = End::Rank { rank: from, stream: Stream::of(job.0) };
             let (size, segment) = (strand.tree.size, plan.choice.segment);
-            let work = Work::Move(Move { source, sinks, size, segment, early });
-            self.send(rank, Job { id: *job, device, waits: waits.clone(), work, together: None });
+            let command = Command::Move(Move { source, sinks, size, segment, early });
+            self.send(
+                rank,
+                Job { id: *job, device, waits: waits.clone(), command, together: None },
+            );
             waits = vec![Wait { command: *job, rank, is_lenient: false }];
         }
     }
@@ -174,8 +177,8 @@ impl Root {
         feeds: &[&GroupPlan],
         batch: &[Option<IssuedCommand>],
     ) {
-        let IssuedCommand { id, rank, device, waits, request } = issue;
-        let Request::Read { buffer, offset, size, address } = request else { return };
+        let IssuedCommand { id, rank, device, waits, command, .. } = issue;
+        let Command::Read { buffer, offset, size, address } = command else { return };
         self.reads.push(HostRange {
             start: address,
             end: address.saturating_add(size),
@@ -193,7 +196,7 @@ impl Root {
             for member in members.filter(|member| member.rank != 0) {
                 self.feeders.insert(member.id, rank);
                 self.fed_by.insert((id, member.id));
-                if let Request::Write { address: start, .. } = member.request {
+                if let Command::Write { address: start, .. } = member.command {
                     first = start.saturating_sub(address);
                 }
             }
@@ -203,15 +206,15 @@ impl Root {
         let source = End::Buffer { buffer, offset };
         let waits = self.waits(rank, &waits);
         let job = if rank == 0 { id } else { part };
-        let work = Work::Move(Move { source, sinks, size, segment, early: false });
-        self.send(rank, Job { id: job, device, waits, work, together: None });
+        let command = Command::Move(Move { source, sinks, size, segment, early: false });
+        self.send(rank, Job { id: job, device, waits, command, together: None });
         if rank == 0 {
             return;
         }
         let sinks = vec![Sink { to: End::Host { address }, first: 0, size }];
         let source = End::Rank { rank, stream: Stream::of(id.0) };
-        let work = Work::Move(Move { source, sinks, size, segment, early: false });
-        self.send(0, Job { id, device: 0, waits: Vec::new(), work, together: None });
+        let command = Command::Move(Move { source, sinks, size, segment, early: false });
+        self.send(0, Job { id, device: 0, waits: Vec::new(), command, together: None });
         if let Some(track) = self.tracks.get_mut(&id) {
             track.rank = 0;
             track.inner = Some((rank, part));

@@ -10,11 +10,10 @@ mod collective;
 pub mod cost;
 pub mod explain;
 mod group;
-mod issued;
+pub mod issued;
 pub mod mode;
 mod plan;
 mod planning;
-pub mod request;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,12 +22,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::cost::{Link, Shape};
 use self::explain::Explain;
-use self::issued::IssuedCommand;
+use self::issued::{IssuedCommand, Request};
 use self::mode::Mode;
 use self::planning::Planning;
-pub use self::request::Request;
 use crate::clock::Clock;
-use crate::command::{CommandId, Fault, Job, ObjectId, Outcome, Rank, Times, Wait};
+use crate::command::{Command, CommandId, Fault, Job, ObjectId, Outcome, Rank, Times, Wait};
 use crate::message::Message;
 use crate::record::Recorder;
 
@@ -270,37 +268,33 @@ impl Root {
     }
 
     /// Takes a command of the program, with one event that refers to it.
-    pub fn issue(
-        &mut self,
-        rank: Rank,
-        device: u32,
-        mut waits: Vec<CommandId>,
-        request: Request,
-    ) -> CommandId {
+    pub fn issue(&mut self, mut waits: Vec<CommandId>, request: Request) -> CommandId {
+        let Request { device, command, source, after } = request;
+        let rank = device.rank;
         waits.sort_unstable();
         waits.dedup();
         let id = self.track(rank);
         if self.batch.is_empty() {
             self.batch_began = self.clock.now();
         }
-        self.batch_bytes += request.bytes();
+        self.batch_bytes += command.batch_bytes();
         let behind = self.not_before(&waits);
         if let Some(track) = self.tracks.get_mut(&id) {
-            track.is_remote_read = rank != 0 && matches!(request, Request::Read { .. });
+            track.is_remote_read = rank != 0 && matches!(command, Command::Read { .. });
             track.behind = behind;
         }
-        let is_creation =
-            matches!(request, Request::CreateBuffer { .. } | Request::CreateKernel { .. });
-        if is_creation
+        if command.is_creation()
             && waits.is_empty()
             && let Some(track) = self.tracks.get_mut(&id)
         {
             track.is_creation = true;
         }
+        let issued =
+            IssuedCommand { id, rank, device: device.index, source, waits, after, command };
         if let Some(record) = &mut self.record {
-            record.issued(id, (rank, device), &waits, &request, self.clock.now());
+            record.issued(&issued, self.clock.now());
         }
-        self.batch.push(IssuedCommand { id, rank, device, waits, request });
+        self.batch.push(issued);
         id
     }
 

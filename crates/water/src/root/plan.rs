@@ -2,57 +2,66 @@
 
 use super::cost::SEGMENT_BYTES;
 use super::issued::IssuedCommand;
-use super::request::Request;
 use super::{HostRange, Root};
-use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
+use crate::command::{Command, CommandId, DeviceId, End, Job, Move, Rank, Sink, Stream, Wait};
+
+/// The device that jobs of the root name if they need none.
+const ROOT_DEVICE: DeviceId = DeviceId { rank: 0, index: 0 };
+
+/// A write or a read of the program's memory.
+struct HostTransfer {
+    device: DeviceId,
+    waits: Vec<CommandId>,
+    /// The bytes in the buffer.
+    buffer: End,
+    size: u64,
+    /// Address of the bytes in the program's memory.
+    address: u64,
+}
+
+/// A copy from a buffer to a buffer.
+struct DeviceCopy {
+    from: DeviceId,
+    source: End,
+    to: DeviceId,
+    target: End,
+    waits: Vec<CommandId>,
+    size: u64,
+}
 
 impl Root {
     pub(super) fn plan(&mut self, issue: IssuedCommand) {
-        let IssuedCommand { id, rank, device, waits, request } = issue;
-        let work = match request {
-            Request::CreateBuffer { buffer, size, flags } => {
-                Work::CreateBuffer { buffer, size, flags }
+        let IssuedCommand { id, rank, device, source, waits, after, command } = issue;
+        let device = DeviceId { rank, index: device };
+        match command {
+            Command::Write { buffer, offset, size, address } => {
+                let buffer = End::Buffer { buffer, offset };
+                self.plan_write(id, HostTransfer { device, waits, buffer, size, address });
             }
-            Request::ReleaseBuffer { buffer } => Work::ReleaseBuffer { buffer },
-            Request::CreateKernel { kernel, code, name, options } => {
-                Work::CreateKernel { kernel, code, name, options }
+            Command::Read { buffer, offset, size, address } => {
+                let buffer = End::Buffer { buffer, offset };
+                self.plan_read(id, HostTransfer { device, waits, buffer, size, address });
             }
-            Request::ReleaseKernel { kernel } => Work::ReleaseKernel { kernel },
-            Request::Run { kernel, range, args } => Work::Run { kernel, range, args },
-            Request::Marker => Work::Marker,
-            Request::CreateHeap { plan, member } => Work::CreateHeap { plan, member },
-            Request::ReleaseHeap { heap } => Work::ReleaseHeap { heap },
-            Request::AbortHeap { heap, reason } => Work::AbortHeap { heap, reason },
-            Request::ResetHeap { heap, generation, after } => {
-                let waits = self.waits_also(rank, &waits, after);
-                let work = Work::ResetHeap { heap, generation };
-                return self.send(rank, Job { id, device, waits, work, together: None });
-            }
-            Request::Collective { kernel, range, args, after } => {
-                let waits = self.waits_also(rank, &waits, after);
-                let work = Work::Run { kernel, range, args };
-                return self.send(rank, Job { id, device, waits, work, together: None });
-            }
-            Request::Write { buffer, offset, size, address } => {
-                return self.plan_write(
-                    id,
-                    (rank, device),
-                    &waits,
-                    (buffer, offset),
+            Command::Copy { from, from_offset, to, to_offset, size } => {
+                let copy = DeviceCopy {
+                    from: source,
+                    source: End::Buffer { buffer: from, offset: from_offset },
+                    to: device,
+                    target: End::Buffer { buffer: to, offset: to_offset },
+                    waits,
                     size,
-                    address,
-                );
+                };
+                self.plan_copy(id, copy);
             }
-            Request::Read { buffer, offset, size, address } => {
-                return self.plan_read(id, (rank, device), &waits, (buffer, offset), size, address);
+            command => {
+                let waits = self.waits_also(rank, &waits, after);
+                self.send_to(device, id, waits, command);
             }
-            Request::Copy { from, from_rank, from_device, from_offset, to, to_offset, size } => {
-                let source = (from_rank, from_device, from, from_offset);
-                return self.plan_copy(id, source, (rank, device, to, to_offset), &waits, size);
-            }
-        };
-        let waits = self.waits(rank, &waits);
-        self.send(rank, Job { id, device, waits, work, together: None });
+        }
+    }
+
+    fn send_to(&mut self, to: DeviceId, id: CommandId, waits: Vec<Wait>, command: Command) {
+        self.send(to.rank, Job { id, device: to.index, waits, command, together: None });
     }
 
     /// Sends bytes to a rank that discards them. The command ends when they have arrived: the end
@@ -67,152 +76,72 @@ impl Root {
             segment,
             early: false,
         };
-        self.send(
-            rank,
-            Job { id, device: 0, waits: Vec::new(), work: Work::Move(take), together: None },
-        );
+        let device = DeviceId { rank, index: 0 };
+        self.send_to(device, id, Vec::new(), Command::Move(take));
         let sinks = vec![Sink { to: End::Rank { rank, stream }, first: 0, size }];
-        let work =
-            Work::Move(Move { source: End::Host { address }, sinks, size, segment, early: false });
-        self.send(0, Job { id: part, device: 0, waits: Vec::new(), work, together: None });
+        let give = Move { source: End::Host { address }, sinks, size, segment, early: false };
+        self.send_to(ROOT_DEVICE, part, Vec::new(), Command::Move(give));
         id
     }
 
     /// Plans a write of the program's bytes to a buffer. The bytes are read at once, except for
     /// those that an unfinished read will write: the program does not change them until the command
     /// has ended.
-    fn plan_write(
-        &mut self,
-        id: CommandId,
-        (rank, device): (Rank, u32),
-        waits: &[CommandId],
-        (buffer, offset): (ObjectId, u64),
-        size: u64,
-        address: u64,
-    ) {
+    fn plan_write(&mut self, id: CommandId, write: HostTransfer) {
+        let HostTransfer { device, waits, buffer, size, address } = write;
+        let rank = device.rank;
         let mut hazards = self.reads_into(address, size);
-        let target = End::Buffer { buffer, offset };
         if rank == 0 {
-            hazards.extend_from_slice(waits);
+            hazards.extend_from_slice(&waits);
             hazards.sort_unstable();
             hazards.dedup();
             let waits = self.waits(0, &hazards);
-            self.send(
-                0,
-                Job {
-                    id,
-                    device,
-                    waits,
-                    work: one(End::Host { address }, target, size),
-                    together: None,
-                },
-            );
-            return;
+            return self.send_to(device, id, waits, one(End::Host { address }, buffer, size));
         }
         let stream = Stream::of(id.0);
-        let waits = self.waits(rank, waits);
-        self.send(
-            rank,
-            Job {
-                id,
-                device,
-                waits,
-                work: one(End::Rank { rank: 0, stream }, target, size),
-                together: None,
-            },
-        );
+        let waits = self.waits(rank, &waits);
+        self.send_to(device, id, waits, one(End::Rank { rank: 0, stream }, buffer, size));
         let part = self.command();
         let waits = self.waits(0, &hazards);
-        let work = one(End::Host { address }, End::Rank { rank, stream }, size);
-        self.send(0, Job { id: part, device: 0, waits, work, together: None });
+        let give = one(End::Host { address }, End::Rank { rank, stream }, size);
+        self.send_to(ROOT_DEVICE, part, waits, give);
     }
 
     /// Plans a read of a buffer's bytes into the program's memory.
-    fn plan_read(
-        &mut self,
-        id: CommandId,
-        (rank, device): (Rank, u32),
-        waits: &[CommandId],
-        (buffer, offset): (ObjectId, u64),
-        size: u64,
-        address: u64,
-    ) {
+    fn plan_read(&mut self, id: CommandId, read: HostTransfer) {
+        let HostTransfer { device, waits, buffer, size, address } = read;
+        let rank = device.rank;
         self.reads.push(HostRange {
             start: address,
             end: address.saturating_add(size),
             command: id,
         });
-        let source = End::Buffer { buffer, offset };
         if rank == 0 {
-            let waits = self.waits(0, waits);
-            self.send(
-                0,
-                Job {
-                    id,
-                    device,
-                    waits,
-                    work: one(source, End::Host { address }, size),
-                    together: None,
-                },
-            );
-            return;
+            let waits = self.waits(0, &waits);
+            return self.send_to(device, id, waits, one(buffer, End::Host { address }, size));
         }
         let (part, stream) = (self.command(), Stream::of(id.0));
-        let waits = self.waits(rank, waits);
-        self.send(
-            rank,
-            Job {
-                id: part,
-                device,
-                waits,
-                work: one(source, End::Rank { rank: 0, stream }, size),
-                together: None,
-            },
-        );
-        let work = one(End::Rank { rank, stream }, End::Host { address }, size);
-        self.send(0, Job { id, device: 0, waits: Vec::new(), work, together: None });
+        let waits = self.waits(rank, &waits);
+        self.send_to(device, part, waits, one(buffer, End::Rank { rank: 0, stream }, size));
+        let take = one(End::Rank { rank, stream }, End::Host { address }, size);
+        self.send_to(ROOT_DEVICE, id, Vec::new(), take);
         if let Some(track) = self.tracks.get_mut(&id) {
             track.rank = 0;
             track.inner = Some((rank, part));
         }
     }
 
-    fn plan_copy(
-        &mut self,
-        id: CommandId,
-        (from_rank, from_device, from, from_offset): (Rank, u32, ObjectId, u64),
-        (rank, device, to, to_offset): (Rank, u32, ObjectId, u64),
-        waits: &[CommandId],
-        size: u64,
-    ) {
-        let (source, target) = (
-            End::Buffer { buffer: from, offset: from_offset },
-            End::Buffer { buffer: to, offset: to_offset },
-        );
-        let here = self.waits(rank, waits);
-        if from_rank == rank {
-            return self.send(
-                rank,
-                Job { id, device, waits: here, work: one(source, target, size), together: None },
-            );
+    fn plan_copy(&mut self, id: CommandId, copy: DeviceCopy) {
+        let DeviceCopy { from, source, to, target, waits, size } = copy;
+        let here = self.waits(to.rank, &waits);
+        if from.rank == to.rank {
+            return self.send_to(to, id, here, one(source, target, size));
         }
         let (part, stream) = (self.command(), Stream::of(id.0));
-        self.send(
-            rank,
-            Job {
-                id,
-                device,
-                waits: here,
-                work: one(End::Rank { rank: from_rank, stream }, target, size),
-                together: None,
-            },
-        );
-        let there = self.waits(from_rank, waits);
-        let work = one(source, End::Rank { rank, stream }, size);
-        self.send(
-            from_rank,
-            Job { id: part, device: from_device, waits: there, work, together: None },
-        );
+        self.send_to(to, id, here, one(End::Rank { rank: from.rank, stream }, target, size));
+        let there = self.waits(from.rank, &waits);
+        let give = one(source, End::Rank { rank: to.rank, stream }, size);
+        self.send_to(from, part, there, give);
     }
 
     /// Returns the unfinished reads that write to this memory.
@@ -227,8 +156,8 @@ impl Root {
 }
 
 /// Returns a move of `size` bytes to one sink.
-fn one(source: End, to: End, size: u64) -> Work {
-    Work::Move(Move {
+fn one(source: End, to: End, size: u64) -> Command {
+    Command::Move(Move {
         source,
         sinks: vec![Sink { to, first: 0, size }],
         size,

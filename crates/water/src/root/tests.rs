@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::clock::Real;
+use crate::command::DeviceId;
 
 fn read(root: &mut Root, rank: Rank, waits: &[CommandId]) -> CommandId {
-    let request = Request::Read { buffer: ObjectId(1), offset: 0, size: 4, address: 4096 };
-    root.issue(rank, 0, waits.to_vec(), request)
+    let read = Command::Read { buffer: ObjectId(1), offset: 0, size: 4, address: 4096 };
+    root.issue(waits.to_vec(), Request::new(DeviceId { rank, index: 0 }, read))
 }
 
 fn marker(root: &mut Root, rank: Rank, waits: &[CommandId]) -> CommandId {
-    root.issue(rank, 0, waits.to_vec(), Request::Marker)
+    root.issue(waits.to_vec(), Request::new(DeviceId { rank, index: 0 }, Command::Marker))
 }
 
 fn ends(root: &mut Root, id: CommandId) {

@@ -20,6 +20,27 @@ pub struct Span {
     pub length: usize,
 }
 
+impl Span {
+    /// Returns a span of this process's memory.
+    pub fn of_address(address: u64, size: u64) -> Self {
+        let address = usize::try_from(address).unwrap_or_default();
+        Self {
+            start: std::ptr::with_exposed_provenance_mut(address),
+            length: usize::try_from(size).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the addresses of its bytes.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.start.addr()..self.start.addr().saturating_add(self.length)
+    }
+
+    /// Returns the address of its first byte, for [`Span::of_address`].
+    pub fn address(&self) -> u64 {
+        self.start.expose_provenance() as u64
+    }
+}
+
 // SAFETY: a span is an address and a length. Its maker keeps the memory valid until the token is
 // reported.
 unsafe impl Send for Span {}

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use water::backend::{Backend, Ended, Failure, Operation};
+use water::backend::{Backend, Ended, Failure};
 use water::clock::{Clock, Real};
-use water::command::{Arg, CommandId, DeviceInfo, ObjectId, Times};
+use water::command::{Arg, Command, CommandId, DeviceInfo, ObjectId, Times};
 use water::doorbell::Doorbell;
 use water::runtime::Runtime;
-use water::transport::Transport;
 use water::transport::loopback::Loopback;
+use water::transport::{Span, Transport};
 
 /// Devices whose buffers are bytes. The kernel `mix` changes its first buffer by its second one and
 /// a number; the kernel `fail` fails.
@@ -45,26 +45,26 @@ impl Host {
         }
     }
 
-    fn run(&mut self, operation: &Operation<'_>) -> Result<(), Failure> {
+    fn run(&mut self, command: &Command) -> Result<(), Failure> {
         let missing =
             || Failure { code: -38, message: "no such buffer".into(), log: String::new() };
-        match operation {
-            Operation::CreateBuffer { buffer, size, .. } => {
+        match command {
+            Command::CreateBuffer { buffer, size, .. } => {
                 self.buffers.insert(*buffer, vec![0xEE; usize::try_from(*size).unwrap()]);
             }
-            Operation::ReleaseBuffer { buffer } => drop(self.buffers.remove(buffer)),
-            Operation::CreateKernel { kernel, name, .. } => {
-                if *name == "bad" {
+            Command::ReleaseBuffer { buffer } => drop(self.buffers.remove(buffer)),
+            Command::CreateKernel { kernel, name, .. } => {
+                if name == "bad" {
                     return Err(Failure {
                         code: -11,
                         message: "does not build".into(),
                         log: "line 1: bad".into(),
                     });
                 }
-                self.kernels.insert(*kernel, (*name).to_owned());
+                self.kernels.insert(*kernel, name.clone());
             }
-            Operation::ReleaseKernel { kernel } => drop(self.kernels.remove(kernel)),
-            Operation::Run { kernel, args, .. } => {
+            Command::ReleaseKernel { kernel } => drop(self.kernels.remove(kernel)),
+            Command::Run { kernel, args, .. } => {
                 let name = self.kernels.get(kernel).cloned().ok_or_else(missing)?;
                 if name == "fail" {
                     return Err(Failure {
@@ -73,20 +73,23 @@ impl Host {
                         log: String::new(),
                     });
                 }
-                let [Arg::Buffer(target), Arg::Buffer(other), Arg::Bytes(number)] = args else {
+                let [Arg::Buffer(target), Arg::Buffer(other), Arg::Bytes(number)] = args.as_slice()
+                else {
                     panic!("{args:?}")
                 };
                 let other = self.buffers.get(other).cloned().ok_or_else(missing)?;
                 mix(self.buffers.get_mut(target).ok_or_else(missing)?, &other, number[0]);
             }
-            Operation::Write { buffer, offset, from } => {
+            Command::Write { buffer, offset, size, address } => {
+                let from = Span::of_address(*address, *size);
                 let target = self.buffers.get_mut(buffer).ok_or_else(missing)?;
                 let offset = usize::try_from(*offset).unwrap();
                 // SAFETY: the span stays valid until this operation has ended.
                 let bytes = unsafe { std::slice::from_raw_parts(from.start, from.length) };
                 target[offset..offset + bytes.len()].copy_from_slice(bytes);
             }
-            Operation::Read { buffer, offset, into } => {
+            Command::Read { buffer, offset, size, address } => {
+                let into = Span::of_address(*address, *size);
                 let source = self.buffers.get(buffer).ok_or_else(missing)?;
                 let offset = usize::try_from(*offset).unwrap();
                 // SAFETY: as above.
@@ -98,13 +101,7 @@ impl Host {
                     )
                 };
             }
-            Operation::CreateHeap { .. }
-            | Operation::ReleaseHeap { .. }
-            | Operation::AbortHeap { .. }
-            | Operation::ResetHeap { .. } => {
-                return Err(water::backend::no_heaps("nobody needs them"));
-            }
-            Operation::Copy { from, from_offset, to, to_offset, size } => {
+            Command::Copy { from, from_offset, to, to_offset, size } => {
                 let (from_offset, size) =
                     (usize::try_from(*from_offset).unwrap(), usize::try_from(*size).unwrap());
                 let bytes = self.buffers.get(from).ok_or_else(missing)?
@@ -114,6 +111,7 @@ impl Host {
                 self.buffers.get_mut(to).ok_or_else(missing)?[to_offset..to_offset + size]
                     .copy_from_slice(&bytes);
             }
+            _ => return Err(water::backend::no_heaps("nobody needs them")),
         }
         Ok(())
     }
@@ -136,9 +134,9 @@ impl Backend for Host {
         earlier == device
     }
 
-    unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
+    unsafe fn start(&mut self, id: CommandId, _: u32, command: &Command, _: &[CommandId]) {
         // All operations that were started before have run.
-        let outcome = self.run(operation);
+        let outcome = self.run(command);
         self.ended.push(Ended { operation: id, outcome, times: Times::default() });
         self.bell.ring();
     }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use water::backend::Backend;
 use water::backend::opencl::OpenCl;
 use water::clock::{Clock, Real};
-use water::command::{Arg, Code, CommandId, ObjectId, Outcome, Range, Rank};
+use water::command::{Arg, Code, Command, CommandId, DeviceId, ObjectId, Outcome, Range, Rank};
 use water::error::code;
 use water::launch::{self, Launched};
-use water::root::Request;
+use water::root::issued::Request;
 use water::runtime::Runtime;
 
 use crate::common::Host;
@@ -133,8 +133,18 @@ impl Program {
         Rank::try_from(self.runtime.ranks().len()).unwrap()
     }
 
-    fn issue(&self, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
-        self.runtime.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap()
+    fn issue(&self, rank: Rank, waits: &[CommandId], command: Command) -> CommandId {
+        self.runtime
+            .with_root(|root| {
+                root.issue(waits.to_vec(), Request::new(DeviceId::new(rank, 0), command))
+            })
+            .unwrap()
+    }
+
+    /// Issues a copy from the first device of `source` to that of `target`.
+    fn copy(&self, source: Rank, target: Rank, waits: &[CommandId], copy: Command) -> CommandId {
+        let request = Request::new(DeviceId::new(target, 0), copy).from(DeviceId::new(source, 0));
+        self.runtime.with_root(|root| root.issue(waits.to_vec(), request)).unwrap()
     }
 
     fn object(&self) -> ObjectId {
@@ -156,8 +166,8 @@ impl Program {
 
     fn buffer(&self, rank: Rank, size: usize) -> (ObjectId, CommandId) {
         let buffer = self.object();
-        let request = Request::CreateBuffer { buffer, size: size as u64, flags: READ_WRITE };
-        (buffer, self.issue(rank, &[], request))
+        let command = Command::CreateBuffer { buffer, size: size as u64, flags: READ_WRITE };
+        (buffer, self.issue(rank, &[], command))
     }
 
     /// Issues a write. The bytes must not change until the command has ended.
@@ -173,7 +183,7 @@ impl Program {
         self.issue(
             rank,
             waits,
-            Request::Write { buffer, offset: offset as u64, size: bytes.len() as u64, address },
+            Command::Write { buffer, offset: offset as u64, size: bytes.len() as u64, address },
         )
     }
 
@@ -190,16 +200,16 @@ impl Program {
         self.issue(
             rank,
             waits,
-            Request::Read { buffer, offset: offset as u64, size: bytes.len() as u64, address },
+            Command::Read { buffer, offset: offset as u64, size: bytes.len() as u64, address },
         )
     }
 
     fn kernel(&self, rank: Rank, source: &str, name: &str) -> (ObjectId, CommandId) {
         let kernel = self.object();
         let code = Code::Source(source.as_bytes().to_vec());
-        let request =
-            Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
-        (kernel, self.issue(rank, &[], request))
+        let command =
+            Command::CreateKernel { kernel, code, name: name.into(), options: String::new() };
+        (kernel, self.issue(rank, &[], command))
     }
 
     fn run(
@@ -211,7 +221,7 @@ impl Program {
         args: Vec<Arg>,
     ) -> CommandId {
         let range = Range { dims: 1, offset: [0; 3], global: [items, 1, 1], local: None };
-        self.issue(rank, waits, Request::Run { kernel, range, args })
+        self.issue(rank, waits, Command::Run { kernel, range, args })
     }
 }
 
@@ -251,7 +261,7 @@ fn transfers(program: &Program) {
         let (buffer, created) = program.buffer(*rank, sent.len());
         let written = program.write(*rank, &[created], buffer, 0, sent);
         let read = program.read(*rank, &[written], buffer, 0, got);
-        let released = program.issue(*rank, &[read], Request::ReleaseBuffer { buffer });
+        let released = program.issue(*rank, &[read], Command::ReleaseBuffer { buffer });
         all.extend([created, written, read, released]);
         bytes += 2 * sent.len() * usize::from(*rank != 0);
     }
@@ -295,16 +305,9 @@ fn copies(program: &Program) {
             let (from, made) = program.buffer(rank, size);
             let (to, there) = program.buffer(target, size + 32);
             let written = program.write(rank, &[made], from, 0, &sent);
-            let request = Request::Copy {
-                from,
-                from_rank: rank,
-                from_device: 0,
-                from_offset: 1,
-                to,
-                to_offset: 32,
-                size: size as u64 - 1,
-            };
-            let copied = program.issue(target, &[written, there], request);
+            let command =
+                Command::Copy { from, from_offset: 1, to, to_offset: 32, size: size as u64 - 1 };
+            let copied = program.copy(rank, target, &[written, there], command);
             let mut bytes = vec![0; size - 1];
             let read = program.read(target, &[copied], to, 32, &mut bytes);
             commands.extend([made, there, written, copied, read]);
@@ -352,16 +355,8 @@ fn events(program: &Program) {
         let next = (rank + 1) % ranks;
         let (to, made, ..) = places[next as usize];
         let size = ITEMS as u64 * 8;
-        let request = Request::Copy {
-            from: buffer,
-            from_rank: rank,
-            from_device: 0,
-            from_offset: 0,
-            to,
-            to_offset: 0,
-            size,
-        };
-        last = program.issue(next, &[ran, made], request);
+        let command = Command::Copy { from: buffer, from_offset: 0, to, to_offset: 0, size };
+        last = program.copy(rank, next, &[ran, made], command);
         commands.extend([ran, last]);
     }
     let mut got = vec![0; ITEMS * 8];
@@ -376,7 +371,7 @@ fn commands(program: &Program) {
     let ranks = program.ranks();
     let began = Instant::now();
     let many: Vec<_> =
-        (0..5000).map(|index| program.issue(index % ranks, &[], Request::Marker)).collect();
+        (0..5000).map(|index| program.issue(index % ranks, &[], Command::Marker)).collect();
     program.good(&many);
     let each = began.elapsed() / 5000;
     let began = Instant::now();
@@ -384,7 +379,7 @@ fn commands(program: &Program) {
     for index in 0..200_usize {
         let mut waits: Vec<CommandId> = chain.last().copied().into_iter().collect();
         waits.extend(index.checked_sub(7).and_then(|earlier: usize| chain.get(earlier)));
-        chain.push(program.issue(Rank::try_from(index).unwrap() % ranks, &waits, Request::Marker));
+        chain.push(program.issue(Rank::try_from(index).unwrap() % ranks, &waits, Command::Marker));
     }
     let outcome = program.runtime.wait(&chain[199..]);
     assert!(outcome.is_ok());
@@ -424,16 +419,8 @@ fn failure(program: &Program) {
     let (buffer, made) = program.buffer(1, 64);
     let (mine, made_here) = program.buffer(0, 64);
     let ran = program.run(1, &[built, made], bad, 1, vec![Arg::Buffer(buffer)]);
-    let request = Request::Copy {
-        from: buffer,
-        from_rank: 1,
-        from_device: 0,
-        from_offset: 0,
-        to: mine,
-        to_offset: 0,
-        size: 64,
-    };
-    let copied = program.issue(0, &[ran, made_here], request);
+    let command = Command::Copy { from: buffer, from_offset: 0, to: mine, to_offset: 0, size: 64 };
+    let copied = program.copy(1, 0, &[ran, made_here], command);
     let fault = program
         .wait(&[copied])
         .expect_err("a copy of what a kernel that does not build should have made");
@@ -466,16 +453,8 @@ fn killed(program: &Program) {
     // other ranks.
     let long = program.run(1, &[], kernel, 120_000, Vec::new());
     let size = 32 << 20;
-    let copy = || Request::Copy {
-        from: buffer,
-        from_rank: 1,
-        from_device: 0,
-        from_offset: 0,
-        to: other,
-        to_offset: 0,
-        size,
-    };
-    let copied = program.issue(2, &[long], copy());
+    let copy = || Command::Copy { from: buffer, from_offset: 0, to: other, to_offset: 0, size };
+    let copied = program.copy(1, 2, &[long], copy());
     let after_copy = program.run(2, &[copied], other_kernel, 1, Vec::new());
     let read = program.read(1, &[long], buffer, 0, &mut got);
     let written = program.write(1, &[], buffer, 0, &bytes);
@@ -507,7 +486,7 @@ fn killed(program: &Program) {
     let outcome = program.wait(&[late_write]);
     assert!(is_of_lost(&outcome), "a write to a lost rank: {outcome:?}");
     let later = program.run(2, &[late], other_kernel, 1, Vec::new());
-    let late_copy = program.issue(2, &[], copy());
+    let late_copy = program.copy(1, 2, &[], copy());
     let late_read = program.read(1, &[], buffer, 0, &mut got);
     for command in [late, later, late_copy, late_read] {
         let outcome = program.wait(&[command]);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use water::backend::{Backend, Ended, Operation};
+use water::backend::{Backend, Ended};
 use water::clock::Clock;
-use water::command::{CommandId, DeviceInfo, Times};
+use water::command::{Command, CommandId, DeviceInfo, Times};
 use water::doorbell::Doorbell;
 
 /// Devices on which a kernel over N work-items takes N ms.
@@ -39,9 +39,9 @@ impl Backend for Timed {
         false
     }
 
-    unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
-        let takes = match operation {
-            Operation::Run { range, .. } => range.global[0] * 1_000_000,
+    unsafe fn start(&mut self, id: CommandId, _: u32, command: &Command, _: &[CommandId]) {
+        let takes = match command {
+            Command::Run { range, .. } => range.global[0] * 1_000_000,
             _ => 0,
         };
         self.running.push((self.clock.now() + takes, id));

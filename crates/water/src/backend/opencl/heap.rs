@@ -11,9 +11,9 @@ use penstock_ggas::layout::{FLAGS_BYTES, HEAD_BYTES, stride};
 use penstock_ggas::{Heap, HeapError, Plan, TIMEOUT_DEFAULT, View};
 use rustc_hash::FxHashMap;
 
-use super::{News, OpenCl, ring, tell};
-use crate::backend::{Ended, Failure, Operation};
-use crate::command::{Arg, CommandId, ObjectId, Rank, Times};
+use super::{BackendMessage, OpenCl, ring, tell};
+use crate::backend::{Ended, Failure};
+use crate::command::{Command, CommandId, ObjectId, Rank, Times};
 use crate::error::code;
 use crate::heap::meet::{Meeting, Missed};
 use crate::heap::{HeapPlan, Path, Word};
@@ -52,9 +52,9 @@ impl OpenCl {
                 _ = post.send(news);
                 ring(&bell);
             };
-            let tell = |to, word| say(News::Word(to, plan.heap, word));
+            let tell = |to, word| say(BackendMessage::Word(to, plan.heap, word));
             let made = make(&plan, member, &seats, &words, &tell);
-            say(News::Heap { id, heap: plan.heap, made });
+            say(BackendMessage::Heap { id, heap: plan.heap, made });
         };
         let thread = std::thread::Builder::new().name("wtr-heap".into()).spawn(work);
         thread.map(drop).map_err(|error| refused(&format!("cannot start a thread: {error}")))
@@ -74,13 +74,9 @@ impl OpenCl {
         })
     }
 
-    /// Returns the heap over which an operation's kernel talks to others.
-    pub(super) fn heap_of(&self, device: u32, operation: &Operation<'_>) -> Option<Arc<Heap>> {
-        let Operation::Run { args, .. } = operation else { return None };
-        let heap = args
-            .iter()
-            .find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })?;
-        self.heaps.view(heap, device).ok().map(|(heap, _)| heap)
+    /// Returns the heap over which a command's kernel talks to others.
+    pub(super) fn heap_of(&self, device: u32, command: &Command) -> Option<Arc<Heap>> {
+        self.heaps.view(command.heap()?, device).ok().map(|(heap, _)| heap)
     }
 
     pub(super) fn release_heap(&mut self, heap: ObjectId) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_client::{Event, Heap, Pool, Program};
 use penstock_wire::Status;
 
-use super::program::{Made, ProgramKey};
+use super::kernel::{PoolKernel, ProgramKey};
 use crate::backend::{Ended, Failure};
 use crate::clock::Clock;
 use crate::command::{CommandId, ObjectId, Times};
@@ -16,7 +16,7 @@ use crate::error::{code, status_name};
 use crate::heap::HeapPlan;
 
 /// A message of another thread to the scheduler.
-pub(super) enum News {
+pub(super) enum BackendMessage {
     /// An operation has ended.
     Ended(Ended),
     /// An operation has been sent, and somebody waits for that.
@@ -25,13 +25,13 @@ pub(super) enum News {
         id: CommandId,
         object: ObjectId,
         key: Box<ProgramKey>,
-        made: Result<(Arc<Program>, Made), Failure>,
+        made: Result<(Arc<Program>, PoolKernel), Failure>,
     },
     /// A heap was created, or its creation failed.
     Heap { id: CommandId, plan: Box<HeapPlan>, made: Result<Arc<Heap>, Failure> },
 }
 
-impl std::fmt::Debug for News {
+impl std::fmt::Debug for BackendMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ended(ended) => ended.fmt(f),
@@ -45,14 +45,18 @@ impl std::fmt::Debug for News {
 /// The scheduler's desk. All clones reach the same scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
-    post: Sender<News>,
+    post: Sender<BackendMessage>,
     bell: Arc<Mutex<Doorbell>>,
     clock: Arc<dyn Clock>,
     pool: Arc<Pool>,
 }
 
 impl Desk {
-    pub(super) fn new(post: Sender<News>, clock: Arc<dyn Clock>, pool: Arc<Pool>) -> Self {
+    pub(super) fn new(
+        post: Sender<BackendMessage>,
+        clock: Arc<dyn Clock>,
+        pool: Arc<Pool>,
+    ) -> Self {
         Self { post, bell: Arc::default(), clock, pool }
     }
 
@@ -60,7 +64,7 @@ impl Desk {
         *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = wake;
     }
 
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn tell(&self, news: BackendMessage) {
         // Sending fails only when the run is over and nobody listens.
         _ = self.post.send(news);
         self.bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
@@ -68,12 +72,12 @@ impl Desk {
 
     /// Reports an operation that failed and has no event.
     pub(super) fn failed(&self, id: CommandId, failure: Failure) {
-        self.tell(News::Ended(self.end_now(id, Err(failure))));
+        self.tell(BackendMessage::Ended(self.end_now(id, Err(failure))));
     }
 
     /// Reports an operation that succeeded and has no event.
     pub(super) fn done(&self, id: CommandId) {
-        self.tell(News::Ended(self.end_now(id, Ok(()))));
+        self.tell(BackendMessage::Ended(self.end_now(id, Ok(()))));
     }
 
     pub(super) fn end_now(&self, id: CommandId, outcome: Result<(), Failure>) -> Ended {
@@ -94,7 +98,7 @@ impl Desk {
         let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
         let outcome =
             if status.is_error() { Err(self.failure(node, what, status)) } else { Ok(()) };
-        self.tell(News::Ended(Ended {
+        self.tell(BackendMessage::Ended(Ended {
             operation: id,
             outcome,
             times: Times { received: 0, started, ended },

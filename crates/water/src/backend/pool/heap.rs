@@ -8,10 +8,9 @@ use penstock_client::{Context, Device, Heap, HeapOptions};
 use penstock_wire::describe::HeapPath;
 use rustc_hash::FxHashMap;
 
-use super::desk::{Desk, News};
-use super::gone;
-use crate::backend::Failure;
-use crate::command::{CommandId, ObjectId, Rank};
+use super::desk::{BackendMessage, Desk};
+use crate::backend::{Failure, gone};
+use crate::command::{CommandId, ObjectId, ObjectKind, Rank};
 use crate::error::code;
 use crate::heap::{HeapPlan, Path, Word};
 
@@ -81,7 +80,7 @@ impl Heaps {
         desk: &Desk,
     ) -> Result<(), Failure> {
         let failure = |code, message| Failure { code, message, log: String::new() };
-        let heap = self.get(id).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
+        let heap = self.get(id).ok_or_else(|| gone(ObjectKind::Heap))?;
         let (before, desk) = (self.aborting.remove(&id).unwrap_or_default(), desk.clone());
         let work = move || {
             for thread in before {
@@ -93,7 +92,7 @@ impl Heaps {
                 failure(lost, format!("cannot reset the heap: {error}"))
             });
             drop(heap);
-            desk.tell(News::Ended(desk.end_now(command, outcome)));
+            desk.tell(BackendMessage::Ended(desk.end_now(command, outcome)));
         };
         std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
             failure(
@@ -109,7 +108,7 @@ impl Heaps {
 }
 
 /// Creates a heap in a thread of its own because it waits for the workers. The thread sends
-/// [`News::Heap`].
+/// [`BackendMessage::Heap`].
 pub(super) fn make(
     id: CommandId,
     plan: &HeapPlan,
@@ -128,7 +127,7 @@ pub(super) fn make(
             let message = format!("cannot create the heap: {error}");
             Failure { code: code::INVALID, message, log: String::new() }
         });
-        desk.tell(News::Heap { id, plan, made });
+        desk.tell(BackendMessage::Heap { id, plan, made });
     };
     std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
         Failure {

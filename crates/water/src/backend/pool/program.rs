@@ -7,7 +7,8 @@ use std::sync::Arc;
 use penstock_client::{Context, Device, Error, Kernel, Program};
 use penstock_wire::Status;
 
-use super::desk::{Desk, News};
+use super::desk::{BackendMessage, Desk};
+use super::kernel::{PoolKernel, ProgramKey};
 use crate::backend::Failure;
 use crate::command::{Code, CommandId, ObjectId};
 use crate::error::{code, status_name};
@@ -17,31 +18,6 @@ use crate::error::{code, status_name};
 const PROGRAMS_KEPT: usize = 64;
 
 const INVALID_KERNEL_NAME: Status = Status(-46);
-
-/// Identifies a program: device, code, options.
-pub(super) type ProgramKey = (u32, Code, String);
-
-/// A kernel for one device.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) kernel: Arc<Kernel>,
-}
-
-impl Made {
-    pub(super) fn name(&self) -> &str {
-        &self.kernel.description().name
-    }
-
-    /// Checks the number of arguments.
-    pub(super) fn check(&self, given: usize) -> Result<(), Failure> {
-        let takes = self.kernel.description().args.len();
-        if takes == given {
-            return Ok(());
-        }
-        let message = format!("kernel {} takes {takes} arguments, {given} were given", self.name());
-        Err(Failure { code: code::INVALID_VALUE, message, log: String::new() })
-    }
-}
 
 /// Built programs, oldest first.
 #[derive(Debug, Default)]
@@ -58,7 +34,7 @@ impl Programs {
         }
     }
 
-    /// Starts a build, which ends with [`News::Built`].
+    /// Starts a build, which ends with [`BackendMessage::Built`].
     pub(super) fn build(
         &self,
         (id, object): (CommandId, ObjectId),
@@ -76,7 +52,7 @@ impl Programs {
             let made = ready
                 .map_or_else(|| build(&context, &device, &key.1, &key.2, &bad), Ok)
                 .and_then(|program| kernel(&program, &name, &bad).map(|made| (program, made)));
-            desk.tell(News::Built { id, object, key, made });
+            desk.tell(BackendMessage::Built { id, object, key, made });
         };
         std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(
             |error| Failure {
@@ -124,7 +100,7 @@ fn build(
     })
 }
 
-fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<Made, Failure> {
+fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<PoolKernel, Failure> {
     let known = program.kernels();
     let Some(description) = known.iter().find(|kernel| kernel.name == name) else {
         let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
@@ -133,7 +109,7 @@ fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<Made, Fail
     };
     let kernel = Kernel::new(program, Arc::clone(description))
         .map_err(|error| bad("create the kernel", &error))?;
-    Ok(Made { kernel })
+    Ok(PoolKernel { kernel })
 }
 
 fn refused(status: Status, what: &str) -> Failure {

@@ -2,7 +2,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::command::{Arg, Code, Range};
-use crate::transport::Span;
 
 /// A clock that stands still until it is set.
 #[derive(Debug, Default)]
@@ -59,10 +58,10 @@ fn range(items: u64) -> Range {
     Range { dims: 1, offset: [0; 3], global: [items, 7, 7], local: None }
 }
 
-fn start(sim: &mut Sim, id: u64, device: u32, operation: &Operation<'_>, after: &[u64]) {
+fn start(sim: &mut Sim, id: u64, device: u32, command: &Command, after: &[u64]) {
     let after: Vec<_> = after.iter().map(|id| CommandId(*id)).collect();
     // SAFETY: hollow devices touch no memory.
-    unsafe { sim.start(CommandId(id), device, operation, &after) };
+    unsafe { sim.start(CommandId(id), device, command, &after) };
 }
 
 fn kernel(sim: &mut Sim, id: u64, name: &str) -> ObjectId {
@@ -71,19 +70,29 @@ fn kernel(sim: &mut Sim, id: u64, name: &str) -> ObjectId {
         sim,
         id,
         0,
-        &Operation::CreateKernel { kernel: ObjectId(id), code: &code, name, options: "" },
+        &Command::CreateKernel {
+            kernel: ObjectId(id),
+            code,
+            name: name.into(),
+            options: String::new(),
+        },
         &[],
     );
     ObjectId(id)
 }
 
 fn run(sim: &mut Sim, id: u64, device: u32, kernel: ObjectId, items: u64, after: &[u64]) {
-    start(sim, id, device, &Operation::Run { kernel, range: &range(items), args: &[] }, after);
+    start(sim, id, device, &Command::Run { kernel, range: range(items), args: Vec::new() }, after);
 }
 
 fn write(sim: &mut Sim, id: u64, device: u32, bytes: usize, after: &[u64]) {
-    let from = Span { start: std::ptr::dangling_mut(), length: bytes };
-    start(sim, id, device, &Operation::Write { buffer: ObjectId(1), offset: 0, from }, after);
+    start(
+        sim,
+        id,
+        device,
+        &Command::Write { buffer: ObjectId(1), offset: 0, size: bytes as u64, address: 0 },
+        after,
+    );
 }
 
 /// Returns ids and times of the operations that have ended.
@@ -136,8 +145,8 @@ fn transfers_in_and_out_and_kernels_overlap_and_cost_nothing_in_the_hosts_memory
     let fixed = kernel(&mut sim, 1, "fixed");
     write(&mut sim, 2, 0, 1_000, &[]);
     write(&mut sim, 3, 0, 1_000, &[]);
-    let into = Span { start: std::ptr::dangling_mut(), length: 1_000 };
-    start(&mut sim, 4, 0, &Operation::Read { buffer: ObjectId(1), offset: 0, into }, &[]);
+    let read = Command::Read { buffer: ObjectId(1), offset: 0, size: 1_000, address: 0 };
+    start(&mut sim, 4, 0, &read, &[]);
     run(&mut sim, 5, 0, fixed, 1, &[]);
     write(&mut sim, 6, 1, 1_000_000, &[]);
     clock.set(10_000_000);
@@ -219,7 +228,7 @@ impl Backend for Inner {
         true
     }
 
-    unsafe fn start(&mut self, id: CommandId, _: u32, _: &Operation<'_>, _: &[CommandId]) {
+    unsafe fn start(&mut self, id: CommandId, _: u32, _: &Command, _: &[CommandId]) {
         self.started.push(id);
     }
 

@@ -7,10 +7,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::flow::Flow;
-use super::{EAGER_BYTES_MAX, Moves};
-use crate::command::{CommandId, End, Rank, Stream};
-use crate::message::Message;
+use crate::command::{CommandId, Rank, Stream};
 
 /// Number of early streams admitted at a time without an offer. There are several, so that a sender
 /// finds its receiver ready. Each may have up to 16 awaited pieces, and the transport checks every
@@ -30,7 +27,7 @@ pub struct Admission {
 impl Admission {
     /// Makes a move wait for admission, unless its stream was offered already. Returns whether it
     /// waits.
-    fn add(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) -> bool {
+    pub fn add(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) -> bool {
         if self.offers.remove(&stream) {
             self.admitted.insert(id);
             return false;
@@ -41,7 +38,7 @@ impl Admission {
     }
 
     /// Returns the move of an offered stream if it waits for admission.
-    fn offered(&mut self, stream: (Rank, Stream)) -> Option<CommandId> {
+    pub fn offered(&mut self, stream: (Rank, Stream)) -> Option<CommandId> {
         let Some((place, id)) = self.streams.get(&stream).copied() else {
             self.offers.insert(stream);
             return None;
@@ -50,7 +47,7 @@ impl Admission {
     }
 
     /// Admits the next move if there is room for it.
-    fn next(&mut self) -> Option<CommandId> {
+    pub fn next(&mut self) -> Option<CommandId> {
         if self.admitted.len() >= EARLY_STREAMS_MAX as usize {
             return None;
         }
@@ -70,47 +67,6 @@ impl Admission {
         self.admitted.remove(&id);
         self.streams.remove(&stream);
         self.offers.remove(&stream);
-    }
-}
-
-impl Moves {
-    /// Admits a new move from another rank, now or later.
-    pub(super) fn admit_new(&mut self, flow: &mut Flow, is_early: bool) {
-        let End::Rank { rank, stream } = flow.order.source else { return };
-        if is_early && self.admission.add(flow.place, flow.id, (rank, stream)) {
-            flow.is_admitted = false;
-            return;
-        }
-        self.await_stream(flow);
-    }
-
-    /// Takes the offer of a sender that has bytes but no `Ready` for their stream.
-    pub fn is_offered(&mut self, rank: Rank, stream: Stream) {
-        if let Some(id) = self.admission.offered((rank, stream)) {
-            self.admit(id);
-        }
-    }
-
-    pub(super) fn admit_more(&mut self) {
-        while let Some(id) = self.admission.next() {
-            self.admit(id);
-        }
-    }
-
-    fn admit(&mut self, id: CommandId) {
-        let Some(mut flow) = self.flows.remove(&id) else { return };
-        self.await_stream(&mut flow);
-        self.flows.insert(id, flow);
-        self.changed = true;
-    }
-
-    fn await_stream(&mut self, flow: &mut Flow) {
-        flow.is_admitted = true;
-        if let End::Rank { rank, stream } = flow.order.source
-            && flow.order.size > EAGER_BYTES_MAX
-        {
-            self.letters.push((rank, Message::Ready { stream }));
-        }
     }
 }
 

@@ -1,12 +1,11 @@
 //! Asks the source for pieces, and gives them to the sinks.
 
 use super::super::flow::{Flow, copy};
-use super::super::span;
 use super::{EAGER_BYTES_MAX, Moves, PART, Part, RECEIVES_PER_SEND, sends_max};
-use crate::backend::{Backend, Operation};
-use crate::command::{CommandId, End, Rank, Sink, Stream};
+use crate::backend::Backend;
+use crate::command::{Command, CommandId, End, Rank, Sink, Stream};
 use crate::message::Message;
-use crate::transport::{Token, Transport};
+use crate::transport::{Span, Token, Transport};
 
 impl Moves {
     /// Asks the source for the next pieces.
@@ -35,14 +34,11 @@ impl Moves {
                     let (start, size) = flow.piece(flow.next);
                     let part = self.part(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
-                    let operation = Operation::Read {
-                        buffer,
-                        offset: offset + start,
-                        into: base.at(start, size),
-                    };
+                    let address = base.at(start, size).address();
+                    let read = Command::Read { buffer, offset: offset + start, size, address };
                     // SAFETY: the base lives until the flow is forgotten, which waits for all
                     // its parts.
-                    unsafe { backend.start(part, flow.device, &operation, &[]) };
+                    unsafe { backend.start(part, flow.device, &read, &[]) };
                     flow.next += 1;
                     flow.awaited += 1;
                 }
@@ -174,7 +170,7 @@ impl Moves {
                 End::Host { .. } if flow.hollow => true,
                 End::Buffer { .. } if flow.hollow && !backend.takes_time(flow.device) => true,
                 End::Host { address } => {
-                    copy(from, span(address + state.given, size));
+                    copy(from, Span::of_address(address + state.given, size));
                     true
                 }
                 End::Buffer { buffer, offset } => {
@@ -186,10 +182,11 @@ impl Moves {
             state.there += size;
         } else if let End::Buffer { buffer, offset } = sink.to {
             let part = self.part(id, Part::Written { sink: index, size });
-            let operation = Operation::Write { buffer, offset: offset + state.given, from };
+            let (offset, address) = (offset + state.given, from.address());
+            let write = Command::Write { buffer, offset, size, address };
             state.under_way += 1;
             // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
-            unsafe { backend.start(part, flow.device, &operation, &[]) };
+            unsafe { backend.start(part, flow.device, &write, &[]) };
         }
         state.given = available;
     }
