@@ -7,7 +7,7 @@ use std::time::Instant;
 use water::backend::null::Null;
 use water::clock::{Clock, Real};
 use water::command::{Command, DeviceId};
-use water::root::issued::Request;
+use water::request::Request;
 use water::runtime::Runtime;
 use water::transport::alone::Alone;
 

@@ -58,13 +58,13 @@ pub struct Job {
     pub waits: Vec<Wait>,
     pub command: Command,
     /// The blocking collective that the job belongs to.
-    pub together: Option<Together>,
+    pub collective: Option<BlockingCollective>,
 }
 
 /// A blocking collective, as in MPI: a rank enters it when all its jobs of the collective can
 /// start, and starts no other job until they have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Together {
+pub struct BlockingCollective {
     /// All ranks enter collectives in the order of these numbers.
     pub number: u64,
     /// Number of its jobs on this rank.
@@ -402,6 +402,14 @@ impl fmt::Display for Fault {
 }
 
 pub type Outcome = Result<(), Box<Fault>>;
+
+/// The end of a command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommandEnd {
+    pub id: CommandId,
+    pub outcome: Outcome,
+    pub times: Times,
+}
 
 /// One device of a rank, as its rank describes it to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

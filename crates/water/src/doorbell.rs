@@ -5,10 +5,10 @@ use std::time::Duration;
 
 /// A doorbell. All clones ring the same bell.
 #[derive(Clone, Debug, Default)]
-pub struct Doorbell(Arc<Inner>);
+pub struct Doorbell(Arc<Bell>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Bell {
     rung: Mutex<bool>,
     bell: Condvar,
 }

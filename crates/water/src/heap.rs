@@ -43,7 +43,7 @@ pub struct Pe {
 
 /// A message of a heap's member to another member, or to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
+pub enum HeapMessage {
     /// Where members with higher numbers connect to the sender.
     Door {
         member: u32,
@@ -58,6 +58,14 @@ pub enum Word {
         /// For each PE a number of [`Path`].
         paths: Vec<u8>,
     },
+}
+
+/// A heap's message, and the rank that gets it.
+#[derive(Debug)]
+pub struct HeapMessageTo {
+    pub to: Rank,
+    pub heap: ObjectId,
+    pub message: HeapMessage,
 }
 
 /// How bytes get from one PE to another. The numbers are those of `wtr_ext.h`.

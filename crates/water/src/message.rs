@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{CommandId, DeviceInfo, Fault, Job, ObjectId, Outcome, Rank, Stream, Times};
-use crate::heap::Word;
+use crate::command::{
+    CommandEnd, CommandId, DeviceInfo, Fault, Job, ObjectId, Outcome, Rank, Stream,
+};
+use crate::heap::HeapMessage;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -21,7 +23,7 @@ pub enum Message {
     /// From the rank that ran it: this command has ended.
     Ended { command: CommandId, outcome: Outcome },
     /// To the root: commands that have ended since the last report.
-    Report(Vec<(CommandId, Outcome, Times)>),
+    Report(Vec<CommandEnd>),
     /// To the sender of a large stream: its receiver is ready.
     Ready { stream: Stream },
     /// To the receiver of a large stream that has not said [`Message::Ready`]: there are bytes.
@@ -50,7 +52,7 @@ pub enum Message {
     /// A sign of life, sent when the rank has had nothing else to say for a while.
     Beat,
     /// From one member of a heap to another, or to the root.
-    Heap { heap: ObjectId, word: Word },
+    Heap { heap: ObjectId, message: HeapMessage },
 }
 
 /// Version of [`Message`]. All ranks of a run must have the same.

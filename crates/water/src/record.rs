@@ -21,7 +21,7 @@ use crate::command::{
     Command, CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, RankInfo, Stream,
     Times,
 };
-use crate::root::issued::IssuedCommand;
+use crate::request::IssuedCommand;
 pub use settings::Settings;
 
 /// Number of commands that are kept, and of jobs. Each takes 300 bytes, and about 100 for its name

@@ -5,8 +5,8 @@
 //! calls of the program leave their commands under the lock and ring its bell. *Pumped*: no thread;
 //! the calls that wait drive. The simulator allows only the second.
 
+mod rank_state;
 pub mod recording;
-mod state;
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ use crate::root::Root;
 use crate::root::cost::Link;
 use crate::transport::Transport;
 
-use state::{Rest, State};
+use rank_state::{RankState, Rest};
 
 /// First nap after something happened, with a transport that must be polled, in ns. It is shorter
 /// than waking a thread takes.
@@ -64,13 +64,13 @@ const FAREWELL_NS_MAX: u64 = 10_000_000_000;
 /// The process of one rank.
 #[derive(Debug)]
 pub struct Runtime {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct RuntimeShared {
+    state: Mutex<RankState>,
     /// Wakes the scheduler's thread.
     bell: Doorbell,
     /// Wakes host threads that wait for commands.
@@ -128,7 +128,7 @@ impl Runtime {
             *own = Some(RankInfo { hostname: hostname(), devices: backend.devices().to_vec() });
         }
         let node = Node::new(rank, hostname(), backend, Arc::clone(&clock));
-        let state = State {
+        let state = RankState {
             node,
             root,
             transport,
@@ -137,11 +137,11 @@ impl Runtime {
             farewells: 0,
             stopping: false,
             news: false,
-            happened: Vec::new(),
+            events: Vec::new(),
             pieces: 0,
             watchdog: None,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RuntimeShared {
             state: Mutex::new(state),
             bell,
             host: Condvar::new(),
@@ -267,10 +267,10 @@ impl Runtime {
     /// Rests between two looks of a waiting host thread.
     fn rest_until_news<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, RankState>,
         moved: bool,
         nap: &mut u64,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, RankState> {
         if self.thread.is_some() {
             return self
                 .shared
@@ -384,9 +384,9 @@ impl Runtime {
     /// Drives once, and rests if nothing changed.
     fn turn<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, RankState>,
         nap: &mut u64,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, RankState> {
         let moved = state.pump();
         self.shared.tell(&mut state);
         if moved {
@@ -410,13 +410,13 @@ fn next_nap(nap: &mut u64, most: u64) -> u64 {
     ns
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl RuntimeShared {
+    fn lock(&self) -> MutexGuard<'_, RankState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes host threads if something has ended.
-    fn tell(&self, state: &mut State) {
+    fn tell(&self, state: &mut RankState) {
         if std::mem::take(&mut state.news) {
             self.host.notify_all();
         }

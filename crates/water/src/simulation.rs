@@ -23,7 +23,11 @@ pub fn start() -> Result<Option<Runtime>, Error> {
     let Some(functions) = simulator::functions() else { return Ok(None) };
     let model = Model::of_environment()?;
     let model = model.ok_or_else(|| {
-        Error::Invalid("WTR_SIM must name a model of the simulator's devices, such as those in tools/sim/models".into())
+        Error::Invalid(
+            "WTR_SIM must name a model of the simulator's devices, such as those in \
+             tools/sim/models"
+                .into(),
+        )
     })?;
     let simulated = Arc::new(Simulated::new(functions, &model));
     let clock: Arc<dyn Clock> = Arc::<Simulated>::clone(&simulated);

@@ -13,12 +13,12 @@ use water::command::{
     Arg, Code, Command, CommandId, DeviceId, End, Fault, Job, ObjectId, Range, Rank,
 };
 use water::error::code;
+use water::request::Request;
 use water::root::Root;
 use water::root::cost::{Link, Shape};
-use water::root::issued::Request;
 use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
-use water::transport::{Happening, Span, Token, Transport};
+use water::transport::{Span, Token, Transport, TransportEvent};
 
 /// Time limit of a test. No test takes a second, but a full machine may make it many.
 const MOST: Duration = Duration::from_secs(60);
@@ -444,7 +444,7 @@ fn a_rank_that_breaks_a_stream_off_and_goes_before_it_says_why_hangs_nothing() {
         let nothing = Span { start: std::ptr::dangling_mut(), length: 0 };
         // SAFETY: nobody reads or writes 0 bytes.
         unsafe { rank.end.send(0, stream, nothing, Token(1)) };
-        rank.await_first(|happening| matches!(happening, Happening::Sent(Token(1))).then_some(()));
+        rank.await_first(|event| matches!(event, TransportEvent::Sent(Token(1))).then_some(()));
     };
     with_played(play, |runtime| {
         let program = Program(runtime);

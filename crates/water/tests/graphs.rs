@@ -5,8 +5,8 @@ mod common;
 
 use common::{Cluster, mix};
 use water::command::{Arg, Code, Command, CommandId, DeviceId, ObjectId, Range};
+use water::request::Request;
 use water::root::cost::{Link, Shape};
-use water::root::issued::Request;
 use water::root::mode::Mode;
 
 /// A small random generator, which yields the same graph for the same seed.

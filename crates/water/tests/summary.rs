@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use water::clock::Clock;
 use water::command::{
-    Command, CommandId, DeviceId, DeviceInfo, ObjectId, Range, Rank, RankInfo, Times,
+    Command, CommandEnd, CommandId, DeviceId, DeviceInfo, ObjectId, Range, Rank, RankInfo, Times,
 };
 use water::record::summary::{Spent, Summary};
 use water::record::{Recorder, Settings};
+use water::request::Request;
 use water::root::Root;
-use water::root::issued::Request;
 
 /// A clock that stands still until it is set.
 #[derive(Debug, Default)]
@@ -64,7 +64,8 @@ impl Told {
     }
 
     fn ended(&mut self, id: CommandId, received: u64, started: u64, ended: u64) {
-        self.root.ended(id, Ok(()), Times { received, started, ended });
+        let times = Times { received, started, ended };
+        self.root.ended(CommandEnd { id, outcome: Ok(()), times });
     }
 
     fn summary(&self) -> Summary {

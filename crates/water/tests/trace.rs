@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{Cluster, Host};
@@ -21,8 +22,8 @@ use water::command::{
 use water::doorbell::Doorbell;
 use water::record::watch::Watchdog;
 use water::record::{self, Recorder, Settings, output};
+use water::request::Request;
 use water::root::Root;
-use water::root::issued::Request;
 use water::runtime::{Runtime, recording};
 use water::transport::loopback::Loopback;
 
@@ -85,7 +86,7 @@ fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
         }
     });
     _ = runtime.wait(&issued.ids);
-    recording::settle(runtime);
+    recording::wait_for_reports(runtime);
     issued
 }
 
@@ -490,9 +491,16 @@ impl Backend for Stuck {
     }
 }
 
-#[test]
-fn the_watchdog_tells_once_what_waits_for_what() {
-    for threaded in [true, false] {
+/// A run of two ranks, the first of which has the kernel that hangs.
+struct StuckRun {
+    runtime: Runtime,
+    rank: JoinHandle<()>,
+    is_free: Arc<Mutex<bool>>,
+    bell: Arc<Mutex<Doorbell>>,
+}
+
+impl StuckRun {
+    fn start(threaded: bool) -> Self {
         let mut ends = Loopback::ranks(2).into_iter();
         let (root, other) = (ends.next().unwrap(), ends.next().unwrap());
         let rank = std::thread::spawn(move || {
@@ -510,6 +518,14 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let runtime =
             Runtime::root(Box::new(root), Box::new(devices), Arc::new(Real::new()), threaded)
                 .unwrap();
+        Self { runtime, rank, is_free, bell }
+    }
+}
+
+#[test]
+fn the_watchdog_tells_once_what_waits_for_what() {
+    for threaded in [true, false] {
+        let StuckRun { runtime, rank, is_free, bell } = StuckRun::start(threaded);
         recording::begin(
             &runtime,
             Settings { watchdog_ns: Some(3_600_000_000_000), ..Settings::default() },

@@ -4,7 +4,7 @@ use super::run::{self, Buffer};
 use super::{Opaque, enter};
 use crate::command::Command;
 use crate::error::Error;
-use crate::root::issued::Request;
+use crate::request::Request;
 
 /// # Safety
 /// `evt` is null or leads to an event pointer.

@@ -1,6 +1,6 @@
 use std::ffi::{c_int, c_uint};
 
-use super::report::{CError, Told};
+use super::report::{CError, ReportedError};
 use super::run::{self, Event, Run};
 use super::{Opaque, enter};
 use crate::command::CommandId;
@@ -163,7 +163,7 @@ pub extern "C" fn wtr_event_error(evt: *mut Opaque) -> *const CError {
         let Some(fault) = fault else { return Ok(std::ptr::null()) };
         let mut objects = run.objects();
         let event = objects.events.get_mut(evt)?;
-        Ok(event.error.get_or_insert_with(|| Box::new(Told::of_fault(&fault))).as_c())
+        Ok(event.error.get_or_insert_with(|| Box::new(ReportedError::of_fault(&fault))).as_c())
     })
 }
 

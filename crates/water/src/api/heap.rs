@@ -9,7 +9,7 @@ use crate::command::{Arg, Command, CommandId, DeviceId, ObjectId, Range, Rank};
 use crate::error::Error;
 use crate::heap::resident::{self, Seat};
 use crate::heap::{HeapPlan, Pe, meet};
-use crate::root::issued::Request;
+use crate::request::Request;
 
 /// Largest number of PEs of a heap, as in `ggas.h`.
 const PES_MAX: usize = penstock_ggas::layout::PES_MAX as usize;

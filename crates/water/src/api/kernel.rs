@@ -4,7 +4,7 @@ use super::run::{self, Kernel, Run};
 use super::{Opaque, enter, variadic};
 use crate::command::{Arg, Code, Command, Range};
 use crate::error::Error;
-use crate::root::issued::Request;
+use crate::request::Request;
 
 /// # Safety
 /// The strings end with a zero. `evt` is null or leads to an event pointer.

@@ -19,15 +19,15 @@ pub struct CError {
 }
 
 #[derive(Debug)]
-pub struct Told {
+pub struct ReportedError {
     c: CError,
     _texts: [CString; 4],
 }
 
 // SAFETY: the addresses lead to the strings beside them, which never change.
-unsafe impl Send for Told {}
+unsafe impl Send for ReportedError {}
 // SAFETY: as above.
-unsafe impl Sync for Told {}
+unsafe impl Sync for ReportedError {}
 
 /// The C type `wtr_error_handler`.
 pub type Handler = unsafe extern "C" fn(*const CError, *mut c_void);
@@ -44,10 +44,10 @@ static HANDLING: Mutex<Handling> =
     Mutex::new(Handling { handler: None, user: std::ptr::null_mut() });
 
 thread_local! {
-    static LAST: RefCell<Option<Told>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<ReportedError>> = const { RefCell::new(None) };
 }
 
-impl Told {
+impl ReportedError {
     fn new(code: i32, message: &str, node: &str, device: &str, log: &str) -> Self {
         // For C a string ends at its first zero in any case.
         let c = |text: &str| {
@@ -79,7 +79,7 @@ pub fn clear() {
 
 /// Returns the thread's last error, or null if there is none.
 pub fn last() -> *const CError {
-    LAST.with_borrow(|last| last.as_ref().map_or(std::ptr::null(), Told::as_c))
+    LAST.with_borrow(|last| last.as_ref().map_or(std::ptr::null(), ReportedError::as_c))
 }
 
 /// Sets the handler; without one the program ends at an error.
@@ -91,8 +91,8 @@ pub fn set_handler(handler: Option<Handler>, user: *mut c_void) {
 /// reports its root cause.
 pub fn fail(function: &str, error: &Error) {
     let told = match error {
-        Error::Command(fault) => Told::of_fault(fault),
-        _ => Told::new(error.code(), &format!("{function}: {error}"), "", "", ""),
+        Error::Command(fault) => ReportedError::of_fault(fault),
+        _ => ReportedError::new(error.code(), &format!("{function}: {error}"), "", "", ""),
     };
     let is_told = matches!(error, Error::Command(_));
     if !is_told {
@@ -104,10 +104,10 @@ pub fn fail(function: &str, error: &Error) {
 /// Reports the root cause of failed commands. Without a handler the program ends: otherwise it
 /// would go on with results that were never computed.
 pub fn tell_fault(fault: &Fault) {
-    tell(&Told::of_fault(fault));
+    tell(&ReportedError::of_fault(fault));
 }
 
-fn tell(told: &Told) {
+fn tell(told: &ReportedError) {
     let (handler, user) = {
         let handling = HANDLING.lock().unwrap_or_else(PoisonError::into_inner);
         (handling.handler, handling.user)

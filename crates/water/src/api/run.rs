@@ -9,7 +9,7 @@ use super::{Opaque, report};
 use crate::command::{CommandId, DeviceId, DeviceInfo, InPool, ObjectId, Rank};
 use crate::error::Error;
 use crate::heap::Pe;
-use crate::root::issued::Request;
+use crate::request::Request;
 use crate::runtime::Runtime;
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub struct Event {
     /// Whether it was given to a command, or merged from other events.
     pub is_bound: bool,
     /// Its error, once the program has asked for it.
-    pub error: Option<Box<report::Told>>,
+    pub error: Option<Box<report::ReportedError>>,
 }
 
 static RUN: RwLock<Option<Arc<Run>>> = RwLock::new(None);
@@ -229,7 +229,7 @@ impl Run {
         // SAFETY: the caller guarantees it.
         let (ids, slot) = unsafe { self.issue(after, requests, wait_evt, evt) }?;
         // SAFETY: the caller guarantees it.
-        unsafe { self.settle(&ids, slot, evt) }?;
+        unsafe { self.bind_or_finish(&ids, slot, evt) }?;
         Ok(if slot.is_some() { ids } else { Vec::new() })
     }
 
@@ -270,7 +270,7 @@ impl Run {
     /// # Safety
     /// The same as for [`Run::command`]. `slot` is the event that [`Run::issue`] returned for
     /// `evt`.
-    unsafe fn settle(
+    unsafe fn bind_or_finish(
         &self,
         ids: &[CommandId],
         slot: Option<*mut Opaque>,
@@ -348,7 +348,7 @@ impl Run {
         self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
         drop(last);
         // SAFETY: the caller guarantees it.
-        unsafe { self.settle(&ids, slot, evt) }
+        unsafe { self.bind_or_finish(&ids, slot, evt) }
     }
 
     /// Issues the reset of a heap, with a command for each of its ranks, after the last launch over
@@ -377,7 +377,7 @@ impl Run {
         self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
         drop(alone);
         // SAFETY: the caller guarantees it.
-        unsafe { self.settle(&ids, slot, evt) }
+        unsafe { self.bind_or_finish(&ids, slot, evt) }
     }
 
     /// Returns the commands of the event to wait for.

@@ -13,8 +13,8 @@ pub mod sim;
 
 use crate::command::{Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Rank, Times};
 use crate::doorbell::Doorbell;
-use crate::error::code;
-use crate::heap::Word;
+use crate::error::{code, status_name};
+use crate::heap::{HeapMessage, HeapMessageTo};
 use crate::transport::Span;
 
 /// Why an operation failed.
@@ -100,10 +100,10 @@ pub trait Backend: Send + std::fmt::Debug {
     }
 
     /// Takes a message of another member of a heap.
-    fn hear(&mut self, _heap: ObjectId, _word: Word) {}
+    fn hear(&mut self, _heap: ObjectId, _message: HeapMessage) {}
 
     /// Takes the messages for other members of heaps, and for the root.
-    fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
+    fn heap_messages(&mut self) -> Vec<HeapMessageTo> {
         Vec::new()
     }
 
@@ -123,6 +123,12 @@ pub fn no_heaps(why: &str) -> Failure {
         message: format!("there are no heaps here: {why}"),
         log: String::new(),
     }
+}
+
+/// Returns the failure with an OpenCL status; `what` is what could not be done.
+pub(crate) fn refused(status: i32, what: &str) -> Failure {
+    let message = format!("cannot {what}: {}", status_name(status));
+    Failure { code: status, message, log: String::new() }
 }
 
 /// Returns the failure of a command whose object does not exist.

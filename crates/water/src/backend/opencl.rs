@@ -16,14 +16,14 @@ use penstock_device::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::program::{MadeKernel, ProgramKey};
-use super::{Backend, Ended, Failure, Memory, gone, not_performed};
+use super::{Backend, Ended, Failure, Memory, gone, not_performed, refused};
 use crate::clock::Clock;
 use crate::command::{
     Arg, Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Range, Rank, Times,
 };
 use crate::doorbell::Doorbell;
 use crate::error::code;
-use crate::heap::Word;
+use crate::heap::{HeapMessage, HeapMessageTo};
 use crate::transport::Span;
 
 const PROFILING: u64 = 1 << 1;
@@ -35,7 +35,7 @@ const PROGRAMS_KEPT: usize = 64;
 #[derive(Debug)]
 pub struct OpenCl {
     infos: Vec<DeviceInfo>,
-    devices: Vec<Slot>,
+    devices: Vec<DeviceSlot>,
     buffers: FxHashMap<ObjectId, (u32, Mem)>,
     kernels: FxHashMap<ObjectId, (u32, MadeKernel)>,
     programs: VecDeque<(ProgramKey, Program)>,
@@ -47,7 +47,7 @@ pub struct OpenCl {
     unflushed: Vec<u32>,
     heaps: heap::Heaps,
     /// Messages about heaps for other ranks.
-    words: Vec<(Rank, ObjectId, Word)>,
+    heap_messages: Vec<HeapMessageTo>,
     news: Receiver<BackendMessage>,
     post: Sender<BackendMessage>,
     bell: Arc<Mutex<Doorbell>>,
@@ -55,7 +55,7 @@ pub struct OpenCl {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct DeviceSlot {
     device: Device,
     context: Context,
     queue: Queue,
@@ -80,7 +80,7 @@ enum BackendMessage {
         made: Result<heap::Member, Failure>,
     },
     /// A message about a heap for another rank.
-    Word(Rank, ObjectId, Word),
+    HeapMessage(HeapMessageTo),
 }
 
 impl std::fmt::Debug for BackendMessage {
@@ -89,7 +89,7 @@ impl std::fmt::Debug for BackendMessage {
             Self::Ended(ended) => ended.fmt(f),
             Self::Built { id, .. } => f.debug_tuple("Built").field(id).finish(),
             Self::Heap { id, .. } => f.debug_tuple("Heap").field(id).finish(),
-            Self::Word(to, ..) => f.debug_tuple("Word").field(to).finish(),
+            Self::HeapMessage(message) => message.fmt(f),
         }
     }
 }
@@ -110,7 +110,7 @@ impl OpenCl {
             refused: FxHashSet::default(),
             unflushed: Vec::new(),
             heaps: heap::Heaps::default(),
-            words: Vec::new(),
+            heap_messages: Vec::new(),
             news,
             post,
             bell: Arc::default(),
@@ -126,13 +126,18 @@ impl OpenCl {
                 let properties = PROFILING | about::out_of_order(&device);
                 let Ok(queue) = Queue::new(&context, &device, properties, 0) else { continue };
                 backend.infos.push(about::describe(&platform, &device));
-                backend.devices.push(Slot { device, context: context.clone(), queue, domain });
+                backend.devices.push(DeviceSlot {
+                    device,
+                    context: context.clone(),
+                    queue,
+                    domain,
+                });
             }
         }
         backend
     }
 
-    fn slot(&self, device: u32) -> Result<&Slot, Failure> {
+    fn slot(&self, device: u32) -> Result<&DeviceSlot, Failure> {
         self.devices
             .get(device as usize)
             .ok_or_else(|| failure(Status::INVALID_DEVICE, "find the device"))
@@ -229,7 +234,8 @@ impl OpenCl {
                 .copy(&source, from_offset, &target, to_offset, size, waits, Want::Event)
                 .map_err(|status| failure(status, "copy a buffer"));
         }
-        self.copy_between(id, (&source, from_offset, from), (&target, to_offset), size, waits)
+        let reader = self.buffers.get(&from).map_or(0, |(device, _)| *device);
+        self.copy_between(id, reader, (&source, from_offset), (&target, to_offset), size, waits)
     }
 
     /// Reads a buffer. If that takes time, it returns the code [`IS_READING`] as an error, and
@@ -265,18 +271,19 @@ impl OpenCl {
         Err(Failure { code: IS_READING, message: String::new(), log: String::new() })
     }
 
-    /// Copies between two platforms, through the host. The read runs in the source's context, which
-    /// the waits may not belong to, so this waits for them first.
+    /// Copies between two platforms, through the host. The device `reader` has the source. The read
+    /// runs in the source's context, which the waits may not belong to, so this function waits for
+    /// them first.
     fn copy_between(
         &mut self,
         id: CommandId,
-        (source, source_offset, from): (&Mem, u64, ObjectId),
+        reader: u32,
+        (source, source_offset): (&Mem, u64),
         (target, target_offset): (&Mem, u64),
         size: u64,
         waits: &[&Event],
     ) -> Result<Option<Event>, Failure> {
-        let owner = self.buffers.get(&from).map_or(0, |(device, _)| *device);
-        let reader = self.slot(owner)?.queue.clone();
+        let reader = self.slot(reader)?.queue.clone();
         let bad = |status| failure(status, "copy a buffer between platforms");
         for wait in waits {
             wait.wait().map_err(bad)?;
@@ -351,7 +358,7 @@ impl OpenCl {
         };
         let slot = self.slot(device)?;
         let (context, built_for) = (slot.context.clone(), slot.device.clone());
-        let key = Box::new((device, code.clone(), options.clone()));
+        let key = Box::new(ProgramKey { device, code: code.clone(), options: options.clone() });
         let ready = self
             .programs
             .iter()
@@ -361,7 +368,7 @@ impl OpenCl {
             (name.clone(), *object, self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
             let made = ready
-                .map_or_else(|| program::build(&context, &built_for, &key.1, &key.2), Ok)
+                .map_or_else(|| program::build(&context, &built_for, &key.code, &key.options), Ok)
                 .and_then(|program| {
                     program::kernel(&program, &built_for, &name).map(|kernel| (program, kernel))
                 });
@@ -487,12 +494,12 @@ impl Backend for OpenCl {
                         Err(failure) => (None, Err(failure)),
                     };
                     self.heaps.add(heap, member);
-                    for (part, device, mem) in self.heaps.parts(heap) {
-                        self.buffers.insert(part, (device, mem));
+                    for part in self.heaps.parts(heap) {
+                        self.buffers.insert(part.buffer, (part.device, part.memory));
                     }
                     ended.push(Ended { operation: id, outcome, times: Times::default() });
                 }
-                BackendMessage::Word(to, heap, word) => self.words.push((to, heap, word)),
+                BackendMessage::HeapMessage(message) => self.heap_messages.push(message),
             }
         }
     }
@@ -503,12 +510,12 @@ impl Backend for OpenCl {
         Some(Memory { span, keep: Box::new(mem.clone()) })
     }
 
-    fn hear(&mut self, heap: ObjectId, word: Word) {
-        self.heaps.hear(heap, word);
+    fn hear(&mut self, heap: ObjectId, message: HeapMessage) {
+        self.heaps.hear(heap, message);
     }
 
-    fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
-        std::mem::take(&mut self.words)
+    fn heap_messages(&mut self) -> Vec<HeapMessageTo> {
+        std::mem::take(&mut self.heap_messages)
     }
 
     fn abort_heap(&mut self, heap: ObjectId, reason: &str) {
@@ -568,9 +575,5 @@ fn copy(from: Span, to: Span) {
 }
 
 fn failure(status: Status, what: &str) -> Failure {
-    Failure {
-        code: status.0,
-        message: format!("cannot {what}: {}", crate::error::status_name(status.0)),
-        log: String::new(),
-    }
+    refused(status.0, what)
 }

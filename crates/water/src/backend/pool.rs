@@ -26,16 +26,17 @@ use penstock_wire::describe;
 use rustc_hash::FxHashMap;
 
 use self::desk::{BackendMessage, Desk};
-use self::program::Programs;
+use self::kernel::ProgramKey;
+use self::program::{KernelBuild, Programs};
 use self::sender::{NodeSender, SendOrder};
 use self::sent::SentEvent;
 use self::task::{BufferSlot, PoolObject, Task};
 use super::{Backend, Ended, Failure, gone};
 use crate::clock::Clock;
-use crate::command::{Arg, Command, CommandId, DeviceInfo, InPool, ObjectId, ObjectKind, Rank};
+use crate::command::{Arg, Command, CommandId, DeviceInfo, InPool, ObjectId, ObjectKind};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, code};
-use crate::heap::{HeapPlan, Pe, Word};
+use crate::heap::{HeapMessageTo, HeapPlan, Pe};
 
 /// Bytes of writes that may be sent to a node before the commands that they wait for have ended.
 /// The worker keeps these bytes until then. It keeps at most 1 GiB for all nodes and writes
@@ -51,7 +52,7 @@ const QUEUE_PROPERTIES: u32 = 0x102A;
 #[derive(Debug)]
 pub struct Pooled {
     infos: Vec<DeviceInfo>,
-    devices: Vec<Slot>,
+    devices: Vec<DeviceSlot>,
     /// One for each node, by its index in the pool.
     senders: Vec<NodeSender>,
     /// Buffers and kernels.
@@ -59,22 +60,22 @@ pub struct Pooled {
     programs: Programs,
     heaps: heap::Heaps,
     /// Operations whose ends are not reported yet.
-    open: FxHashMap<CommandId, Open>,
-    parked: FxHashMap<CommandId, Parked>,
+    open: FxHashMap<CommandId, OpenOperation>,
+    parked: FxHashMap<CommandId, ParkedOperation>,
     news: Receiver<BackendMessage>,
     desk: Desk,
     context: Arc<Context>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct DeviceSlot {
     queue: Arc<Queue>,
     node: usize,
 }
 
 /// An operation that was started and whose end is not reported yet.
 #[derive(Debug)]
-struct Open {
+struct OpenOperation {
     /// The node that runs the operation. A build or a heap's creation has none.
     node: Option<usize>,
     sent: Arc<SentEvent>,
@@ -89,7 +90,7 @@ struct Open {
 
 /// An operation that cannot be sent yet.
 #[derive(Debug)]
-struct Parked {
+struct ParkedOperation {
     node: usize,
     order: SendOrder,
     /// Number of operations that it still waits for.
@@ -154,7 +155,7 @@ impl Pooled {
             let Some(node) = pool.nodes().get(device.node()) else { continue };
             let queue = Queue::new(&context, device, PROFILING | out_of_order(device), 0)?;
             infos.push(describe(node, device));
-            slots.push(Slot { queue, node: device.node() });
+            slots.push(DeviceSlot { queue, node: device.node() });
         }
         let mut senders = Vec::new();
         for node in pool.nodes() {
@@ -302,11 +303,12 @@ impl Pooled {
         }
         let order = SendOrder { id, queue, task, waits, sent: Arc::clone(&sent) };
         let (on_sent, on_end) = (Vec::new(), Vec::new());
-        self.open.insert(id, Open { node: Some(node), sent, early, lands, on_sent, on_end });
+        self.open
+            .insert(id, OpenOperation { node: Some(node), sent, early, lands, on_sent, on_end });
         if left == 0 {
             self.send(node, order);
         } else {
-            self.parked.insert(id, Parked { node, order, left });
+            self.parked.insert(id, ParkedOperation { node, order, left });
         }
         Ok(())
     }
@@ -323,7 +325,7 @@ impl Pooled {
         let Some(parked) = self.parked.get_mut(&id) else { return };
         parked.left = parked.left.saturating_sub(1);
         if parked.left == 0
-            && let Some(Parked { node, order, .. }) = self.parked.remove(&id)
+            && let Some(ParkedOperation { node, order, .. }) = self.parked.remove(&id)
         {
             self.send(node, order);
         }
@@ -355,13 +357,15 @@ impl Pooled {
             return Ok(());
         };
         let slot = self.devices.get(device as usize).ok_or_else(no_device)?;
-        self.programs.build(
-            (id, *kernel),
-            (device, Arc::clone(slot.queue.device())),
-            (code, options, name),
-            &self.context,
-            &self.desk,
-        )
+        let key = ProgramKey { device, code: code.clone(), options: options.clone() };
+        let build = KernelBuild {
+            id,
+            object: *kernel,
+            key: Box::new(key),
+            name: name.clone(),
+            device: Arc::clone(slot.queue.device()),
+        };
+        self.programs.build(build, &self.context, &self.desk)
     }
 }
 
@@ -386,7 +390,10 @@ impl Backend for Pooled {
             // Operations that come after it must find that it has failed.
             let sent = Arc::new(SentEvent::failed(failure.code));
             let (on_sent, on_end) = (Vec::new(), Vec::new());
-            self.open.insert(id, Open { node: None, sent, early: 0, lands: 0..0, on_sent, on_end });
+            self.open.insert(
+                id,
+                OpenOperation { node: None, sent, early: 0, lands: 0..0, on_sent, on_end },
+            );
             self.desk.failed(id, failure);
         }
     }
@@ -418,8 +425,8 @@ impl Backend for Pooled {
         }
     }
 
-    fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
-        self.heaps.words()
+    fn heap_messages(&mut self) -> Vec<HeapMessageTo> {
+        self.heaps.messages()
     }
 
     fn abort_heap(&mut self, heap: ObjectId, reason: &str) {

@@ -32,7 +32,7 @@ pub struct Sim {
     /// Operations whose ends are not reported yet.
     operations: FxHashMap<CommandId, Running>,
     /// Future events, earliest first. Of equal times the one that was added first comes first.
-    events: BinaryHeap<Reverse<(u64, u64, CommandId, What)>>,
+    events: BinaryHeap<Reverse<(u64, u64, CommandId, EngineEvent)>>,
     events_so_far: u64,
     /// Ends that the next poll reports.
     ended: Vec<Ended>,
@@ -60,7 +60,7 @@ impl Engine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum EngineEvent {
     /// The operation has ended in the model.
     End,
     /// All operations that it comes after have ended in the model.
@@ -129,7 +129,7 @@ impl Sim {
         device % u32::try_from(count).unwrap_or(1).max(1)
     }
 
-    fn post(&mut self, time: u64, id: CommandId, what: What) {
+    fn post(&mut self, time: u64, id: CommandId, what: EngineEvent) {
         self.events_so_far += 1;
         self.events.push(Reverse((time, self.events_so_far, id, what)));
     }
@@ -180,8 +180,8 @@ impl Sim {
         {
             self.events.pop();
             match what {
-                What::Ready => self.is_ready(id, time),
-                What::End => self.model_ended(id, time),
+                EngineEvent::Ready => self.is_ready(id, time),
+                EngineEvent::End => self.model_ended(id, time),
             }
         }
     }
@@ -211,7 +211,7 @@ impl Sim {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.started = time;
         let end = time.saturating_add(operation.duration);
-        self.post(end, id, What::End);
+        self.post(end, id, EngineEvent::End);
     }
 
     fn model_ended(&mut self, id: CommandId, time: u64) {
@@ -222,7 +222,7 @@ impl Sim {
             let Some(later) = self.operations.get_mut(&successor) else { continue };
             later.unmet -= 1;
             if later.unmet == 0 {
-                self.post(time, successor, What::Ready);
+                self.post(time, successor, EngineEvent::Ready);
             }
         }
         let engine = engine.and_then(|index| self.devices.get_mut(device)?.engines.get_mut(index));
@@ -317,7 +317,7 @@ impl Backend for Sim {
         };
         self.operations.insert(id, running);
         if unmet == 0 {
-            self.post(now, id, What::Ready);
+            self.post(now, id, EngineEvent::Ready);
         }
     }
 

@@ -15,7 +15,7 @@ use penstock_wire::hello::{Role, TICKET_BYTES, Verdict};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::{HeapPlan, SECRET_BYTES, Word};
+use super::{HeapMessage, HeapPlan, SECRET_BYTES};
 use crate::host::hostname;
 
 /// Longest time for the creation of a heap. The members begin at about the same time: a rank that
@@ -91,12 +91,15 @@ impl<'a> Meeting<'a> {
     }
 
     /// Returns the message for each member with a higher number.
-    pub fn door(&self) -> Word {
+    pub fn door(&self) -> HeapMessage {
         let public = |listener: &Listener| match listener.address() {
             Address::Tcp { port, .. } => Address::Tcp { host: public_name(), port }.to_string(),
             unix => unix.to_string(),
         };
-        Word::Door { member: self.me, addresses: self.listeners.iter().map(public).collect() }
+        HeapMessage::Door {
+            member: self.me,
+            addresses: self.listeners.iter().map(public).collect(),
+        }
     }
 
     /// Meets all other members, and passes each connection to `join` as soon as it exists. `words`
@@ -106,12 +109,12 @@ impl<'a> Meeting<'a> {
     /// The first member that does not come or does not let this one in, or an error of `join`.
     pub fn meet<E: From<Missed>>(
         self,
-        words: &Receiver<Word>,
+        messages: &Receiver<HeapMessage>,
         mut join: impl FnMut(u32, Stream) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut met = vec![false; self.plan.hosts.len()];
         for _ in 0..self.me {
-            let (member, addresses) = self.next_door(words, &met)?;
+            let (member, addresses) = self.next_door(messages, &met)?;
             join(member, self.connect(member, &addresses)?)?;
             if let Some(met) = met.get_mut(member as usize) {
                 *met = true;
@@ -126,7 +129,7 @@ impl<'a> Meeting<'a> {
         };
         let (door, (say, hear), mut heard) = (Arc::new(door), channel(), 0);
         while let Some(first) = left.first().copied() {
-            if let Some(stream) = self.accept(first, words, heard)? {
+            if let Some(stream) = self.accept(first, messages, heard)? {
                 heard += usize::from(door.hear(stream, &say));
             }
             while let Ok(came) = hear.try_recv() {
@@ -143,18 +146,18 @@ impl<'a> Meeting<'a> {
     /// Waits for the addresses of a member with a lower number that was not met yet.
     fn next_door(
         &self,
-        words: &Receiver<Word>,
+        messages: &Receiver<HeapMessage>,
         met: &[bool],
     ) -> Result<(u32, Vec<String>), Missed> {
         loop {
             let left = self.deadline.saturating_duration_since(Instant::now());
-            match words.recv_timeout(left) {
-                Ok(Word::Door { member, addresses })
+            match messages.recv_timeout(left) {
+                Ok(HeapMessage::Door { member, addresses })
                     if member < self.me && met.get(member as usize) == Some(&false) =>
                 {
                     return Ok((member, addresses));
                 }
-                Ok(Word::Refused { member, reason }) => {
+                Ok(HeapMessage::Refused { member, reason }) => {
                     return Err(Missed::Refused { member, host: self.host(member), reason });
                 }
                 Ok(_) => {}
@@ -189,15 +192,15 @@ impl<'a> Meeting<'a> {
     fn accept(
         &self,
         missing: u32,
-        words: &Receiver<Word>,
+        messages: &Receiver<HeapMessage>,
         heard: usize,
     ) -> Result<Option<Stream>, Missed> {
         /// Time between two checks for messages of other members.
         const LOOK: Duration = Duration::from_millis(50);
         /// The same while threads are hearing connections.
         const LOOK_HEARD: Duration = Duration::from_millis(1);
-        while let Ok(word) = words.try_recv() {
-            if let Word::Refused { member, reason } = word {
+        while let Ok(word) = messages.try_recv() {
+            if let HeapMessage::Refused { member, reason } = word {
                 return Err(Missed::Refused { member, host: self.host(member), reason });
             }
         }
@@ -345,15 +348,15 @@ mod tests {
     fn member(
         plan: &HeapPlan,
         me: u32,
-        words: &Receiver<Word>,
-        others: &[Sender<Word>],
+        messages: &Receiver<HeapMessage>,
+        others: &[Sender<HeapMessage>],
     ) -> Result<Vec<(u32, bool)>, Missed> {
         let meeting = Meeting::open(plan, me)?;
         for other in others.iter().skip(me as usize + 1) {
             _ = other.send(meeting.door());
         }
         let mut joined = Vec::new();
-        meeting.meet(words, |member, stream| {
+        meeting.meet(messages, |member, stream| {
             joined.push((member, stream.is_unix()));
             Ok::<(), Missed>(())
         })?;
@@ -368,7 +371,9 @@ mod tests {
             let members: Vec<_> = (0..)
                 .zip(plans)
                 .zip(hears)
-                .map(|((me, plan), words)| scope.spawn(move || member(plan, me, &words, says)))
+                .map(|((me, plan), messages)| {
+                    scope.spawn(move || member(plan, me, &messages, says))
+                })
                 .collect();
             members.into_iter().map(|it| it.join().unwrap()).collect()
         })
@@ -398,7 +403,8 @@ mod tests {
             let first = scope.spawn(move || meeting.meet(&stopped, |_, _| Ok::<(), Missed>(())));
             let second = member(&plans[1], 1, &hears, &[]);
             assert!(matches!(second, Err(Missed::Unreached { member: 0, .. })), "{second:?}");
-            stop.send(Word::Refused { member: 1, reason: "it is a stranger".into() }).unwrap();
+            stop.send(HeapMessage::Refused { member: 1, reason: "it is a stranger".into() })
+                .unwrap();
             assert!(matches!(first.join().unwrap(), Err(Missed::Refused { member: 1, .. })));
         });
     }
@@ -410,7 +416,7 @@ mod tests {
         let (says, hears) = channel();
         thread::scope(|scope| {
             let meeting = Meeting::open(&plan, 0).unwrap();
-            let Word::Door { addresses, .. } = meeting.door() else { panic!("a door") };
+            let HeapMessage::Door { addresses, .. } = meeting.door() else { panic!("a door") };
             let port: u16 = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
             // If they were heard one after the other, this would take longer than members wait.
             let silent: Vec<_> = (0..12)
@@ -433,7 +439,7 @@ mod tests {
         let plan = plan(&[&here, &here], 1);
         for (me, other) in [(0, 1), (1, 0)] {
             let (says, hears) = channel();
-            says.send(Word::Refused {
+            says.send(HeapMessage::Refused {
                 member: other,
                 reason: "its device has memory of its own".into(),
             })
@@ -450,7 +456,7 @@ mod tests {
         let here = hostname();
         let plan = plan(&[&here, &here], 1);
         let meeting = Meeting::open(&plan, 0).unwrap();
-        let Word::Door { addresses, .. } = meeting.door() else { panic!("no door") };
+        let HeapMessage::Door { addresses, .. } = meeting.door() else { panic!("no door") };
         let path = addresses[0].strip_prefix("unix:").unwrap().to_owned();
         assert!(std::path::Path::new(&path).exists());
         drop(meeting);

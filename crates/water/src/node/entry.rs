@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) tell: Vec<Rank>,
     pub(super) started: bool,
     /// Its ordinal among the jobs that this rank has received.
-    pub(super) place: u64,
+    pub(super) ordinal: u64,
     /// The fault of a job that it waited for, if one failed.
     pub(super) broken: Option<Box<Fault>>,
     pub(super) times: Times,

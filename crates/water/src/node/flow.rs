@@ -15,36 +15,63 @@ pub enum Broken {
     Failure(Failure),
 }
 
+/// A move under way.
 #[derive(Debug)]
 pub struct Flow {
     pub id: CommandId,
     pub device: u32,
+    /// Ordinal of its job on this rank.
+    pub ordinal: u64,
     pub order: Move,
+    /// `None` until the bytes have a place.
     pub base: Option<Base>,
+    pub source: SourceProgress,
+    pub sinks: Vec<SinkProgress>,
+    pub command: CommandPhase,
+    /// Why the move was broken off.
+    pub broken: Option<Broken>,
+    /// Whether nothing is copied, because the bytes are not kept.
+    pub is_hollow: bool,
+}
+
+/// How far the command of a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandPhase {
+    /// The waits of the command have not ended: local sinks get nothing yet.
+    Held,
+    Running,
+    /// The outcome was reported. Other ranks may still get bytes.
+    Reported,
+}
+
+/// What the source of a move does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourcePhase {
+    /// The stream from another rank waits for admission.
+    Waiting,
+    /// The source is on this rank, or its stream has been admitted.
+    #[default]
+    Admitted,
+    /// The source broke the stream off, and its fault has not arrived yet.
+    AwaitsFault,
+}
+
+/// The bytes that have come from the source.
+#[derive(Debug, Default)]
+pub struct SourceProgress {
+    pub phase: SourcePhase,
     /// Number of contiguous bytes received so far.
     pub arrived: u64,
     /// Pieces that have arrived out of order, by index.
-    pub early: Vec<u64>,
+    pub out_of_order: Vec<u64>,
     /// The next piece to ask the source for.
     pub next: u64,
     /// Number of pieces asked for that have not arrived.
     pub awaited: u64,
-    pub sinks: Vec<SinkState>,
-    pub broken: Option<Broken>,
-    /// The source broke the stream off, and its fault has not arrived yet.
-    pub awaits_fault: bool,
-    pub is_reported: bool,
-    pub hollow: bool,
-    /// The waits of the command have not ended: local sinks get nothing yet.
-    pub is_held: bool,
-    /// Ordinal of its job on this rank.
-    pub place: u64,
-    /// Its source is on this rank, or its stream has been admitted.
-    pub is_admitted: bool,
 }
 
 #[derive(Debug, Default)]
-pub struct SinkState {
+pub struct SinkProgress {
     /// Number of the sink's bytes that were given away.
     pub given: u64,
     /// Number of bytes that have reached the sink.
@@ -98,7 +125,7 @@ impl Flow {
     }
 
     pub fn has_all(&self) -> bool {
-        self.arrived >= self.order.size
+        self.source.arrived >= self.order.size
     }
 
     pub fn is_local(sink: &Sink) -> bool {
@@ -121,7 +148,7 @@ impl Flow {
 
     /// Whether nothing of the move is under way any more.
     pub fn is_over(&self) -> bool {
-        let taken = self.has_all() && self.awaited == 0;
+        let taken = self.has_all() && self.source.awaited == 0;
         taken
             && self
                 .order
@@ -133,12 +160,16 @@ impl Flow {
 }
 
 pub fn arrive(flow: &mut Flow, index: u64) {
-    flow.early.push(index);
-    while let Some(place) = flow.early.iter().position(|early| flow.piece(*early).0 == flow.arrived)
+    flow.source.out_of_order.push(index);
+    while let Some(position) = flow
+        .source
+        .out_of_order
+        .iter()
+        .position(|early| flow.piece(*early).0 == flow.source.arrived)
     {
-        let index = flow.early.swap_remove(place);
+        let index = flow.source.out_of_order.swap_remove(position);
         let (_, size) = flow.piece(index);
-        flow.arrived += size;
+        flow.source.arrived += size;
     }
 }
 
@@ -162,7 +193,7 @@ pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
         End::Rank { .. } => {}
     }
     if backend.is_hollow() {
-        return Some(own_block(order));
+        return Some(scratch_block(order));
     }
     // A later command must not be able to change bytes that are forwarded.
     let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
@@ -208,7 +239,7 @@ pub fn block(order: &Move) -> Option<Base> {
 }
 
 /// Allocates room for one piece, for bytes that nobody wants.
-pub fn own_block(order: &Move) -> Base {
+pub fn scratch_block(order: &Move) -> Base {
     let size = order.segment.min(order.size).max(1);
     if let Some(start) = crate::simulator::room(size) {
         return Base { start, _keep: None, is_live: false, sink: None };

@@ -6,10 +6,10 @@
 //! [`Message::Ended`]. A job that waits only for jobs that the back end orders by itself starts at
 //! once: the driver keeps the order.
 
+mod blocking;
 mod entry;
 mod flow;
 mod moves;
-mod together;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +18,15 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
-use crate::command::{Command, CommandId, DeviceInfo, Fault, Job, Outcome, Rank, Times, Wait};
+use crate::command::{
+    Command, CommandEnd, CommandId, DeviceInfo, Fault, Job, Outcome, Rank, Times, Wait,
+};
 use crate::error::code;
 use crate::message::Message;
-use crate::transport::{Happening, Transport};
+use crate::transport::{Transport, TransportEvent};
+use blocking::BlockingCollectives;
 use entry::{Entry, Foreign, fails_with, is_ordered};
 use moves::{Moves, Start};
-use together::Gatherings;
 
 /// Number of faults kept for jobs that arrive later. Beyond it the oldest fault is forgotten, and a
 /// later job that waits for that command no longer fails.
@@ -48,25 +50,17 @@ pub struct Node {
     faults: FxHashMap<CommandId, Box<Fault>>,
     fault_order: VecDeque<CommandId>,
     moves: Moves,
-    gatherings: Gatherings,
+    collectives: BlockingCollectives,
     /// Number of jobs that this rank has received.
     given: u64,
     /// Messages to send, by rank.
-    letters: FxHashMap<Rank, Vec<Message>>,
+    messages: FxHashMap<Rank, Vec<Message>>,
     /// Jobs that have ended since `finished` was last called.
-    finished: Vec<Finished>,
+    finished: Vec<CommandEnd>,
     /// Operations that failed because of an earlier operation whose own end is not reported yet.
     deferred: Vec<Ended>,
     /// Scratch space of `pump`.
     ended: Vec<Ended>,
-}
-
-/// A job that has ended on this rank.
-#[derive(Debug)]
-pub struct Finished {
-    pub id: CommandId,
-    pub outcome: Outcome,
-    pub times: Times,
 }
 
 impl Node {
@@ -89,9 +83,9 @@ impl Node {
             faults: FxHashMap::default(),
             fault_order: VecDeque::new(),
             moves: Moves::default(),
-            gatherings: Gatherings::default(),
+            collectives: BlockingCollectives::default(),
             given: 0,
-            letters: FxHashMap::default(),
+            messages: FxHashMap::default(),
             finished: Vec::new(),
             deferred: Vec::new(),
             ended: Vec::new(),
@@ -127,7 +121,7 @@ impl Node {
             successors: Vec::new(),
             tell: Vec::new(),
             started: false,
-            place: self.given,
+            ordinal: self.given,
             broken: None,
             times: Times { received: self.clock.now(), ..Times::default() },
             job,
@@ -141,13 +135,13 @@ impl Node {
             }
         }
         let ready = entry.unmet == 0;
-        if let Some(together) = entry.job.together {
-            self.gatherings.announce(together, entry.place);
+        if let Some(collective) = entry.job.collective {
+            self.collectives.announce(collective, entry.ordinal);
         }
         if let Command::Move(order) = &entry.job.command
             && order.early
         {
-            let start = Start { id, place: entry.place, device: entry.job.device };
+            let start = Start { id, ordinal: entry.ordinal, device: entry.job.device };
             self.moves.start_early(start, order.clone(), &*self.backend);
         }
         self.jobs.insert(id, entry);
@@ -221,7 +215,7 @@ impl Node {
             return;
         }
         let outcome = self.faults.get(&command).map_or(Ok(()), |fault| Err(fault.clone()));
-        self.letter(rank, Message::Ended { command, outcome });
+        self.say(rank, Message::Ended { command, outcome });
     }
 
     /// Notes that `command`, one of the commands that the job `id` waits for, has ended.
@@ -238,18 +232,18 @@ impl Node {
         }
     }
 
-    fn letter(&mut self, rank: Rank, message: Message) {
-        self.letters.entry(rank).or_default().push(message);
+    fn say(&mut self, rank: Rank, message: Message) {
+        self.messages.entry(rank).or_default().push(message);
     }
 
-    pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
-        self.letters.iter_mut().filter_map(|(rank, messages)| {
+    pub fn messages(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
+        self.messages.iter_mut().filter_map(|(rank, messages)| {
             (!messages.is_empty()).then(|| (*rank, std::mem::take(messages)))
         })
     }
 
     /// Takes the jobs that have ended.
-    pub fn finished(&mut self) -> std::vec::Drain<'_, Finished> {
+    pub fn finished(&mut self) -> std::vec::Drain<'_, CommandEnd> {
         self.finished.drain(..)
     }
 
@@ -288,8 +282,8 @@ impl Node {
     }
 
     /// Takes an event of the transport: an end of a send or a receive, or the loss of a rank.
-    pub fn happened(&mut self, happening: &Happening) {
-        self.moves.happened(happening);
+    pub fn take_event(&mut self, event: &TransportEvent) {
+        self.moves.take_event(event);
     }
 
     /// Notes that a rank is lost. Jobs that wait for its jobs fail.
@@ -339,7 +333,7 @@ impl Node {
         if entry.started {
             return;
         }
-        if let Some(instead) = self.gatherings.must_wait(id, entry.job.together, entry.place) {
+        if let Some(instead) = self.collectives.must_wait(id, entry.job.collective, entry.ordinal) {
             self.ready.extend(instead);
             return;
         }
@@ -348,7 +342,7 @@ impl Node {
         if self.moves.let_through(id, entry.broken.clone()) {
             return;
         }
-        let start = Start { id, place: entry.place, device: entry.job.device };
+        let start = Start { id, ordinal: entry.ordinal, device: entry.job.device };
         if let Some(fault) = entry.broken.clone()
             && !entry.job.command.is_release()
         {
@@ -482,8 +476,8 @@ impl Node {
     /// Ends a job, and tells the jobs and ranks that wait for it.
     fn end(&mut self, id: CommandId, outcome: Outcome) {
         let Some(mut entry) = self.jobs.remove(&id) else { return };
-        if let Some(together) = entry.job.together {
-            self.ready.extend(self.gatherings.ended(together));
+        if let Some(collective) = entry.job.collective {
+            self.ready.extend(self.collectives.ended(collective));
         }
         if entry.times.ended == 0 {
             entry.times.ended = self.clock.now();
@@ -511,13 +505,13 @@ impl Node {
             }
         }
         for rank in std::mem::take(&mut entry.tell) {
-            self.letter(rank, Message::Ended { command: id, outcome: outcome.clone() });
+            self.say(rank, Message::Ended { command: id, outcome: outcome.clone() });
         }
         let common = |time: u64| time.saturating_add_signed(self.clock_ahead.saturating_neg());
         let Times { received, started, ended } = entry.times;
         let times =
             Times { received: common(received), started: common(started), ended: common(ended) };
-        self.finished.push(Finished { id, outcome, times });
+        self.finished.push(CommandEnd { id, outcome, times });
     }
 
     fn remember(&mut self, id: CommandId, fault: Box<Fault>) {
@@ -533,14 +527,14 @@ impl Node {
 
     fn advance_moves(&mut self, transport: &mut dyn Transport) -> bool {
         let advanced = self.moves.advance(self.clock.now(), &mut *self.backend, transport);
-        for (rank, mut message) in self.moves.letters() {
+        for (rank, mut message) in self.moves.messages() {
             if let Message::Broken { fault, .. } = &mut message
                 && fault.node.is_empty()
             {
                 fault.node.clone_from(&self.hostname);
                 fault.rank = self.rank;
             }
-            self.letter(rank, message);
+            self.say(rank, message);
         }
         let done: Vec<_> = self.moves.done().collect();
         let moved = advanced || !done.is_empty();

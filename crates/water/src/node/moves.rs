@@ -18,12 +18,15 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::flow::{self, Base, Broken, Flow, SinkState, arrive, block, own_block};
+use super::flow::{
+    self, Base, Broken, CommandPhase, Flow, SinkProgress, SourcePhase, SourceProgress, arrive,
+    block, scratch_block,
+};
 use crate::backend::{Backend, Failure};
 use crate::command::{CommandId, End, Fault, Move, Rank, Stream};
 use crate::error::code;
 use crate::message::Message;
-use crate::transport::{Happening, Token, Transport};
+use crate::transport::{Token, Transport, TransportEvent};
 use admission::Admission;
 
 /// Largest stream that is sent without waiting for [`Message::Ready`], in bytes. For a small stream
@@ -87,7 +90,7 @@ pub struct Moves {
     /// Lost ranks, and why each was lost. Later moves must not wait for them.
     lost: FxHashMap<Rank, String>,
     done: Vec<(CommandId, Result<(), Broken>)>,
-    letters: Vec<(Rank, Message)>,
+    messages: Vec<(Rank, Message)>,
     changed: bool,
 }
 
@@ -95,7 +98,7 @@ pub struct Moves {
 pub struct Start {
     pub id: CommandId,
     /// Ordinal of its job on this rank.
-    pub place: u64,
+    pub ordinal: u64,
     pub device: u32,
 }
 
@@ -135,8 +138,11 @@ impl Moves {
     /// Notes that the waits of a move that was started early have ended. If one failed, the local
     /// sinks get nothing. Returns whether `id` is such a move.
     pub fn let_through(&mut self, id: CommandId, fault: Option<Box<Fault>>) -> bool {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.is_held) else { return false };
-        flow.is_held = false;
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.command == CommandPhase::Held)
+        else {
+            return false;
+        };
+        flow.command = CommandPhase::Running;
         self.changed = true;
         if let Some(fault) = fault {
             for (sink, state) in flow
@@ -146,9 +152,10 @@ impl Moves {
                 .zip(&mut flow.sinks)
                 .filter(|(sink, _)| Flow::is_local(sink))
             {
-                *state = SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
+                *state =
+                    SinkProgress { given: sink.size, there: sink.size, ..SinkProgress::default() };
             }
-            flow.is_reported = true;
+            flow.command = CommandPhase::Reported;
             self.done.push((id, Err(Broken::Fault(fault))));
         }
         true
@@ -158,38 +165,37 @@ impl Moves {
     pub fn start_broken(&mut self, start: Start, order: Move, fault: Box<Fault>) {
         self.done.push((start.id, Err(Broken::Fault(fault.clone()))));
         // Bytes that still arrive need a place.
-        let base = own_block(&order);
+        let base = scratch_block(&order);
         self.insert(start, order, Some(base), Some(Broken::Fault(fault)), true, false);
     }
 
     fn insert(
         &mut self,
-        Start { id, place, device }: Start,
+        Start { id, ordinal, device }: Start,
         order: Move,
         base: Option<Base>,
         broken: Option<Broken>,
-        hollow: bool,
+        is_hollow: bool,
         is_held: bool,
     ) {
-        let sinks = order.sinks.iter().map(|_| SinkState::default()).collect();
-        let is_reported = broken.is_some();
+        let sinks = order.sinks.iter().map(|_| SinkProgress::default()).collect();
+        let command = match (is_held, &broken) {
+            (true, _) => CommandPhase::Held,
+            (false, None) => CommandPhase::Running,
+            // The caller has reported the fault.
+            (false, Some(_)) => CommandPhase::Reported,
+        };
         let mut flow = Flow {
             id,
             device,
+            ordinal,
             order,
             base,
-            arrived: 0,
-            early: Vec::new(),
-            next: 0,
-            awaited: 0,
+            source: SourceProgress::default(),
             sinks,
+            command,
             broken: None,
-            awaits_fault: false,
-            is_reported,
-            hollow,
-            is_held,
-            place,
-            is_admitted: true,
+            is_hollow,
         };
         self.admit_new(&mut flow, is_held);
         if flow.base.is_none() && !is_held {
@@ -213,15 +219,15 @@ impl Moves {
     /// Admits a new move from another rank, now or later.
     fn admit_new(&mut self, flow: &mut Flow, is_early: bool) {
         let End::Rank { rank, stream } = flow.order.source else { return };
-        if is_early && self.admission.add(flow.place, flow.id, (rank, stream)) {
-            flow.is_admitted = false;
+        if is_early && self.admission.add(flow.ordinal, flow.id, (rank, stream)) {
+            flow.source.phase = SourcePhase::Waiting;
             return;
         }
         self.await_stream(flow);
     }
 
     /// Takes the offer of a sender that has bytes but no `Ready` for their stream.
-    pub fn is_offered(&mut self, rank: Rank, stream: Stream) {
+    pub fn stream_offered(&mut self, rank: Rank, stream: Stream) {
         if let Some(id) = self.admission.offered((rank, stream)) {
             self.admit(id);
         }
@@ -241,18 +247,18 @@ impl Moves {
     }
 
     fn await_stream(&mut self, flow: &mut Flow) {
-        flow.is_admitted = true;
+        flow.source.phase = SourcePhase::Admitted;
         if let End::Rank { rank, stream } = flow.order.source
             && flow.order.size > EAGER_BYTES_MAX
         {
-            self.letters.push((rank, Message::Ready { stream }));
+            self.messages.push((rank, Message::Ready { stream }));
         }
     }
 
     /// Gives a base to a move that was started early.
     fn make_room(&mut self, flow: &mut Flow) {
-        let is_unused = flow.hollow || flow.broken.is_some();
-        flow.base = if is_unused { Some(own_block(&flow.order)) } else { block(&flow.order) };
+        let is_unused = flow.is_hollow || flow.broken.is_some();
+        flow.base = if is_unused { Some(scratch_block(&flow.order)) } else { block(&flow.order) };
         if flow.base.is_none() {
             self.has_no_memory(flow);
         }
@@ -261,8 +267,8 @@ impl Moves {
     fn has_no_memory(&mut self, flow: &mut Flow) {
         let message = format!("not enough memory for a transfer of {} bytes", flow.order.size);
         // Bytes that still arrive need a place.
-        flow.base = Some(own_block(&flow.order));
-        flow.hollow = true;
+        flow.base = Some(scratch_block(&flow.order));
+        flow.is_hollow = true;
         let failure = Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() };
         self.break_off(flow, Broken::Failure(failure));
     }
@@ -289,7 +295,7 @@ impl Moves {
                         })),
                     };
                     if let Some(fault) = fault {
-                        self.letters.push((rank, Message::Broken { stream, fault }));
+                        self.messages.push((rank, Message::Broken { stream, fault }));
                     }
                 }
                 _ => {
@@ -301,26 +307,26 @@ impl Moves {
         }
         if !matches!(flow.order.source, End::Rank { .. }) {
             // Reads under way still end.
-            flow.next = flow.pieces();
-            flow.arrived = flow.order.size;
+            flow.source.next = flow.pieces();
+            flow.source.arrived = flow.order.size;
         }
         flow.broken = Some(broken);
     }
 
     /// Notes that the receiver of a stream is ready.
-    pub fn is_ready(&mut self, rank: Rank, stream: Stream) {
+    pub fn receiver_ready(&mut self, rank: Rank, stream: Stream) {
         self.ready.insert((rank, stream));
         self.changed = true;
     }
 
     /// Notes that the sender of a stream has broken it off.
-    pub fn is_broken(&mut self, rank: Rank, stream: Stream, fault: Box<Fault>) {
+    pub fn stream_broken(&mut self, rank: Rank, stream: Stream, fault: Box<Fault>) {
         self.faults.insert((rank, stream), fault);
         self.changed = true;
     }
 
-    pub fn letters(&mut self) -> Vec<(Rank, Message)> {
-        std::mem::take(&mut self.letters)
+    pub fn messages(&mut self) -> Vec<(Rank, Message)> {
+        std::mem::take(&mut self.messages)
     }
 
     /// Takes the moves that have ended, with their outcomes.
@@ -329,9 +335,9 @@ impl Moves {
     }
 
     /// Takes an event of the transport.
-    pub fn happened(&mut self, happening: &Happening) {
-        match happening {
-            Happening::Sent(token) => {
+    pub fn take_event(&mut self, event: &TransportEvent) {
+        match event {
+            TransportEvent::Sent(token) => {
                 if let Some((id, Part::Sent { sink, is_large })) = self.tokens.remove(token) {
                     if is_large {
                         self.sends = self.sends.saturating_sub(1);
@@ -339,13 +345,13 @@ impl Moves {
                     self.sent(id, sink);
                 }
             }
-            Happening::Received(token, length) => {
+            TransportEvent::Received(token, length) => {
                 if let Some((id, Part::Arrived { index, size })) = self.tokens.remove(token) {
                     self.received(id, index, size, *length as u64);
                 }
             }
-            Happening::Lost(rank, reason) => self.lost(*rank, reason),
-            Happening::Control(..) => {}
+            TransportEvent::Lost(rank, reason) => self.lost(*rank, reason),
+            TransportEvent::Control(..) => {}
         }
         self.changed = true;
     }
@@ -362,9 +368,9 @@ impl Moves {
 
     fn received(&mut self, id: CommandId, index: u64, size: u64, length: u64) {
         let Some(mut flow) = self.flows.remove(&id) else { return };
-        flow.awaited = flow.awaited.saturating_sub(1);
+        flow.source.awaited = flow.source.awaited.saturating_sub(1);
         if length < size && flow.broken.is_none() {
-            flow.awaits_fault = true;
+            flow.source.phase = SourcePhase::AwaitsFault;
         }
         arrive(&mut flow, index);
         self.flows.insert(id, flow);
@@ -384,8 +390,11 @@ impl Moves {
                 if matches!(sink.to, End::Rank { rank, .. } if rank == lost) {
                     // Nobody is there to take the rest. The other receivers of these bytes are not
                     // affected.
-                    *state =
-                        SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
+                    *state = SinkProgress {
+                        given: sink.size,
+                        there: sink.size,
+                        ..SinkProgress::default()
+                    };
                     let mine = |part: &(CommandId, Part)| {
                         part.0 == id && matches!(part.1, Part::Sent { sink, .. } if sink == index)
                     };
@@ -401,15 +410,14 @@ impl Moves {
                 }
             }
             // The sender of a broken stream may be lost before it has sent the fault.
-            let lacks = !flow.has_all() || flow.awaits_fault;
+            let lacks = !flow.has_all() || flow.source.phase == SourcePhase::AwaitsFault;
             if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && lacks {
                 self.tokens
                     .retain(|_, part| part.0 != id || !matches!(part.1, Part::Arrived { .. }));
-                flow.awaited = 0;
-                flow.is_admitted = true;
-                flow.next = flow.pieces();
-                flow.arrived = flow.order.size;
-                flow.awaits_fault = false;
+                flow.source.awaited = 0;
+                flow.source.phase = SourcePhase::Admitted;
+                flow.source.next = flow.pieces();
+                flow.source.arrived = flow.order.size;
                 self.break_off(&mut flow, Broken::Failure(failure("which had the bytes")));
             }
             self.flows.insert(id, flow);
@@ -427,7 +435,7 @@ impl Moves {
         let Some(mut flow) = self.flows.remove(&owner) else { return true };
         match part {
             Part::Arrived { index, .. } => {
-                flow.awaited = flow.awaited.saturating_sub(1);
+                flow.source.awaited = flow.source.awaited.saturating_sub(1);
                 if flow.broken.is_none() {
                     arrive(&mut flow, index);
                 }
@@ -466,8 +474,12 @@ impl Moves {
             return false;
         }
         self.admit_more();
-        let ids: Vec<CommandId> =
-            self.flows.iter().filter(|(_, flow)| flow.is_admitted).map(|(id, _)| *id).collect();
+        let ids: Vec<CommandId> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.source.phase != SourcePhase::Waiting)
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
             let Some(mut flow) = self.flows.remove(&id) else { continue };
             if flow.base.is_none() {
@@ -479,17 +491,16 @@ impl Moves {
             if flow.has_all() && self.admission.end(id) {
                 self.changed = true;
             }
-            if !flow.is_reported
-                && !flow.is_held
+            if flow.command == CommandPhase::Running
                 && (flow.is_done() || flow.broken.is_some())
-                && !flow.awaits_fault
+                && flow.source.phase != SourcePhase::AwaitsFault
                 && self.may_end(&flow)
             {
-                flow.is_reported = true;
+                flow.command = CommandPhase::Reported;
                 let outcome = flow.broken.clone().map_or(Ok(()), Err);
                 self.done.push((id, outcome));
             }
-            if flow.is_over() && flow.is_reported {
+            if flow.is_over() && flow.command == CommandPhase::Reported {
                 self.forget(&flow);
             } else {
                 self.flows.insert(id, flow);
@@ -501,7 +512,7 @@ impl Moves {
     /// Whether a failed move may end: nobody writes to the program's memory any more.
     fn may_end(&self, flow: &Flow) -> bool {
         flow.broken.is_none()
-            || (flow.awaited == 0 && flow.sinks.iter().all(|state| state.under_way == 0))
+            || (flow.source.awaited == 0 && flow.sinks.iter().all(|state| state.under_way == 0))
     }
 
     fn forget(&mut self, flow: &Flow) {
@@ -512,18 +523,18 @@ impl Moves {
         }
         if let End::Rank { rank, stream } = flow.order.source {
             self.faults.remove(&(rank, stream));
-            self.admission.forget(flow.place, flow.id, (rank, stream));
+            self.admission.forget(flow.ordinal, flow.id, (rank, stream));
         }
     }
 
     fn find_fault(&mut self, flow: &mut Flow) {
-        if !flow.awaits_fault {
+        if flow.source.phase != SourcePhase::AwaitsFault {
             return;
         }
         if let End::Rank { rank, stream } = flow.order.source
             && let Some(fault) = self.faults.remove(&(rank, stream))
         {
-            flow.awaits_fault = false;
+            flow.source.phase = SourcePhase::Admitted;
             self.break_off(flow, Broken::Fault(fault));
         }
     }

@@ -20,7 +20,7 @@ pub fn commands(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
 /// # Errors
 /// The writer fails.
 pub fn jobs(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
-    graph(recorder, "jobs", recorder.jobs(), |step| recorder.before(step), out)
+    graph(recorder, "jobs", recorder.jobs(), |step| recorder.predecessors(step), out)
 }
 
 fn graph(

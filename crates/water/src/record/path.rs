@@ -16,7 +16,7 @@ impl Recorder {
     /// Returns the predecessors of a job: the jobs that it waited for, and those that sent bytes to
     /// it. A job does not carry waits for commands that had ended when it was planned; those are
     /// taken from the program's command.
-    pub fn before(&self, job: &Step) -> Vec<CommandId> {
+    pub fn predecessors(&self, job: &Step) -> Vec<CommandId> {
         let mut before: Vec<CommandId> = job.waits.iter().chain(&job.senders).copied().collect();
         let is_fed = job
             .senders
@@ -33,13 +33,13 @@ impl Recorder {
         before
     }
 
-    /// Returns [`Self::before`] and the predecessors of the receivers of its bytes: the job could
-    /// not send before they were ready.
-    pub fn before_begin(&self, job: &Step) -> Vec<CommandId> {
-        let mut before = self.before(job);
+    /// Returns [`Self::predecessors`] and the predecessors of the receivers of its bytes: the job
+    /// could not send before they were ready.
+    pub fn predecessors_of_begin(&self, job: &Step) -> Vec<CommandId> {
+        let mut before = self.predecessors(job);
         for receiver in job.receivers.iter().filter_map(|receiver| self.jobs.get(receiver)) {
             before.extend(
-                self.before(receiver).into_iter().filter(|id| !receiver.senders.contains(id)),
+                self.predecessors(receiver).into_iter().filter(|id| !receiver.senders.contains(id)),
             );
         }
         before.retain(|id| *id != job.id);

@@ -169,7 +169,7 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
         // For a command this is when the program issued it, for other jobs when they were sent.
         let queued = recorder.commands().get(&job.id).map_or(job.queued, |command| command.queued);
         let waited = recorder
-            .before_begin(job)
+            .predecessors_of_begin(job)
             .into_iter()
             .filter_map(|id| recorder.jobs().get(&id))
             .filter(|job| job.times.ended > 0);

@@ -58,7 +58,7 @@ struct Span {
 
 /// Where a job is drawn.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DrawnJob {
     rank: Rank,
     thread: u64,
     start: u64,
@@ -86,11 +86,11 @@ pub fn write(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
     events.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
     serde_json::to_writer(&mut *events.out, &json!({ "note": note }))?;
     events.out.write_all(b",\"traceEvents\":[")?;
-    let mut places: FxHashMap<CommandId, Place> = FxHashMap::default();
+    let mut drawn: FxHashMap<CommandId, DrawnJob> = FxHashMap::default();
     for (rank, rows) in rows(recorder) {
-        rank_rows(recorder, rank, rows, &mut events, &mut places)?;
+        rank_rows(recorder, rank, rows, &mut events, &mut drawn)?;
     }
-    arrows(recorder, &places, &mut events)?;
+    arrows(recorder, &drawn, &mut events)?;
     counters(recorder, &mut events)?;
     events.out.write_all(b"\n]}\n")
 }
@@ -188,7 +188,7 @@ fn rank_rows<W: Write>(
     rank: Rank,
     rows: BTreeMap<Row, Vec<Span>>,
     events: &mut Events<'_, W>,
-    places: &mut FxHashMap<CommandId, Place>,
+    drawn: &mut FxHashMap<CommandId, DrawnJob>,
 ) -> Result<()> {
     events.put(&json!({ "ph": "M", "pid": rank, "name": "process_name", "args": { "name": recorder.rank_name(rank) } }))?;
     events.put(
@@ -215,7 +215,7 @@ fn rank_rows<W: Write>(
             }
             let tid = thread + lane as u64;
             if let Some(job) = span.job {
-                places.insert(job, Place { rank, thread: tid, start: span.start, end: span.end });
+                drawn.insert(job, DrawnJob { rank, thread: tid, start: span.start, end: span.end });
             }
             events.put(&json!({
                 "ph": "X", "pid": rank, "tid": tid, "name": span.name, "cat": span.kind,
@@ -231,14 +231,14 @@ fn rank_rows<W: Write>(
 /// work at the same time. Other arrows go from end to begin.
 fn arrows<W: Write>(
     recorder: &Recorder,
-    places: &FxHashMap<CommandId, Place>,
+    drawn: &FxHashMap<CommandId, DrawnJob>,
     events: &mut Events<'_, W>,
 ) -> Result<()> {
     let mut id = 0_u64;
     for job in recorder.jobs().values() {
-        let Some(to) = places.get(&job.id) else { continue };
-        for before in recorder.before(job) {
-            let Some(from) = places.get(&before) else { continue };
+        let Some(to) = drawn.get(&job.id) else { continue };
+        for before in recorder.predecessors(job) {
+            let Some(from) = drawn.get(&before) else { continue };
             let is_stream = job.senders.contains(&before);
             let (leaves, arrives) =
                 if is_stream { (from.start, to.end - 1) } else { (from.end - 1, to.start) };

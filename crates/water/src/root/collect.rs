@@ -9,8 +9,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::issued::IssuedCommand;
 use crate::command::{Command, CommandId, ObjectId, Rank};
+use crate::request::IssuedCommand;
 
 /// Transfers of the same bytes.
 #[derive(Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use super::Root;
 use super::collect::{self, Group, Source, Spread};
 use super::cost::{self, SEGMENT_BYTES, SEGMENT_BYTES_MIN, Shape};
 use super::explain::Decision;
-use super::issued::IssuedCommand;
 use super::mode::Mode;
 use super::planning::{GroupPlan, Planning, at};
-use crate::command::{Command, CommandId, Together};
+use crate::command::{BlockingCollective, Command, CommandId};
+use crate::request::IssuedCommand;
 
 impl Root {
     /// Finds the commands of a batch that belong together.
@@ -152,18 +152,18 @@ impl Root {
         if self.mode != Mode::Paper {
             return plan(self);
         }
-        self.gathered = Some(Vec::new());
+        self.blocking_jobs = Some(Vec::new());
         plan(self);
-        let jobs = self.gathered.take().unwrap_or_default();
-        self.gatherings += 1;
-        let number = self.gatherings;
+        let jobs = self.blocking_jobs.take().unwrap_or_default();
+        self.blocking_collectives += 1;
+        let number = self.blocking_collectives;
         let mut counts = FxHashMap::default();
         for (rank, _) in &jobs {
             *counts.entry(*rank).or_insert(0_u32) += 1;
         }
         for (rank, mut job) in jobs {
             let count = counts.get(&rank).copied().unwrap_or_default();
-            job.together = Some(Together { number, count });
+            job.collective = Some(BlockingCollective { number, count });
             self.send(rank, job);
         }
     }

@@ -41,12 +41,12 @@ pub struct Explain {
     /// Number of decisions and of replacements, by kind.
     pub totals: FxHashMap<&'static str, (u64, u64)>,
     next: usize,
-    open: FxHashMap<usize, Open>,
+    open: FxHashMap<usize, OpenDecision>,
     watched: FxHashMap<CommandId, Vec<usize>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenDecision {
     decision: Decision,
     left: usize,
     began: u64,
@@ -75,7 +75,7 @@ impl Explain {
         totals.1 += u64::from(decision.replaced);
         self.next += 1;
         if self.file.is_some() {
-            self.open.insert(self.next, Open { decision, left: 0, began: clock.now() });
+            self.open.insert(self.next, OpenDecision { decision, left: 0, began: clock.now() });
         }
         self.next
     }

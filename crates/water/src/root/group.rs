@@ -3,10 +3,10 @@
 
 use super::collect::Source;
 use super::cost::{self, SEGMENT_BYTES};
-use super::issued::IssuedCommand;
 use super::planning::{GroupPlan, PlannedTree};
 use super::{HostRange, Root};
 use crate::command::{Command, CommandId, End, Job, Move, Rank, Sink, Stream, Wait};
+use crate::request::IssuedCommand;
 
 impl Root {
     /// Lays out the trees of a plan.
@@ -77,7 +77,7 @@ impl Root {
         let id = self.command();
         let (sinks, size, segment) = (plan.source_sinks(0), plan.size, plan.choice.segment);
         let command = Command::Move(Move { source: end, sinks, size, segment, early: false });
-        self.send(source, Job { id, device, waits, command, together: None });
+        self.send(source, Job { id, device, waits, command, collective: None });
     }
 
     /// Returns the waits of the source of a group of copies. The source waits for all commands that
@@ -164,7 +164,7 @@ impl Root {
             let command = Command::Move(Move { source, sinks, size, segment, early });
             self.send(
                 rank,
-                Job { id: *job, device, waits: waits.clone(), command, together: None },
+                Job { id: *job, device, waits: waits.clone(), command, collective: None },
             );
             waits = vec![Wait { command: *job, rank, is_lenient: false }];
         }
@@ -207,14 +207,14 @@ impl Root {
         let waits = self.waits(rank, &waits);
         let job = if rank == 0 { id } else { part };
         let command = Command::Move(Move { source, sinks, size, segment, early: false });
-        self.send(rank, Job { id: job, device, waits, command, together: None });
+        self.send(rank, Job { id: job, device, waits, command, collective: None });
         if rank == 0 {
             return;
         }
         let sinks = vec![Sink { to: End::Host { address }, first: 0, size }];
         let source = End::Rank { rank, stream: Stream::of(id.0) };
         let command = Command::Move(Move { source, sinks, size, segment, early: false });
-        self.send(0, Job { id, device: 0, waits: Vec::new(), command, together: None });
+        self.send(0, Job { id, device: 0, waits: Vec::new(), command, collective: None });
         if let Some(track) = self.tracks.get_mut(&id) {
             track.rank = 0;
             track.inner = Some((rank, part));

@@ -10,7 +10,6 @@ mod collective;
 pub mod cost;
 pub mod explain;
 mod group;
-pub mod issued;
 pub mod mode;
 mod plan;
 mod planning;
@@ -22,13 +21,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::cost::{Link, Shape};
 use self::explain::Explain;
-use self::issued::{IssuedCommand, Request};
 use self::mode::Mode;
 use self::planning::Planning;
 use crate::clock::Clock;
-use crate::command::{Command, CommandId, Fault, Job, ObjectId, Outcome, Rank, Times, Wait};
+use crate::command::{
+    Command, CommandEnd, CommandId, Fault, Job, ObjectId, Outcome, Rank, Times, Wait,
+};
 use crate::message::Message;
 use crate::record::Recorder;
+use crate::request::{IssuedCommand, Request};
 
 /// Time from the first command of a batch to its end, in ns. This is the most that a small program
 /// pays for the chance that related transfers are found.
@@ -94,10 +95,10 @@ pub struct Root {
     /// Unfinished reads, with the memory that they write.
     reads: Vec<HostRange>,
     /// Ends that are made known once another command, the key, has ended.
-    followers: FxHashMap<CommandId, Vec<(CommandId, Outcome, Times)>>,
+    followers: FxHashMap<CommandId, Vec<CommandEnd>>,
     outstanding: usize,
     /// Messages to send, by rank.
-    letters: Vec<Vec<Message>>,
+    messages: Vec<Vec<Message>>,
     /// Failures that were not reported yet.
     #[allow(clippy::vec_box, reason = "an outcome has it in a box, and it stays there")]
     faults: Vec<Box<Fault>>,
@@ -115,8 +116,9 @@ pub struct Root {
     /// For writes whose bytes come from a read of the same batch: the rank that has them.
     feeders: FxHashMap<CommandId, Rank>,
     /// Jobs of the blocking collective that is being planned.
-    gathered: Option<Vec<(Rank, Job)>>,
-    gatherings: u64,
+    blocking_jobs: Option<Vec<(Rank, Job)>>,
+    /// Number of blocking collectives so far.
+    blocking_collectives: u64,
     /// Pairs of such a read and such a write.
     fed_by: FxHashSet<(CommandId, CommandId)>,
     /// How bytes get from a PE of a heap to each of the others.
@@ -147,7 +149,7 @@ impl Root {
             reads: Vec::new(),
             followers: FxHashMap::default(),
             outstanding: 0,
-            letters: (0..ranks).map(|_| Vec::new()).collect(),
+            messages: (0..ranks).map(|_| Vec::new()).collect(),
             faults: Vec::new(),
             told: FxHashSet::default(),
             lost: (0..ranks).map(|_| None).collect(),
@@ -159,13 +161,13 @@ impl Root {
             feeders: FxHashMap::default(),
             fed_by: FxHashSet::default(),
             paths: FxHashMap::default(),
-            gathered: None,
-            gatherings: 0,
+            blocking_jobs: None,
+            blocking_collectives: 0,
         }
     }
 
     fn ranks(&self) -> u32 {
-        u32::try_from(self.letters.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.messages.len()).unwrap_or(u32::MAX)
     }
 
     /// Sets where decisions are explained from now on.
@@ -374,30 +376,31 @@ impl Root {
     /// Takes the end of a command. A success is made known once the commands that it waited for
     /// have ended as well: a program that learns of a kernel's end may rely on the bytes of the
     /// read before it.
-    pub fn ended(&mut self, id: CommandId, outcome: Outcome, times: Times) {
+    pub fn ended(&mut self, end: CommandEnd) {
         if let Some(record) = &mut self.record {
-            record.ended(id, &outcome, times);
+            record.ended(end.id, &end.outcome, end.times);
         }
-        let mut settled = vec![(id, outcome, times)];
-        while let Some((id, outcome, times)) = settled.pop() {
-            let late = self.tracks.get(&id).and_then(|track| {
+        let mut known = vec![end];
+        while let Some(end) = known.pop() {
+            let late = self.tracks.get(&end.id).and_then(|track| {
                 let is_open =
                     |it: &&CommandId| self.tracks.get(it).is_some_and(|it| it.outcome.is_none());
                 track.behind.iter().find(is_open).copied()
             });
             match late {
-                Some(late) if outcome.is_ok() => {
-                    self.followers.entry(late).or_default().push((id, outcome, times));
+                Some(late) if end.outcome.is_ok() => {
+                    self.followers.entry(late).or_default().push(end);
                 }
                 _ => {
-                    self.settle(id, outcome, times);
-                    settled.extend(self.followers.remove(&id).into_iter().flatten());
+                    let id = end.id;
+                    self.end_command(end);
+                    known.extend(self.followers.remove(&id).into_iter().flatten());
                 }
             }
         }
     }
 
-    fn settle(&mut self, id: CommandId, outcome: Outcome, times: Times) {
+    fn end_command(&mut self, CommandEnd { id, outcome, times }: CommandEnd) {
         let Some(track) = self.tracks.get_mut(&id) else { return };
         if track.outcome.is_some() {
             return;
@@ -417,7 +420,7 @@ impl Root {
         }
         self.explain.ended(id, &*self.clock);
         for other in also {
-            self.ended(other, outcome.clone(), times);
+            self.ended(CommandEnd { id: other, outcome: outcome.clone(), times });
         }
     }
 
@@ -464,7 +467,8 @@ impl Root {
             message: format!("the rank is lost: {reason}"),
             log: String::new(),
         };
-        self.ended(id, Err(Box::new(fault)), Times::default());
+        let outcome = Err(Box::new(fault));
+        self.ended(CommandEnd { id, outcome, times: Times::default() });
     }
 
     /// Takes the root causes that were not reported yet.
@@ -474,29 +478,29 @@ impl Root {
     }
 
     /// Takes the messages for each rank.
-    pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
+    pub fn messages(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
         (0..)
-            .zip(&mut self.letters)
-            .filter(|(_, letters)| !letters.is_empty())
-            .map(|(rank, letters)| (rank, std::mem::take(letters)))
+            .zip(&mut self.messages)
+            .filter(|(_, messages)| !messages.is_empty())
+            .map(|(rank, messages)| (rank, std::mem::take(messages)))
     }
 
     fn send(&mut self, rank: Rank, job: Job) {
         if let Some(record) = &mut self.record {
             record.sent(rank, &job, self.clock.now());
         }
-        if let Some(jobs) = &mut self.gathered {
+        if let Some(jobs) = &mut self.blocking_jobs {
             jobs.push((rank, job));
             return;
         }
         if self.is_lost(rank) {
             return self.fail_lost(job.id, rank);
         }
-        let Some(letters) = self.letters.get_mut(rank as usize) else { return };
-        if let Some(Message::Jobs(jobs)) = letters.last_mut() {
+        let Some(messages) = self.messages.get_mut(rank as usize) else { return };
+        if let Some(Message::Jobs(jobs)) = messages.last_mut() {
             jobs.push(job);
         } else {
-            letters.push(Message::Jobs(vec![job]));
+            messages.push(Message::Jobs(vec![job]));
         }
     }
 
@@ -520,9 +524,9 @@ impl Root {
             }
             waits.push(wait);
             if at != rank
-                && let Some(letters) = self.letters.get_mut(at as usize)
+                && let Some(messages) = self.messages.get_mut(at as usize)
             {
-                letters.push(Message::Tell { command, rank });
+                messages.push(Message::Tell { command, rank });
             }
         }
         waits

@@ -1,9 +1,9 @@
 //! Turns single commands into the jobs of the ranks.
 
 use super::cost::SEGMENT_BYTES;
-use super::issued::IssuedCommand;
 use super::{HostRange, Root};
 use crate::command::{Command, CommandId, DeviceId, End, Job, Move, Rank, Sink, Stream, Wait};
+use crate::request::IssuedCommand;
 
 /// The device that jobs of the root name if they need none.
 const ROOT_DEVICE: DeviceId = DeviceId { rank: 0, index: 0 };
@@ -61,7 +61,7 @@ impl Root {
     }
 
     fn send_to(&mut self, to: DeviceId, id: CommandId, waits: Vec<Wait>, command: Command) {
-        self.send(to.rank, Job { id, device: to.index, waits, command, together: None });
+        self.send(to.rank, Job { id, device: to.index, waits, command, collective: None });
     }
 
     /// Sends bytes to a rank that discards them. The command ends when they have arrived: the end

@@ -2,8 +2,8 @@
 
 use super::collect::{Group, Spread};
 use super::cost::{Choice, Tree};
-use super::issued::IssuedCommand;
 use crate::command::{CommandId, End, Rank, Sink, Stream};
+use crate::request::IssuedCommand;
 
 #[derive(Debug)]
 pub(super) struct GroupPlan {

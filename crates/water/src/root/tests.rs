@@ -14,7 +14,7 @@ fn marker(root: &mut Root, rank: Rank, waits: &[CommandId]) -> CommandId {
 }
 
 fn ends(root: &mut Root, id: CommandId) {
-    root.ended(id, Ok(()), Times::default());
+    root.ended(CommandEnd { id, outcome: Ok(()), times: Times::default() });
 }
 
 /// A command on the buffer's rank waits only until the bytes have left. The end of the read says

@@ -9,7 +9,7 @@ use crate::record::{Recorder, Settings, output};
 
 /// Longest wait for the reports of jobs whose commands have ended, in ns. Reports of a lost rank
 /// never come.
-const SETTLE_NS_MAX: u64 = 500_000_000;
+const REPORTS_NS_MAX: u64 = 500_000_000;
 
 /// Starts to record this run if the settings ask for anything.
 pub fn begin(runtime: &Runtime, settings: Settings) {
@@ -26,16 +26,16 @@ pub fn begin(runtime: &Runtime, settings: Settings) {
 
 /// Waits a short time until all jobs are reported. The job at the other end of a transfer may be
 /// reported after the command has ended.
-pub fn settle(runtime: &Runtime) {
-    let is_settled =
+pub fn wait_for_reports(runtime: &Runtime) {
+    let are_reported =
         |recorder: &Recorder| recorder.jobs().values().all(|job| job.outcome.is_some());
-    runtime.wait_until(|root| root.recorder().is_none_or(is_settled), SETTLE_NS_MAX);
+    runtime.wait_until(|root| root.recorder().is_none_or(are_reported), REPORTS_NS_MAX);
 }
 
 /// Writes all files that the settings ask for. A failure is only printed, because the run itself is
 /// done.
 pub fn finish(runtime: &Runtime) {
-    settle(runtime);
+    wait_for_reports(runtime);
     if let Some(Err(error)) = copied(runtime).map(|recorder| output::write_all(&recorder)) {
         eprintln!("libwater: {error}");
     }
@@ -53,7 +53,8 @@ fn copied(runtime: &Runtime) -> Option<Recorder> {
 pub fn dump(runtime: &Runtime, path: &Path) -> Result<(), Error> {
     runtime.flush();
     let recorder = copied(runtime).filter(|recorder| recorder.settings().record).ok_or(Error::State(
-        "nothing is recorded in this run: set WTR_RECORD=1 (or WTR_GRAPH, to have it written at the end) before it begins",
+        "nothing is recorded in this run: set WTR_RECORD=1 (or WTR_GRAPH, to have it written at \
+         the end) before it begins",
     ))?;
     output::write_graphs(&recorder, path)
 }

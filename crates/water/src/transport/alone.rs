@@ -1,6 +1,6 @@
 //! The transport of a run with a single rank.
 
-use super::{Happening, Span, Token, Transport};
+use super::{Span, Token, Transport, TransportEvent};
 use crate::command::{Rank, Stream};
 use crate::doorbell::Doorbell;
 
@@ -28,7 +28,7 @@ impl Transport for Alone {
         debug_assert!(false, "there is no rank {from}");
     }
 
-    fn poll(&mut self, _: &mut Vec<Happening>) {}
+    fn poll(&mut self, _: &mut Vec<TransportEvent>) {}
 
     fn give_up(&mut self, rank: Rank, _: &str) {
         debug_assert!(false, "there is no rank {rank}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::{Happening, Span, Token, Transport};
+use super::{Span, Token, Transport, TransportEvent};
 use crate::command::{Rank, Stream};
 use crate::doorbell::Doorbell;
 
@@ -24,7 +24,7 @@ struct Hub {
 #[derive(Debug, Default)]
 struct Mailbox {
     bell: Option<Doorbell>,
-    happened: VecDeque<Happening>,
+    events: VecDeque<TransportEvent>,
     /// Pieces that wait for their receivers, and receivers that wait for their pieces.
     sent: FxHashMap<(Rank, Stream), VecDeque<(Span, Token)>>,
     wanted: FxHashMap<(Rank, Stream), VecDeque<(Span, Token)>>,
@@ -52,9 +52,9 @@ impl Loopback {
         });
     }
 
-    fn notify(&self, rank: Rank, happening: Happening) {
+    fn notify(&self, rank: Rank, event: TransportEvent) {
         self.with(rank, |mailbox| {
-            mailbox.happened.push_back(happening);
+            mailbox.events.push_back(event);
             if let Some(bell) = &mailbox.bell {
                 bell.ring();
             }
@@ -85,7 +85,7 @@ impl Transport for Loopback {
     }
 
     fn control(&mut self, to: Rank, bytes: Vec<u8>) {
-        self.notify(to, Happening::Control(self.rank, bytes));
+        self.notify(to, TransportEvent::Control(self.rank, bytes));
     }
 
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
@@ -98,7 +98,7 @@ impl Transport for Loopback {
             match receiver {
                 Some((place, waiting)) => {
                     let length = hand_over(span, place);
-                    mailbox.happened.push_back(Happening::Received(waiting, length));
+                    mailbox.events.push_back(TransportEvent::Received(waiting, length));
                     if let Some(bell) = &mailbox.bell {
                         bell.ring();
                     }
@@ -111,7 +111,7 @@ impl Transport for Loopback {
             }
         });
         if met.flatten().is_some() {
-            self.notify(self.rank, Happening::Sent(token));
+            self.notify(self.rank, TransportEvent::Sent(token));
         }
     }
 
@@ -122,7 +122,7 @@ impl Transport for Loopback {
             match piece {
                 Some((bytes, sender)) => {
                     let length = hand_over(bytes, span);
-                    mailbox.happened.push_back(Happening::Received(token, length));
+                    mailbox.events.push_back(TransportEvent::Received(token, length));
                     Some(sender)
                 }
                 None => {
@@ -132,18 +132,18 @@ impl Transport for Loopback {
             }
         });
         if let Some(sender) = met.flatten() {
-            self.notify(from, Happening::Sent(sender));
+            self.notify(from, TransportEvent::Sent(sender));
         }
     }
 
-    fn poll(&mut self, happened: &mut Vec<Happening>) {
-        self.with(self.rank, |mailbox| happened.extend(mailbox.happened.drain(..)));
+    fn poll(&mut self, events: &mut Vec<TransportEvent>) {
+        self.with(self.rank, |mailbox| events.extend(mailbox.events.drain(..)));
     }
 
     fn give_up(&mut self, rank: Rank, reason: &str) {
         self.part(self.rank, rank);
         self.part(rank, self.rank);
-        self.notify(self.rank, Happening::Lost(rank, reason.to_owned()));
+        self.notify(self.rank, TransportEvent::Lost(rank, reason.to_owned()));
     }
 
     fn needs_polling(&self) -> bool {
@@ -166,7 +166,7 @@ impl Drop for Loopback {
             if rank != self.rank {
                 // Pieces to and from this rank are dropped.
                 self.part(rank, self.rank);
-                self.notify(rank, Happening::Lost(self.rank, "its thread has ended".into()));
+                self.notify(rank, TransportEvent::Lost(self.rank, "its thread has ended".into()));
             }
         }
     }

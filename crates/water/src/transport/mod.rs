@@ -51,7 +51,7 @@ pub struct Token(pub u64);
 
 /// An event of the transport.
 #[derive(Debug)]
-pub enum Happening {
+pub enum TransportEvent {
     /// The memory of a send may be used again.
     Sent(Token),
     /// This number of bytes has arrived. If it is less than the span's length, the sender broke the
@@ -76,21 +76,21 @@ pub trait Transport: Send + std::fmt::Debug {
     /// receiver.
     ///
     /// # Safety
-    /// The span stays readable and unchanged until [`Happening::Sent`] or [`Happening::Lost`] is
-    /// reported.
+    /// The span stays readable and unchanged until [`TransportEvent::Sent`] or
+    /// [`TransportEvent::Lost`] is reported.
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token);
 
     /// Receives the next piece of a stream. Never blocks.
     ///
     /// # Safety
-    /// The span stays writable, and nobody else uses it, until [`Happening::Received`] or
-    /// [`Happening::Lost`] is reported.
+    /// The span stays writable, and nobody else uses it, until [`TransportEvent::Received`] or
+    /// [`TransportEvent::Lost`] is reported.
     unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token);
 
     /// Makes progress, and appends what has happened. Never blocks.
-    fn poll(&mut self, happened: &mut Vec<Happening>);
+    fn poll(&mut self, events: &mut Vec<TransportEvent>);
 
-    /// Treats a rank that sends invalid messages as lost, and reports [`Happening::Lost`].
+    /// Treats a rank that sends invalid messages as lost, and reports [`TransportEvent::Lost`].
     fn give_up(&mut self, rank: Rank, reason: &str);
 
     /// Notes that another connection of this rank has ended, so that it may be lost.

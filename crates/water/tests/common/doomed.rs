@@ -12,7 +12,7 @@ use water::doorbell::Doorbell;
 use water::message::{Message, VERSION, decode, encode};
 use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
-use water::transport::{Happening, Span, Token, Transport};
+use water::transport::{Span, Token, Transport, TransportEvent};
 
 use super::Host;
 
@@ -56,13 +56,13 @@ impl Transport for Mortal {
         }
     }
 
-    fn poll(&mut self, happened: &mut Vec<Happening>) {
+    fn poll(&mut self, events: &mut Vec<TransportEvent>) {
         if self.dead.load(Ordering::SeqCst) {
             self.inner = None;
             // The rank ends like one that has lost its root.
-            happened.push(Happening::Lost(0, "the test ends this rank".into()));
+            events.push(TransportEvent::Lost(0, "the test ends this rank".into()));
         } else if let Some(inner) = &mut self.inner {
-            inner.poll(happened);
+            inner.poll(events);
         }
     }
 
@@ -170,11 +170,11 @@ impl Played {
     }
 
     /// Waits for the first event for which `find` returns something.
-    pub fn await_first<T>(&mut self, find: impl Fn(&Happening) -> Option<T>) -> T {
+    pub fn await_first<T>(&mut self, find: impl Fn(&TransportEvent) -> Option<T>) -> T {
         loop {
-            let mut happened = Vec::new();
-            self.end.poll(&mut happened);
-            if let Some(found) = happened.iter().find_map(&find) {
+            let mut events = Vec::new();
+            self.end.poll(&mut events);
+            if let Some(found) = events.iter().find_map(&find) {
                 return found;
             }
             self.bell.wait(None);
@@ -183,8 +183,8 @@ impl Played {
 
     /// Waits for the next jobs.
     pub fn jobs(&mut self) -> Vec<Job> {
-        self.await_first(|happening| {
-            let Happening::Control(from, bytes) = happening else { return None };
+        self.await_first(|event| {
+            let TransportEvent::Control(from, bytes) = event else { return None };
             decode(*from, bytes).unwrap().into_iter().find_map(|message| {
                 if let Message::Jobs(jobs) = message { Some(jobs) } else { None }
             })

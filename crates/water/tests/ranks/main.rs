@@ -301,7 +301,7 @@ fn missing_shim(kind: Kind) -> Result<Verdict, String> {
         .devices("host")
         .variable("WTR_MPI", folder.to_string_lossy())
         .go()?;
-    let expected = format!("install that ({} on Debian)", kind.packages());
+    let expected = format!("is installed ({} on Debian)", kind.packages());
     if ended.code == Some(0) || !ended.output.contains(&expected) {
         return Err(format!("expected `{expected}`, got {:?}:\n{}", ended.code, ended.output));
     }
@@ -312,7 +312,7 @@ fn alone(_: Kind) -> Result<Verdict, String> {
     for (argument, code, expected) in [
         (Some("--help"), 0, "Usage"),
         (Some("--version"), 0, env!("CARGO_PKG_VERSION")),
-        (None, 2, "no MPI launcher"),
+        (None, 2, "not started by an MPI launcher"),
         (Some("--nonsense"), 2, "--help"),
     ] {
         let mut command = std::process::Command::new(launchers::DAEMON);

@@ -12,7 +12,7 @@ use water::clock::{Clock, Real};
 use water::command::{Arg, Code, Command, CommandId, DeviceId, ObjectId, Outcome, Range, Rank};
 use water::error::code;
 use water::launch::{self, Launched};
-use water::root::issued::Request;
+use water::request::Request;
 use water::runtime::Runtime;
 
 use crate::common::Host;

@@ -16,7 +16,7 @@ use crate::backend::{Ended, Failure};
 use crate::command::{Command, CommandId, ObjectId, Rank, Times};
 use crate::error::code;
 use crate::heap::meet::{Meeting, Missed};
-use crate::heap::{HeapPlan, Path, Word};
+use crate::heap::{HeapMessage, HeapMessageTo, HeapPlan, Path};
 
 const READ_WRITE: u64 = 1;
 
@@ -42,7 +42,7 @@ impl OpenCl {
             let (device, context) = (slot.device.clone(), slot.context.clone());
             seats.push(Seat { pe, index, device, context, object_max });
         }
-        let Some(words) = self.heaps.listen(plan.heap) else {
+        let Some(messages) = self.heaps.listen(plan.heap) else {
             return Err(refused("its creation has already started"));
         };
         let (plan, post, bell) = (plan.clone(), self.post.clone(), Arc::clone(&self.bell));
@@ -52,8 +52,10 @@ impl OpenCl {
                 _ = post.send(news);
                 ring(&bell);
             };
-            let tell = |to, word| say(BackendMessage::Word(to, plan.heap, word));
-            let made = make(&plan, member, &seats, &words, &tell);
+            let tell = |to, message| {
+                say(BackendMessage::HeapMessage(HeapMessageTo { to, heap: plan.heap, message }));
+            };
+            let made = make(&plan, member, &seats, &messages, &tell);
             say(BackendMessage::Heap { id, heap: plan.heap, made });
         };
         let thread = std::thread::Builder::new().name("wtr-heap".into()).spawn(work);
@@ -80,8 +82,8 @@ impl OpenCl {
     }
 
     pub(super) fn release_heap(&mut self, heap: ObjectId) {
-        for (part, _, _) in self.heaps.parts(heap) {
-            self.buffers.remove(&part);
+        for part in self.heaps.parts(heap) {
+            self.buffers.remove(&part.buffer);
         }
         self.heaps.remove(heap);
     }
@@ -93,19 +95,19 @@ pub(super) struct Heaps {
     made: FxHashMap<ObjectId, Member>,
     /// Channels to the threads that create heaps. Messages that come before the thread starts stay
     /// in the channel.
-    ears: FxHashMap<ObjectId, Ear>,
+    mailboxes: FxHashMap<ObjectId, HeapMailbox>,
     /// Threads that release heaps.
     leaving: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Ear {
-    say: Sender<Word>,
+struct HeapMailbox {
+    say: Sender<HeapMessage>,
     /// Taken by the thread that creates the heap.
-    hear: Option<Receiver<Word>>,
+    hear: Option<Receiver<HeapMessage>>,
 }
 
-impl Default for Ear {
+impl Default for HeapMailbox {
     fn default() -> Self {
         let (say, hear) = mpsc::channel();
         Self { say, hear: Some(hear) }
@@ -133,6 +135,13 @@ struct OwnPe {
     part: (ObjectId, Mem),
 }
 
+/// A device's part of a heap, as a buffer.
+pub(super) struct PartBuffer {
+    pub(super) buffer: ObjectId,
+    pub(super) device: u32,
+    pub(super) memory: Mem,
+}
+
 /// A device of this rank that is to take part.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -146,37 +155,42 @@ pub(super) struct Seat {
 
 impl Heaps {
     /// Passes a message of another member to the thread that creates the heap.
-    pub(super) fn hear(&mut self, heap: ObjectId, word: Word) {
+    pub(super) fn hear(&mut self, heap: ObjectId, message: HeapMessage) {
         if !self.made.contains_key(&heap) {
             // Sending fails only when the heap could not be created and nobody listens.
-            _ = self.ears.entry(heap).or_default().say.send(word);
+            _ = self.mailboxes.entry(heap).or_default().say.send(message);
         }
     }
 
     /// Returns the messages for a heap whose creation starts now. Returns `None` if it has started
     /// before.
-    pub(super) fn listen(&mut self, heap: ObjectId) -> Option<Receiver<Word>> {
-        self.ears.entry(heap).or_default().hear.take()
+    pub(super) fn listen(&mut self, heap: ObjectId) -> Option<Receiver<HeapMessage>> {
+        self.mailboxes.entry(heap).or_default().hear.take()
     }
 
     /// Notes the end of a heap's creation; `member` is `None` if it failed.
     pub(super) fn add(&mut self, heap: ObjectId, member: Option<Member>) {
-        self.ears.remove(&heap);
+        self.mailboxes.remove(&heap);
         if let Some(member) = member {
             self.made.insert(heap, member);
         }
     }
 
-    /// Returns the parts of a heap as buffers: id, device, memory.
-    pub(super) fn parts(&self, heap: ObjectId) -> Vec<(ObjectId, u32, Mem)> {
+    /// Returns the parts of a heap as buffers.
+    pub(super) fn parts(&self, heap: ObjectId) -> Vec<PartBuffer> {
         let pes = self.made.get(&heap).map(|member| member.pes.as_slice()).unwrap_or_default();
-        pes.iter().map(|pe| (pe.part.0, pe.device, pe.part.1.clone())).collect()
+        let part = |pe: &OwnPe| PartBuffer {
+            buffer: pe.part.0,
+            device: pe.device,
+            memory: pe.part.1.clone(),
+        };
+        pes.iter().map(part).collect()
     }
 
     /// Removes a heap. If kernels still run over it, the heap is aborted, and lives until they have
     /// returned.
     pub(super) fn remove(&mut self, heap: ObjectId) {
-        self.ears.remove(&heap);
+        self.mailboxes.remove(&heap);
         let Some(member) = self.made.remove(&heap) else { return };
         if Arc::strong_count(&member.heap) > 1 {
             member.heap.abort("the program has released the heap");
@@ -285,17 +299,17 @@ pub(super) fn make(
     plan: &HeapPlan,
     me: u32,
     seats: &[Seat],
-    words: &Receiver<Word>,
-    tell: &dyn Fn(Rank, Word),
+    messages: &Receiver<HeapMessage>,
+    tell: &dyn Fn(Rank, HeapMessage),
 ) -> Result<Member, Failure> {
     let members = plan.members();
     let others: Vec<Rank> =
         (0..).zip(&members).filter(|(member, _)| *member != me).map(|(_, rank)| *rank).collect();
-    make_with(plan, me, seats, words, tell, &members)
+    make_with(plan, me, seats, messages, tell, &members)
         .map(|(heap, pes)| Member { heap, pes, others: others.clone(), is_doubted: false })
         .inspect_err(|failure| {
             for rank in &others {
-                tell(*rank, Word::Refused { member: me, reason: failure.message.clone() });
+                tell(*rank, HeapMessage::Refused { member: me, reason: failure.message.clone() });
             }
         })
 }
@@ -304,8 +318,8 @@ fn make_with(
     plan: &HeapPlan,
     me: u32,
     seats: &[Seat],
-    words: &Receiver<Word>,
-    tell: &dyn Fn(Rank, Word),
+    messages: &Receiver<HeapMessage>,
+    tell: &dyn Fn(Rank, HeapMessage),
     members: &[Rank],
 ) -> Result<(Arc<Heap>, Vec<OwnPe>), Failure> {
     for seat in seats {
@@ -331,11 +345,11 @@ fn make_with(
             tell(*rank, meeting.door());
         }
         meeting
-            .meet(words, |member, stream| heap.join(member, stream).map_err(Trouble::Heap))
+            .meet(messages, |member, stream| heap.join(member, stream).map_err(Trouble::Heap))
             .map_err(|trouble| match trouble {
-                Trouble::Missed(why) => missed(why),
-                Trouble::Heap(error) => of_heap(error),
-            })?;
+            Trouble::Missed(why) => missed(why),
+            Trouble::Heap(error) => of_heap(error),
+        })?;
     }
     heap.start().map_err(of_heap)?;
     let pes = seats.iter().map(|seat| own_pe(plan, &heap, seat)).collect::<Result<_, _>>()?;
@@ -344,7 +358,7 @@ fn make_with(
             .map(|to| heap.path(seat.pe, to).map(|way| path(way) as u8))
             .collect::<Result<_, _>>()
             .map_err(of_heap)?;
-        tell(0, Word::Paths { pe: seat.pe, paths });
+        tell(0, HeapMessage::Paths { pe: seat.pe, paths });
     }
     Ok((heap, pes))
 }

@@ -1,10 +1,9 @@
 //! Programs and kernels of the node's OpenCL platforms.
 
-use penstock_device::{Context, Device, Kernel, Program};
+use penstock_device::{Context, Device, Kernel, Program, Status};
 use penstock_ggas::with_header;
 
-use super::failure;
-use crate::backend::Failure;
+use crate::backend::{Failure, refused};
 use crate::command::Code;
 
 /// A kernel, with what a launch must know about it.
@@ -15,8 +14,13 @@ pub(super) struct MadeKernel {
     pub(super) name: String,
 }
 
-/// Identifies a program: device, code, options.
-pub(super) type ProgramKey = (u32, Code, String);
+/// Identifies a built program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ProgramKey {
+    pub(super) device: u32,
+    pub(super) code: Code,
+    pub(super) options: String,
+}
 
 /// Builds a program for one device.
 pub(super) fn build(
@@ -25,7 +29,7 @@ pub(super) fn build(
     code: &Code,
     options: &str,
 ) -> Result<Program, Failure> {
-    let bad = |status| failure(status, "build the program");
+    let bad = |status: Status| refused(status.0, "build the program");
     let program = match code {
         Code::Source(source) => Program::with_source(context, &with_header(source)).map_err(bad)?,
         Code::Binary(binary) => {
@@ -44,7 +48,7 @@ pub(super) fn build(
                 .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
             let log = log
                 .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
-            Err(Failure { log: log.unwrap_or_default(), ..failure(status, "build the program") })
+            Err(Failure { log: log.unwrap_or_default(), ..refused(status.0, "build the program") })
         }
     }
 }
@@ -58,8 +62,8 @@ pub(super) fn kernel(
     let kernel = Kernel::new(program, name).map_err(|status| {
         let known = program.report(Ok(()), &[(0, device.clone())]).kernels;
         let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
-        failure(
-            status,
+        refused(
+            status.0,
             &format!("find kernel `{name}` in the program; it has: {}", names.join(", ")),
         )
     })?;

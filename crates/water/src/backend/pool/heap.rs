@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 
 use super::desk::{BackendMessage, Desk};
 use crate::backend::{Failure, gone};
-use crate::command::{CommandId, ObjectId, ObjectKind, Rank};
+use crate::command::{CommandId, ObjectId, ObjectKind};
 use crate::error::code;
-use crate::heap::{HeapPlan, Path, Word};
+use crate::heap::{HeapMessage, HeapMessageTo, HeapPlan, Path};
 
 /// The heaps that exist.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Heaps {
     /// Device and heap of each part, by the id of its buffer.
     parts: FxHashMap<ObjectId, (u32, Arc<Heap>)>,
     /// Messages for the root.
-    words: Vec<(Rank, ObjectId, Word)>,
+    messages: Vec<HeapMessageTo>,
     /// Threads that abort a heap. A reset waits for them.
     aborting: FxHashMap<ObjectId, Vec<JoinHandle<()>>>,
 }
@@ -31,7 +31,8 @@ impl Heaps {
     pub(super) fn add(&mut self, plan: &HeapPlan, heap: Arc<Heap>) {
         for (pe, row) in (0..).zip(heap.paths()) {
             let paths = row.iter().map(|way| path(*way) as u8).collect();
-            self.words.push((0, plan.heap, Word::Paths { pe, paths }));
+            let message = HeapMessage::Paths { pe, paths };
+            self.messages.push(HeapMessageTo { to: 0, heap: plan.heap, message });
         }
         for (pe, at) in (0..).zip(&plan.pes) {
             self.parts.insert(plan.part(pe), (at.device, Arc::clone(&heap)));
@@ -102,8 +103,8 @@ impl Heaps {
         })
     }
 
-    pub(super) fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
-        std::mem::take(&mut self.words)
+    pub(super) fn messages(&mut self) -> Vec<HeapMessageTo> {
+        std::mem::take(&mut self.messages)
     }
 }
 

@@ -8,8 +8,13 @@ use crate::backend::Failure;
 use crate::command::Code;
 use crate::error::code;
 
-/// Identifies a program: device, code, options.
-pub(super) type ProgramKey = (u32, Code, String);
+/// Identifies a built program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ProgramKey {
+    pub(super) device: u32,
+    pub(super) code: Code,
+    pub(super) options: String,
+}
 
 /// A kernel for one device.
 #[derive(Debug)]

@@ -5,19 +5,30 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use penstock_client::{Context, Device, Error, Kernel, Program};
-use penstock_wire::Status;
 
 use super::desk::{BackendMessage, Desk};
 use super::kernel::{PoolKernel, ProgramKey};
-use crate::backend::Failure;
+use crate::backend::{Failure, refused};
 use crate::command::{Code, CommandId, ObjectId};
-use crate::error::{code, status_name};
+use crate::error::code;
 
 /// Number of built programs that are kept for further kernels of the same code. An application has
 /// a few programs, for a few devices each.
 const PROGRAMS_KEPT: usize = 64;
 
-const INVALID_KERNEL_NAME: Status = Status(-46);
+const INVALID_KERNEL_NAME: i32 = -46;
+
+/// A kernel to build.
+#[derive(Debug)]
+pub(super) struct KernelBuild {
+    pub(super) id: CommandId,
+    /// Id of the kernel.
+    pub(super) object: ObjectId,
+    pub(super) key: Box<ProgramKey>,
+    /// Name of the kernel in the program.
+    pub(super) name: String,
+    pub(super) device: Arc<Device>,
+}
 
 /// Built programs, oldest first.
 #[derive(Debug, Default)]
@@ -37,20 +48,18 @@ impl Programs {
     /// Starts a build, which ends with [`BackendMessage::Built`].
     pub(super) fn build(
         &self,
-        (id, object): (CommandId, ObjectId),
-        (index, device): (u32, Arc<Device>),
-        (code, options, name): (&Code, &str, &str),
+        build: KernelBuild,
         context: &Arc<Context>,
         desk: &Desk,
     ) -> Result<(), Failure> {
-        let key = Box::new((index, code.clone(), options.to_owned()));
+        let KernelBuild { id, object, key, name, device } = build;
         let ready =
             self.0.iter().find(|(other, _)| *other == *key).map(|(_, program)| Arc::clone(program));
-        let (name, context, desk) = (name.to_owned(), Arc::clone(context), desk.clone());
+        let (context, desk) = (Arc::clone(context), desk.clone());
         let work = move || {
             let bad = |what: &str, error: &Error| desk.refusal(device.node(), what, error);
             let made = ready
-                .map_or_else(|| build(&context, &device, &key.1, &key.2, &bad), Ok)
+                .map_or_else(|| build_program(&context, &device, &key, &bad), Ok)
                 .and_then(|program| kernel(&program, &name, &bad).map(|made| (program, made)));
             desk.tell(BackendMessage::Built { id, object, key, made });
         };
@@ -66,11 +75,10 @@ impl Programs {
 
 type Bad<'a> = &'a dyn Fn(&str, &Error) -> Failure;
 
-fn build(
+fn build_program(
     context: &Arc<Context>,
     device: &Arc<Device>,
-    code: &Code,
-    options: &str,
+    ProgramKey { code, options, .. }: &ProgramKey,
     bad: Bad<'_>,
 ) -> Result<Arc<Program>, Failure> {
     const WHAT: &str = "build the program";
@@ -84,16 +92,16 @@ fn build(
                 Program::with_binaries(context, &[(device, binary.as_slice())])
                     .map_err(|error| bad(WHAT, &error))?;
             match statuses.first() {
-                Some(status) if status.is_error() => return Err(refused(*status, WHAT)),
+                Some(status) if status.is_error() => return Err(refused(status.0, WHAT)),
                 _ => program,
             }
         }
     };
-    program.build(devices, options).map(|()| Arc::clone(&program)).map_err(|error| {
+    program.build(devices, options.as_str()).map(|()| Arc::clone(&program)).map_err(|error| {
         const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
         let log = program.build_info(device, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let failure = match &error {
-            Error::Refused { status, .. } => refused(*status, WHAT),
+            Error::Refused { status, .. } => refused(status.0, WHAT),
             _ => bad(WHAT, &error),
         };
         Failure { log: String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned(), ..failure }
@@ -110,12 +118,4 @@ fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<PoolKernel
     let kernel = Kernel::new(program, Arc::clone(description))
         .map_err(|error| bad("create the kernel", &error))?;
     Ok(PoolKernel { kernel })
-}
-
-fn refused(status: Status, what: &str) -> Failure {
-    Failure {
-        code: status.0,
-        message: format!("cannot {what}: {}", status_name(status.0)),
-        log: String::new(),
-    }
 }

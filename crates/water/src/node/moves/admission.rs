@@ -27,23 +27,23 @@ pub struct Admission {
 impl Admission {
     /// Makes a move wait for admission, unless its stream was offered already. Returns whether it
     /// waits.
-    pub fn add(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) -> bool {
+    pub fn add(&mut self, ordinal: u64, id: CommandId, stream: (Rank, Stream)) -> bool {
         if self.offers.remove(&stream) {
             self.admitted.insert(id);
             return false;
         }
-        self.waiting.insert((place, id));
-        self.streams.insert(stream, (place, id));
+        self.waiting.insert((ordinal, id));
+        self.streams.insert(stream, (ordinal, id));
         true
     }
 
     /// Returns the move of an offered stream if it waits for admission.
     pub fn offered(&mut self, stream: (Rank, Stream)) -> Option<CommandId> {
-        let Some((place, id)) = self.streams.get(&stream).copied() else {
+        let Some((ordinal, id)) = self.streams.get(&stream).copied() else {
             self.offers.insert(stream);
             return None;
         };
-        self.waiting.remove(&(place, id)).then_some(id)
+        self.waiting.remove(&(ordinal, id)).then_some(id)
     }
 
     /// Admits the next move if there is room for it.
@@ -62,8 +62,8 @@ impl Admission {
         self.admitted.remove(&id) && !self.waiting.is_empty()
     }
 
-    pub fn forget(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) {
-        self.waiting.remove(&(place, id));
+    pub fn forget(&mut self, ordinal: u64, id: CommandId, stream: (Rank, Stream)) {
+        self.waiting.remove(&(ordinal, id));
         self.admitted.remove(&id);
         self.streams.remove(&stream);
         self.offers.remove(&stream);
@@ -82,12 +82,12 @@ mod tests {
     fn the_first_are_awaited_and_others_when_they_are_offered() {
         let mut admission = Admission::default();
         let (count, mut number) = (u64::from(EARLY_STREAMS_MAX) + 2, EARLY_STREAMS_MAX + 2);
-        for place in (0..count).rev() {
+        for ordinal in (0..count).rev() {
             number -= 1;
-            assert!(admission.add(place, CommandId(100 + place), stream(number)));
+            assert!(admission.add(ordinal, CommandId(100 + ordinal), stream(number)));
         }
-        for place in 0..u64::from(EARLY_STREAMS_MAX) {
-            assert_eq!(admission.next(), Some(CommandId(100 + place)));
+        for ordinal in 0..u64::from(EARLY_STREAMS_MAX) {
+            assert_eq!(admission.next(), Some(CommandId(100 + ordinal)));
         }
         assert_eq!(admission.next(), None, "there is no room");
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Asks the source for pieces, and gives them to the sinks.
 
-use super::super::flow::{Flow, copy};
+use super::super::flow::{CommandPhase, Flow, SourcePhase, copy};
 use super::{EAGER_BYTES_MAX, Moves, PART, Part, RECEIVES_PER_SEND, sends_max};
 use crate::backend::Backend;
 use crate::command::{Command, CommandId, End, Rank, Sink, Stream};
@@ -17,45 +17,46 @@ impl Moves {
         transport: &mut dyn Transport,
     ) {
         match flow.order.source {
-            End::Host { .. } => flow.arrived = flow.order.size,
+            End::Host { .. } => flow.source.arrived = flow.order.size,
             End::Buffer { .. }
-                if (flow.hollow && !backend.takes_time(flow.device))
+                if (flow.is_hollow && !backend.takes_time(flow.device))
                     || flow
                         .base
                         .as_ref()
                         .is_some_and(|base| base.is_live && base.sink.is_none()) =>
             {
-                flow.arrived = flow.order.size;
+                flow.source.arrived = flow.order.size;
             }
             End::Buffer { buffer, offset } => {
-                while flow.next < flow.pieces()
-                    && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
+                while flow.source.next < flow.pieces()
+                    && flow.source.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
                 {
-                    let (start, size) = flow.piece(flow.next);
-                    let part = self.part(id, Part::Arrived { index: flow.next, size });
+                    let (start, size) = flow.piece(flow.source.next);
+                    let part = self.part(id, Part::Arrived { index: flow.source.next, size });
                     let Some(base) = &flow.base else { return };
                     let address = base.at(start, size).address();
                     let read = Command::Read { buffer, offset: offset + start, size, address };
                     // SAFETY: the base lives until the flow is forgotten, which waits for all
                     // its parts.
                     unsafe { backend.start(part, flow.device, &read, &[]) };
-                    flow.next += 1;
-                    flow.awaited += 1;
+                    flow.source.next += 1;
+                    flow.source.awaited += 1;
                 }
             }
-            End::Rank { .. } if !flow.is_admitted => {}
+            End::Rank { .. } if flow.source.phase == SourcePhase::Waiting => {}
             End::Rank { rank, stream } => {
-                while flow.next < flow.pieces()
-                    && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
+                while flow.source.next < flow.pieces()
+                    && flow.source.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
                 {
-                    let (start, size) = flow.piece(flow.next);
-                    let token = self.token(id, Part::Arrived { index: flow.next, size });
+                    let (start, size) = flow.piece(flow.source.next);
+                    let token = self.token(id, Part::Arrived { index: flow.source.next, size });
                     let Some(base) = &flow.base else { return };
-                    let place = if flow.hollow { base.at(0, size) } else { base.at(start, size) };
+                    let place =
+                        if flow.is_hollow { base.at(0, size) } else { base.at(start, size) };
                     // SAFETY: as above, and nobody reads bytes of the base that have not arrived.
                     unsafe { transport.receive(rank, stream, place, token) };
-                    flow.next += 1;
-                    flow.awaited += 1;
+                    flow.source.next += 1;
+                    flow.source.awaited += 1;
                 }
             }
         }
@@ -90,7 +91,7 @@ impl Moves {
         transport: &mut dyn Transport,
     ) -> bool {
         let Some(sink) = flow.order.sinks.get(index).copied() else { return false };
-        let available = flow.arrived.saturating_sub(sink.first).min(sink.size);
+        let available = flow.source.arrived.saturating_sub(sink.first).min(sink.size);
         if let End::Rank { rank, stream } = sink.to {
             return self.feed_rank(id, flow, (index, &sink), available, (rank, stream), transport);
         }
@@ -116,7 +117,7 @@ impl Moves {
         let is_large = sink.size > EAGER_BYTES_MAX;
         if is_large && state.given < sink.size && !self.ready.contains(&to) {
             if (available > 0 || is_broken) && !std::mem::replace(&mut state.is_offered, true) {
-                self.letters.push((to.0, Message::Offer { stream: to.1 }));
+                self.messages.push((to.0, Message::Offer { stream: to.1 }));
             }
             return false;
         }
@@ -132,7 +133,7 @@ impl Moves {
             return false;
         }
         self.burst += u64::from(is_large);
-        let start = if flow.hollow { 0 } else { sink.first + state.given };
+        let start = if flow.is_hollow { 0 } else { sink.first + state.given };
         let mut piece = base.at(start, size);
         if is_broken {
             piece.length = 0;
@@ -159,7 +160,7 @@ impl Moves {
         let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else {
             return;
         };
-        if flow.is_held || flow.broken.is_some() || state.given >= available {
+        if flow.command == CommandPhase::Held || flow.broken.is_some() || state.given >= available {
             return;
         }
         let size = available - state.given;
@@ -167,8 +168,8 @@ impl Moves {
         let is_there = base.sink == Some(index)
             || match sink.to {
                 End::Rank { .. } => false,
-                End::Host { .. } if flow.hollow => true,
-                End::Buffer { .. } if flow.hollow && !backend.takes_time(flow.device) => true,
+                End::Host { .. } if flow.is_hollow => true,
+                End::Buffer { .. } if flow.is_hollow && !backend.takes_time(flow.device) => true,
                 End::Host { address } => {
                     copy(from, Span::of_address(address + state.given, size));
                     true

@@ -5,7 +5,7 @@
 //! number as its tag. One call tests everything that is under way. MPI must be polled: it makes no
 //! progress by itself, and has no descriptor to sleep on.
 //!
-//! The last byte of a control message is its [`Kind`]: a message of the runtime, or a message of the
+//! The last byte of a control message is its [`Kind`]: a message of the runtime, or one of the
 //! transport itself for [`Liveness`].
 
 mod liveness;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Happening, Span, Token, Transport};
+use super::{Span, Token, Transport, TransportEvent};
 use crate::clock::Clock;
 use crate::command::{Rank, Stream};
 use crate::doorbell::Doorbell;
@@ -68,7 +68,7 @@ pub struct Mpi {
     /// `None` in simulated time, where no rank is lost.
     liveness: Option<Liveness>,
     /// Events that happened outside of `poll`.
-    news: Vec<Happening>,
+    news: Vec<TransportEvent>,
     /// Scratch space of `poll`.
     ends: Vec<End>,
 }
@@ -218,7 +218,7 @@ impl Mpi {
                 _ => {}
             }
         }
-        self.news.push(Happening::Lost(rank, reason.to_owned()));
+        self.news.push(TransportEvent::Lost(rank, reason.to_owned()));
         self.pass_on(rank, reason);
     }
 
@@ -295,7 +295,7 @@ impl Mpi {
     }
 
     /// Takes in the operations that have ended.
-    fn take_ends(&mut self, happened: &mut Vec<Happening>) {
+    fn take_ends(&mut self, events: &mut Vec<TransportEvent>) {
         let Some(run) = &mut self.run else { return };
         if run.pending() == 0 {
             return;
@@ -305,12 +305,12 @@ impl Mpi {
             self.lose_all(&failed.to_string());
         }
         for end in ends.drain(..) {
-            self.ended(end, happened);
+            self.ended(end, events);
         }
         self.ends = ends;
     }
 
-    fn ended(&mut self, end: End, happened: &mut Vec<Happening>) {
+    fn ended(&mut self, end: End, events: &mut Vec<TransportEvent>) {
         let Some(operation) = self.under_way.remove(&end.id) else { return };
         let failed = |mpi: &Self| {
             mpi.run.as_ref().map(|run| run.shim.failed(end.error).to_string()).unwrap_or_default()
@@ -326,20 +326,21 @@ impl Mpi {
                 self.lose(to, &reason);
             }
             Operation::Message { .. } | Operation::Finish | Operation::Orphan { .. } => {}
-            Operation::Arriving { from } => self.arrived(from, end, happened),
-            Operation::Send { token, .. } => happened.push(Happening::Sent(token)),
+            Operation::Arriving { from } => self.arrived(from, end, events),
+            Operation::Send { token, .. } => events.push(TransportEvent::Sent(token)),
             Operation::Receive { from, token } => {
                 let now = self.clock.now();
                 if let Some(liveness) = &mut self.liveness {
                     liveness.heard(from, now);
                 }
-                happened.push(Happening::Received(token, usize::try_from(end.bytes).unwrap_or(0)));
+                events
+                    .push(TransportEvent::Received(token, usize::try_from(end.bytes).unwrap_or(0)));
             }
         }
     }
 
     /// Takes in a control message, and delivers it once all earlier ones have arrived.
-    fn arrived(&mut self, from: Rank, end: End, happened: &mut Vec<Happening>) {
+    fn arrived(&mut self, from: Rank, end: End, events: &mut Vec<TransportEvent>) {
         let now = self.clock.now();
         if let Some(liveness) = &mut self.liveness {
             liveness.heard(from, now);
@@ -353,16 +354,16 @@ impl Mpi {
             && queue.front().is_some_and(|first| first.is_there)
             && let Some(Arriving { bytes, .. }) = queue.pop_front()
         {
-            self.hear(from, bytes, happened);
+            self.hear(from, bytes, events);
         }
     }
 
-    fn hear(&mut self, from: Rank, mut bytes: Vec<u8>, happened: &mut Vec<Happening>) {
+    fn hear(&mut self, from: Rank, mut bytes: Vec<u8>, events: &mut Vec<TransportEvent>) {
         if self.is_lost(from) {
             return;
         }
         match bytes.pop().and_then(Kind::of) {
-            Some(Kind::Message) => happened.push(Happening::Control(from, bytes)),
+            Some(Kind::Message) => events.push(TransportEvent::Control(from, bytes)),
             Some(Kind::Beat) => {}
             Some(Kind::Greeting) => {
                 if let (Some(liveness), Ok(greeting)) =
@@ -419,9 +420,9 @@ impl Mpi {
             self.take_messages();
             self.take_ends(&mut ignored);
             self.look_around();
-            let lost = |happening: &Happening| matches!(happening, Happening::Lost(..));
-            if let Some(Happening::Lost(rank, reason)) =
-                self.news.iter().find(|happening| lost(happening))
+            let lost = |event: &TransportEvent| matches!(event, TransportEvent::Lost(..));
+            if let Some(TransportEvent::Lost(rank, reason)) =
+                self.news.iter().find(|event| lost(event))
             {
                 return Err(format!("rank {rank} is lost: {reason}"));
             }
@@ -462,7 +463,7 @@ impl Transport for Mpi {
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
         if self.is_lost(to) {
             // The bytes go nowhere, and may be used again.
-            self.news.push(Happening::Sent(token));
+            self.news.push(TransportEvent::Sent(token));
             return;
         }
         let (id, tag) = (self.id(), self.tag(stream));
@@ -479,7 +480,7 @@ impl Transport for Mpi {
 
     unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token) {
         if let Some(Some(reason)) = self.lost.get(from as usize) {
-            self.news.push(Happening::Lost(from, reason.clone()));
+            self.news.push(TransportEvent::Lost(from, reason.clone()));
             return;
         }
         let (id, tag) = (self.id(), self.tag(stream));
@@ -494,13 +495,13 @@ impl Transport for Mpi {
         }
     }
 
-    fn poll(&mut self, happened: &mut Vec<Happening>) {
+    fn poll(&mut self, events: &mut Vec<TransportEvent>) {
         if self.size > 1 {
             self.take_messages();
-            self.take_ends(happened);
+            self.take_ends(events);
             self.look_around();
         }
-        happened.append(&mut self.news);
+        events.append(&mut self.news);
     }
 
     fn give_up(&mut self, rank: Rank, reason: &str) {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::{NAP_NS_BUSY, NAP_NS_IDLE};
 use crate::clock::Clock;
 use crate::command::{CommandId, Fault, Job, Rank, RankInfo};
-use crate::heap::Word;
+use crate::heap::{HeapMessage, HeapMessageTo};
 use crate::message::{self, Message};
 use crate::node::Node;
 use crate::record::watch::Watchdog;
 use crate::root::{Root, SLICE_COMMANDS, SLICE_COMMANDS_BUSY};
-use crate::transport::{Happening, Transport};
+use crate::transport::{Transport, TransportEvent};
 
 /// The state under the lock.
 #[derive(Debug)]
-pub struct State {
+pub struct RankState {
     /// The first field, so that it is dropped first: until then it may use memory of the node's
     /// moves.
     pub transport: Box<dyn Transport>,
@@ -27,7 +27,7 @@ pub struct State {
     pub stopping: bool,
     /// Something has ended since host threads were last woken.
     pub news: bool,
-    pub happened: Vec<Happening>,
+    pub events: Vec<TransportEvent>,
     /// Number of pieces of streams that were sent or received here, for the watchdog.
     pub pieces: u64,
     pub watchdog: Option<Watchdog>,
@@ -47,7 +47,7 @@ pub enum Rest {
     Until(Option<u64>),
 }
 
-impl State {
+impl RankState {
     /// Closes the batch. Each planned slice goes to the ranks at once.
     pub fn close_batch(&mut self) {
         while self.plan_slice() {
@@ -91,22 +91,22 @@ impl State {
         moved |= self.deliver();
         moved |= self.node.pump(&mut *self.transport);
         // This comes before the ends, so that the root knows a heap's paths when its creation ends.
-        moved |= self.pass_words();
+        moved |= self.pass_heap_messages();
         moved |= self.report();
         self.post();
         moved
     }
 
     /// Passes on the messages of this rank's heaps.
-    fn pass_words(&mut self) -> bool {
+    fn pass_heap_messages(&mut self) -> bool {
         let own = self.transport.rank();
-        let words = self.node.backend().words();
-        let moved = !words.is_empty();
-        for (to, heap, word) in words {
+        let messages = self.node.backend().heap_messages();
+        let moved = !messages.is_empty();
+        for HeapMessageTo { to, heap, message } in messages {
             if to == own {
-                self.heard(own, Message::Heap { heap, word });
+                self.heard(own, Message::Heap { heap, message });
             } else {
-                self.transport.control(to, message::encode(&[Message::Heap { heap, word }]));
+                self.transport.control(to, message::encode(&[Message::Heap { heap, message }]));
             }
         }
         for rank in self.node.backend().doubts() {
@@ -124,12 +124,12 @@ impl State {
     }
 
     pub fn poll_transport(&mut self) -> bool {
-        let mut happened = std::mem::take(&mut self.happened);
-        self.transport.poll(&mut happened);
-        let moved = !happened.is_empty();
-        for happening in happened.drain(..) {
-            match happening {
-                Happening::Control(from, bytes) => match message::decode(from, &bytes) {
+        let mut events = std::mem::take(&mut self.events);
+        self.transport.poll(&mut events);
+        let moved = !events.is_empty();
+        for event in events.drain(..) {
+            match event {
+                TransportEvent::Control(from, bytes) => match message::decode(from, &bytes) {
                     Ok(messages) => {
                         messages.into_iter().for_each(|message| self.heard(from, message))
                     }
@@ -139,17 +139,17 @@ impl State {
                         self.transport.give_up(from, &garbled.to_string());
                     }
                 },
-                Happening::Lost(rank, ref reason) => {
-                    self.node.happened(&happening);
+                TransportEvent::Lost(rank, ref reason) => {
+                    self.node.take_event(&event);
                     self.lost(rank, reason);
                 }
                 _ => {
                     self.pieces += 1;
-                    self.node.happened(&happening);
+                    self.node.take_event(&event);
                 }
             }
         }
-        self.happened = happened;
+        self.events = events;
         moved
     }
 
@@ -178,13 +178,14 @@ impl State {
             Message::Report(ends) => {
                 if let Some(root) = &mut self.root {
                     self.news = true;
-                    ends.into_iter()
-                        .for_each(|(id, outcome, times)| root.ended(id, outcome, times));
+                    ends.into_iter().for_each(|end| root.ended(end));
                 }
             }
-            Message::Ready { stream } => self.node.moves().is_ready(from, stream),
-            Message::Offer { stream } => self.node.moves().is_offered(from, stream),
-            Message::Broken { stream, fault } => self.node.moves().is_broken(from, stream, fault),
+            Message::Ready { stream } => self.node.moves().receiver_ready(from, stream),
+            Message::Offer { stream } => self.node.moves().stream_offered(from, stream),
+            Message::Broken { stream, fault } => {
+                self.node.moves().stream_broken(from, stream, fault)
+            }
             Message::AskClock { asked } => {
                 let now = self.clock.now();
                 self.transport.control(from, message::encode(&[Message::Clock { asked, now }]));
@@ -202,12 +203,12 @@ impl State {
             }
             Message::Farewell => self.farewells += 1,
             Message::Beat => {}
-            Message::Heap { heap, word: Word::Paths { pe, paths } } => {
+            Message::Heap { heap, message: HeapMessage::Paths { pe, paths } } => {
                 if let Some(root) = &mut self.root {
                     root.heard_paths(heap, pe, paths);
                 }
             }
-            Message::Heap { heap, word } => self.node.backend().hear(heap, word),
+            Message::Heap { heap, message } => self.node.backend().hear(heap, message),
         }
     }
 
@@ -230,9 +231,9 @@ impl State {
     /// Delivers the root's messages to the ranks.
     pub fn deliver(&mut self) -> bool {
         let Some(root) = &mut self.root else { return false };
-        let letters: Vec<_> = root.letters().collect();
-        let moved = !letters.is_empty();
-        for (rank, messages) in letters {
+        let messages: Vec<_> = root.messages().collect();
+        let moved = !messages.is_empty();
+        for (rank, messages) in messages {
             if rank == 0 {
                 for message in messages {
                     match message {
@@ -259,17 +260,16 @@ impl State {
         }
         if let Some(root) = &mut self.root {
             self.news = true;
-            ends.for_each(|end| root.ended(end.id, end.outcome, end.times));
+            ends.for_each(|end| root.ended(end));
         } else {
-            let ends = ends.map(|end| (end.id, end.outcome, end.times)).collect();
-            self.transport.control(0, message::encode(&[Message::Report(ends)]));
+            self.transport.control(0, message::encode(&[Message::Report(ends.collect())]));
         }
         true
     }
 
     /// Sends the node's messages to other ranks.
     pub fn post(&mut self) {
-        for (rank, messages) in self.node.letters() {
+        for (rank, messages) in self.node.messages() {
             self.transport.control(rank, message::encode(&messages));
         }
     }
