@@ -5,8 +5,8 @@
 //! number as its tag. One call tests everything that is under way. MPI must be polled: it makes no
 //! progress by itself, and has no descriptor to sleep on.
 //!
-//! The last byte of a control message is its [`Kind`]: a message of the runtime, or one of the
-//! transport itself for [`Liveness`].
+//! The last byte of a control message is its `Kind`: a message of the runtime, or one of the
+//! transport itself for `Liveness`.
 
 mod liveness;
 mod operation;
