@@ -80,3 +80,35 @@ pub fn encode(messages: &[Message]) -> Vec<u8> {
 pub fn decode(rank: Rank, bytes: &[u8]) -> Result<Vec<Message>, Garbled> {
     postcard::from_bytes(bytes).map_err(|reason| Garbled { rank, length: bytes.len(), reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+
+    fn jobs(command: Command) -> [Message; 1] {
+        let (id, waits) = (CommandId(5), Vec::new());
+        [Message::Jobs(vec![Job { id, device: 1, waits, command, collective: None }])]
+    }
+
+    /// Ranks of one version must agree on the number of each command, and the simulated times
+    /// depend on the length of messages.
+    #[test]
+    fn the_last_command_that_travels_has_its_number() {
+        let sent = jobs(Command::ResetHeap { heap: ObjectId(9), generation: 3 });
+        let bytes = encode(&sent);
+        assert_eq!(bytes, [1, 1, 1, 5, 1, 0, 10, 9, 3, 0]);
+        assert_eq!(decode(0, &bytes).unwrap(), sent);
+    }
+
+    #[test]
+    fn a_command_with_an_address_does_not_travel() {
+        let write = Command::Write { buffer: ObjectId(1), offset: 0, size: 4, address: 4096 };
+        assert!(postcard::to_allocvec(&jobs(write)).is_err());
+        // A peer cannot make one up either: these would be the numbers of the three.
+        for number in 11..14 {
+            let bytes = [1, 1, 1, 5, 1, 0, number, 1, 0, 4, 8, 0, 0, 0];
+            assert!(decode(0, &bytes).is_err(), "{number}");
+        }
+    }
+}

@@ -26,17 +26,11 @@ use crate::root::Root;
 use crate::root::cost::Link;
 use crate::transport::Transport;
 
-use rank_state::{RankState, Rest};
+use rank_state::{NAP_NS_BUSY, RankState, Rest};
 
 /// First nap after something happened, with a transport that must be polled, in ns. It is shorter
 /// than waking a thread takes.
 const NAP_NS_MIN: u64 = 20_000;
-/// Longest nap while something is under way, in ns. A poll costs 20 to 60 µs including the system's
-/// work, so this is at most 1.5 % of a core. With [`NAP_GROWTH`] naps reach it after 60 ms, so the
-/// end of something long is seen late by a few percent of its duration.
-const NAP_NS_BUSY: u64 = 4_000_000;
-/// Longest nap while nothing is under way, in ns.
-const NAP_NS_IDLE: u64 = 4_000_000;
 /// Timer slack of the scheduler's thread: how much later than asked a nap may end, in ns.
 const TIMER_SLACK_NS: u64 = 1_000;
 /// Time after which a waiting host thread looks again without a wake-up, in case one is ever lost.
