@@ -1,12 +1,10 @@
-/* For each query the K nearest reference points, nearest first; of two that are as near the one
- * with the lower index. One work-item per query; its work-group reads the references through local
- * memory, one tile after the other.
+/* For each query the K nearest reference points, nearest first; of two that are as near the one with the lower index. One work-item per
+ * query; its work-group reads the references through local memory, one tile after the other.
  *
- * `first` is the index of the first reference that this device has, so that indices hold for all of
- * them. */
-kernel void knn(global const float4 *reference, global const float4 *query, global float *distance,
-                global uint *index, const ulong references, const ulong first,
-                const ulong queries) {
+ * `first` is the index of the first reference that this device has, so that indices hold for all of them. */
+kernel void knn(global const float4 *reference, global const float4 *query, global float *distance, global uint *index,
+                const ulong references, const ulong first, const ulong queries)
+{
     local float4 tile[TILE];
     const ulong own = get_global_id(0);
     const uint lane = get_local_id(0);

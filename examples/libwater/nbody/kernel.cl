@@ -1,10 +1,8 @@
-/* One step of bodies that attract each other. A device moves `count` bodies from `first` on, and
- * reads the positions of all of them: its work-groups through local memory, one tile after the
- * other. w of a position is the mass. */
-kernel void nbody(global const float4 *position, global const float4 *velocity,
-                  global float4 *new_position, global float4 *new_velocity, const ulong bodies,
-                  const ulong first, const ulong count, const float time_step,
-                  const float softening) {
+/* One step of bodies that attract each other. A device moves `count` bodies from `first` on, and reads the positions of all of them: its
+ * work-groups through local memory, one tile after the other. w of a position is the mass. */
+kernel void nbody(global const float4 *position, global const float4 *velocity, global float4 *new_position, global float4 *new_velocity,
+                  const ulong bodies, const ulong first, const ulong count, const float time_step, const float softening)
+{
     local float4 tile[TILE];
     const ulong own = get_global_id(0), body = first + own;
     const uint lane = get_local_id(0);
