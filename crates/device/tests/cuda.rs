@@ -337,6 +337,12 @@ fn memory_ends_and_comes_back() {
     drop(first);
     let second = buffer(&context, half);
     assert!(read_all(&queue, &second).iter().all(|&byte| byte == 0));
+    // A module with variables needs memory, too. The module of `sleep` has 64 bytes already.
+    let rest = buffer(&context, 64 * MIB as u64 - half - 64);
+    queue.launch(&sleep, &one(), &[], Want::Nothing).unwrap();
+    drop(rest);
+    let (_module, built) = program(&context, MODULE);
+    assert_eq!(built, Ok(()));
 }
 
 #[test]

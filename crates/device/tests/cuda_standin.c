@@ -608,7 +608,7 @@ CUresult cuModuleLoadDataEx(struct module **out, const void *image, unsigned cou
         m->has[k] = strstr(text, entry) != NULL;
         m->functions[k] = (struct function){k, 48 << 10};
     }
-    if (strstr(text, "table[")) cuMemAlloc_v2(&m->table, 64);
+    if (strstr(text, "table[") && cuMemAlloc_v2(&m->table, 64)) return free(m), NO_MEMORY;
     *out = m;
     return OK;
 }

@@ -21,7 +21,7 @@
 //! let mut meter = Meter::open(&Options::of_process());
 //! meter.idle(Duration::from_secs(5))?;
 //! meter.start()?;
-//! ... the work to measure ...
+//! // ... the work to measure ...
 //! meter.stop()?;
 //! meter.idle(Duration::from_secs(5))?;
 //! let report = meter.report()?;

@@ -16,7 +16,7 @@ use super::device::Device;
 use super::driver::{c_name, check};
 use super::names;
 use super::object::{Address, Object};
-use super::reaper::{Reaper, Remains};
+use super::reaper::{self, Reaper, Remains};
 use super::shared::SharedLimits;
 
 /// Size of each log of the just-in-time compiler. Longer logs are cut.
@@ -69,21 +69,25 @@ impl Module {
         ];
         // The driver is told one byte less, so that the last byte stays a NUL.
         let room = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES - 1);
-        let mut values =
-            [info.as_mut_ptr().cast::<c_void>(), room, error.as_mut_ptr().cast(), room];
         let mut raw: CUmodule = std::ptr::null_mut();
-        let number = u32::try_from(options.len()).unwrap_or(0);
-        // SAFETY: the image ends with a NUL, each option has its value, and both logs have more
-        // bytes than the driver is told. The driver may read past an image that lies about its
-        // size; a crash ends this process, which only serves the client that sent the image.
-        let loaded = check(unsafe {
-            (device.cuda().cuModuleLoadDataEx)(
-                &mut raw,
-                words.as_ptr().cast(),
-                number,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
+        // The module's variables take memory of the device.
+        let loaded = reaper::with_memory(device, || {
+            // The driver replaces both sizes by the numbers of bytes that it wrote.
+            let mut values =
+                [info.as_mut_ptr().cast::<c_void>(), room, error.as_mut_ptr().cast(), room];
+            let number = u32::try_from(options.len()).unwrap_or(0);
+            // SAFETY: the image ends with a NUL, each option has its value, and both logs have more
+            // bytes than the driver is told. The driver may read past an image that lies about its
+            // size; a crash ends this process, which only serves the client that sent the image.
+            check(unsafe {
+                (device.cuda().cuModuleLoadDataEx)(
+                    &mut raw,
+                    words.as_ptr().cast(),
+                    number,
+                    options.as_mut_ptr(),
+                    values.as_mut_ptr(),
+                )
+            })
         });
         let log = [text(&error), text(&info)].join("\n").trim().to_owned();
         let seen = names::names(image);
