@@ -131,10 +131,23 @@ class Crate:
             code = without_tests(blank(path.read_text()))
             found[module] = {
                 owner
-                for name in paths_in(code, module)
+                for name in (*paths_in(code, module), *self.paths_to_children(code, module))
                 if (owner := self.owner(name)) is not None and owner != module
             }
         return found
+
+    def paths_to_children(self, code, module):
+        """Yields the paths in the code of `module` that begin with one of its child modules."""
+        children = {path[-1] for path in self.files if path and path[:-1] == module}
+        for child in sorted(children):
+            uses = re.compile(rf"(?<![\w:])(?<!::\s){child}\s*::\s*(\w+|\{{)")
+            for match in uses.finditer(code):
+                if match[1] != "{":
+                    yield (*module, child, match[1])
+                    continue
+                opening = match.end() - 1
+                for rest in tree(code[opening + 1 : closing(code, opening)]):
+                    yield (*module, child, *rest)
 
     def owner(self, name):
         """Returns the module of the file that the longest prefix of the path `name` leads to."""

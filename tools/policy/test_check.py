@@ -134,6 +134,14 @@ def test_an_allowed_figure_may_shrink_and_must_not_grow(tree):
     assert "must not list it" in check(tree).stdout
 
 
+def test_a_path_through_a_child_module_is_an_import(tree):
+    write(tree, "crates/low/src/a.rs", "mod x;\nmod y;\npub use x::X;\npub use y::{Y, Z};\n")
+    write(tree, "crates/low/src/a/x.rs", "use super::Y;\npub struct X;\n")
+    write(tree, "crates/low/src/a/y.rs", "use super::super::a::X;\npub struct Y;\npub struct Z;\n")
+    result = check(tree)
+    assert "3 files of crates/low import each other: a, a::x, a::y" in result.stdout
+
+
 def test_unchecked_files_are_left_alone(tree):
     write(tree, "generated/wide.rs", "x" * 200)
     assert check(tree).returncode == 0
