@@ -71,6 +71,12 @@ if wanted lint; then
     step lint/policy-rules .venv/bin/python -m pytest -q -p no:cacheprovider tools/policy
 fi
 
+# What needs neither a device nor a daemon. The stage `cargo` contains it.
+if wanted pure; then
+    pure=()
+    for crate in coherence cuda-sys dql trial wire; do pure+=(-p "penstock-$crate"); done
+    step pure cargo test --quiet "${pure[@]}"
+fi
 if wanted cargo; then
     # It fails if a test does, which the tally contains, or by itself.
     tools/cargo-tests.py "$logs" "$TEST_TALLY" || awk '{f += $2} END {exit f == 0}' "$TEST_TALLY" || echo "0 1 0" >>"$TEST_TALLY"
