@@ -3,6 +3,10 @@
 #
 #   tools/format.sh [--check]
 set -u
+if ! cargo fmt --version >/dev/null 2>&1; then
+    echo "cargo has no fmt: rustup component add rustfmt"
+    exit 77
+fi
 cd "$(dirname "$0")/.." || exit 1
 rust=() c=(-i) python=()
 if [ "${1:-}" = --check ]; then rust=(--check) c=(--dry-run -Werror) python=(--check); fi

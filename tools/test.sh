@@ -62,9 +62,15 @@ if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summa
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
 
+# with_cargo COMMAND ARGUMENT...: runs a command of cargo that some installations lack.
+with_cargo() {
+    if cargo "$1" --version >/dev/null 2>&1; then cargo "$@"; return; fi
+    echo "cargo has no $1: rustup component add $1"
+    return 77
+}
 if wanted lint; then
     step lint/format tools/format.sh --check
-    step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
+    step lint/clippy with_cargo clippy --quiet --workspace --all-targets -- -D warnings
     step lint/doc env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
     step lint/spelling .venv/bin/typos --config typos.toml --format brief
     step lint/policy .venv/bin/python tools/policy/check.py
