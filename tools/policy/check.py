@@ -94,7 +94,7 @@ def import_circles(tree):
     """No more than a few files of a crate import each other in a circle."""
     limit = tree.policy["limits"]["circle_files"]
     for name in tree.crates():
-        for group in circles(Crate.read(tree.root / "crates" / name).imports()):
+        for group in circles(Crate.of(tree, name).imports()):
             if len(group) > limit:
                 modules = ", ".join("::".join(module) or "lib" for module in sorted(group))
                 place = f"{name}: " + ("::".join(min(group)) or "lib")

@@ -5,7 +5,7 @@ This is no parser. It understands as much of Rust as the rules of `check.py` nee
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 
 TOKEN = re.compile(
     r"""
@@ -106,29 +106,28 @@ def body_of(code, at):
 
 @dataclass
 class Crate:
-    """The source files of one crate by their module path, such as `("core", "queue")`."""
+    """The code of one crate's source files by their module path, such as `("core", "queue")`."""
 
-    folder: Path
     files: dict = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder):
-        crate = cls(folder)
-        source = folder / "src"
-        for path in sorted(source.rglob("*.rs")):
-            parts = path.relative_to(source).with_suffix("").parts
-            if "bin" in parts or parts[-1] == "tests" or "tests" in parts[:-1]:
+    def of(cls, tree, name):
+        """Returns the crate of this name in a working tree."""
+        crate, source = cls(), f"crates/{name}/src/"
+        for file in tree.rust():
+            parts = PurePath(file.removeprefix(source)).with_suffix("").parts
+            if not file.startswith(source) or "bin" in parts or "tests" in parts:
                 continue
             if parts[-1] in ("mod", "lib", "main"):
                 parts = parts[:-1]
-            crate.files[parts] = path
+            crate.files[parts] = tree.code(file)
         return crate
 
     def imports(self):
         """Returns for each file the set of files of the same crate whose items it names."""
         found = {}
-        for module, path in self.files.items():
-            code = without_tests(blank(path.read_text()))
+        for module, code in self.files.items():
+            code = without_tests(code)
             found[module] = {
                 owner
                 for name in (*paths_in(code, module), *self.paths_to_children(code, module))

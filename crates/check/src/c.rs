@@ -196,22 +196,7 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
     let threads: Vec<usize> = (0..program.threads)
         .filter(|&thread| program.ops.iter().any(|op| op.thread == thread))
         .collect();
-    if let [only] = threads[..] {
-        _ = writeln!(text, "    thread{only}(NULL);");
-    } else {
-        _ = writeln!(text, "    pthread_t threads[{}];", threads.len());
-        for (place, thread) in threads.iter().enumerate() {
-            _ = writeln!(
-                text,
-                "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);"
-            );
-        }
-        _ = writeln!(
-            text,
-            "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);",
-            threads.len()
-        );
-    }
+    run_threads(text, &threads);
     // A user event may be released only when it is set. At this point all are set.
     for event in ledger.events.iter().filter(|(_, it)| it.alive).map(|(id, _)| id) {
         _ = writeln!(text, "    if (event{event} != NULL) clReleaseEvent(event{event});");
@@ -225,6 +210,24 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
     }
     text.push_str("}\n");
     text.push_str(TAIL);
+}
+
+/// Writes the calls that run the functions `thread0`, `thread1` and so on of a program, and that
+/// wait for their ends. One thread alone needs no other thread of the system.
+pub(crate) fn run_threads(text: &mut String, threads: &[usize]) {
+    if let [only] = threads {
+        _ = writeln!(text, "    thread{only}(NULL);");
+        return;
+    }
+    _ = writeln!(text, "    pthread_t threads[{}];", threads.len());
+    for (place, thread) in threads.iter().enumerate() {
+        _ = writeln!(text, "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);");
+    }
+    _ = writeln!(
+        text,
+        "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);",
+        threads.len()
+    );
 }
 
 const HEAD: &str = include_str!("c/head.c");

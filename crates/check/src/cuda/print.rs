@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::driver::KERNELS;
 use super::plan::{Act, Context, Job, Platform, Work};
 use super::run::Prepared;
-use crate::c::{comment, look_table, quoted};
+use crate::c::{comment, look_table, quoted, run_threads};
 use crate::finding::Finding;
 
 /// Largest number of launches of a graph that one look distinguishes.
@@ -162,22 +162,7 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
     let threads: Vec<usize> = (0..program.threads)
         .filter(|&thread| program.ops.iter().any(|op| op.thread == thread))
         .collect();
-    if let [only] = threads[..] {
-        _ = writeln!(text, "    thread{only}(NULL);");
-    } else {
-        _ = writeln!(text, "    pthread_t threads[{}];", threads.len());
-        for (place, thread) in threads.iter().enumerate() {
-            _ = writeln!(
-                text,
-                "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);"
-            );
-        }
-        _ = writeln!(
-            text,
-            "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);",
-            threads.len()
-        );
-    }
+    run_threads(text, &threads);
     for number in 0..program.contexts.len() {
         _ = writeln!(
             text,

@@ -88,16 +88,7 @@ impl Writer<'_> {
             Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld | Opcode::Sust => {
                 self.texture(what)
             }
-            Opcode::Shfl
-            | Opcode::Vote
-            | Opcode::Match
-            | Opcode::Activemask
-            | Opcode::Redux
-            | Opcode::Elect
-            | Opcode::BarSync
-            | Opcode::BarRed
-            | Opcode::BarArrive
-            | Opcode::BarWarpSync => self.meet_together(what),
+            opcode if effects::is_meeting(opcode) => self.meet_together(what),
             _ if what.types.iter().any(|ty| {
                 matches!(ty.bits(), 16) && ty.is_float() || matches!(ty.kind(), Kind::FloatPair)
             }) =>
