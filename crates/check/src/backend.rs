@@ -11,7 +11,6 @@ pub struct Handle(pub usize);
 
 /// A position in an area of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct At {
     pub area: Handle,
     pub offset: usize,
@@ -19,7 +18,6 @@ pub struct At {
 
 /// Kind and size of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Shape {
     Plane { width: usize, height: usize },
     View { pixels: usize, buffer: Handle },
@@ -27,7 +25,6 @@ pub enum Shape {
 
 /// How a buffer is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Origin {
     Plain,
     Alloc,
@@ -37,7 +34,6 @@ pub enum Origin {
 
 /// One side of a copy in shared virtual memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum End {
     Svm { mem: Handle, offset: usize },
     Host(At),
@@ -45,7 +41,6 @@ pub enum End {
 
 /// A kernel argument: a buffer, or shared virtual memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Argument {
     pub mem: Handle,
     pub svm: bool,
@@ -55,7 +50,6 @@ pub struct Argument {
 
 /// A command with its handles.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Call {
     Read {
         mem: Handle,
@@ -182,7 +176,6 @@ pub enum Call {
 
 /// Result of enqueueing a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Enqueued {
     pub event: Option<Handle>,
     /// The area that a map command returned.
@@ -196,7 +189,6 @@ pub type Ended = Arc<dyn Fn(i32) + Send + Sync>;
 pub type Setter = Arc<dyn Fn(Handle, i32) + Send + Sync>;
 
 /// An OpenCL implementation. Several threads may call all functions. Errors are OpenCL's codes.
-#[allow(missing_docs, reason = "each function is the call of OpenCL whose name it has")]
 pub trait Backend: Sync {
     fn new_context(&self, devices: &[usize]) -> Result<Handle, i32>;
     fn new_queue(

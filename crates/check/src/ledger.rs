@@ -84,7 +84,6 @@ pub enum Work {
 }
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Queue {
     pub context: usize,
     pub device: usize,
@@ -103,7 +102,6 @@ pub struct Queue {
 
 /// Kind of a memory object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum MemKind {
     Buffer,
     Sub,
@@ -113,7 +111,6 @@ pub enum MemKind {
 }
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Mem {
     pub context: usize,
     pub kind: MemKind,
@@ -127,7 +124,6 @@ pub struct Mem {
 
 /// An area of host memory.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Area {
     pub len: usize,
     pub alive: bool,
@@ -136,7 +132,6 @@ pub struct Area {
 }
 
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Mapping {
     pub mem: usize,
     pub offset: usize,
@@ -145,7 +140,6 @@ pub struct Mapping {
 }
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Event {
     pub context: usize,
     pub alive: bool,
@@ -156,7 +150,6 @@ pub struct Event {
 
 /// What ends an event.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Source {
     Cmd(usize),
     /// A user event. `set` is the moment at which the program sets it. Everything in `owed` must
@@ -170,7 +163,6 @@ pub enum Source {
 }
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Command {
     pub op: usize,
     pub thread: usize,
@@ -185,7 +177,6 @@ pub struct Command {
 
 /// The moments of one operation.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Places {
     pub start: usize,
     pub cmd: Option<usize>,
@@ -228,7 +219,6 @@ struct NewCommand {
 
 /// The order of a program, up to the operations added so far.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Ledger {
     pub platform: Platform,
     pub contexts: Vec<Vec<usize>>,

@@ -58,7 +58,6 @@ pub enum Style {
 /// What an operation does. The fields `queue`, `mem`, `event` and so on are numbers that the
 /// program gives its objects.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-#[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Act {
     /// Lets one other thread pass its `Await` with the same number.
     Signal {
@@ -260,14 +259,12 @@ impl MapMode {
 
 /// One side of a copy in shared virtual memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum SvmEnd {
     Svm { mem: usize, offset: usize },
     Host(Ptr),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-#[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Cmd {
     Read {
         mem: usize,

@@ -5,7 +5,6 @@
 //! `cl_event`.
 
 #[allow(
-    missing_docs,
     missing_debug_implementations,
     non_camel_case_types,
     non_snake_case,

@@ -1,12 +1,7 @@
 //! The driver interface (libcuda): handles, structures, flags.
 //!
 //! Names and numbers are those of the interface's documentation.
-#![allow(
-    non_camel_case_types,
-    non_snake_case,
-    missing_docs,
-    reason = "names of a C interface, documented there"
-)]
+#![allow(non_camel_case_types, non_snake_case, reason = "names of a C interface, documented there")]
 
 mod attributes;
 mod codes;

@@ -1,7 +1,6 @@
 //! Results of runtime functions: their numbers, names and descriptions.
 //!
 //! Most numbers and their descriptions are the driver interface's.
-#![allow(missing_docs, reason = "names of a C interface, documented there")]
 
 use core::ffi::{CStr, c_int};
 

@@ -49,7 +49,7 @@ macro_rules! properties {
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(missing_docs, non_snake_case, reason = "fields of a C structure, documented there")]
+        #[allow(non_snake_case, reason = "fields of a C structure, documented there")]
         pub struct $name {
             $(pub $field: $type,)*
         }

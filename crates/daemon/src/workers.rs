@@ -106,7 +106,7 @@ pub(crate) struct Ended {
     pub(crate) worker: u32,
     /// Its client, if it had one.
     pub(crate) client: Option<String>,
-    /// Its own report of the end.
+    /// The reason that the worker gave in its last message, if it sent one.
     pub(crate) told: Option<String>,
     pub(crate) status: String,
     /// Whether it reported its end.

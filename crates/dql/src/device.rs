@@ -59,7 +59,6 @@ pub struct RawDevice<'a> {
 
 /// Properties of a device's node. [`NodeAttribute`] explains meanings and units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "each is explained at NodeAttribute")]
 pub struct NodeFacts<'a> {
     pub hostname: Option<&'a str>,
     pub rank: Option<u64>,

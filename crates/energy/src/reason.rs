@@ -17,7 +17,7 @@ pub enum Reason {
     #[error("no permission to read {what}: {remedy}")]
     NoPermission {
         what: String,
-        /// Who may read it.
+        /// Which users may read the source.
         remedy: String,
     },
     /// The source exists but has no such domain.

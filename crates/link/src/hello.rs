@@ -298,7 +298,7 @@ impl Accepted {
     /// Tells a waiting client that `ahead` clients come before it. Does not block.
     ///
     /// # Errors
-    /// Fails if the peer hung up, or left so many of these messages unread that the socket is full.
+    /// Fails if the peer hung up, or if the socket is full because the peer does not read.
     pub fn tell_in_line(&self, ahead: u32) -> Result<(), LinkError> {
         // TCP would take one more message for a peer that has ended.
         if self.has_hung_up() {

@@ -82,7 +82,7 @@ pub(crate) trait Await {
     fn flows(&self) -> bool {
         false
     }
-    /// Returns whether so many bytes came that the peer must have sent them just now.
+    /// Returns whether many bytes came at once, which means that the peer is sending just now.
     fn is_much(&self) -> bool {
         false
     }

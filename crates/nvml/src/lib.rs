@@ -19,7 +19,6 @@ pub use api::*;
 
 /// Values of NVML's `nvmlReturn_t`.
 pub mod code {
-    #![allow(missing_docs, reason = "NVML's names say what they are")]
     pub const SUCCESS: u32 = 0;
     pub const UNINITIALIZED: u32 = 1;
     pub const INVALID_ARGUMENT: u32 = 2;

@@ -38,7 +38,7 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceId {
     pub rank: Rank,
-    /// Its index on its rank.
+    /// Index among the devices of `rank`.
     pub index: u32,
 }
 

@@ -7,7 +7,6 @@ pub use crate::backend::{At, Handle};
 use crate::cuda::plan::{Context, Kernel, Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Place {
     Host(At),
     Device { mem: Handle, offset: usize },
@@ -15,7 +14,6 @@ pub enum Place {
 
 /// A stream of the context that the call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Stream {
     Legacy,
     PerThread,
@@ -27,7 +25,6 @@ pub type Function = Arc<dyn Fn() + Send + Sync>;
 
 /// A command with its handles.
 #[derive(Clone)]
-#[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Command {
     Copy {
         to: Place,
@@ -78,7 +75,6 @@ impl std::fmt::Debug for Command {
 
 /// Where a call comes from: the current context and the host thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Caller {
     pub context: Handle,
     pub thread: usize,
@@ -91,7 +87,6 @@ pub trait Memory: Send + Sync {
 }
 
 /// A CUDA implementation. Several threads may call all functions. Errors are CUDA's codes.
-#[allow(missing_docs, reason = "each function is the call of CUDA whose name it has")]
 pub trait Backend: Sync {
     /// Opens a context, or returns it if it is open.
     fn context(&self, context: Context) -> Result<Handle, i32>;

@@ -67,7 +67,6 @@ pub enum Moment {
 
 /// A stream with its context. Each thread has its own per-thread default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Key {
     Legacy(usize),
     PerThread { context: usize, thread: usize },
@@ -92,7 +91,6 @@ impl Key {
 
 /// A stream that the program has created.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Made {
     pub context: usize,
     pub blocking: bool,
@@ -100,7 +98,6 @@ pub struct Made {
 }
 
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Event {
     pub context: usize,
     pub alive: bool,
@@ -110,7 +107,6 @@ pub struct Event {
 
 /// Memory of a device.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Mem {
     pub context: usize,
     pub size: usize,
@@ -121,7 +117,6 @@ pub struct Mem {
 
 /// An array of host memory.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Area {
     pub len: usize,
     pub pinned: bool,
@@ -137,7 +132,6 @@ impl Area {
 }
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Graph {
     pub context: usize,
     pub parts: Vec<Part>,
@@ -146,7 +140,6 @@ pub struct Graph {
 }
 
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Command {
     pub op: usize,
     pub thread: usize,
@@ -186,7 +179,6 @@ struct NewCommand {
 
 /// The order of a program, up to the operations added so far.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Ledger {
     pub contexts: Vec<Context>,
     pub nodes: Vec<Node>,

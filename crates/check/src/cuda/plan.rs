@@ -101,14 +101,12 @@ pub enum Stream {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Side {
     Host(Ptr),
     Device { mem: usize, offset: usize },
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Rows {
     pub width: usize,
     pub height: usize,
@@ -150,7 +148,6 @@ impl Kernel {
 
 /// What a host function does when its turn in a stream has come.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Job {
     /// Stores the pattern of `seed`.
     Store {
@@ -174,7 +171,6 @@ pub enum Job {
 
 /// Work in a stream.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Work {
     /// `cuMemcpyHtoDAsync`, `cuMemcpyDtoHAsync` or `cuMemcpyDtoDAsync`, or the synchronous form.
     Copy { to: Side, from: Side, len: usize },
@@ -214,7 +210,6 @@ pub struct Part {
 /// What an operation does. The fields `stream`, `mem`, `event` and so on are numbers that the
 /// program gives its objects.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-#[allow(missing_docs, reason = "the fields are the arguments of the call that the variant names")]
 pub enum Act {
     /// Lets one other thread pass its `Await` with the same number.
     Signal {

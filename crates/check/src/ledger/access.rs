@@ -16,7 +16,6 @@ pub enum Space {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Kind {
     Queue,
     Mem,

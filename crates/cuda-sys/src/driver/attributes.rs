@@ -1,5 +1,4 @@
 //! Numbers of attributes and limits.
-#![allow(missing_docs, reason = "names of a C interface, documented there")]
 
 use std::ffi::c_uint;
 

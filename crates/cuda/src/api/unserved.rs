@@ -14,7 +14,7 @@ macro_rules! stubs {
         $(
             // C allows a call with arguments that the function ignores.
             #[unsafe(no_mangle)]
-            #[allow(non_snake_case, missing_docs, reason = "C's name; the stub needs no description")]
+            #[allow(non_snake_case, reason = "C's name; the stub needs no description")]
             pub extern "C" fn $name() -> CUresult {
                 refuse(stringify!($name))
             }

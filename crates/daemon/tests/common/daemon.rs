@@ -1,5 +1,5 @@
 //! The daemon as a process, and its clients.
-#![allow(dead_code, clippy::missing_panics_doc, missing_docs, reason = "each test uses a part")]
+#![allow(dead_code, clippy::missing_panics_doc, reason = "each test uses a part")]
 
 use std::io::{BufRead as _, BufReader};
 use std::ops::ControlFlow;

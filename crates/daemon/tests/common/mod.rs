@@ -1,5 +1,5 @@
 //! A raw client: frames over a real link, without the client's library.
-#![allow(dead_code, clippy::missing_panics_doc, missing_docs, reason = "each test uses a part")]
+#![allow(dead_code, clippy::missing_panics_doc, reason = "each test uses a part")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -12,8 +12,8 @@ use crate::frame::{FRAME_BYTES, Frame, Note};
 use crate::layout::NO_SIGNAL;
 use crate::segment::Parts;
 
-/// Bytes received with one call, except within a payload: several small puts, but not so many that
-/// copying them twice costs.
+/// Bytes received with one call, except within a payload. They are several small puts, and few
+/// enough that copying them twice costs little.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Maximum number of bytes received in one turn, before the rings' turn: at worst half a

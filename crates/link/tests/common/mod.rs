@@ -1,5 +1,5 @@
 //! Links over every transport, for tests.
-#![allow(dead_code, missing_docs, reason = "not every test uses every part")]
+#![allow(dead_code, reason = "not every test uses every part")]
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

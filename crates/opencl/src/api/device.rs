@@ -176,7 +176,7 @@ pub(super) fn of_type(platform: &Platform, device_type: cl_device_type) -> Vec<R
 /// # Safety
 /// `list` is `NULL` or such a list.
 unsafe fn partition(list: *const cl_device_partition_property) -> ClResult<Vec<i64>> {
-    /// Limit for a list without an end; no program wants so many parts.
+    /// Limit for a list whose end is missing. It is far above the number of parts of any program.
     const COUNTS_MAX: usize = 4096;
     require(!list.is_null(), CL_INVALID_VALUE)?;
     // SAFETY: a list has at least one element.

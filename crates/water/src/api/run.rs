@@ -26,7 +26,7 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Device {
     pub rank: Rank,
-    /// Its index on its rank.
+    /// Index among the devices of `rank`.
     pub index: u32,
     /// Number of devices of its rank.
     pub count: usize,

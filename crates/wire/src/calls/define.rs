@@ -6,7 +6,6 @@ macro_rules! calls {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)?
      })*) => {
         $(#[$module_doc])*
-        #[allow(missing_docs, reason = "names and types explain most fields")]
         #[allow(missing_debug_implementations, reason = "zerocopy derives types without Debug")]
         pub mod $module {
             #[allow(unused_imports, reason = "not every direction uses every type")]

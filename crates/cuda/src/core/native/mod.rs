@@ -9,5 +9,5 @@ pub(crate) mod variable;
 
 /// A symbol that only our library has: it keeps a worker from taking our library for a driver.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, missing_docs, reason = "a name in a symbol table")]
+#[allow(non_upper_case_globals, reason = "a name in a symbol table")]
 pub static penstock_libcuda: u32 = 1;
