@@ -5,9 +5,9 @@ mod worker;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use penstock_process::Lock;
 use serde::Serialize;
 
 use crate::args::CheckArgs;
@@ -136,8 +136,8 @@ struct State<'a, I: Interface> {
     next: AtomicU64,
     programs: AtomicU64,
     running: AtomicUsize,
-    found: Mutex<Vec<Found>>,
-    trouble: Mutex<Option<String>>,
+    found: Lock<Vec<Found>>,
+    trouble: Lock<Option<String>>,
 }
 
 impl<'a, I: Interface> State<'a, I> {
@@ -149,8 +149,8 @@ impl<'a, I: Interface> State<'a, I> {
             next: AtomicU64::new(args.seed),
             programs: AtomicU64::new(0),
             running: AtomicUsize::new(args.jobs.max(1)),
-            found: Mutex::default(),
-            trouble: Mutex::default(),
+            found: Lock::default(),
+            trouble: Lock::default(),
         }
     }
 
@@ -161,8 +161,8 @@ impl<'a, I: Interface> State<'a, I> {
                 self.begun.elapsed() > Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT))
             }
         };
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).len();
-        late || found >= self.args.findings || self.trouble.lock().is_ok_and(|it| it.is_some())
+        let found = self.found.lock().len();
+        late || found >= self.args.findings || self.trouble.lock().is_some()
     }
 
     fn work(&self, starter: &Starter) {
@@ -221,13 +221,11 @@ impl<'a, I: Interface> State<'a, I> {
             after: self.begun.elapsed(),
             programs: self.programs.load(Ordering::Relaxed),
         };
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(found);
+        self.found.lock().push(found);
     }
 
     fn trouble(&self, reason: String) {
-        if let Ok(mut trouble) = self.trouble.lock() {
-            trouble.get_or_insert(reason);
-        }
+        self.trouble.lock().get_or_insert(reason);
     }
 
     /// Says from time to time how far the campaign is.
@@ -238,7 +236,7 @@ impl<'a, I: Interface> State<'a, I> {
             if told.elapsed() > Duration::from_secs(10) {
                 told = Instant::now();
                 let programs = self.programs.load(Ordering::Relaxed);
-                let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).len();
+                let found = self.found.lock().len();
                 let seconds = self.begun.elapsed().as_secs();
                 eprintln!("{seconds} s: {programs} programs, {found} findings");
             }
@@ -247,7 +245,7 @@ impl<'a, I: Interface> State<'a, I> {
 
     fn conclude(&self, starter: &Starter, platform: &Platform<I::Device>) -> ExitCode {
         let seconds = self.begun.elapsed().as_secs_f64();
-        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = std::mem::take(&mut *self.found.lock());
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut lines = Vec::new();
         for one in &found {
@@ -296,7 +294,7 @@ impl<'a, I: Interface> State<'a, I> {
             findings: lines,
         };
         self.print(&summary);
-        if let Some(reason) = self.trouble.lock().ok().and_then(|it| it.clone()) {
+        if let Some(reason) = &*self.trouble.lock() {
             eprintln!("penstock-check: {reason}");
             return ExitCode::from(UNABLE);
         }

@@ -3,9 +3,11 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use penstock_process::Lock;
 
 use crate::finding::{Finding, Kind};
 use crate::interface::{Interface, Plan as _};
@@ -112,13 +114,13 @@ type Current<I> = (<I as Interface>::Program, Arc<Progress>, Instant);
 
 /// Watches whether a program takes too long.
 struct Watch<I: Interface> {
-    current: Mutex<Option<Current<I>>>,
+    current: Lock<Option<Current<I>>>,
     beats: AtomicU64,
 }
 
 impl<I: Interface> Default for Watch<I> {
     fn default() -> Self {
-        Self { current: Mutex::new(None), beats: AtomicU64::new(0) }
+        Self { current: Lock::new(None), beats: AtomicU64::new(0) }
     }
 }
 
@@ -129,7 +131,7 @@ impl<I: Interface> Watch<I> {
             loop {
                 std::thread::sleep(Duration::from_millis(100));
                 watch.beats.fetch_add(1, Ordering::Relaxed);
-                let current = watch.current.lock().ok().and_then(|it| it.clone());
+                let current = watch.current.lock().clone();
                 if let Some((program, progress, since)) = current
                     && since.elapsed() > Duration::from_secs(hang_seconds)
                 {
@@ -151,14 +153,10 @@ impl<I: Interface> Watch<I> {
     }
 
     fn begin(&self, program: &I::Program, progress: &Arc<Progress>) {
-        if let Ok(mut current) = self.current.lock() {
-            *current = Some((program.clone(), Arc::clone(progress), Instant::now()));
-        }
+        *self.current.lock() = Some((program.clone(), Arc::clone(progress), Instant::now()));
     }
 
     fn end(&self) {
-        if let Ok(mut current) = self.current.lock() {
-            *current = None;
-        }
+        *self.current.lock() = None;
     }
 }

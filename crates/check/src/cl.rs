@@ -11,9 +11,9 @@ mod objects;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, RwLock};
 
 use penstock_cl_sys as sys;
+use penstock_process::{Lock, SharedLock};
 use sys::{cl_context, cl_device_id, cl_int, cl_kernel, cl_platform_id, cl_program};
 use thiserror::Error;
 
@@ -159,11 +159,11 @@ pub struct Cl {
     functions: Functions,
     platform: cl_platform_id,
     devices: Vec<cl_device_id>,
-    contexts: Mutex<HashMap<Vec<usize>, usize>>,
-    programs: Mutex<HashMap<usize, usize>>,
-    kernels: Mutex<Kernels>,
-    queues: Mutex<HashMap<usize, usize>>,
-    areas: RwLock<memory::Areas>,
+    contexts: Lock<HashMap<Vec<usize>, usize>>,
+    programs: Lock<HashMap<usize, usize>>,
+    kernels: Lock<Kernels>,
+    queues: Lock<HashMap<usize, usize>>,
+    areas: SharedLock<memory::Areas>,
 }
 
 // SAFETY: all threads may call OpenCL's functions, except for those that set kernel arguments. Each
@@ -196,11 +196,11 @@ impl Cl {
             functions,
             platform: std::ptr::null_mut(),
             devices: Vec::new(),
-            contexts: Mutex::default(),
-            programs: Mutex::default(),
-            kernels: Mutex::default(),
-            queues: Mutex::default(),
-            areas: RwLock::default(),
+            contexts: Lock::default(),
+            programs: Lock::default(),
+            kernels: Lock::default(),
+            queues: Lock::default(),
+            areas: SharedLock::default(),
         };
         let mut there = Vec::new();
         for platform in cl.platforms().map_err(OpenError::Platforms)? {
@@ -298,7 +298,7 @@ impl Cl {
 
     /// Returns the context for these devices. Later programs of this process use it again.
     fn context(&self, devices: &[usize]) -> Result<Handle, i32> {
-        let mut contexts = self.contexts.lock().map_err(|_| MISSING)?;
+        let mut contexts = self.contexts.lock();
         if let Some(&context) = contexts.get(devices) {
             return Ok(Handle(context));
         }
@@ -334,7 +334,7 @@ impl Cl {
             self,
             clBuildProgram(program, count, list.as_ptr(), c"".as_ptr(), None, std::ptr::null_mut())
         ))?;
-        self.programs.lock().map_err(|_| MISSING)?.insert(context as usize, program as usize);
+        self.programs.lock().insert(context as usize, program as usize);
         contexts.insert(devices.to_vec(), context as usize);
         Ok(Handle(context as usize))
     }
@@ -346,12 +346,12 @@ impl Cl {
         thread: usize,
         kernel: Option<Kernel>,
     ) -> Result<cl_kernel, i32> {
-        let context = *self.queues.lock().map_err(|_| MISSING)?.get(&queue.0).ok_or(MISSING)?;
-        let mut kernels = self.kernels.lock().map_err(|_| MISSING)?;
+        let context = *self.queues.lock().get(&queue.0).ok_or(MISSING)?;
+        let mut kernels = self.kernels.lock();
         if let Some(&known) = kernels.get(&(context, thread, kernel)) {
             return Ok(known as cl_kernel);
         }
-        let program = *self.programs.lock().map_err(|_| MISSING)?.get(&context).ok_or(MISSING)?;
+        let program = *self.programs.lock().get(&context).ok_or(MISSING)?;
         let name = match kernel {
             Some(Kernel::Put) => c"do_put",
             Some(Kernel::Slow) => c"do_slow",

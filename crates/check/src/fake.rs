@@ -5,8 +5,10 @@ mod commands;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
+
+use penstock_process::{Lock, Signal};
 
 use crate::backend::{At, Backend, Call, Ended, Enqueued, Handle, Origin, Setter, Shape};
 use crate::plan::{Device, Platform};
@@ -80,7 +82,7 @@ pub fn platform(devices: usize) -> Platform {
 }
 
 /// Bytes that several objects share.
-type Bytes = Arc<Mutex<Vec<u8>>>;
+type Bytes = Arc<Lock<Vec<u8>>>;
 
 /// A part of some bytes.
 #[derive(Clone)]
@@ -93,12 +95,12 @@ struct Piece {
 impl Piece {
     fn get(&self, offset: usize, len: usize) -> Vec<u8> {
         let start = self.offset + offset;
-        lock(&self.bytes)[start..start + len].to_vec()
+        self.bytes.lock()[start..start + len].to_vec()
     }
 
     fn put(&self, offset: usize, from: &[u8]) {
         let start = self.offset + offset;
-        lock(&self.bytes)[start..start + from.len()].copy_from_slice(from);
+        self.bytes.lock()[start..start + from.len()].copy_from_slice(from);
     }
 }
 
@@ -170,8 +172,8 @@ impl State {
 
 struct Inner {
     defect: Option<Defect>,
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Lock<State>,
+    changed: Signal,
     over: AtomicBool,
 }
 
@@ -189,10 +191,6 @@ impl Drop for Fake {
     fn drop(&mut self) {
         self.abandon();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const EXECUTORS: usize = 3;
@@ -215,7 +213,7 @@ impl Fake {
             areas: HashMap::new(),
             events: HashMap::new(),
         };
-        let (state, changed, over) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
+        let (state, changed, over) = (Lock::new(state), Signal::new(), AtomicBool::new(false));
         let inner = Arc::new(Inner { defect, state, changed, over });
         for _ in 0..EXECUTORS {
             let inner = Arc::clone(&inner);
@@ -231,7 +229,7 @@ impl Inner {
     }
 
     fn execute(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !self.over.load(Ordering::Relaxed) {
             let Some(id) = state.pick() else {
                 state = self.pause(state);
@@ -250,18 +248,17 @@ impl Inner {
                 work();
             }
             self.end(id, if fails { WAIT_LIST_FAILED } else { 0 });
-            state = lock(&self.state);
+            state = self.state.lock();
         }
     }
 
     fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, Duration::from_millis(20));
-        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard)
+        self.changed.wait_timeout(state, Duration::from_millis(20)).0
     }
 
     fn end(&self, id: usize, status: i32) {
         let mut callbacks = Vec::new();
-        if let Some(event) = lock(&self.state).events.get_mut(&id) {
+        if let Some(event) = self.state.lock().events.get_mut(&id) {
             event.status = status;
             callbacks.append(&mut event.callbacks);
         }
@@ -273,7 +270,7 @@ impl Inner {
 
     fn wait(&self, events: &[usize]) -> i32 {
         let start = std::time::Instant::now();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !events.iter().all(|&event| state.has_ended(event)) {
             if self.over.load(Ordering::Relaxed) || start.elapsed() > WAIT_MAX {
                 return HANGS;
@@ -285,23 +282,23 @@ impl Inner {
     }
 
     fn add(&self, make: impl FnOnce(&mut State, usize)) -> Handle {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let id = state.fresh();
         make(&mut state, id);
         Handle(id)
     }
 
     fn area(&self, at: At, len: usize) -> Piece {
-        let piece = lock(&self.state).areas[&at.area.0].piece.clone();
+        let piece = self.state.lock().areas[&at.area.0].piece.clone();
         Piece { bytes: piece.bytes, offset: piece.offset + at.offset, len }
     }
 
     fn mem(&self, mem: Handle) -> Piece {
-        lock(&self.state).mems[&mem.0].clone()
+        self.state.lock().mems[&mem.0].clone()
     }
 
     fn allocate(&self, bytes: Vec<u8>) -> Handle {
-        let piece = Piece { len: bytes.len(), bytes: Arc::new(Mutex::new(bytes)), offset: 0 };
+        let piece = Piece { len: bytes.len(), bytes: Arc::new(Lock::new(bytes)), offset: 0 };
         self.add(|state, id| {
             state.mems.insert(id, piece);
         })
@@ -399,7 +396,7 @@ impl Backend for Fake {
     }
 
     fn finish(&self, queue: Handle) -> i32 {
-        let mut cmds = lock(&self.inner.state).queues[&queue.0].cmds.clone();
+        let mut cmds = self.inner.state.lock().queues[&queue.0].cmds.clone();
         if self.inner.is(Defect::LateFinish) {
             cmds.pop();
         }
@@ -412,18 +409,18 @@ impl Backend for Fake {
     }
 
     fn status(&self, event: Handle) -> Result<i32, i32> {
-        let status = lock(&self.inner.state).events[&event.0].status;
+        let status = self.inner.state.lock().events[&event.0].status;
         Ok(if self.inner.is(Defect::WrongStatus) { 1 } else { status })
     }
 
     fn times(&self, event: Handle) -> Result<[u64; 4], i32> {
-        let state = lock(&self.inner.state);
+        let state = self.inner.state.lock();
         let known = &state.events[&event.0];
         if known.has_times && known.status <= 0 { Ok([1, 2, 3, 4]) } else { Err(-7) }
     }
 
     fn on_end(&self, event: Handle, ended: Ended) -> i32 {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         if self.inner.is(Defect::LostCallback) && state.random.chance(40) {
             return 0;
         }
@@ -449,14 +446,14 @@ impl Backend for Fake {
     }
 
     fn new_area(&self, len: usize) -> Handle {
-        let piece = Piece { bytes: Arc::new(Mutex::new(vec![0; len])), offset: 0, len };
+        let piece = Piece { bytes: Arc::new(Lock::new(vec![0; len])), offset: 0, len };
         self.inner.add(|state, id| {
             state.areas.insert(id, Area { piece, target: None });
         })
     }
 
     fn drop_area(&self, area: Handle) {
-        lock(&self.inner.state).areas.remove(&area.0);
+        self.inner.state.lock().areas.remove(&area.0);
     }
 
     fn load(&self, at: At, len: usize) -> Vec<u8> {

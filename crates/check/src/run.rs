@@ -4,8 +4,9 @@ mod perform;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use penstock_process::{Lock, Signal};
 
 use crate::backend::{Backend, Handle};
 use crate::finding::{Finding, Kind};
@@ -83,9 +84,9 @@ pub fn run(
         report,
         patience: progress.patience,
         failed: AtomicBool::new(false),
-        table: Mutex::default(),
-        shared: Mutex::default(),
-        changed: Condvar::new(),
+        table: Lock::default(),
+        shared: Lock::default(),
+        changed: Signal::new(),
         shared_callbacks: std::sync::Arc::default(),
     };
     if let Err(finding) = state.open() {
@@ -121,7 +122,7 @@ struct Shared {
 }
 
 /// The statuses that each callback received.
-type Callbacks = std::sync::Arc<(Mutex<HashMap<usize, Vec<i32>>>, Condvar)>;
+type Callbacks = std::sync::Arc<(Lock<HashMap<usize, Vec<i32>>>, Signal)>;
 
 struct State<'a> {
     prepared: &'a Prepared<'a>,
@@ -129,14 +130,10 @@ struct State<'a> {
     report: &'a (dyn Fn(Finding) + Sync),
     patience: Duration,
     failed: AtomicBool,
-    table: Mutex<Table>,
-    shared: Mutex<Shared>,
-    changed: Condvar,
+    table: Lock<Table>,
+    shared: Lock<Shared>,
+    changed: Signal,
     shared_callbacks: Callbacks,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State<'_> {
@@ -150,7 +147,7 @@ impl State<'_> {
     }
 
     fn open(&self) -> Result<(), Finding> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         for devices in &self.prepared.program.contexts {
             let context = self.backend.new_context(devices).map_err(|code| Finding {
                 kind: Kind::WrongCode,
@@ -188,7 +185,7 @@ impl State<'_> {
 
     /// Releases the objects that the program leaves.
     fn close(&self) {
-        let table = std::mem::take(&mut *lock(&self.table));
+        let table = std::mem::take(&mut *self.table.lock());
         // A shrunk program may have lost its last waits. Then commands may still use the memory, so
         // it is not freed.
         let settled = self.prepared.ledger.is_settled();

@@ -1,7 +1,6 @@
 //! All parts together for CUDA programs, on the implementation in memory: correct programs find
 //! nothing, planted defects are found, and failing programs become small.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use penstock_check::cuda::Cuda;
@@ -18,6 +17,7 @@ use penstock_check::interface::Interface as _;
 use penstock_check::random::Random;
 use penstock_check::run::Progress;
 use penstock_check::shrink::{Judge, shrink};
+use penstock_process::Lock;
 
 const DEVICES: usize = 2;
 const OPS: usize = 50;
@@ -37,12 +37,12 @@ fn attempt(program: &Program, fake: &Fake) -> Option<Finding> {
     let prepared = Prepared::new(program, &platform(DEVICES)).unwrap_or_else(|(op, reject)| {
         panic!("seed {}: operation {op}, {:?}: {reject}", program.seed, program.ops.get(op))
     });
-    let found = Mutex::new(None);
+    let found = Lock::new(None);
     let report = |finding: Finding| {
-        found.lock().unwrap().get_or_insert(finding);
+        found.lock().get_or_insert(finding);
     };
     run(&prepared, fake, &Progress::new(Duration::from_secs(2)), &report);
-    found.into_inner().unwrap()
+    found.into_inner()
 }
 
 fn show(program: &Program) {

@@ -1,7 +1,6 @@
 //! All parts together on the implementation in memory: correct programs find nothing, planted
 //! defects are found, and failing programs become small.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use penstock_check::fake::{Defect, Fake, platform};
@@ -15,6 +14,7 @@ use penstock_check::planner::{Limits, plan};
 use penstock_check::random::Random;
 use penstock_check::run::{Prepared, Progress, run};
 use penstock_check::shrink::{Judge, shrink};
+use penstock_process::Lock;
 
 const DEVICES: usize = 2;
 
@@ -29,12 +29,12 @@ fn attempt(program: &Program, seed: u64, defect: Option<Defect>) -> Option<Findi
         panic!("seed {}: operation {op}, {:?}: {reject}", program.seed, program.ops.get(op))
     });
     let fake = Fake::new(seed, defect);
-    let found = Mutex::new(None);
+    let found = Lock::new(None);
     let report = |finding: Finding| {
-        found.lock().unwrap().get_or_insert(finding);
+        found.lock().get_or_insert(finding);
     };
     run(&prepared, &fake, &Progress::new(Duration::from_secs(2)), &report);
-    found.into_inner().unwrap()
+    found.into_inner()
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use penstock_link::Arena;
+use penstock_process::Lock;
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload};
 use range_alloc::RangeAllocator;
@@ -22,7 +23,7 @@ const DISCARD_BYTES_MIN: u64 = 256 << 10;
 /// The shared memory of one session.
 pub(crate) struct Shared {
     arena: Arc<Arena>,
-    parts: Mutex<Parts>,
+    parts: Lock<Parts>,
 }
 
 struct Parts {
@@ -48,7 +49,7 @@ impl Shared {
         let free = RangeAllocator::new(0..arena.bytes() as u64 / PAGE_BYTES * PAGE_BYTES);
         Arc::new(Self {
             arena,
-            parts: Mutex::new(Parts {
+            parts: Lock::new(Parts {
                 free,
                 taken: 0,
                 leaving: FxHashMap::default(),
@@ -59,7 +60,7 @@ impl Shared {
 
     /// Takes a part for a buffer. Returns `None` if no free range is large enough.
     pub(crate) fn take(self: &Arc<Self>, size: u64) -> Option<Part> {
-        let mut parts = self.parts();
+        let mut parts = self.parts.lock();
         let range = parts.free.allocate_range(size.checked_next_multiple_of(PAGE_BYTES)?).ok()?;
         parts.taken += 1;
         drop(parts);
@@ -69,7 +70,7 @@ impl Shared {
     /// Notes that the program has released the buffer `mem`. Its part becomes free when the worker
     /// says that it holds nothing of the buffer.
     pub(crate) fn leave(&self, mem: Id<kind::Mem>, part: Part) {
-        let mut parts = self.parts();
+        let mut parts = self.parts.lock();
         parts.taken = parts.taken.saturating_sub(1);
         if parts.refused.remove(&mem.get()) {
             self.clear(&part.range);
@@ -81,7 +82,7 @@ impl Shared {
 
     /// Notes that the worker holds nothing of a buffer.
     pub(crate) fn gone(&self, mem: Id<kind::Mem>) {
-        let mut parts = self.parts();
+        let mut parts = self.parts.lock();
         let Some(range) = parts.leaving.remove(&mem.get()) else {
             // The bound keeps a worker from filling memory here by naming buffers that nobody made.
             if parts.refused.len() < parts.taken {
@@ -105,10 +106,6 @@ impl Shared {
                 self.arena.write(page, &ZEROS);
             }
         }
-    }
-
-    fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

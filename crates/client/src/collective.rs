@@ -6,8 +6,8 @@
 
 mod fit;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use penstock_wire::Status;
 
@@ -53,8 +53,7 @@ impl Heap {
                 launches.iter().try_for_each(|(queue, kernel, _)| self.check_kernel(queue, kernel))
             })
             .and_then(|()| self.check_resident(launches));
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) =
-            checked.as_ref().err().map(|error| error.to_string().into());
+        *self.refusal.lock() = checked.as_ref().err().map(|error| error.to_string().into());
         checked?;
         // Held over the whole launch, so that no launch of another thread comes between.
         let mut collective: Vec<_> =
@@ -153,7 +152,7 @@ impl Heap {
     }
 
     fn check_kernel(&self, queue: &Queue, kernel: &Kernel) -> Result<()> {
-        let (args, name) = (kernel.args(), &kernel.description().name);
+        let (args, name) = (kernel.args.lock(), &kernel.description().name);
         if !args.heaps().iter().any(|heap| std::ptr::eq(&raw const **heap, self)) {
             return Err(refused(&format!(
                 "kernel {name} does not have this heap as an argument, so its work-items cannot \

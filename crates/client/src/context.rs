@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use penstock_coherence::{ContextId, NodeId};
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, U32, U64, frame};
@@ -20,10 +21,10 @@ pub struct Context {
     places: Vec<Place>,
     /// Collective launches of heaps that may still run. They run one after the other, because each
     /// must have its devices to itself.
-    collective: Mutex<Vec<(Id<kind::Queue>, Event)>>,
+    collective: Lock<Vec<(Id<kind::Queue>, Event)>>,
     name: ContextId,
     /// The queues of the context.
-    queues: Mutex<Vec<Weak<dyn Sibling>>>,
+    queues: Lock<Vec<Weak<dyn Sibling>>>,
     /// Number of queues, so that it can be read without the lock.
     queue_count: AtomicUsize,
 }
@@ -80,9 +81,9 @@ impl Context {
         }
         Ok(Arc::new(Self {
             places,
-            collective: Mutex::default(),
+            collective: Lock::default(),
             name: ContextId(crate::ids::next_id::<kind::Context>().get()),
-            queues: Mutex::default(),
+            queues: Lock::default(),
             queue_count: AtomicUsize::new(0),
         }))
     }
@@ -104,7 +105,7 @@ impl Context {
     /// everything that the program takes for done.
     pub(crate) fn join(&self, queue: Weak<dyn Sibling>) {
         let before: Vec<_> = {
-            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queues = self.queues.lock();
             queues.retain(|queue| queue.strong_count() > 0);
             queues.push(queue);
             self.queue_count.store(queues.len(), Ordering::Release);
@@ -114,7 +115,7 @@ impl Context {
     }
 
     pub(crate) fn leave(&self) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues.retain(|queue| queue.strong_count() > 0);
         self.queue_count.store(queues.len(), Ordering::Release);
     }
@@ -129,7 +130,7 @@ impl Context {
 
     /// Locks the collective launches that may still run. A thread that starts one holds this lock.
     pub(crate) fn collective(&self) -> MutexGuard<'_, Vec<(Id<kind::Queue>, Event)>> {
-        self.collective.lock().unwrap_or_else(PoisonError::into_inner)
+        self.collective.lock()
     }
 
     /// Returns whether there is only one place, so that a driver alone keeps memory coherent.

@@ -4,8 +4,9 @@ mod waits;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 pub use penstock_wire::Times;
 use penstock_wire::calls::to_worker;
@@ -47,13 +48,13 @@ pub(crate) struct Inner {
     /// Whether a blocking write returns at the end of this event, not when its bytes are taken.
     returns_at_end: AtomicBool,
     /// Earlier commands that have still to write the program's memory. Their ends are told first.
-    behind: Mutex<Vec<Event>>,
+    behind: Lock<Vec<Event>>,
     /// Whether `behind` may have open events.
     is_behind: AtomicBool,
     /// In an out-of-order queue, the events before this command. Their ends may be told later.
-    after: Mutex<Vec<Weak<dyn Awaited>>>,
-    telling: Mutex<()>,
-    shared: Mutex<Shared>,
+    after: Lock<Vec<Weak<dyn Awaited>>>,
+    telling: Lock<()>,
+    shared: Lock<Shared>,
 }
 
 #[derive(Default)]
@@ -103,11 +104,11 @@ impl Event {
             is_sent: AtomicBool::new(is_sent),
             is_taken_for_ended: AtomicBool::new(false),
             returns_at_end: AtomicBool::new(false),
-            behind: Mutex::default(),
+            behind: Lock::default(),
             is_behind: AtomicBool::new(false),
-            after: Mutex::default(),
-            telling: Mutex::new(()),
-            shared: Mutex::default(),
+            after: Lock::default(),
+            telling: Lock::new(()),
+            shared: Lock::default(),
         }))
     }
 
@@ -119,7 +120,7 @@ impl Event {
     /// Sets the commands whose ends are told before this one's.
     pub(crate) fn set_behind(&self, behind: Vec<Self>) {
         if !behind.is_empty() && !planted(Defect::EventEarly) {
-            *self.0.behind.lock().unwrap_or_else(PoisonError::into_inner) = behind;
+            *self.0.behind.lock() = behind;
             self.0.is_behind.store(true, Ordering::Release);
         }
     }
@@ -127,13 +128,13 @@ impl Event {
     /// Sets the events that the command waits for: those of the program, and those that we added.
     pub(crate) fn set_waits(&self, listed: &[Self], added: &[Self]) {
         if !added.is_empty() {
-            self.0.shared().waits = Some(Box::new(Waits::new(listed, added)));
+            self.0.shared.lock().waits = Some(Box::new(Waits::new(listed, added)));
         }
     }
 
     /// Sets the events that the command comes after. If it ends well they have ended, told or not.
     pub(crate) fn set_after(&self, after: Vec<Weak<dyn Awaited>>) {
-        *self.0.after() = after;
+        *self.0.after.lock() = after;
     }
 
     /// Returns whether this end is told before the ends of all later commands in `progress`'s
@@ -176,7 +177,7 @@ impl Event {
             return Vec::new();
         }
         let (open, ended) = {
-            let mut behind = self.0.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut behind = self.0.behind.lock();
             let (open, ended): (Vec<_>, Vec<_>) = std::mem::take(&mut *behind)
                 .into_iter()
                 .partition(|event| event.raw_status().is_none());
@@ -280,7 +281,7 @@ impl Event {
     /// Keeps the session receiving until the event has ended, although no thread waits for it.
     pub(crate) fn keep_receiving(&self) {
         if let Some(session) = &self.0.session {
-            let mut shared = self.0.shared();
+            let mut shared = self.0.shared.lock();
             if self.raw_status().is_none() {
                 session.add_interest();
                 let session = session.clone();
@@ -292,7 +293,7 @@ impl Event {
     /// Calls `hook` with the final status in the thread that ends the event, before other threads
     /// hear of the end; immediately if the event has ended. `hook` must not block.
     pub(crate) fn when_ended(&self, hook: impl FnOnce(Status) + Send + 'static) {
-        let mut shared = self.0.shared();
+        let mut shared = self.0.shared.lock();
         match self.raw_status() {
             None => shared.hooks.push(Box::new(hook)),
             Some(status) => {
@@ -305,7 +306,7 @@ impl Event {
     /// Calls `callback` with the final status in the client's callback thread, never in the
     /// caller's.
     pub fn on_complete(&self, callback: impl FnOnce(Status) + Send + 'static) {
-        let mut shared = self.0.shared();
+        let mut shared = self.0.shared.lock();
         match self.raw_status() {
             Some(status) => {
                 drop(shared);
@@ -334,7 +335,7 @@ impl Event {
 
     /// Has a failure noted in `failure`, now or at the end. The program does not hold the event.
     pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
-        let mut shared = self.0.shared();
+        let mut shared = self.0.shared.lock();
         if std::mem::replace(&mut shared.is_reported, true) {
             return;
         }
@@ -369,8 +370,8 @@ impl Event {
         if !status.is_error() {
             take_for_ended(self.0.before());
         }
-        drop(std::mem::take(&mut *self.0.after()));
-        let mut shared = self.0.shared();
+        drop(std::mem::take(&mut *self.0.after.lock()));
+        let mut shared = self.0.shared.lock();
         if self.raw_status().is_some() {
             return false;
         }
@@ -448,11 +449,11 @@ impl Event {
         // Held while the announcement is sent, so that no other thread's command overtakes it. Not
         // the lock of `shared`: a session that is found lost here ends its events, possibly this
         // one.
-        let _telling = self.0.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _telling = self.0.telling.lock();
         if self.raw_status().is_some() {
             return false;
         }
-        if self.0.shared().told.iter().any(|told| told.node == session.node()) {
+        if self.0.shared.lock().told.iter().any(|told| told.node == session.node()) {
             return true;
         }
         self.receive_past_reads();
@@ -460,7 +461,7 @@ impl Event {
         _ = session.send(&to_worker::ExpectEvent { event: self.0.id, peer }, &[], &[]);
         let by_peer =
             self.0.session.as_ref().is_some_and(|home| home.tell_peer(self.0.id, session));
-        let mut shared = self.0.shared();
+        let mut shared = self.0.shared.lock();
         shared.told.push(Told {
             session: Arc::downgrade(session),
             node: session.node(),
@@ -519,21 +520,13 @@ pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kin
 pub(crate) struct WaitFailed;
 
 impl Inner {
-    fn after(&self) -> MutexGuard<'_, Vec<Weak<dyn Awaited>>> {
-        self.after.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the events that have ended if this one has ended well.
     fn before(&self) -> Vec<Arc<dyn Awaited>> {
-        let mut before: Vec<_> = self.after().iter().filter_map(Weak::upgrade).collect();
+        let mut before: Vec<_> = self.after.lock().iter().filter_map(Weak::upgrade).collect();
         if let Some(mark) = self.mark.get() {
             before.extend(mark.progress.awaited_up_to(mark.serial));
         }
         before
-    }
-
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -567,7 +560,7 @@ impl Ending for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let shared = self.shared.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.shared.get_mut();
         for told in shared.told.drain(..) {
             if let Some(session) = told.session.upgrade() {
                 session.release_event(self.id);

@@ -8,9 +8,10 @@
 mod device;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{HeapPath, HeapPlan};
 use penstock_wire::id::kind;
@@ -61,11 +62,11 @@ pub struct Heap {
     /// Path from each PE to each: `paths[from][to]`.
     paths: Vec<Vec<HeapPath>>,
     /// Launches that may still run.
-    running: Mutex<Vec<Event>>,
+    running: Lock<Vec<Event>>,
     /// Generation of the last reset that was asked for. Locked while a reset is in progress.
-    generation: Mutex<u64>,
+    generation: Lock<u64>,
     /// Reason why the last collective launch was refused.
-    pub(crate) refusal: Mutex<Option<Arc<str>>>,
+    pub(crate) refusal: Lock<Option<Arc<str>>>,
 }
 
 /// One device of a heap.
@@ -152,9 +153,9 @@ impl Heap {
             bytes,
             members,
             paths: Vec::new(),
-            running: Mutex::default(),
-            generation: Mutex::default(),
-            refusal: Mutex::default(),
+            running: Lock::default(),
+            generation: Lock::default(),
+            refusal: Lock::default(),
         };
         heap.make_members(&plan, timeout_ms, force_proxy)?;
         heap.link()?;
@@ -434,8 +435,8 @@ impl Heap {
     /// # Errors
     /// If a member has ended. The heap then stays unusable.
     pub fn reset(&self) -> Result<()> {
-        let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
-        for event in std::mem::take(&mut *self.running()) {
+        let mut generation = self.generation.lock();
+        for event in std::mem::take(&mut *self.running.lock()) {
             _ = event.wait();
         }
         // Counts even if the last reset succeeded only at some members: what those have done since
@@ -457,18 +458,14 @@ impl Heap {
 
     /// Returns why the last collective launch was refused, if it was.
     pub fn refusal(&self) -> Option<Arc<str>> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refusal.lock().clone()
     }
 
     /// Notes a launch that uses the heap.
     pub(crate) fn note(&self, event: &Event) {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         running.retain(|known| known.known_status().is_none());
         running.push(event.clone());
-    }
-
-    fn running(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -540,8 +537,7 @@ impl Drop for Heap {
             members: std::mem::take(&mut self.members),
             views: views.collect(),
         };
-        let running =
-            std::mem::take(self.running.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let running = std::mem::take(self.running.get_mut());
         let running: Vec<_> =
             running.into_iter().filter(|event| event.known_status().is_none()).collect();
         if running.is_empty() {

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
+use penstock_process::Lock;
 use rustc_hash::FxHashSet;
 
 /// The progress of a queue, as far as this process knows it without asking.
@@ -11,7 +12,7 @@ use rustc_hash::FxHashSet;
 pub(crate) struct Progress {
     /// Locked from a command's counting until it is sent. Otherwise another thread could send a
     /// later command first, whose end would not imply the end of this one.
-    issuing: Mutex<()>,
+    issuing: Lock<()>,
     /// Number of commands so far. Changes only under the lock.
     issued: AtomicU64,
     reached: AtomicU64,
@@ -20,7 +21,7 @@ pub(crate) struct Progress {
     /// Open events of other queues that commands here wait for, with the numbers of those commands.
     /// Other links or threads tell these ends, maybe later. An out-of-order queue notes its own
     /// events too.
-    awaited: Mutex<VecDeque<(u64, Weak<dyn Awaited>)>>,
+    awaited: Lock<VecDeque<(u64, Weak<dyn Awaited>)>>,
     /// Whether `awaited` is not empty.
     has_awaited: AtomicBool,
     /// If `awaited` has more entries than this, the queue removes those of ended events.
@@ -95,10 +96,7 @@ impl Issuing<'_> {
 impl Progress {
     /// Keeps other threads from enqueueing while the caller counts and sends a command.
     pub(crate) fn issue(&self) -> Issuing<'_> {
-        Issuing {
-            progress: self,
-            _lock: self.issuing.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+        Issuing { progress: self, _lock: self.issuing.lock() }
     }
 
     /// Notes that all commands up to this one have ended.
@@ -188,7 +186,7 @@ impl Progress {
 
     /// Locks `awaited` and removes ended events at its front.
     fn awaited(&self) -> MutexGuard<'_, VecDeque<(u64, Weak<dyn Awaited>)>> {
-        let mut known = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.awaited.lock();
         while known.front().is_some_and(is_over) {
             known.pop_front();
         }

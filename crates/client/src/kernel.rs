@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
@@ -123,16 +124,16 @@ pub struct Kernel {
     program: Arc<Program>,
     description: Arc<KernelDescription>,
     ids: Vec<Id<kind::Kernel>>,
-    args: Mutex<Args>,
+    pub(crate) args: Lock<Args>,
     /// Whether all arguments have been set. No argument can be unset.
     is_ready: AtomicBool,
     /// Held from the encoding of arguments until they are sent, so that a worker gets them in that
     /// order. While there is no [`LateLaunch`], the lock of the arguments alone ensures this.
-    wire: Mutex<()>,
+    wire: Lock<()>,
     /// Number of living [`LateLaunch`]es. It only grows while the arguments are locked.
     late: AtomicUsize,
     /// Answers that [`Kernel::resident`] has received.
-    resident: Mutex<Vec<(ResidentForm, u64)>>,
+    resident: Lock<Vec<(ResidentForm, u64)>>,
 }
 
 /// The values that determine how many work-groups run at the same time: device, work-items per
@@ -231,8 +232,8 @@ impl Kernel {
             exec_there: ids.iter().map(|_| AtomicU64::new(0)).collect(),
             scratch: Vec::new(),
         };
-        let (program, args) = (program.clone(), Mutex::new(args));
-        let (wire, late, resident) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        let (program, args) = (program.clone(), Lock::new(args));
+        let (wire, late, resident) = (Lock::default(), AtomicUsize::new(0), Lock::default());
         let is_ready = AtomicBool::new(description.args.is_empty());
         Ok(Arc::new(Self { program, description, ids, args, is_ready, wire, late, resident }))
     }
@@ -244,7 +245,7 @@ impl Kernel {
     pub fn duplicate(&self) -> Result<Arc<Self>> {
         let copy = Self::new(&self.program, self.description.clone())?;
         {
-            let (mut to, from) = (copy.args(), self.args());
+            let (mut to, from) = (copy.args.lock(), self.args.lock());
             to.values.clone_from(&from.values);
             to.beside.clone_from(&from.beside);
             to.exec_info.clone_from(&from.exec_info);
@@ -264,7 +265,7 @@ impl Kernel {
 
     /// Sets an argument. A worker receives it with the next launch there.
     pub fn set(&self, index: usize, value: ArgValue) {
-        let mut args = self.args();
+        let mut args = self.args.lock();
         let version = args.version + 1;
         let Some(slot) = args.values.get_mut(index) else { return };
         if slot.value.as_ref().is_some_and(|known| known.is_same(&value)) {
@@ -281,7 +282,7 @@ impl Kernel {
     /// Sets an argument to bytes. Bytes equal to the previous ones are not sent again. A previous
     /// value of the same size gives its memory to the new one.
     pub fn set_bytes(&self, index: usize, bytes: &[u8]) {
-        let mut args = self.args();
+        let mut args = self.args.lock();
         let version = args.version + 1;
         let Some(slot) = args.values.get_mut(index) else { return };
         match &mut slot.value {
@@ -300,7 +301,7 @@ impl Kernel {
         if self.is_ready.load(Ordering::Acquire) {
             return true;
         }
-        let is_ready = self.args().values.iter().all(|slot| slot.value.is_some());
+        let is_ready = self.args.lock().values.iter().all(|slot| slot.value.is_some());
         if is_ready {
             self.is_ready.store(true, Ordering::Release);
         }
@@ -309,7 +310,7 @@ impl Kernel {
 
     /// Calls `look` with the index and value of each argument, in order.
     pub fn look_at_args(&self, mut look: impl FnMut(usize, Option<&ArgValue>)) {
-        for (index, slot) in self.args().values.iter().enumerate() {
+        for (index, slot) in self.args.lock().values.iter().enumerate() {
             look(index, slot.value.as_ref());
         }
     }
@@ -325,7 +326,7 @@ impl Kernel {
         value: &[u8],
         reaches: Option<Vec<Arc<Memory>>>,
     ) -> Result<()> {
-        let mut args = self.args();
+        let mut args = self.args.lock();
         self.send_args(|| {
             let places = self.program.context().places().iter().zip(&self.ids).enumerate();
             // A place without a build of the program has no such kernel and no launch of it.
@@ -379,7 +380,7 @@ impl Kernel {
             device: U32::new(device.index()),
             name: U32::new(name),
         };
-        let mut args = self.args();
+        let mut args = self.args.lock();
         let context = self.program.context();
         let asked = self
             .send_args(|| Ok(device.session().request(call, args.changed_for(context, device)?)))
@@ -390,7 +391,7 @@ impl Kernel {
 
     /// Runs `send`, which encodes and sends the arguments of a launch that was held back.
     pub(crate) fn on_wire<T>(&self, send: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        let _wire = self.wire.lock();
         send()
     }
 
@@ -406,7 +407,7 @@ impl Kernel {
     /// # Errors
     /// The driver's code, or `CL_INVALID_VALUE` if the driver cannot tell.
     pub fn resident(&self, device: &Device, work_items: u32) -> Result<u64> {
-        let local = self.args().values.iter().find_map(|slot| match slot.value {
+        let local = self.args.lock().values.iter().find_map(|slot| match slot.value {
             Some(ArgValue::Local(bytes)) => Some(bytes),
             _ => None,
         });
@@ -414,13 +415,13 @@ impl Kernel {
         let find = |known: &[(ResidentForm, u64)]| {
             known.iter().find(|(of, _)| *of == form).map(|(_, it)| *it)
         };
-        if let Some(known) = find(&self.resident.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(known) = find(&self.resident.lock()) {
             return Ok(known);
         }
         let answer =
             self.work_group_info(device, cuda::KERNEL_RESIDENT.saturating_add(work_items))?;
         let groups = answer.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        let mut known = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.resident.lock();
         if known.len() == RESIDENT_FORMS_MAX {
             known.clear();
         }
@@ -447,7 +448,7 @@ impl Kernel {
             offset: offset.map(U64::new),
             global: global.map(U64::new),
         };
-        let mut args = self.args();
+        let mut args = self.args.lock();
         let asked = self
             .send_args(|| {
                 Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?))
@@ -466,10 +467,6 @@ impl Kernel {
         place.map(|place| self.id_at(place)).ok_or_else(|| {
             Error::Config("the device does not belong to the kernel's context".into())
         })
-    }
-
-    pub(crate) fn args(&self) -> MutexGuard<'_, Args> {
-        self.args.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

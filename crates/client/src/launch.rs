@@ -32,7 +32,7 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        let mut args = kernel.args();
+        let mut args = kernel.args.lock();
         let heaps = args.heaps();
         for heap in &heaps {
             heap.check_queue(self)?;

@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::ImageDescription;
@@ -32,11 +33,11 @@ pub struct Memory {
     /// Whether the object has been created, for each place.
     created: Vec<AtomicBool>,
     /// Held while the object is created in a place.
-    creating: Mutex<()>,
+    creating: Lock<()>,
     /// Name of the object in the state machine, if copies in several places are kept coherent.
     allocation: Option<AllocationId>,
     /// Content given at creation that some place may not have yet.
-    initial: Mutex<Option<Arc<[u8]>>>,
+    initial: Lock<Option<Arc<[u8]>>>,
     /// The object's part of the memory that client and worker share, if it lives there.
     part: Option<Part>,
 }
@@ -208,9 +209,9 @@ impl Memory {
             origin,
             ids,
             created,
-            creating: Mutex::default(),
+            creating: Lock::default(),
             allocation: None,
-            initial: Mutex::default(),
+            initial: Lock::default(),
             part: None,
         }
     }
@@ -237,7 +238,7 @@ impl Memory {
         } else {
             memory.keep_coherent(init.is_some());
             // It is not known yet which places will need the content.
-            memory.initial = Mutex::new(init.map(Into::into));
+            memory.initial = Lock::new(init.map(Into::into));
         }
         Ok(Arc::new(memory))
     }
@@ -258,7 +259,7 @@ impl Memory {
         if place > 0 && planted(Defect::CreationBytes) {
             return Ok(());
         }
-        let initial = self.initial.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let initial = self.initial.lock().clone();
         initial.map_or(Ok(()), |bytes| self.init_at(place, start, end, &bytes))
     }
 
@@ -281,7 +282,7 @@ impl Memory {
             return Ok(());
         }
         // Held while the call is sent, because no other thread may use the object before.
-        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        let _creating = self.creating.lock();
         if created.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_link::LinkError;
+use penstock_process::Lock;
 
 use crate::config::{NODES_MAX, TIMEOUT_VARIABLE};
 
@@ -33,8 +33,8 @@ pub fn print(text: fmt::Arguments<'_>) {
 /// Prints a line on standard error, once in this process, because a program may open its pool many
 /// times.
 pub fn once(text: fmt::Arguments<'_>) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    static TOLD: Lock<BTreeSet<String>> = Lock::new(BTreeSet::new());
+    let mut told = TOLD.lock();
     if told.len() < LINES_MAX && told.insert(text.to_string()) {
         drop(told);
         print(text);

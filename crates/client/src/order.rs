@@ -3,7 +3,7 @@
 //! because the program's memory is one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 #[cfg(feature = "planted")]
 use penstock_coherence::Rule;
@@ -11,6 +11,7 @@ use penstock_coherence::{
     Action, AllocationId, CommandId, ContextId, Fetch, HostShape, InPlace, Machine, NodeId, Plan,
     QueueId, Source, Submit, Verdict,
 };
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status};
@@ -74,18 +75,18 @@ pub(crate) fn set_client_event(event: &Event, status: Status, times: Times) -> b
 /// Returns whether an open command, in any context, writes bytes of this part of the program's
 /// memory.
 pub fn may_be_written(shape: &HostShape) -> bool {
-    !order().is_quiet() && order().state().machine.may_be_written(shape)
+    !order().is_quiet() && order().state.lock().machine.may_be_written(shape)
 }
 
 /// Returns whether a held-back command has still to read bytes of this part of the program's
 /// memory.
 pub fn may_be_read(shape: &HostShape) -> bool {
-    !order().is_quiet() && order().state().machine.may_be_read(shape)
+    !order().is_quiet() && order().state.lock().machine.may_be_read(shape)
 }
 
 /// The state machine of the process, and the commands that it holds back.
 pub(crate) struct Order {
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Whether no command can have anything to wait for. Then the machine need not be asked.
     is_quiet: AtomicBool,
 }
@@ -173,7 +174,7 @@ fn machine() -> Machine {
 impl Default for Order {
     fn default() -> Self {
         let state = State { machine: machine(), ..State::default() };
-        Self { state: Mutex::new(state), is_quiet: AtomicBool::new(true) }
+        Self { state: Lock::new(state), is_quiet: AtomicBool::new(true) }
     }
 }
 
@@ -227,7 +228,7 @@ impl Order {
         make: &dyn Fn(&Fetch) -> (Event, Event),
         hold: impl FnOnce() -> (Box<dyn Held>, Event),
     ) -> Result<Submitted> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.held.len() >= HELD_MAX {
             return Err(Error::Refused { node: "client".into(), status: Status::OUT_OF_RESOURCES });
         }
@@ -259,7 +260,7 @@ impl Order {
     /// Registers the event of a tracked command, before the command is sent.
     pub(crate) fn track(&self, event: &Event) {
         let is_awaited = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.events.insert(name_of(event), event.clone());
             state.machine.is_awaited(name_of(event))
         };
@@ -339,7 +340,7 @@ impl Order {
     }
 
     fn next_step(&self) -> Option<Step> {
-        let mut guard = self.state();
+        let mut guard = self.state.lock();
         let state = &mut *guard;
         let action = state.machine.next_action(&mut next);
         let step = action.and_then(|action| match action {
@@ -358,13 +359,13 @@ impl Order {
 
     /// Returns the commands that now hold a queue back.
     pub(crate) fn held_in(&self, queue: QueueId) -> Vec<CommandId> {
-        if self.is_quiet() { Vec::new() } else { self.state().machine.held_in(queue) }
+        if self.is_quiet() { Vec::new() } else { self.state.lock().machine.held_in(queue) }
     }
 
     /// Waits until none of these commands, from [`Order::held_in`], is left.
     pub(crate) fn wait_until_passed(&self, ids: &[CommandId]) {
         if !ids.is_empty() {
-            progress::wait_for_user_event(&|| self.state().machine.have_passed(ids));
+            progress::wait_for_user_event(&|| self.state.lock().machine.have_passed(ids));
         }
     }
 
@@ -373,7 +374,7 @@ impl Order {
         if self.is_quiet() {
             return Vec::new();
         }
-        let state = self.state();
+        let state = self.state.lock();
         state.events_of(&state.machine.behind_queue(queue))
     }
 
@@ -382,7 +383,7 @@ impl Order {
         if self.is_quiet() && penstock_trial::planted_name().is_none() {
             return copy.is_idle && copy.waits_ended;
         }
-        self.state().machine.may_copy(copy)
+        self.state.lock().machine.may_copy(copy)
     }
 
     /// Notes a blocking write that has returned although its event is open. Returns `true` if more
@@ -415,7 +416,7 @@ impl Order {
         if self.is_quiet() {
             return Vec::new();
         }
-        let state = self.state();
+        let state = self.state.lock();
         state.events_of(&state.machine.unsettled(context, queue, in_order))
     }
 
@@ -448,7 +449,7 @@ impl Order {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let changed = change(&mut state);
         self.note(&state);
         changed
@@ -457,10 +458,6 @@ impl Order {
     /// Updates `is_quiet`. Must be called after each change, before the lock is released.
     fn note(&self, state: &State) {
         self.is_quiet.store(state.machine.is_quiet(), Ordering::Release);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

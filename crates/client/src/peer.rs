@@ -2,8 +2,9 @@
 //! passing through the client.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
@@ -20,14 +21,14 @@ pub(crate) struct Links {
     reach: Vec<Reach>,
     /// Whether the workers of two nodes (lower index first) have a link. Absent if it was not tried
     /// yet.
-    links: Mutex<FxHashMap<(usize, usize), bool>>,
+    links: Lock<FxHashMap<(usize, usize), bool>>,
     /// Held while a link is made, which waits for workers. Threads that only ask for links never
     /// wait for that.
-    making: Mutex<()>,
+    making: Lock<()>,
     /// Links that have ended although both workers may live.
-    lost: Mutex<FxHashSet<(usize, usize)>>,
+    lost: Lock<FxHashSet<(usize, usize)>>,
     /// For two nodes, the one that opened the connection when members of a heap last met.
-    ways: Mutex<FxHashMap<(usize, usize), usize>>,
+    ways: Lock<FxHashMap<(usize, usize), usize>>,
 }
 
 /// The ways in which a node can be reached.
@@ -42,10 +43,10 @@ impl Links {
     pub(crate) fn new(reach: impl Iterator<Item = (String, Vec<String>)>) -> Self {
         Self {
             reach: reach.map(|(boot, addresses)| Reach { boot, addresses }).collect(),
-            links: Mutex::default(),
-            making: Mutex::default(),
-            lost: Mutex::default(),
-            ways: Mutex::default(),
+            links: Lock::default(),
+            making: Lock::default(),
+            lost: Lock::default(),
+            ways: Lock::default(),
         }
     }
 }
@@ -53,8 +54,8 @@ impl Links {
 impl session::Peers for Links {
     fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>> {
         let key = pair(from.node(), to.node());
-        let linked = *self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?;
-        let lost = || self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&key);
+        let linked = *self.links.lock().get(&key)?;
+        let lost = || self.lost.lock().contains(&key);
         (linked && !lost()).then(|| peer_id(to))
     }
 
@@ -63,7 +64,7 @@ impl session::Peers for Links {
         // The check keeps a worker from filling the client's memory with names of nodes that do not
         // exist.
         let Some(other) = other.filter(|other| *other < self.reach.len()) else { return };
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(pair(node, other));
+        self.lost.lock().insert(pair(node, other));
     }
 
     fn link(&self, sessions: &[&Arc<Session>]) {
@@ -71,8 +72,8 @@ impl session::Peers for Links {
             for b in &sessions[at + 1..] {
                 let key = pair(a.node(), b.node());
                 // Another context must not make the link a second time.
-                let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-                let links = || self.links.lock().unwrap_or_else(PoisonError::into_inner);
+                let _making = self.making.lock();
+                let links = || self.links.lock();
                 if key.0 != key.1 && !links().contains_key(&key) {
                     let linked = wanted() && (self.connect(a, b) || self.connect(b, a));
                     links().insert(key, linked);
@@ -98,7 +99,7 @@ impl session::Peers for Links {
         // share memory.
         let is_near =
             |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
-        let ways = || self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let ways = || self.ways.lock();
         let key = pair(one.0.node(), other.0.node());
         // The way that worked last is tried first: each try in vain takes seconds and leaves a
         // ticket.

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{
     Address, InstanceId, Key, LinkError, Opened, Progress, Receiver, Sender, Side, open_patiently,
 };
+use penstock_process::Lock;
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Sensors, Timers};
 use penstock_wire::hello::{Role, feature};
@@ -59,7 +60,7 @@ impl Pool {
     /// devices, let the program wait, or, later, are lost.
     pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
         let several = addresses.len() > 1;
-        let opening = Opening { key, patience, several, tell, claims: Mutex::default() };
+        let opening = Opening { key, patience, several, tell, claims: Lock::default() };
         let opened = opening.open_all(addresses);
         let mut nodes = Vec::new();
         let mut absent = Vec::new();
@@ -117,7 +118,7 @@ struct Opening<'a> {
     /// Whether there are several addresses, which may lead to the same daemon.
     several: bool,
     tell: Tell,
-    claims: Mutex<Claims>,
+    claims: Lock<Claims>,
 }
 
 /// A node that has given this client a worker.
@@ -225,7 +226,7 @@ impl Opening<'_> {
     }
 
     fn claims(&self) -> std::sync::MutexGuard<'_, Claims> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! all later queries in the client.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use penstock_ggas::with_header;
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, Info, KernelDescription};
 use penstock_wire::id::kind;
@@ -19,7 +20,7 @@ pub struct Program {
     context: Arc<Context>,
     /// Id of the program in each place, or none where it does not exist.
     ids: Vec<Id<kind::Program>>,
-    built: Mutex<Built>,
+    built: Lock<Built>,
     /// Whether the kernels may print: the source contains `printf`, or the client does not know the
     /// source.
     may_print: bool,
@@ -121,14 +122,14 @@ impl Program {
     }
 
     fn new(context: &Arc<Context>, ids: Vec<Id<kind::Program>>) -> Arc<Self> {
-        Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print: true })
+        Arc::new(Self { context: context.clone(), ids, built: Lock::default(), may_print: true })
     }
 
     /// Makes a program whose source is known. The worker, too, looks for `printf` and collects no
     /// text for a program without it.
     fn of_source(context: &Arc<Context>, ids: Vec<Id<kind::Program>>, source: &[u8]) -> Arc<Self> {
         let may_print = source.windows(b"printf".len()).any(|part| part == b"printf");
-        Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print })
+        Arc::new(Self { context: context.clone(), ids, built: Lock::default(), may_print })
     }
 
     pub(crate) fn may_print(&self) -> bool {
@@ -171,7 +172,7 @@ impl Program {
                 .extend(loaded.devices.into_iter().map(|(device, info)| ((index, device), info)));
         }
         let program = Self::new(context, ids);
-        program.built().devices = devices;
+        program.built.lock().devices = devices;
         Ok((program, statuses))
     }
 
@@ -299,7 +300,7 @@ impl Program {
             });
             result = result.and(ended);
         }
-        self.built().take(reports);
+        self.built.lock().take(reports);
         result
     }
 
@@ -319,7 +320,7 @@ impl Program {
     /// build for this device.
     pub fn build_info(&self, device: &Device, name: u32) -> Option<Vec<u8>> {
         let place = self.context.place_of(device)?;
-        let built = self.built();
+        let built = self.built.lock();
         let info = built.devices.iter().find(|(known, _)| *known == (place, device.index()))?;
         penstock_wire::describe::find(&info.1, name).map(<[u8]>::to_vec)
     }
@@ -327,12 +328,12 @@ impl Program {
     /// Returns the driver's answer to query `name` of `clGetProgramInfo`, for queries whose answer
     /// depends on the build.
     pub fn info(&self, name: u32) -> Option<Vec<u8>> {
-        penstock_wire::describe::find(&self.built().info, name).map(<[u8]>::to_vec)
+        penstock_wire::describe::find(&self.built.lock().info, name).map(<[u8]>::to_vec)
     }
 
     /// Returns the kernels of the executable. The list is empty before a successful build.
     pub fn kernels(&self) -> Vec<Arc<KernelDescription>> {
-        self.built().kernels.clone()
+        self.built.lock().kernels.clone()
     }
 
     /// Returns the binary of each device of the program that has one. Waits for the workers.
@@ -386,10 +387,6 @@ impl Program {
 
     pub(crate) fn ids(&self) -> &[Id<kind::Program>] {
         &self.ids
-    }
-
-    fn built(&self) -> MutexGuard<'_, Built> {
-        self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

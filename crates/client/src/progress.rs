@@ -3,15 +3,16 @@
 //! program that only finishes and reads needs none.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
+
+use penstock_process::{Lock, Signal};
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread and its jobs, in order.
 struct Worker {
-    jobs: Mutex<Jobs>,
-    added: Condvar,
+    jobs: Lock<Jobs>,
+    added: Signal,
     name: &'static str,
 }
 
@@ -40,11 +41,11 @@ pub fn send_later(job: Box<dyn FnOnce() + Send>) {
 impl Worker {
     const fn new(name: &'static str) -> Self {
         let jobs = Jobs { queue: VecDeque::new(), started: false };
-        Self { jobs: Mutex::new(jobs), added: Condvar::new(), name }
+        Self { jobs: Lock::new(jobs), added: Signal::new(), name }
     }
 
     fn add(&'static self, job: Job) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = self.jobs.lock();
         jobs.queue.push_back(job);
         if !jobs.started {
             let thread = thread::Builder::new().name(self.name.into()).spawn(|| self.run());
@@ -55,34 +56,34 @@ impl Worker {
     }
 
     fn run(&self) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = self.jobs.lock();
         loop {
             if let Some(job) = jobs.queue.pop_front() {
                 drop(jobs);
                 penstock_trial::delay(penstock_trial::Place::ClientJobs);
                 // A panic of one job must not prevent the others.
                 _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-                jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+                jobs = self.jobs.lock();
             } else {
-                jobs = self.added.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+                jobs = self.added.wait(jobs);
             }
         }
     }
 }
 
-static USER_EVENTS: Mutex<()> = Mutex::new(());
-static USER_EVENT_ENDED: Condvar = Condvar::new();
+static USER_EVENTS: Lock<()> = Lock::new(());
+static USER_EVENT_ENDED: Signal = Signal::new();
 
 /// Waits until `done` returns true. It is checked again after each [`user_event_ended`].
 pub(crate) fn wait_for_user_event(done: &dyn Fn() -> bool) {
-    let mut guard = USER_EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = USER_EVENTS.lock();
     while !done() {
-        guard = USER_EVENT_ENDED.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        guard = USER_EVENT_ENDED.wait(guard);
     }
 }
 
 /// Wakes the threads in [`wait_for_user_event`].
 pub(crate) fn user_event_ended() {
-    drop(USER_EVENTS.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(USER_EVENTS.lock());
     USER_EVENT_ENDED.notify_all();
 }

@@ -1,10 +1,11 @@
 //! Command queues. Each command is one call, which is sent and not waited for.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 pub use penstock_coherence::Access;
 use penstock_coherence::{InPlace, QueueId};
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
@@ -79,7 +80,7 @@ pub struct Queue {
     profiles: bool,
     progress: Arc<Progress>,
     /// Barriers of an out-of-order queue that have not ended.
-    barriers: Mutex<Vec<Event>>,
+    barriers: Lock<Vec<Event>>,
     /// The failure of a command without an event, which the program has not been told yet.
     failure: Arc<Failure>,
 }
@@ -142,7 +143,7 @@ impl Queue {
             timed: properties & PROFILING != 0 && times == TimesOf::Commands,
             profiles: properties & PROFILING != 0,
             progress: Arc::default(),
-            barriers: Mutex::default(),
+            barriers: Lock::default(),
             failure,
         });
         let sibling: Arc<dyn Sibling> = queue.clone();
@@ -269,7 +270,7 @@ impl Queue {
     }
 
     fn open_barriers(&self) -> MutexGuard<'_, Vec<Event>> {
-        let mut barriers = self.barriers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut barriers = self.barriers.lock();
         barriers.retain(|barrier| barrier.known_status().is_none());
         barriers
     }

@@ -15,11 +15,12 @@ mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Instant;
 
 use penstock_link::{Patience, Received, Receiver, Sender};
+use penstock_process::{Lock, Signal};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, Times, frame};
@@ -48,9 +49,9 @@ pub trait Target: Send {
     }
 }
 
-impl Target for Arc<Mutex<Vec<u8>>> {
+impl Target for Arc<Lock<Vec<u8>>> {
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
-        let mut bytes = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.lock();
         let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
         let (start, count) = range.ok_or(FrameError::PayloadTooShort)?;
         let end = start.checked_add(count).ok_or(FrameError::PayloadTooShort)?;
@@ -105,30 +106,30 @@ pub struct Session {
     number: u32,
     name: Arc<str>,
     sender: Sender,
-    receiver: Mutex<Receiver>,
-    turn: Mutex<Turn>,
+    receiver: Lock<Receiver>,
+    turn: Lock<Turn>,
     /// Wakes followers, which wait for their own completion or for the receiver.
-    served: Condvar,
+    served: Signal,
     /// Wakes the session's own thread, which waits until it is needed.
-    needed: Condvar,
+    needed: Signal,
     interests: AtomicUsize,
     /// Whether a sender waits for room, so that the session's own thread receives.
     relieved: AtomicBool,
     /// Number of commands with events, which determines when to poll for their ends.
     commands: AtomicUsize,
-    open: Mutex<Open>,
+    open: Lock<Open>,
     /// Held while bytes are copied into a read's target. See [`Session::await_landing`].
-    landing: Mutex<()>,
-    released: Mutex<Vec<u64>>,
+    landing: Lock<()>,
+    released: Lock<Vec<u64>>,
     /// Set when no thread copies into any target any more.
     lost: AtomicBool,
     opened_at: Instant,
     look_at_ms: AtomicU64,
     peers: OnceLock<Weak<dyn Peers>>,
     arena: Option<Arc<arena::Shared>>,
-    context_errors: Mutex<Option<ContextErrors>>,
+    context_errors: Lock<Option<ContextErrors>>,
     /// Failures of the session's queues, by the queue's id.
-    failures: Mutex<FxHashMap<u64, Arc<Failure>>>,
+    failures: Lock<FxHashMap<u64, Arc<Failure>>>,
     on_loss: OnceLock<OnLoss>,
 }
 
@@ -156,7 +157,7 @@ struct Open {
 struct Answer {
     /// Read without the lock by the waiting thread.
     there: AtomicBool,
-    value: Mutex<Option<(Status, Vec<u8>)>>,
+    value: Lock<Option<(Status, Vec<u8>)>>,
 }
 
 /// A request in progress. Dropping it discards the answer.
@@ -181,22 +182,22 @@ impl Session {
             name,
             arena: sender.arena().map(|arena| arena::Shared::new(arena.clone())),
             sender,
-            receiver: Mutex::new(receiver),
-            turn: Mutex::default(),
-            served: Condvar::new(),
-            needed: Condvar::new(),
+            receiver: Lock::new(receiver),
+            turn: Lock::default(),
+            served: Signal::new(),
+            needed: Signal::new(),
             interests: AtomicUsize::new(0),
             relieved: AtomicBool::new(false),
             commands: AtomicUsize::new(0),
-            open: Mutex::default(),
-            landing: Mutex::default(),
-            released: Mutex::default(),
+            open: Lock::default(),
+            landing: Lock::default(),
+            released: Lock::default(),
             lost: AtomicBool::new(false),
             opened_at: Instant::now(),
             look_at_ms: AtomicU64::new(LOOK_EVERY_MS),
             peers: OnceLock::new(),
-            context_errors: Mutex::new(None),
-            failures: Mutex::default(),
+            context_errors: Lock::new(None),
+            failures: Lock::default(),
             on_loss: OnceLock::new(),
         });
         let stalled = Arc::downgrade(&session);
@@ -232,7 +233,7 @@ impl Session {
 
     /// Has `tell` called with errors that a driver reports through a context (`pfn_notify`).
     pub fn on_context_error(&self, tell: impl Fn(Id<kind::Context>, &str) + Send + Sync + 'static) {
-        *lock(&self.context_errors) = Some(Box::new(tell));
+        *self.context_errors.lock() = Some(Box::new(tell));
     }
 
     /// Has `tell` called with the reason when the worker is lost.
@@ -322,7 +323,7 @@ impl Session {
         if self.opened(|open| open.requests.insert(id.get(), answer.clone())).is_ok()
             && let Err(error) = self.send(&call, &[], payload)
         {
-            lock(&self.open).requests.remove(&id.get());
+            self.open.lock().requests.remove(&id.get());
             answer.set(error.status(), Vec::new());
         }
         Pending { session: self.clone(), name: C::NAME, answer, reply: std::marker::PhantomData }
@@ -354,11 +355,11 @@ impl Session {
 
     /// Returns whether bytes of a read are still to come.
     pub(crate) fn has_reads(&self) -> bool {
-        !lock(&self.open).reads.is_empty()
+        !self.open.lock().reads.is_empty()
     }
 
     fn opened<R>(&self, open: impl FnOnce(&mut Open) -> R) -> Result<R> {
-        let mut guard = lock(&self.open);
+        let mut guard = self.open.lock();
         let Some(reason) = guard.lost.clone() else { return Ok(open(&mut guard)) };
         drop(guard);
         // The program may take this error for the end of all its commands.
@@ -371,7 +372,7 @@ impl Session {
         if self.is_lost() {
             return;
         }
-        let mut released = lock(&self.released);
+        let mut released = self.released.lock();
         released.push(event.get());
         if released.len() >= RELEASES_PER_FRAME {
             let mut ids = std::mem::take(&mut *released);
@@ -386,7 +387,7 @@ impl Session {
                 ids.clear();
             }
             if !(ids.is_empty() && more.is_empty()) {
-                lock(&self.released).extend(ids.into_iter().chain(more));
+                self.released.lock().extend(ids.into_iter().chain(more));
             }
         }
     }
@@ -426,7 +427,7 @@ impl Session {
             if !self.take_turn(done) {
                 return;
             }
-            let mut receiver = lock(&self.receiver);
+            let mut receiver = self.receiver.lock();
             while !done() && !self.is_lost() {
                 self.receive(&mut receiver, Patience::Forever);
             }
@@ -451,7 +452,7 @@ impl Session {
 
     /// Receives what has already arrived.
     pub fn poll(self: &Arc<Self>) {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         if turn.receiving || self.is_lost() {
             return;
         }
@@ -462,7 +463,7 @@ impl Session {
         // Shared memory does not report the end of its writer. The frames that a dead worker has
         // left there are taken before the session is lost.
         let looked = self.look();
-        let mut receiver = lock(&self.receiver);
+        let mut receiver = self.receiver.lock();
         while self.receive(&mut receiver, Patience::Never) {}
         drop(receiver);
         if let Err(error) = looked {
@@ -474,7 +475,7 @@ impl Session {
     /// Makes this thread the one that receives. Returns `false` if `done` came true before, or the
     /// session is lost.
     fn take_turn(&self, done: &dyn Fn() -> bool) -> bool {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         loop {
             if done() || self.is_lost() {
                 return false;
@@ -484,13 +485,13 @@ impl Session {
                 return true;
             }
             turn.followers += 1;
-            turn = self.served.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            turn = self.served.wait(turn);
             turn.followers -= 1;
         }
     }
 
     fn end_turn(&self) {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         turn.receiving = false;
         let followers = turn.followers;
         drop(turn);
@@ -519,7 +520,7 @@ impl Session {
     }
 
     fn served(&self) {
-        if lock(&self.turn).followers > 0 {
+        if self.turn.lock().followers > 0 {
             self.served.notify_all();
         }
     }
@@ -529,7 +530,7 @@ impl Session {
         if self.interests.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         if !turn.thread_started {
             let session = Arc::downgrade(self);
             let thread = thread::Builder::new().name(format!("penstock-{}", self.name));
@@ -579,7 +580,7 @@ fn receive_for_others(session: &Weak<Session>) {
             session.serve_until(&|| session.interests.load(Ordering::Acquire) == 0);
             continue;
         }
-        let turn = lock(&session.turn);
+        let turn = session.turn.lock();
         if session.interests.load(Ordering::Acquire) == 0 && !session.is_lost() {
             // The thread wakes up every 5 s, so that it ends with its session.
             let pause = std::time::Duration::from_secs(5);
@@ -590,7 +591,7 @@ fn receive_for_others(session: &Weak<Session>) {
 
 impl Answer {
     fn set(&self, status: Status, bytes: Vec<u8>) {
-        *lock(&self.value) = Some((status, bytes));
+        *self.value.lock() = Some((status, bytes));
         self.there.store(true, Ordering::Release);
     }
 }
@@ -623,7 +624,7 @@ impl<R: serde::de::DeserializeOwned> Pending<R> {
 
     fn raw(&self) -> (Status, Vec<u8>) {
         self.session.wait(&|| self.answer.there.load(Ordering::Acquire));
-        lock(&self.answer.value).take().unwrap_or((Status::NODE_LOST, Vec::new()))
+        self.answer.value.lock().take().unwrap_or((Status::NODE_LOST, Vec::new()))
     }
 }
 
@@ -631,10 +632,4 @@ impl<R> fmt::Debug for Pending<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending").field("call", &self.name).finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code of ours panics while it holds one of these locks. If it did, the data would still be
-    // consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

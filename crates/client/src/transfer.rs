@@ -1,9 +1,10 @@
 //! Moves a memory object's content from one place to another, from worker to worker or, if the
 //! workers have no link, through the client.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, U64};
@@ -207,7 +208,7 @@ impl Relay {
         let size =
             usize::try_from(self.part.size).map_err(|_| refused(Status::OUT_OF_HOST_MEMORY))?;
         settle(&self.source_waits);
-        let bytes = Arc::new(Mutex::new(vec![0; size]));
+        let bytes = Arc::new(Lock::new(vec![0; size]));
         let fetched = Event::of_command(&self.from, crate::ids::next_id(), true);
         fetched.expect_read_at(&self.from, Box::new(bytes.clone()))?;
         let (transfer, offset, size) =
@@ -225,7 +226,7 @@ impl Relay {
         fetched.wait().ok().map_err(refused)?;
         departure.set_status(Status::OK);
         settle(&self.target_waits);
-        let bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = bytes.lock();
         let mem = self.target;
         match self.image {
             Some(region) => self.to.send(

@@ -13,12 +13,13 @@ use std::cell::Cell;
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+
+use penstock_process::Lock;
 
 use crate::redirect::{redirect, say};
 
 /// Held by the thread that redirects. That thread also redirects what its constructors load.
-static TURN: Mutex<()> = Mutex::new(());
+static TURN: Lock<()> = Lock::new(());
 
 thread_local! {
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn penstock_cuda_redirect_loaded(before: *mut Loaded) {
     // SAFETY: `Box::into_raw` made the pointer, and the caller passes it only once.
     let before = unsafe { Box::from_raw(before) };
     let is_inner = IS_OURS.replace(true);
-    let turn = (!is_inner).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    let turn = (!is_inner).then(|| TURN.lock());
     // The panic was reported on standard error. The program goes on without the replacement.
     _ = std::panic::catch_unwind(move || {
         for object in objects().iter().filter(|object| !before.0.contains(object)) {

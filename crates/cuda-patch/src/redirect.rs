@@ -7,8 +7,8 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use penstock_process::Lock;
 use thiserror::Error;
 
 use crate::elf::Symbol;
@@ -27,7 +27,7 @@ const NEAR_BYTES: u64 = 1 << 30;
 const STEP_BYTES: u64 = 1 << 16;
 
 /// Address ranges of the tables that were made.
-static TABLES: Mutex<Vec<std::ops::Range<u64>>> = Mutex::new(Vec::new());
+static TABLES: Lock<Vec<std::ops::Range<u64>>> = Lock::new(Vec::new());
 
 /// The lowest address that a process may use on most systems.
 const LOWEST: u64 = 1 << 16;
@@ -133,11 +133,7 @@ unsafe fn is_redirected(address: u64) -> bool {
     let [0xe9, a, b, c, d] = (unsafe { place.read_unaligned() }) else { return false };
     let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
     let target = (address + NEAR_JUMP_BYTES).wrapping_add_signed(distance);
-    TABLES
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .iter()
-        .any(|table| table.contains(&target))
+    TABLES.lock().iter().any(|table| table.contains(&target))
 }
 
 /// Whether a short function only sets a register and returns: at most `xor` or `mov`, and `ret`.
@@ -261,7 +257,7 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
         // SAFETY: the caller guarantees room for each jump, and the pages are writable now.
         unsafe { bytes_at(jump.from, code) };
     }
-    TABLES.lock().unwrap_or_else(PoisonError::into_inner).push(table..table + bytes);
+    TABLES.lock().push(table..table + bytes);
     protect(start, length, libc::PROT_READ | libc::PROT_EXEC)
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use common::*;
@@ -19,10 +19,11 @@ use penstock_cuda::api::pool::*;
 use penstock_cuda::api::stream::*;
 use penstock_cuda::api::texture::*;
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    static TURN: Lock<()> = Lock::new(());
+    TURN.lock()
 }
 
 fn free(address: CUdeviceptr) {

@@ -2,10 +2,11 @@
 //! clock of measurements.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use penstock_process::{Lock, Signal};
 use serde::Serialize;
 
 use crate::component::{Class, Method, Source};
@@ -53,8 +54,8 @@ pub struct Meter {
 /// State that the meter shares with its thread.
 #[derive(Debug)]
 struct Shared {
-    rows: Mutex<Rows>,
-    stopped: Condvar,
+    rows: Lock<Rows>,
+    stopped: Signal,
 }
 
 #[derive(Debug)]
@@ -110,8 +111,8 @@ impl Meter {
         }
         Self {
             shared: Arc::new(Shared {
-                rows: Mutex::new(Rows { all, is_running: false }),
-                stopped: Condvar::new(),
+                rows: Lock::new(Rows { all, is_running: false }),
+                stopped: Signal::new(),
             }),
             options: options.clone(),
             infos,
@@ -304,7 +305,7 @@ impl Drop for Meter {
 impl Shared {
     fn rows(&self) -> MutexGuard<'_, Rows> {
         // A panic cannot leave a tally incomplete.
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rows.lock()
     }
 
     /// Body of the thread: reads the sampled channels periodically until the measurement stops.
@@ -319,8 +320,7 @@ impl Shared {
                 due = Instant::now() + period;
                 continue;
             }
-            (rows, _) =
-                self.stopped.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner);
+            (rows, _) = self.stopped.wait_timeout(rows, left);
         }
     }
 }

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Addresses, Stream};
+use penstock_process::{Lock, Signal};
 
 use crate::error::HeapError;
 use crate::join::{self, Joined, Over};
 use crate::life::{COUNT_BITS, End};
 use crate::plan::Plan;
 use crate::segment::{Mapped, Parts};
-use crate::state::{State, lock};
+use crate::state::State;
 use crate::wake::Wake;
 use crate::{monitor, proxy};
 
@@ -38,9 +39,9 @@ const LOOKS_CROWDED: u32 = 64;
 #[derive(Debug)]
 pub struct Heap {
     state: Arc<State>,
-    joining: Mutex<Joining>,
-    joined: Condvar,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    joining: Lock<Joining>,
+    joined: Signal,
+    threads: Lock<Vec<JoinHandle<()>>>,
 }
 
 /// Progress of the joining members.
@@ -88,9 +89,9 @@ impl Heap {
         let state = Arc::new(State::new(plan, parts, Wake::new()?, Wake::new()?));
         Ok(Arc::new(Self {
             state,
-            joining: Mutex::default(),
-            joined: Condvar::new(),
-            threads: Mutex::default(),
+            joining: Lock::default(),
+            joined: Signal::new(),
+            threads: Lock::default(),
         }))
     }
 
@@ -110,7 +111,7 @@ impl Heap {
             return Err(HeapError::NoSuchMember { member });
         }
         {
-            let mut joining = lock(&self.joining);
+            let mut joining = self.joining.lock();
             if joining.started {
                 return Err(HeapError::StartedAlready);
             }
@@ -120,7 +121,7 @@ impl Heap {
             joining.members.insert(member, None);
         }
         let shaken = join::shake_hands(&self.state, member, stream);
-        let mut joining = lock(&self.joining);
+        let mut joining = self.joining.lock();
         match shaken {
             Ok(joined) => {
                 joining.members.insert(member, Some(joined));
@@ -142,7 +143,7 @@ impl Heap {
     pub fn start(&self) -> Result<(), HeapError> {
         let others = self.state.plan.others();
         let deadline = Instant::now() + Duration::from_millis(MEMBERS_MS_MAX);
-        let mut joining = lock(&self.joining);
+        let mut joining = self.joining.lock();
         loop {
             if joining.started {
                 return Err(HeapError::StartedAlready);
@@ -154,10 +155,7 @@ impl Heap {
             if left.is_zero() {
                 return Err(HeapError::Missing { first, more: absent.count() });
             }
-            joining = match self.joined.wait_timeout(joining, left) {
-                Ok((joining, _)) => joining,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            joining = self.joined.wait_timeout(joining, left).0;
         }
         let views = self.map_views(&joining.members)?;
         let members: Vec<(u32, Joined)> = std::mem::take(&mut joining.members)
@@ -181,8 +179,8 @@ impl Heap {
         }
         // From here on only the carriers hold the engine.
         #[cfg(feature = "ucx")]
-        lock(&self.state.ucx).take();
-        let mut threads = lock(&self.threads);
+        self.state.ucx.lock().take();
+        let mut threads = self.threads.lock();
         threads.push(monitor::start(self.state.clone(), sharing)?);
         if !apart.is_empty() {
             threads.push(proxy::start(self.state.clone(), apart)?);
@@ -193,7 +191,7 @@ impl Heap {
     /// Returns what carries the proxy's bytes to another member. Returns `None` before the start,
     /// and for a member that shares its memory.
     pub fn over(&self, member: u32) -> Option<Over> {
-        lock(&self.joining).over.get(&member).cloned()
+        self.joining.lock().over.get(&member).cloned()
     }
 
     /// Offers UCX to carry the proxy's bytes to and from members that offer it, too. To be called
@@ -201,7 +199,7 @@ impl Heap {
     /// [`Heap::over`] says why.
     #[cfg(feature = "ucx")]
     pub fn offer_ucx(&self) {
-        lock(&self.state.ucx).make();
+        self.state.ucx.lock().make();
     }
 
     fn map_views(&self, members: &BTreeMap<u32, Option<Joined>>) -> Result<Vec<Mapped>, HeapError> {
@@ -239,7 +237,7 @@ impl Heap {
         if from == to {
             return Ok(Path::Own);
         }
-        let joining = lock(&self.joining);
+        let joining = self.joining.lock();
         if !joining.started {
             return Err(HeapError::NotStarted);
         }
@@ -359,7 +357,7 @@ impl Drop for Heap {
         self.state.closing.store(true, std::sync::atomic::Ordering::Release);
         self.state.monitor.ring();
         self.state.proxy.ring();
-        for thread in lock(&self.threads).drain(..) {
+        for thread in self.threads.lock().drain(..) {
             // A thread that panicked has nothing left to do.
             _ = thread.join();
         }

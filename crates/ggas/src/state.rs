@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 use std::time::Instant;
+
+use penstock_process::Lock;
 
 use crate::frame::Note;
 use crate::layout::FLAGS_BYTES;
@@ -21,7 +23,7 @@ pub(crate) struct State {
     pub(crate) parts: Parts,
     /// Views of the own PEs, from the start on.
     pub(crate) views: OnceLock<Vec<Mapped>>,
-    life: Mutex<Life>,
+    life: Lock<Life>,
     /// When the clock of the kernels began.
     began: Instant,
     /// Number of launches in flight.
@@ -34,7 +36,7 @@ pub(crate) struct State {
     pub(crate) settled: crate::proxy::Settled,
     /// UCX, if it is wanted: see [`crate::Heap::offer_ucx`].
     #[cfg(feature = "ucx")]
-    pub(crate) ucx: Mutex<crate::ucx::Offer>,
+    pub(crate) ucx: Lock<crate::ucx::Offer>,
 }
 
 impl State {
@@ -43,7 +45,7 @@ impl State {
             plan,
             parts,
             views: OnceLock::new(),
-            life: Mutex::default(),
+            life: Lock::default(),
             began: Instant::now(),
             running: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
@@ -51,14 +53,14 @@ impl State {
             proxy,
             settled: crate::proxy::Settled::default(),
             #[cfg(feature = "ucx")]
-            ucx: Mutex::default(),
+            ucx: Lock::default(),
         }
     }
 
     /// Returns whether UCX is wanted for other members that can use it.
     #[cfg(feature = "ucx")]
     pub(crate) fn wants_ucx(&self) -> bool {
-        lock(&self.ucx).is_made()
+        self.ucx.lock().is_made()
     }
 
     /// Always `false`: UCX is not built in.
@@ -70,7 +72,7 @@ impl State {
     /// Returns the heap's own end of UCX, made when it is first needed.
     #[cfg(feature = "ucx")]
     pub(crate) fn ucx_engine(&self) -> Result<Arc<crate::ucx::Engine>, crate::ucx::UcxError> {
-        lock(&self.ucx).engine()
+        self.ucx.lock().engine()
     }
 
     pub(crate) fn views(&self) -> &[Mapped] {
@@ -79,14 +81,14 @@ impl State {
 
     /// Ends all waits of the own PEs' kernels. The first reason stays, unless a `last` one comes.
     pub(crate) fn end(&self, reason: &str, last: bool) {
-        let mut life = lock(&self.life);
+        let mut life = self.life.lock();
         life.abort(reason, last);
         self.stop(life);
     }
 
     /// Handles another member's note of abort.
     pub(crate) fn told(&self, note: &Note) {
-        let mut life = lock(&self.life);
+        let mut life = self.life.lock();
         if life.told(note) {
             self.stop(life);
         }
@@ -104,17 +106,17 @@ impl State {
     }
 
     pub(crate) fn ended(&self) -> Option<End> {
-        lock(&self.life).end().cloned()
+        self.life.lock().end().cloned()
     }
 
     /// Returns the note for the other members, once per generation.
     pub(crate) fn news(&self, told: Option<u64>) -> Option<Note> {
-        lock(&self.life).news(told)
+        self.life.lock().news(told)
     }
 
     /// Publishes the views, with what has happened so far.
     pub(crate) fn publish(&self, views: Vec<Mapped>) {
-        let life = lock(&self.life);
+        let life = self.life.lock();
         if life.end().is_some() {
             for view in &views {
                 view.head().abort.store(1, Release);
@@ -125,14 +127,14 @@ impl State {
     }
 
     pub(crate) fn generation(&self) -> u64 {
-        lock(&self.life).generation()
+        self.life.lock().generation()
     }
 
     /// Begins `generation`, which must exceed the present one. Counts of barriers continue from a
     /// value that no earlier flag has, so flags need not be cleared. Fails with the end of the heap
     /// if a member has gone.
     pub(crate) fn renew(&self, generation: u64) -> Result<(), End> {
-        let mut life = lock(&self.life);
+        let mut life = self.life.lock();
         let is_aborted = life.renew(generation)?;
         for view in self.views() {
             let head = view.head();
@@ -188,9 +190,4 @@ impl State {
     pub(crate) fn part_bytes(&self) -> u64 {
         FLAGS_BYTES as u64 + self.plan.bytes
     }
-}
-
-/// Locks a mutex, even if a holder panicked: what it guards is always consistent.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

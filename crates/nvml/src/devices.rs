@@ -1,11 +1,12 @@
 //! The pool behind NVML. The first `nvmlInit` opens it, and the last `nvmlShutdown` closes it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
 use penstock_client::{Device, Pool, identity, notice};
+use penstock_process::Lock;
 use penstock_wire::cuda;
 
 use crate::code;
@@ -32,7 +33,7 @@ pub(crate) struct Open {
 /// A device and the last reading of its sensors.
 pub(crate) struct Watched {
     pub(crate) device: Arc<Device>,
-    last: Mutex<Last>,
+    last: Lock<Last>,
 }
 
 #[derive(Default)]
@@ -88,7 +89,7 @@ pub(crate) fn with_all<T>(ask: impl FnOnce(&[Watched]) -> Result<T, u32>) -> Res
 
 impl Watched {
     fn new(device: Arc<Device>) -> Self {
-        let watched = Self { device, last: Mutex::default() };
+        let watched = Self { device, last: Lock::default() };
         // Takes the first reading. If the worker is lost, the first query reports it.
         _ = watched.percent(false);
         watched
@@ -128,7 +129,7 @@ impl Watched {
         let (Some(busy_ns), Some(capacity_ns)) = (sensors.busy_ns, sensors.capacity_ns) else {
             return if supported { Err(code::NOT_SUPPORTED) } else { Ok(None) };
         };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let (busy, span) =
             (busy_ns.saturating_sub(last.busy_ns), capacity_ns.saturating_sub(last.capacity_ns));
         if span >= SPAN_NS_MIN {

@@ -3,7 +3,9 @@
 //! It is used without a lock, so that a thread that waits for a node blocks no other. A forked
 //! child never takes its parent's lock, which a thread that the child does not have may hold.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
+
+use penstock_process::Lock;
 
 use crate::code;
 
@@ -13,7 +15,7 @@ pub(crate) struct Held<T>(OnceLock<Box<Home<T>>>);
 /// State of one process, and of the children that it forks.
 struct Home<T> {
     process: u32,
-    state: Mutex<State<T>>,
+    state: Lock<State<T>>,
     child: Held<T>,
 }
 
@@ -33,11 +35,11 @@ impl<T> Held<T> {
         let mut held = self;
         loop {
             let home = held.0.get_or_init(|| {
-                let state = Mutex::new(State { value: None, inits: 0 });
+                let state = Lock::new(State { value: None, inits: 0 });
                 Box::new(Home { process, state, child: Self::new() })
             });
             if home.process == process {
-                return home.state.lock().unwrap_or_else(PoisonError::into_inner);
+                return home.state.lock();
             }
             // This state is the parent's, which the child neither locks nor closes.
             held = &home.child;

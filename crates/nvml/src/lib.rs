@@ -13,9 +13,9 @@ mod structs;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 
 pub use api::*;
+use penstock_process::Lock;
 
 /// Values of NVML's `nvmlReturn_t`.
 pub mod code {
@@ -46,8 +46,8 @@ pub extern "C" fn penstock_nvml() -> u32 {
 
 /// Reports the first call of a function that is not served.
 fn not_served(name: &'static str) -> u32 {
-    static TOLD: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+    static TOLD: Lock<BTreeSet<&str>> = Lock::new(BTreeSet::new());
+    if TOLD.lock().insert(name) {
         say(format_args!("{name} is not served"));
     }
     code::NOT_SUPPORTED

@@ -1,7 +1,9 @@
 //! The bell that wakes the scheduler. Any thread that has something for it rings.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use penstock_process::{Lock, Signal};
 
 /// A doorbell. All clones ring the same bell.
 #[derive(Clone, Debug, Default)]
@@ -9,14 +11,14 @@ pub struct Doorbell(Arc<Bell>);
 
 #[derive(Debug, Default)]
 struct Bell {
-    rung: Mutex<bool>,
-    bell: Condvar,
+    rung: Lock<bool>,
+    bell: Signal,
 }
 
 impl Doorbell {
     /// Wakes the waiting thread, or makes the next wait return at once.
     pub fn ring(&self) {
-        let mut rung = self.lock();
+        let mut rung = self.0.rung.lock();
         if !*rung {
             *rung = true;
             self.0.bell.notify_one();
@@ -25,28 +27,19 @@ impl Doorbell {
 
     /// Waits until the bell has rung, or until the time is over. `None` waits without a limit.
     pub fn wait(&self, most: Option<Duration>) {
-        let mut rung = self.lock();
+        let mut rung = self.0.rung.lock();
         match most {
             Some(most) => {
                 if !*rung {
-                    rung = self
-                        .0
-                        .bell
-                        .wait_timeout(rung, most)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0;
+                    rung = self.0.bell.wait_timeout(rung, most).0;
                 }
             }
             None => {
                 while !*rung {
-                    rung = self.0.bell.wait(rung).unwrap_or_else(PoisonError::into_inner);
+                    rung = self.0.bell.wait(rung);
                 }
             }
         }
         *rung = false;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.0.rung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

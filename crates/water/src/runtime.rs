@@ -9,7 +9,7 @@ mod rank_state;
 pub mod recording;
 
 use std::num::NonZeroU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::root::Root;
 use crate::root::cost::Link;
 use crate::transport::Transport;
 
+use penstock_process::{Lock, Signal};
 use rank_state::{NAP_NS_BUSY, RankState, Rest};
 
 /// First nap after something happened, with a transport that must be polled, in ns. It is shorter
@@ -64,11 +65,11 @@ pub struct Runtime {
 
 #[derive(Debug)]
 struct RuntimeShared {
-    state: Mutex<RankState>,
+    state: Lock<RankState>,
     /// Wakes the scheduler's thread.
     bell: Doorbell,
     /// Wakes host threads that wait for commands.
-    host: Condvar,
+    host: Signal,
     clock: Arc<dyn Clock>,
     threaded: bool,
 }
@@ -95,7 +96,7 @@ impl Runtime {
     /// Runs another rank until the root says goodbye or is lost.
     pub fn serve(transport: Box<dyn Transport>, backend: Box<dyn Backend>, clock: Arc<dyn Clock>) {
         let runtime = Self::new(transport, backend, clock, false, None);
-        let mut state = runtime.shared.lock();
+        let mut state = runtime.shared.state.lock();
         let hello = Message::Hello {
             version: message::VERSION,
             hostname: hostname(),
@@ -136,9 +137,9 @@ impl Runtime {
             watchdog: None,
         };
         let shared = Arc::new(RuntimeShared {
-            state: Mutex::new(state),
+            state: Lock::new(state),
             bell,
-            host: Condvar::new(),
+            host: Signal::new(),
             clock,
             threaded,
         });
@@ -158,13 +159,13 @@ impl Runtime {
 
     /// Returns what the ranks said in their hellos.
     pub fn ranks(&self) -> Vec<RankInfo> {
-        self.shared.lock().ranks.iter().flatten().cloned().collect()
+        self.shared.state.lock().ranks.iter().flatten().cloned().collect()
     }
 
     /// Calls `work` with the root's state, and makes the scheduler look at commands that it issues.
     /// Returns `None` on other ranks.
     pub fn with_root<R>(&self, work: impl FnOnce(&mut Root) -> R) -> Option<R> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let root = state.root.as_mut()?;
         let was_empty = root.batch_end().is_none();
         let result = work(root);
@@ -189,7 +190,7 @@ impl Runtime {
 
     /// Measures the link to rank 1 as this runtime sees it, including naps and copies.
     pub fn measure_link(&self) -> Link {
-        let ranks = self.shared.lock().transport.size();
+        let ranks = self.shared.state.lock().transport.size();
         if ranks < 2 {
             return Link::default();
         }
@@ -227,7 +228,7 @@ impl Runtime {
     }
 
     pub fn flush(&self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.close_batch();
         state.pump();
         self.shared.tell(&mut state);
@@ -238,7 +239,7 @@ impl Runtime {
     /// # Errors
     /// The fault of the first of them that failed.
     pub fn wait(&self, commands: &[CommandId]) -> Outcome {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.close_batch();
         let mut nap = NAP_NS_MIN;
         let mut rest = 0;
@@ -266,12 +267,7 @@ impl Runtime {
         nap: &mut u64,
     ) -> MutexGuard<'a, RankState> {
         if self.thread.is_some() {
-            return self
-                .shared
-                .host
-                .wait_timeout(state, HOST_LOOK)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            return self.shared.host.wait_timeout(state, HOST_LOOK).0;
         }
         if moved {
             *nap = NAP_NS_MIN;
@@ -281,13 +277,13 @@ impl Runtime {
         let most = state.rest();
         drop(state);
         self.shared.rest(most, nap);
-        self.shared.lock()
+        self.shared.state.lock()
     }
 
     /// Waits until all commands of one of these groups have ended, and returns its index, or the
     /// lowest of several. Returns `None` if there is no group.
     pub fn wait_any(&self, groups: &[&[CommandId]]) -> Option<usize> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.close_batch();
         let mut nap = NAP_NS_MIN;
         let mut is_first = true;
@@ -308,7 +304,7 @@ impl Runtime {
 
     /// Sets the watchdog. It needs a recorder, see [`Root::set_recorder`].
     pub fn set_watchdog(&self, watchdog: Watchdog) {
-        self.shared.lock().watchdog = Some(watchdog);
+        self.shared.state.lock().watchdog = Some(watchdog);
     }
 
     /// Returns the clock of the run, in ns.
@@ -318,7 +314,7 @@ impl Runtime {
 
     /// Returns the outcome of a command, or `None` if it has not ended.
     pub fn outcome(&self, command: CommandId) -> Option<Outcome> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if self.thread.is_none() {
             state.pump();
         }
@@ -327,13 +323,13 @@ impl Runtime {
 
     /// Takes the root causes of failures that were not reported yet.
     pub fn faults(&self) -> Vec<Box<Fault>> {
-        self.shared.lock().root.as_mut().map(Root::faults).unwrap_or_default()
+        self.shared.state.lock().root.as_mut().map(Root::faults).unwrap_or_default()
     }
 
     /// Waits for all commands.
     pub fn drain(&self) {
         let mut nap = NAP_NS_MIN;
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.close_batch();
         while state.root.as_ref().is_some_and(|root| root.outstanding() > 0)
             || !state.node.is_idle()
@@ -346,7 +342,7 @@ impl Runtime {
     pub fn wait_until(&self, is_done: impl Fn(&Root) -> bool, most_ns: u64) {
         let mut nap = NAP_NS_MIN;
         let end = self.shared.clock.now().saturating_add(most_ns);
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         while state.root.as_ref().is_some_and(|root| !is_done(root))
             && self.shared.clock.now() < end
         {
@@ -358,7 +354,7 @@ impl Runtime {
     pub fn end(mut self) {
         self.drain();
         let mut nap = NAP_NS_MIN;
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let ranks = state.transport.size();
         for rank in 1..ranks {
             state.transport.control(rank, message::encode(&[Message::Bye]));
@@ -393,7 +389,7 @@ impl Runtime {
         };
         drop(state);
         self.shared.rest(rest, nap);
-        self.shared.lock()
+        self.shared.state.lock()
     }
 }
 
@@ -405,10 +401,6 @@ fn next_nap(nap: &mut u64, most: u64) -> u64 {
 }
 
 impl RuntimeShared {
-    fn lock(&self) -> MutexGuard<'_, RankState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes host threads if something has ended.
     fn tell(&self, state: &mut RankState) {
         if std::mem::take(&mut state.news) {
@@ -425,7 +417,7 @@ impl RuntimeShared {
         }
         let mut nap = NAP_NS_MIN;
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let moved = state.pump();
             self.tell(&mut state);
             if state.stopping {
@@ -474,7 +466,7 @@ impl RuntimeShared {
         let end = self.clock.now() + HELLO_NS_MAX;
         let mut nap = NAP_NS_MIN;
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let moved = state.pump();
             if state.ranks.iter().all(Option::is_some) {
                 return Ok(());

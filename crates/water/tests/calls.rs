@@ -5,16 +5,16 @@
 mod wtr;
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
-use std::sync::{Mutex, PoisonError};
 
+use penstock_process::Lock;
 use wtr::*;
 
-static TOLD: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
+static TOLD: Lock<Vec<(i32, String)>> = Lock::new(Vec::new());
 
 extern "C" fn hear(error: *const CError, _: *mut c_void) {
     // SAFETY: the library gives an error with strings.
     let (code, message) = unsafe { ((*error).code, text((*error).message)) };
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).push((code, message));
+    TOLD.lock().push((code, message));
 }
 
 /// # Safety
@@ -26,7 +26,7 @@ unsafe fn text(text: *const c_char) -> String {
 
 /// Takes what the handler has heard.
 fn told() -> Vec<(i32, String)> {
-    std::mem::take(&mut *TOLD.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *TOLD.lock())
 }
 
 /// Checks that the last call was refused, once, with a message that contains `says`.

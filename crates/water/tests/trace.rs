@@ -7,12 +7,13 @@ mod folder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{Cluster, Host};
 use folder::Folder;
+use penstock_process::Lock;
 use serde_json::Value;
 use water::backend::{Backend, Ended};
 use water::clock::Real;
@@ -450,8 +451,8 @@ struct Stuck {
     host: Host,
     hang: Option<ObjectId>,
     held: Vec<CommandId>,
-    is_free: Arc<Mutex<bool>>,
-    bell: Arc<Mutex<Doorbell>>,
+    is_free: Arc<Lock<bool>>,
+    bell: Arc<Lock<Doorbell>>,
 }
 
 impl Backend for Stuck {
@@ -479,14 +480,14 @@ impl Backend for Stuck {
 
     fn poll(&mut self, ended: &mut Vec<Ended>) {
         self.host.poll(ended);
-        if *self.is_free.lock().unwrap() {
+        if *self.is_free.lock() {
             let end = |operation| Ended { operation, outcome: Ok(()), times: Times::default() };
             ended.extend(self.held.drain(..).map(end));
         }
     }
 
     fn wake_with(&mut self, wake: Doorbell) {
-        *self.bell.lock().unwrap() = wake.clone();
+        *self.bell.lock() = wake.clone();
         self.host.wake_with(wake);
     }
 }
@@ -495,8 +496,8 @@ impl Backend for Stuck {
 struct StuckRun {
     runtime: Runtime,
     rank: JoinHandle<()>,
-    is_free: Arc<Mutex<bool>>,
-    bell: Arc<Mutex<Doorbell>>,
+    is_free: Arc<Lock<bool>>,
+    bell: Arc<Lock<Doorbell>>,
 }
 
 impl StuckRun {
@@ -507,7 +508,7 @@ impl StuckRun {
             Runtime::serve(Box::new(other), Box::new(Host::new(1)), Arc::new(Real::new()))
         });
         let (is_free, bell) =
-            (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(Doorbell::default())));
+            (Arc::new(Lock::new(false)), Arc::new(Lock::new(Doorbell::default())));
         let devices = Stuck {
             host: Host::new(1),
             hang: None,
@@ -530,18 +531,18 @@ fn the_watchdog_tells_once_what_waits_for_what() {
             &runtime,
             Settings { watchdog_ns: Some(3_600_000_000_000), ..Settings::default() },
         );
-        let (tell, reports) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (tell, reports) = (Arc::new(Lock::new(Vec::new())), Arc::new(Lock::new(0)));
         let (heard, count, free, ring) =
             (Arc::clone(&tell), Arc::clone(&reports), Arc::clone(&is_free), Arc::clone(&bell));
         let told = move |report: &str| {
-            heard.lock().unwrap().push(report.to_owned());
-            *count.lock().unwrap() += 1;
+            heard.lock().push(report.to_owned());
+            *count.lock() += 1;
             // The test lets the kernel go on much later.
             let (free, ring) = (Arc::clone(&free), Arc::clone(&ring));
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(300));
-                *free.lock().unwrap() = true;
-                ring.lock().unwrap().ring();
+                *free.lock() = true;
+                ring.lock().ring();
             });
         };
         runtime.set_watchdog(Watchdog::new(400_000_000, Box::new(told)));
@@ -564,7 +565,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let buffer = runtime.with_root(Root::object).unwrap();
         let waiting = issue(1, &[ran], Command::CreateBuffer { buffer, size: 64, flags: 1 });
         runtime.wait(&[waiting]).unwrap();
-        let reports = tell.lock().unwrap().clone();
+        let reports = tell.lock().clone();
         let [report] = reports.as_slice() else { panic!("not reported once: {reports:?}") };
         let (free, blocked) = report.split_once("these wait for others:").unwrap();
         assert!(free.contains(&format!("{} run_kernel hang on rank 0", ran.0)), "{report}");

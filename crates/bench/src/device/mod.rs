@@ -5,11 +5,12 @@ mod seat;
 mod ticks;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_client::{Given, Heap, HeapLaunch, HeapOptions, Pool, Queue, Range, Want};
 use penstock_link::{Address, Key};
+use penstock_process::Lock;
 use penstock_wire::Status;
 
 use crate::comm::{Party, Progress, Results, groups};
@@ -383,13 +384,13 @@ impl Ring {
 
     fn read(&self, pe: usize, offset: u64, size: u64) -> Result<Vec<u8>> {
         let queue = self.queue(pe)?;
-        let bytes = Arc::new(Mutex::new(vec![0; to_usize(size)?]));
+        let bytes = Arc::new(Lock::new(vec![0; to_usize(size)?]));
         let event = self.heap.read(queue, Range { offset, size }, Box::new(bytes.clone()), &[])?;
         let status = event.map_or(Status::OK, |event| event.wait());
         if status != Status::OK {
             return Err(self.in_vain(format!("reading what came ended with {status}")));
         }
-        Ok(std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *bytes.lock()))
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use penstock_process::Lock;
 
 use crate::args::CheckArgs;
 use crate::finding::{Finding, Kind};
@@ -63,7 +65,7 @@ pub struct Worker<I: Interface> {
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<Answer<I>>,
-    words: Arc<Mutex<Vec<u8>>>,
+    words: Arc<Lock<Vec<u8>>>,
     silence: Duration,
 }
 
@@ -104,13 +106,13 @@ impl<I: Interface> Worker<I> {
                 }
             }
         });
-        let words = Arc::new(Mutex::new(Vec::new()));
+        let words = Arc::new(Lock::new(Vec::new()));
         let (mut errors, kept) =
             (child.stderr.take().ok_or("a child has no standard error")?, Arc::clone(&words));
         std::thread::spawn(move || {
             let mut part = [0; 1024];
             while let Ok(len @ 1..) = errors.read(&mut part) {
-                let Ok(mut kept) = kept.lock() else { break };
+                let mut kept = kept.lock();
                 kept.extend_from_slice(&part[..len]);
                 let excess = kept.len().saturating_sub(LAST_WORDS_MAX);
                 kept.drain(..excess);
@@ -183,11 +185,7 @@ impl<I: Interface> Worker<I> {
     fn last_words(&self) -> String {
         // The thread that reads standard error may lag a little.
         std::thread::sleep(Duration::from_millis(50));
-        let words = self
-            .words
-            .lock()
-            .map(|words| String::from_utf8_lossy(&words).into_owned())
-            .unwrap_or_default();
+        let words = String::from_utf8_lossy(&self.words.lock()).into_owned();
         let lines: Vec<&str> = words.lines().rev().take(4).collect();
         let lines: Vec<&str> = lines.into_iter().rev().collect();
         format!("its last words: {:?}", lines.join(" / "))

@@ -22,7 +22,7 @@ struct Tail {
 
 impl Cl {
     fn place(&self, at: At, len: usize) -> Result<*mut c_void, i32> {
-        let areas = self.areas.read().map_err(|_| MISSING)?;
+        let areas = self.areas.read();
         areas.address(at, len).map(|address| address as *mut c_void).ok_or(MISSING)
     }
 
@@ -47,7 +47,7 @@ impl Cl {
         match what {
             Call::Map { mem, svm, offset, len, mode } => {
                 let address = self.map(&tail, *mem, *svm, (*offset, *len), *mode)?;
-                area = Some(self.areas.write().map_err(|_| MISSING)?.mapping(address, *len));
+                area = Some(self.areas.write().mapping(address, *len));
             }
             Call::Launch { thread, kernel, a, b, count, seed, spin } => {
                 let made = self.kernel(queue, *thread, Some(*kernel))?;
@@ -337,7 +337,7 @@ impl Cl {
 
     fn unmap(&self, tail: &Tail, mem: Handle, svm: bool, area: Handle) -> Result<(), i32> {
         let &Tail { queue, count, wait, event, .. } = tail;
-        let start = self.areas.write().map_err(|_| MISSING)?.remove(area).ok_or(MISSING)?;
+        let start = self.areas.write().remove(area).ok_or(MISSING)?;
         let at = start as *mut c_void;
         code(if svm {
             call!(self, clEnqueueSVMUnmap(queue, at, count, wait, event))

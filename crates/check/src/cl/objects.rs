@@ -15,7 +15,7 @@ pub(super) static FORMAT: sys::cl_image_format = sys::cl_image_format {
 
 impl Cl {
     fn pointer(&self, at: At, len: usize) -> Result<*mut c_void, i32> {
-        let areas = self.areas.read().map_err(|_| MISSING)?;
+        let areas = self.areas.read();
         areas.address(at, len).map(|address| address as *mut c_void).ok_or(MISSING)
     }
 }
@@ -46,7 +46,7 @@ impl Backend for Cl {
             clCreateCommandQueue(context as cl_context, device, properties, &raw mut error)
         );
         code(error)?;
-        self.queues.lock().map_err(|_| MISSING)?.insert(queue as usize, context);
+        self.queues.lock().insert(queue as usize, context);
         Ok(Handle(queue as usize))
     }
 
@@ -227,23 +227,19 @@ impl Backend for Cl {
     }
 
     fn new_area(&self, len: usize) -> Handle {
-        self.areas.write().map_or(Handle(0), |mut areas| areas.array(len))
+        self.areas.write().array(len)
     }
 
     fn drop_area(&self, area: Handle) {
-        if let Ok(mut areas) = self.areas.write() {
-            areas.remove(area);
-        }
+        self.areas.write().remove(area);
     }
 
     fn load(&self, at: At, len: usize) -> Vec<u8> {
-        self.areas.read().map_or_else(|_| Vec::new(), |areas| areas.load(at, len))
+        self.areas.read().load(at, len)
     }
 
     fn store(&self, at: At, bytes: &[u8]) {
-        if let Ok(areas) = self.areas.read() {
-            areas.store(at, bytes);
-        }
+        self.areas.read().store(at, bytes);
     }
 }
 

@@ -10,8 +10,9 @@ mod functions;
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use penstock_process::{Lock, SharedLock};
 use thiserror::Error;
 
 use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
@@ -59,10 +60,10 @@ pub struct Driver {
     functions: Functions,
     platform: Platform,
     devices: Vec<c_int>,
-    contexts: Mutex<HashMap<Context, Opened>>,
-    areas: Arc<RwLock<Areas>>,
+    contexts: Lock<HashMap<Context, Opened>>,
+    areas: Arc<SharedLock<Areas>>,
     /// By graph: the data pointers of its host functions.
-    graphs: Mutex<HashMap<usize, Vec<usize>>>,
+    graphs: Lock<HashMap<usize, Vec<usize>>>,
 }
 
 impl std::fmt::Debug for Driver {
@@ -104,9 +105,9 @@ impl Driver {
             functions,
             platform,
             devices: Vec::new(),
-            contexts: Mutex::default(),
+            contexts: Lock::default(),
             areas: Arc::default(),
-            graphs: Mutex::default(),
+            graphs: Lock::default(),
         };
         driver.look()?;
         Ok(driver)
@@ -163,12 +164,12 @@ impl Driver {
     }
 
     fn address(&self, at: At, len: usize) -> Result<usize, i32> {
-        let areas = self.areas.read().unwrap_or_else(PoisonError::into_inner);
+        let areas = self.areas.read();
         areas.address(at, len).ok_or(UNKNOWN)
     }
 
     fn area(&self, area: Handle) -> Result<(usize, usize), i32> {
-        let areas = self.areas.read().unwrap_or_else(PoisonError::into_inner);
+        let areas = self.areas.read();
         areas.whole(area).ok_or(UNKNOWN)
     }
 }
@@ -182,19 +183,19 @@ fn stream(stream: Stream) -> usize {
     }
 }
 
-impl Memory for RwLock<Areas> {
+impl Memory for SharedLock<Areas> {
     fn load(&self, at: At, len: usize) -> Vec<u8> {
-        self.read().unwrap_or_else(PoisonError::into_inner).load(at, len)
+        self.read().load(at, len)
     }
 
     fn store(&self, at: At, bytes: &[u8]) {
-        self.read().unwrap_or_else(PoisonError::into_inner).store(at, bytes);
+        self.read().store(at, bytes);
     }
 }
 
 impl Backend for Driver {
     fn context(&self, context: Context) -> Result<Handle, i32> {
-        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut contexts = self.contexts.lock();
         if let Some(known) = contexts.get(&context) {
             return Ok(Handle(known.context));
         }
@@ -219,21 +220,19 @@ impl Backend for Driver {
 
     fn new_area(&self, context: Handle, len: usize, pinned: bool) -> Result<Handle, i32> {
         if !pinned {
-            return Ok(self.areas.write().unwrap_or_else(PoisonError::into_inner).array(len));
+            return Ok(self.areas.write().array(len));
         }
         let new = self.make(Caller { context, thread: 0 }, |new| {
             call!(self, cuMemHostAlloc(&raw mut *new, len, PORTABLE))
         })?;
-        let mut areas = self.areas.write().unwrap_or_else(PoisonError::into_inner);
+        let mut areas = self.areas.write();
         let area = areas.mapping(new.0, len);
         areas.store(At { area, offset: 0 }, &vec![0; len]);
         Ok(area)
     }
 
     fn drop_area(&self, context: Handle, area: Handle) -> i32 {
-        let Some((start, own)) =
-            self.areas.write().unwrap_or_else(PoisonError::into_inner).take(area)
-        else {
+        let Some((start, own)) = self.areas.write().take(area) else {
             return UNKNOWN;
         };
         if own {
@@ -335,13 +334,13 @@ impl Backend for Driver {
         self.enter(by)?;
         let mut functions = Vec::new();
         let graph = self.capture(by, parts, &mut functions)?;
-        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).insert(graph, functions);
+        self.graphs.lock().insert(graph, functions);
         Ok(Handle(graph))
     }
 
     fn drop_graph(&self, by: Caller, graph: Handle) -> i32 {
         let code = self.act(by, || call!(self, cuGraphExecDestroy(graph.0)));
-        let functions = self.graphs.lock().unwrap_or_else(PoisonError::into_inner).remove(&graph.0);
+        let functions = self.graphs.lock().remove(&graph.0);
         for data in functions.unwrap_or_default() {
             // SAFETY: `keep` made the pointer, and no work of the graph runs any more.
             drop(unsafe { Box::from_raw(data as *mut super::backend::Function) });

@@ -5,8 +5,10 @@ mod commands;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
+
+use penstock_process::{Lock, Signal};
 
 use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
 use super::plan::{Context, Device, Platform};
@@ -89,7 +91,7 @@ pub fn platform(devices: usize) -> Platform {
 }
 
 /// Memory of a device or of the host.
-type Bytes = Arc<Mutex<Vec<u8>>>;
+type Bytes = Arc<Lock<Vec<u8>>>;
 type Work = Box<dyn FnOnce() + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,28 +165,28 @@ impl State {
 
 #[derive(Default)]
 struct Areas {
-    all: Mutex<HashMap<usize, Area>>,
+    all: Lock<HashMap<usize, Area>>,
 }
 
 impl Memory for Areas {
     fn load(&self, at: At, len: usize) -> Vec<u8> {
-        let bytes = Arc::clone(&lock(&self.all)[&at.area.0].bytes);
-        let bytes = lock(&bytes);
+        let bytes = Arc::clone(&self.all.lock()[&at.area.0].bytes);
+        let bytes = bytes.lock();
         bytes[at.offset..at.offset + len].to_vec()
     }
 
     fn store(&self, at: At, new: &[u8]) {
-        let bytes = Arc::clone(&lock(&self.all)[&at.area.0].bytes);
-        lock(&bytes)[at.offset..at.offset + new.len()].copy_from_slice(new);
+        let bytes = Arc::clone(&self.all.lock()[&at.area.0].bytes);
+        bytes.lock()[at.offset..at.offset + new.len()].copy_from_slice(new);
     }
 }
 
 struct Inner {
     defect: Option<Defect>,
     is_weak: bool,
-    state: Mutex<State>,
+    state: Lock<State>,
     areas: Arc<Areas>,
-    changed: Condvar,
+    changed: Signal,
     over: AtomicBool,
 }
 
@@ -202,10 +204,6 @@ impl Drop for Fake {
     fn drop(&mut self) {
         self.abandon();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const EXECUTORS: usize = 3;
@@ -231,9 +229,8 @@ impl Fake {
             graphs: HashMap::new(),
         };
         let (areas, over) = (Arc::default(), AtomicBool::new(false));
-        let state = Mutex::new(state);
-        let inner =
-            Arc::new(Inner { defect, is_weak, state, areas, changed: Condvar::new(), over });
+        let state = Lock::new(state);
+        let inner = Arc::new(Inner { defect, is_weak, state, areas, changed: Signal::new(), over });
         for _ in 0..EXECUTORS {
             let inner = Arc::clone(&inner);
             std::thread::spawn(move || inner.execute());
@@ -248,7 +245,7 @@ impl Inner {
     }
 
     fn execute(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !self.over.load(Ordering::Relaxed) {
             let Some(id) = state.pick() else {
                 state = self.pause(state);
@@ -263,7 +260,7 @@ impl Inner {
             if let Some(work) = work {
                 work();
             }
-            state = lock(&self.state);
+            state = self.state.lock();
             if let Some(task) = state.tasks.get_mut(&id) {
                 task.has_ended = true;
             }
@@ -272,13 +269,12 @@ impl Inner {
     }
 
     fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, Duration::from_millis(20));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        self.changed.wait_timeout(state, Duration::from_millis(20)).0
     }
 
     fn wait(&self, tasks: &[usize]) -> i32 {
         let start = Instant::now();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !tasks.iter().all(|&task| state.has_ended(task)) {
             if self.over.load(Ordering::Relaxed) || start.elapsed() > WAIT_MAX {
                 return HANGS;
@@ -335,7 +331,7 @@ impl Inner {
             Stream::Legacy => Name::Legacy(by.context),
             Stream::PerThread => {
                 let name = Name::PerThread(by.context, by.thread);
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 state.queues.entry(name).or_insert(Queue {
                     context: by.context.0,
                     blocking: true,
@@ -349,7 +345,7 @@ impl Inner {
 
     /// Returns all tasks of a stream.
     fn tasks_of(&self, name: Name) -> Vec<usize> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let own = state.tasks.iter().filter(|(_, task)| task.stream == Some(name));
         let mut all: Vec<usize> = own.map(|(&id, _)| id).collect();
         all.sort_unstable();
@@ -359,15 +355,15 @@ impl Inner {
 
 impl Backend for Fake {
     fn context(&self, context: Context) -> Result<Handle, i32> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let new = state.fresh();
         Ok(*state.contexts.entry(context).or_insert(Handle(new)))
     }
 
     fn new_area(&self, _: Handle, len: usize, pinned: bool) -> Result<Handle, i32> {
-        let id = lock(&self.inner.state).fresh();
-        let area = Area { bytes: Arc::new(Mutex::new(vec![0; len])), pinned, writer: None };
-        lock(&self.inner.areas.all).insert(id, area);
+        let id = self.inner.state.lock().fresh();
+        let area = Area { bytes: Arc::new(Lock::new(vec![0; len])), pinned, writer: None };
+        self.inner.areas.all.lock().insert(id, area);
         Ok(Handle(id))
     }
 
@@ -376,12 +372,12 @@ impl Backend for Fake {
     }
 
     fn register(&self, _: Caller, area: Handle) -> i32 {
-        lock(&self.inner.areas.all).entry(area.0).and_modify(|it| it.pinned = true);
+        self.inner.areas.all.lock().entry(area.0).and_modify(|it| it.pinned = true);
         0
     }
 
     fn unregister(&self, _: Caller, area: Handle) -> i32 {
-        lock(&self.inner.areas.all).entry(area.0).and_modify(|it| it.pinned = false);
+        self.inner.areas.all.lock().entry(area.0).and_modify(|it| it.pinned = false);
         0
     }
 
@@ -390,7 +386,7 @@ impl Backend for Fake {
     }
 
     fn new_stream(&self, by: Caller, blocking: bool) -> Result<Handle, i32> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let id = state.fresh();
         let queue = Queue { context: by.context.0, blocking, tail: None };
         state.queues.insert(Name::Made(Handle(id)), queue);
@@ -398,7 +394,7 @@ impl Backend for Fake {
     }
 
     fn drop_stream(&self, _: Caller, stream: Handle) -> i32 {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let name = Name::Made(stream);
         state.queues.remove(&name);
         if self.inner.is(Defect::DroppedWork) {
@@ -409,28 +405,28 @@ impl Backend for Fake {
     }
 
     fn new_event(&self, _: Caller, _: bool) -> Result<Handle, i32> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let id = state.fresh();
         state.events.insert(id, None);
         Ok(Handle(id))
     }
 
     fn drop_event(&self, _: Caller, event: Handle) -> i32 {
-        lock(&self.inner.state).events.remove(&event.0);
+        self.inner.state.lock().events.remove(&event.0);
         0
     }
 
     fn alloc(&self, _: Caller, size: usize) -> Result<Handle, i32> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let id = state.fresh();
-        state.mems.insert(id, Arc::new(Mutex::new(vec![0xAB; size])));
+        state.mems.insert(id, Arc::new(Lock::new(vec![0xAB; size])));
         Ok(Handle(id))
     }
 
     fn free(&self, _: Caller, mem: Handle) -> i32 {
-        let Some(bytes) = lock(&self.inner.state).mems.remove(&mem.0) else { return 1 };
+        let Some(bytes) = self.inner.state.lock().mems.remove(&mem.0) else { return 1 };
         if self.inner.is_weak || self.inner.is(Defect::EarlyFree) {
-            lock(&bytes).fill(0xEE);
+            bytes.lock().fill(0xEE);
         }
         0
     }
@@ -438,23 +434,23 @@ impl Backend for Fake {
     fn alloc_async(&self, by: Caller, stream: Stream, size: usize) -> Result<Handle, i32> {
         let new = self.alloc(by, size)?;
         let name = self.inner.name(by, stream);
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         self.inner.add(&mut state, name, by.context.0, Vec::new(), Box::new(|| {}));
         Ok(new)
     }
 
     fn free_async(&self, by: Caller, stream: Stream, mem: Handle) -> i32 {
         let name = self.inner.name(by, stream);
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let Some(bytes) = state.mems.remove(&mem.0) else { return 1 };
-        let work = Box::new(move || lock(&bytes).fill(0xEE));
+        let work = Box::new(move || bytes.lock().fill(0xEE));
         self.inner.add(&mut state, name, by.context.0, Vec::new(), work);
         0
     }
 
     fn record(&self, by: Caller, event: Handle, stream: Stream) -> i32 {
         let name = self.inner.name(by, stream);
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let task = self.inner.add(&mut state, name, by.context.0, Vec::new(), Box::new(|| {}));
         let keeps = self.inner.is(Defect::OldRecord);
         let Some(recorded) = state.events.get_mut(&event.0) else { return 400 };
@@ -466,7 +462,7 @@ impl Backend for Fake {
 
     fn stream_wait(&self, by: Caller, stream: Stream, event: Handle) -> i32 {
         let name = self.inner.name(by, stream);
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let recorded = state.events.get(&event.0).copied().flatten();
         let ignores = self.inner.is(Defect::IgnoredEvent);
         let after = recorded.filter(|_| !ignores).into_iter().collect();
@@ -475,12 +471,12 @@ impl Backend for Fake {
     }
 
     fn event_sync(&self, _: Caller, event: Handle) -> i32 {
-        let recorded = lock(&self.inner.state).events.get(&event.0).copied().flatten();
+        let recorded = self.inner.state.lock().events.get(&event.0).copied().flatten();
         self.inner.wait(&recorded.into_iter().collect::<Vec<_>>())
     }
 
     fn event_query(&self, _: Caller, event: Handle) -> i32 {
-        let state = lock(&self.inner.state);
+        let state = self.inner.state.lock();
         let recorded = state.events.get(&event.0).copied().flatten();
         let ended = recorded.is_none_or(|task| state.has_ended(task));
         if ended || self.inner.is(Defect::HastyQuery) { 0 } else { NOT_READY }
@@ -496,13 +492,13 @@ impl Backend for Fake {
 
     fn stream_query(&self, by: Caller, stream: Stream) -> i32 {
         let tasks = self.inner.tasks_of(self.inner.name(by, stream));
-        let state = lock(&self.inner.state);
+        let state = self.inner.state.lock();
         if tasks.iter().all(|&task| state.has_ended(task)) { 0 } else { NOT_READY }
     }
 
     fn context_sync(&self, by: Caller) -> i32 {
         let tasks: Vec<usize> = {
-            let state = lock(&self.inner.state);
+            let state = self.inner.state.lock();
             let skips = |task: &Task| {
                 let queue = task.stream.and_then(|name| state.queues.get(&name));
                 let is_legacy = matches!(task.stream, Some(Name::Legacy(_)));
@@ -528,14 +524,14 @@ impl Backend for Fake {
     }
 
     fn new_graph(&self, _: Caller, parts: &[(bool, Command)]) -> Result<Handle, i32> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let id = state.fresh();
         state.graphs.insert(id, Graph { parts: parts.to_vec(), last: None });
         Ok(Handle(id))
     }
 
     fn drop_graph(&self, _: Caller, graph: Handle) -> i32 {
-        lock(&self.inner.state).graphs.remove(&graph.0);
+        self.inner.state.lock().graphs.remove(&graph.0);
         0
     }
 

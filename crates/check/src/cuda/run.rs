@@ -1,9 +1,11 @@
 //! Runs a CUDA program on an implementation and compares what it sees with the model.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use penstock_process::{Lock, Signal};
 
 use super::backend::{At, Backend, Caller, Command, Function, Handle, Place, Stream as Target};
 use super::ledger::{Ledger, Reject};
@@ -53,9 +55,9 @@ pub fn run(
         backend,
         report,
         failed: AtomicBool::new(false),
-        table: Mutex::default(),
-        signals: Mutex::default(),
-        changed: Condvar::new(),
+        table: Lock::default(),
+        signals: Lock::default(),
+        changed: Signal::new(),
         seen: Arc::default(),
     };
     if let Err(finding) = state.open() {
@@ -86,21 +88,17 @@ struct Table {
 }
 
 /// The first finding of a host function.
-type Seen = Arc<Mutex<Option<Finding>>>;
+type Seen = Arc<Lock<Option<Finding>>>;
 
 struct State<'a> {
     prepared: &'a Prepared<'a>,
     backend: &'a dyn Backend,
     report: &'a (dyn Fn(Finding) + Sync),
     failed: AtomicBool,
-    table: Mutex<Table>,
-    signals: Mutex<HashSet<usize>>,
-    changed: Condvar,
+    table: Lock<Table>,
+    signals: Lock<HashSet<usize>>,
+    changed: Signal,
     seen: Seen,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State<'_> {
@@ -113,7 +111,7 @@ impl State<'_> {
     }
 
     fn open(&self) -> Result<(), Finding> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         for context in &self.prepared.program.contexts {
             let new = self.backend.context(*context);
             table.contexts.push(
@@ -148,12 +146,12 @@ impl State<'_> {
 
     /// Returns an error if a host function has a finding.
     fn heard(&self) -> Result<(), Finding> {
-        lock(&self.seen).clone().map_or(Ok(()), Err)
+        self.seen.lock().clone().map_or(Ok(()), Err)
     }
 
     /// Waits for all work and releases the objects that the program leaves.
     fn close(&self) -> Result<(), Finding> {
-        let table = std::mem::take(&mut *lock(&self.table));
+        let table = std::mem::take(&mut *self.table.lock());
         let ledger = &self.prepared.ledger;
         let by = |context: usize| Caller { context: table.contexts[context], thread: 0 };
         for context in 0..table.contexts.len() {
@@ -200,40 +198,40 @@ impl State<'_> {
         let backend = self.backend;
         match &op.act {
             Act::Signal { id } => {
-                lock(&self.signals).insert(*id);
+                self.signals.lock().insert(*id);
                 self.changed.notify_all();
             }
             Act::Await { id } => self.await_signal(*id),
             Act::NewStream { stream, context, blocking } => {
                 let new = made(backend.new_stream(by(*context), *blocking))?;
-                lock(&self.table).streams.insert(*stream, new);
+                self.table.lock().streams.insert(*stream, new);
             }
             Act::DropStream { stream } => {
                 let context = self.prepared.ledger.streams[stream].context;
-                let known = lock(&self.table).streams.remove(stream);
+                let known = self.table.lock().streams.remove(stream);
                 done(known.map_or(0, |known| backend.drop_stream(by(context), known)))?;
             }
             Act::NewEvent { event, context, timing } => {
                 let new = made(backend.new_event(by(*context), *timing))?;
-                lock(&self.table).events.insert(*event, new);
+                self.table.lock().events.insert(*event, new);
             }
             Act::DropEvent { event } => {
                 let context = self.prepared.ledger.events[event].context;
-                let known = lock(&self.table).events.remove(event);
+                let known = self.table.lock().events.remove(event);
                 done(known.map_or(0, |known| backend.drop_event(by(context), known)))?;
             }
             Act::Alloc { mem, context, size } => {
                 let new = made(backend.alloc(by(*context), *size))?;
-                lock(&self.table).mems.insert(*mem, new);
+                self.table.lock().mems.insert(*mem, new);
             }
             Act::AllocAsync { mem, stream, size } => {
                 let (by, stream) = of(*stream);
                 let new = made(backend.alloc_async(by, stream, *size))?;
-                lock(&self.table).mems.insert(*mem, new);
+                self.table.lock().mems.insert(*mem, new);
             }
             Act::Free { mem } | Act::FreeAsync { mem, .. } => {
                 let context = self.prepared.ledger.mems[mem].context;
-                let known = lock(&self.table).mems.remove(mem).unwrap_or(Handle(0));
+                let known = self.table.lock().mems.remove(mem).unwrap_or(Handle(0));
                 done(match &op.act {
                     Act::FreeAsync { stream, .. } => {
                         let (by, stream) = of(*stream);
@@ -295,10 +293,10 @@ impl State<'_> {
                 };
                 let parts: Vec<_> = parts.iter().enumerate().map(command).collect();
                 let new = made(backend.new_graph(by(*context), &parts))?;
-                lock(&self.table).graphs.insert(*graph, new);
+                self.table.lock().graphs.insert(*graph, new);
             }
             Act::Graph { stream, graph } => {
-                let known = lock(&self.table).graphs.get(graph).copied().unwrap_or(Handle(0));
+                let known = self.table.lock().graphs.get(graph).copied().unwrap_or(Handle(0));
                 let (by, stream) = of(*stream);
                 done(backend.launch(by, known, stream))?;
             }
@@ -324,10 +322,9 @@ impl State<'_> {
     }
 
     fn await_signal(&self, id: usize) {
-        let mut signals = lock(&self.signals);
+        let mut signals = self.signals.lock();
         while !signals.contains(&id) && !self.failed.load(Ordering::Relaxed) {
-            let waited = self.changed.wait_timeout(signals, Duration::from_millis(100));
-            signals = waited.unwrap_or_else(PoisonError::into_inner).0;
+            signals = self.changed.wait_timeout(signals, Duration::from_millis(100)).0;
         }
     }
 
@@ -389,7 +386,7 @@ impl State<'_> {
                     let Some(&op) = ops.get(turn) else { return };
                     let found = expected.look(op, place).and_then(|it| difference(op, it, &bytes));
                     if let Some(finding) = found {
-                        lock(&seen).get_or_insert(finding);
+                        seen.lock().get_or_insert(finding);
                     }
                 }
                 Job::Rest => {}
@@ -408,16 +405,16 @@ impl State<'_> {
         match stream {
             Stream::Legacy(_) => Target::Legacy,
             Stream::PerThread(_) => Target::PerThread,
-            Stream::Made(stream) => Target::Made(known(&lock(&self.table).streams, stream)),
+            Stream::Made(stream) => Target::Made(known(&self.table.lock().streams, stream)),
         }
     }
 
     fn context(&self, context: usize) -> Handle {
-        lock(&self.table).contexts.get(context).copied().unwrap_or(Handle(0))
+        self.table.lock().contexts.get(context).copied().unwrap_or(Handle(0))
     }
 
     fn area(&self, area: usize) -> Handle {
-        lock(&self.table).areas.get(area).copied().unwrap_or(Handle(0))
+        self.table.lock().areas.get(area).copied().unwrap_or(Handle(0))
     }
 
     fn at(&self, at: Ptr) -> At {
@@ -425,11 +422,11 @@ impl State<'_> {
     }
 
     fn event(&self, event: usize) -> Handle {
-        known(&lock(&self.table).events, event)
+        known(&self.table.lock().events, event)
     }
 
     fn mem(&self, mem: usize) -> Handle {
-        known(&lock(&self.table).mems, mem)
+        known(&self.table.lock().mems, mem)
     }
 }
 

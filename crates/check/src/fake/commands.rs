@@ -1,9 +1,11 @@
 //! The effects of commands on memory.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Area, Defect, Event, Inner, Piece, Work, lock};
+use penstock_process::Lock;
+
+use super::{Area, Defect, Event, Inner, Piece, Work};
 use crate::backend::{Argument, At, Call, End, Handle};
 use crate::model::mix;
 use crate::plan::{Kernel, MapMode, Rect};
@@ -22,7 +24,7 @@ impl Inner {
         blocking: bool,
     ) -> Result<(usize, Option<Handle>), i32> {
         let (device, out_of_order, profiling, earlier, barrier) = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             let known = &state.queues[&queue.0];
             (known.device, known.out_of_order, known.profiling, known.cmds.clone(), known.barrier)
         };
@@ -40,7 +42,7 @@ impl Inner {
         let full = wait.is_empty() && matches!(call, Call::Marker | Call::Barrier);
         let order = if full || !out_of_order { earlier } else { barrier.into_iter().collect() };
         let mut waits: Vec<usize> = wait.iter().map(|event| event.0).collect();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if self.is(Defect::EarlyStart) {
             waits.retain(|event| state.events.get(event).is_some_and(|event| event.work.is_none()));
         }
@@ -120,7 +122,7 @@ impl Inner {
                 let forget = self.is(Defect::ViewOverwrite);
                 Box::new(move || {
                     to.put(0, &from.get(0, len));
-                    let whole = lock(&to.bytes).len();
+                    let whole = to.bytes.lock().len();
                     if forget && to.offset + len < whole {
                         let rest = Piece { bytes: to.bytes, offset: to.offset + len, len: 0 };
                         rest.put(0, &vec![0; whole - rest.offset]);
@@ -153,7 +155,7 @@ impl Inner {
     /// their last writer.
     fn written(&self, mem: Handle, device: usize) -> Piece {
         let piece = self.mem(mem);
-        lock(&self.state).writers.insert(identity(&piece), device);
+        self.state.lock().writers.insert(identity(&piece), device);
         piece
     }
 
@@ -195,7 +197,7 @@ impl Inner {
         let source = b.map(|b| (self.mem(b.mem), b.offset * 4));
         let mut early = None;
         if let Some((piece, offset)) = source.as_ref().filter(|_| self.is(Defect::StaleRead)) {
-            let writer = lock(&self.state).writers.get(&identity(piece)).copied();
+            let writer = self.state.lock().writers.get(&identity(piece)).copied();
             early = writer.filter(|&writer| writer != device).map(|_| piece.get(*offset, len));
         }
         let to = self.written(a.mem, device);
@@ -220,7 +222,7 @@ impl Inner {
     fn map(&self, mem: Handle, offset: usize, len: usize, mode: MapMode) -> (Handle, Work) {
         let of = self.mem(mem);
         let target = Piece { bytes: of.bytes, offset: of.offset + offset, len };
-        let piece = Piece { bytes: Arc::new(Mutex::new(vec![0; len])), offset: 0, len };
+        let piece = Piece { bytes: Arc::new(Lock::new(vec![0; len])), offset: 0, len };
         let area = Area { piece: piece.clone(), target: mode.writes().then(|| target.clone()) };
         let handle = self.add(|state, id| {
             state.areas.insert(id, area);
@@ -229,7 +231,7 @@ impl Inner {
     }
 
     fn unmap(&self, _: Handle, area: Handle) -> Work {
-        let known = lock(&self.state).areas.remove(&area.0);
+        let known = self.state.lock().areas.remove(&area.0);
         let short = self.is(Defect::ShortUnmap);
         Box::new(move || {
             let Some(Area { piece, target: Some(target) }) = known else { return };

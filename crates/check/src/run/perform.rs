@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{State, lock};
+use super::State;
 use crate::backend::{Argument, At, Call, End, Handle, Origin, Shape};
 use crate::finding::{Finding, Kind};
 use crate::ledger::{Fate, MemKind};
@@ -20,7 +20,7 @@ impl State<'_> {
         let done = |code: i32| if code == 0 { Ok(()) } else { Err(wrong_code(index, "0", code)) };
         match &op.act {
             Act::Signal { id } => {
-                lock(&self.shared).signals.insert(*id);
+                self.shared.lock().signals.insert(*id);
                 self.changed.notify_all();
             }
             Act::Await { id } => self.await_signal(*id),
@@ -28,10 +28,10 @@ impl State<'_> {
                 let context = self.context(*context);
                 let new =
                     made(self.backend.new_queue(context, *device, *out_of_order, *profiling))?;
-                lock(&self.table).queues.insert(*queue, new);
+                self.table.lock().queues.insert(*queue, new);
             }
             Act::DropQueue { queue } => {
-                let known = lock(&self.table).queues.remove(queue);
+                let known = self.table.lock().queues.remove(queue);
                 done(known.map_or(0, |queue| self.backend.drop_queue(queue)))?;
             }
             Act::NewBuffer { .. }
@@ -40,20 +40,20 @@ impl State<'_> {
             | Act::NewView { .. }
             | Act::NewSvm { .. } => self.new_memory(&op.act, &made)?,
             Act::DropMem { mem } => {
-                let handle = lock(&self.table).mems.remove(mem);
+                let handle = self.table.lock().mems.remove(mem);
                 let known = &self.prepared.ledger.mems[mem];
                 let svm = (known.kind == MemKind::Svm).then(|| self.context(known.context));
                 done(handle.map_or(0, |mem| self.backend.drop_mem(mem, svm)))?;
             }
             Act::NewGate { event, context, .. } => {
                 let new = made(self.backend.new_gate(self.context(*context)))?;
-                lock(&self.table).events.insert(*event, new);
+                self.table.lock().events.insert(*event, new);
             }
             Act::SetGate { event, status } => {
                 done(self.backend.set_gate(self.event(*event), *status))?
             }
             Act::DropEvent { event } => {
-                let known = lock(&self.table).events.remove(event);
+                let known = self.table.lock().events.remove(event);
                 done(known.map_or(0, |event| self.backend.drop_event(event)))?;
             }
             Act::Store { to, len, seed } => {
@@ -99,14 +99,14 @@ impl State<'_> {
                     local_bytes: local + (1 << 20),
                 };
                 if self.backend.enqueue(self.queue(*queue), &call, &[], false, false).is_err() {
-                    lock(&self.shared).refused.insert(*queue);
+                    self.shared.lock().refused.insert(*queue);
                 }
             }
             Act::ReadTooBig { queue, scratch, seed, to } => {
                 let to = self.at(*to);
                 let call = Call::Read { mem: self.mem(*scratch), offset: 0, len: 4, to };
                 let read = self.backend.enqueue(self.queue(*queue), &call, &[], false, true);
-                let told = read.is_err() || lock(&self.shared).refused.contains(queue);
+                let told = read.is_err() || self.shared.lock().refused.contains(queue);
                 let seen = self.backend.load(to, 4);
                 if !told && seen != seed.to_le_bytes() {
                     let what = "a launch with too much local memory did not run, and neither the launch nor the \
@@ -152,15 +152,14 @@ impl State<'_> {
             _ => return Ok(()),
         };
         let new = made(new)?;
-        lock(&self.table).mems.insert(*mem, new);
+        self.table.lock().mems.insert(*mem, new);
         Ok(())
     }
 
     fn await_signal(&self, id: usize) {
-        let mut shared = lock(&self.shared);
+        let mut shared = self.shared.lock();
         while !shared.signals.contains(&id) && !self.failed.load(Ordering::Relaxed) {
-            let waited = self.changed.wait_timeout(shared, POLL);
-            shared = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+            shared = self.changed.wait_timeout(shared, POLL).0;
         }
     }
 
@@ -178,7 +177,7 @@ impl State<'_> {
             if let Some(gate) = gate {
                 setter(gate, if status < 0 { status } else { 0 });
             }
-            lock(&calls.0).entry(id).or_default().push(status);
+            calls.0.lock().entry(id).or_default().push(status);
             calls.1.notify_all();
         });
         match self.backend.on_end(self.event(event), ended) {
@@ -189,7 +188,7 @@ impl State<'_> {
 
     fn await_callback(&self, index: usize, id: usize) -> Result<(), Finding> {
         let (calls, changed) = &*self.shared_callbacks;
-        let (mut known, since) = (lock(calls), std::time::Instant::now());
+        let (mut known, since) = (calls.lock(), std::time::Instant::now());
         while !known.contains_key(&id) {
             if since.elapsed() > self.patience {
                 let what = format!(
@@ -201,8 +200,7 @@ impl State<'_> {
             if self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let waited = changed.wait_timeout(known, POLL);
-            known = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+            known = changed.wait_timeout(known, POLL).0;
         }
         let statuses = known[&id].clone();
         drop(known);
@@ -277,7 +275,7 @@ impl State<'_> {
             Err(code) => return Err(wrong_code(index, "0", code)),
             Ok(_) if fails && *blocking => return Err(wrong_code(index, "-14", 0)),
             Ok(new) => {
-                let mut table = lock(&self.table);
+                let mut table = self.table.lock();
                 if let (Some(id), Some(event)) = (event, new.event) {
                     table.events.insert(*id, event);
                 }
@@ -374,7 +372,7 @@ impl State<'_> {
             },
             Cmd::Unmap { area } => {
                 let of = self.prepared.ledger.areas[area].map.map_or(0, |map| map.mem);
-                let area = lock(&self.table).areas.remove(area).unwrap_or(Handle(0));
+                let area = self.table.lock().areas.remove(area).unwrap_or(Handle(0));
                 Call::Unmap { mem: mem(&of), svm: self.svm(of), area }
             }
             Cmd::ReadImage { mem: m, to } => {
@@ -439,23 +437,23 @@ impl State<'_> {
     }
 
     fn context(&self, context: usize) -> Handle {
-        lock(&self.table).contexts[context]
+        self.table.lock().contexts[context]
     }
 
     fn queue(&self, queue: usize) -> Handle {
-        lock(&self.table).queues[&queue]
+        self.table.lock().queues[&queue]
     }
 
     fn mem(&self, mem: usize) -> Handle {
-        lock(&self.table).mems[&mem]
+        self.table.lock().mems[&mem]
     }
 
     fn event(&self, event: usize) -> Handle {
-        lock(&self.table).events[&event]
+        self.table.lock().events[&event]
     }
 
     fn at(&self, ptr: Ptr) -> At {
-        At { area: lock(&self.table).areas[&ptr.area], offset: ptr.offset }
+        At { area: self.table.lock().areas[&ptr.area], offset: ptr.offset }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status};
 
-use super::{Session, lock};
+use super::Session;
 
 /// The first failure of a queue that the program has not been told yet, or 0 for none.
 #[derive(Debug, Default)]
@@ -46,16 +46,16 @@ impl Session {
     /// Registers a queue. Reports about unregistered queues are ignored, so a worker cannot make
     /// them pile up.
     pub(crate) fn watch_queue(&self, queue: Id<kind::Queue>) -> Arc<Failure> {
-        lock(&self.failures).entry(queue.get()).or_default().clone()
+        self.failures.lock().entry(queue.get()).or_default().clone()
     }
 
     /// Stops noting failures of a queue.
     pub(crate) fn forget_queue(&self, queue: Id<kind::Queue>) {
-        lock(&self.failures).remove(&queue.get());
+        self.failures.lock().remove(&queue.get());
     }
 
     pub(super) fn queue_failed(&self, queue: Id<kind::Queue>, status: Status) {
-        let failure = lock(&self.failures).get(&queue.get()).cloned();
+        let failure = self.failures.lock().get(&queue.get()).cloned();
         if let Some(failure) = failure {
             failure.note(status);
         }

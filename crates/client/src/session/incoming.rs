@@ -7,7 +7,7 @@ use penstock_wire::calls::{Serve, to_client};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status};
 
-use super::{Session, lock};
+use super::Session;
 
 /// Handler of the frames of one session.
 pub(super) struct Incoming<'a> {
@@ -22,7 +22,7 @@ impl Serve<to_client::Reply> for Incoming<'_> {
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let bytes = payload.read_all()?;
-        if let Some(answer) = lock(&self.session.open).requests.remove(&call.request.get()) {
+        if let Some(answer) = self.session.open.lock().requests.remove(&call.request.get()) {
             answer.set(Status(call.status.get()), bytes);
         }
         self.session.served();
@@ -38,7 +38,7 @@ impl Serve<to_client::EventDone> for Incoming<'_> {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let (target, event) = {
-            let mut open = lock(&self.session.open);
+            let mut open = self.session.open.lock();
             (open.reads.remove(&call.event.get()), open.events.remove(&call.event.get()))
         };
         // Without the lock: an object that the target keeps alive may send something when it is
@@ -61,16 +61,16 @@ impl Serve<to_client::ReadData> for Incoming<'_> {
     ) -> Result<(), FrameError> {
         // Locked before the target is taken out: a thread that loses the session after that waits
         // for the end of the copy.
-        let landing = lock(&self.session.landing);
+        let landing = self.session.landing.lock();
         // Taken out while the bytes arrive, so that a long copy does not hold up senders.
-        let target = lock(&self.session.open).reads.remove(&call.event.get());
+        let target = self.session.open.lock().reads.remove(&call.event.get());
         let Some(mut target) = target else { return Ok(()) };
         let taken = target.take(call.offset.get(), payload);
         // Unlocked before the target may be dropped: an object that the target keeps alive may send
         // something.
         drop(landing);
         taken?;
-        let mut open = lock(&self.session.open);
+        let mut open = self.session.open.lock();
         if open.events.contains_key(&call.event.get()) {
             open.reads.insert(call.event.get(), target);
         }
@@ -85,7 +85,7 @@ impl Serve<to_client::Output> for Incoming<'_> {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        penstock_stdout::print(&payload.read_all()?);
+        penstock_process::stdout::print(&payload.read_all()?);
         Ok(())
     }
 }
@@ -100,7 +100,7 @@ impl Serve<to_client::ContextError> for Incoming<'_> {
         let text = String::from_utf8_lossy(&payload.read_all()?).into_owned();
         let (session, context) = (self.session.clone(), call.context);
         crate::progress::call_back(Box::new(move || {
-            if let Some(tell) = &*lock(&session.context_errors) {
+            if let Some(tell) = &*session.context_errors.lock() {
                 tell(context, &text);
             }
         }));

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use penstock_link::LinkError;
 use penstock_wire::{FrameError, Status, Times};
 
-use super::{Open, Session, lock};
+use super::{Open, Session};
 use crate::error::Error;
 
 impl Session {
@@ -24,7 +24,7 @@ impl Session {
     pub(super) fn lose(&self, error: &LinkError) -> Error {
         let reason: Arc<str> = error.to_string().into();
         let open = {
-            let mut open = lock(&self.open);
+            let mut open = self.open.lock();
             if let Some(reason) = open.lost.clone() {
                 drop(open);
                 self.await_landing();
@@ -47,7 +47,7 @@ impl Session {
             answer.set(Status::NODE_LOST, Vec::new());
         }
         // Under the lock, so that no thread falls asleep between its check of `lost` and its wait.
-        drop(lock(&self.turn));
+        drop(self.turn.lock());
         self.served.notify_all();
         self.needed.notify_all();
         Error::Lost { node: self.name.clone(), reason }
@@ -63,13 +63,13 @@ impl Session {
     pub(super) fn await_landing(&self) {
         // In a forked child the thread that copies does not exist, and its lock is never released.
         if !matches!(self.sender.check(), Err(LinkError::Forked)) {
-            drop(lock(&self.landing));
+            drop(self.landing.lock());
         }
         self.lost.store(true, Ordering::Release);
     }
 
     pub(crate) fn refused(&self, status: Status) -> Error {
-        match &lock(&self.open).lost {
+        match &self.open.lock().lost {
             Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },
             None => Error::Refused { node: self.name.clone(), status },
         }

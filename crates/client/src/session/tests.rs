@@ -162,7 +162,7 @@ fn by_its_event(session: &Arc<Session>, event: &Event) {
 fn by_another_call(session: &Arc<Session>, _: &Event) {
     let first = session.clone();
     let first = thread::spawn(move || first.lose(&LinkError::Closed));
-    while lock(&session.open).lost.is_none() {
+    while session.open.lock().lost.is_none() {
         thread::yield_now();
     }
     assert!(Event::of_command(session, crate::ids::next_id(), true).expect_at(session).is_err());

@@ -3,7 +3,6 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
-use std::sync::{MutexGuard, PoisonError};
 
 use penstock_cuda_sys::driver::*;
 
@@ -20,11 +19,7 @@ fn set(
 ) -> CuResult {
     check_process()?;
     let function = Function::borrow(function)?;
-    change(&function, &mut lock(&function))
-}
-
-fn lock(function: &Function) -> MutexGuard<'_, LaunchSetup> {
-    function.setup.lock().unwrap_or_else(PoisonError::into_inner)
+    change(&function, &mut function.setup.lock())
 }
 
 /// Sets bytes of the parameters.
@@ -43,7 +38,7 @@ unsafe fn launch_grid(function: CUfunction, grid: (c_int, c_int), stream: CUstre
     let grid = [number(grid.0)?, number(grid.1)?, 1];
     let (block, dynamic, mut bytes) = {
         let function = Function::borrow(function)?;
-        let setup = lock(&function);
+        let setup = function.setup.lock();
         (setup.block, setup.dynamic, setup.params.clone())
     };
     let mut size = bytes.len();

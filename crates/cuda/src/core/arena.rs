@@ -3,10 +3,11 @@
 //! The client allocates without asking the worker, in O(log n).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use penstock_client::{Context, Event, Memory};
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
+use penstock_process::Lock;
 
 use super::address;
 use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset, READ_WRITE};
@@ -89,7 +90,7 @@ pub(crate) struct AddressSpace {
     total: u64,
     /// Whether CUDA's own driver chooses the addresses.
     is_native: bool,
-    state: Mutex<SpaceState>,
+    state: Lock<SpaceState>,
 }
 
 fn rounded(size: u64) -> CuResult<u64> {
@@ -158,7 +159,7 @@ impl AddressSpace {
             has_one_arena,
             total,
             is_native: false,
-            state: Mutex::default(),
+            state: Lock::default(),
         }
     }
 
@@ -169,12 +170,12 @@ impl AddressSpace {
 
     /// Returns whether the address is in one of the arenas and CUDA's own driver chose it.
     pub(crate) fn has_native(&self, address: u64) -> bool {
-        self.is_native && self.state().locate(address).is_some()
+        self.is_native && self.state.lock().locate(address).is_some()
     }
 
     /// Adds memory that the driver uses for something else. Nothing is allocated from it.
     pub(crate) fn add_foreign(&self, arena: Arena, owner: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.serial += 1;
         let live = Allocation {
             size: arena.size,
@@ -189,7 +190,7 @@ impl AddressSpace {
 
     /// Forgets memory that [`AddressSpace::add_foreign`] added.
     pub(crate) fn forget_foreign(&self, base: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.live.remove(&base);
         state.arenas.retain(|arena| arena.base != base);
     }
@@ -207,22 +208,18 @@ impl AddressSpace {
     /// Returns the number of bytes that the program can allocate. This includes freed memory that
     /// commands still use, because an allocation that needs it waits for them.
     pub(crate) fn free(&self) -> u64 {
-        let state = self.state();
+        let state = self.state.lock();
         self.total.saturating_sub(state.used - state.leaving_bytes)
     }
 
     /// Returns the number of arenas that kernels must know.
     pub(crate) fn count(&self) -> usize {
-        if self.is_native { 0 } else { self.state().arenas.len() }
+        if self.is_native { 0 } else { self.state.lock().arenas.len() }
     }
 
     /// Returns the arenas that kernels must know.
     pub(crate) fn arenas(&self) -> Vec<Arena> {
-        if self.is_native { Vec::new() } else { self.state().arenas.clone() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, SpaceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        if self.is_native { Vec::new() } else { self.state.lock().arenas.clone() }
     }
 
     /// Allocates memory for `owner`. `program_may_free`: the program may free it.
@@ -236,7 +233,7 @@ impl AddressSpace {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let bytes = rounded(size)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.sweep();
         let start = match state.free.take(bytes) {
             Some(start) => start,
@@ -248,7 +245,7 @@ impl AddressSpace {
                 for event in leaving {
                     _ = event.wait();
                 }
-                state = self.state();
+                state = self.state.lock();
                 state.sweep();
                 match state.free.take(bytes) {
                     Some(start) => start,
@@ -316,7 +313,7 @@ impl AddressSpace {
         busy: Vec<Event>,
         may_free: impl Fn(&Allocation) -> bool,
     ) -> CuResult<u64> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let known = state.live.get(&address).copied().filter(may_free);
         let live = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         state.live.remove(&address);
@@ -330,7 +327,7 @@ impl AddressSpace {
 
     /// Returns the number of bytes that are freed but still in use, as far as is known.
     pub(crate) fn leaving(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.leaving_bytes > LEAVING_BYTES_MAX {
             state.sweep();
         }
@@ -339,7 +336,7 @@ impl AddressSpace {
 
     /// Returns free arenas to the driver, except for `kept` bytes.
     pub(crate) fn trim(&self, kept: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.sweep();
         if self.is_native {
             state.give_back(self.first, kept);
@@ -349,7 +346,7 @@ impl AddressSpace {
     /// Frees everything that a destroyed context owned. Returns address and size of each
     /// allocation.
     pub(crate) fn free_of(&self, owner: u64) -> Vec<(u64, u64)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let freed = state.free_of(owner);
         if self.is_native {
             state.give_back(self.first, KEPT_BYTES);
@@ -359,14 +356,14 @@ impl AddressSpace {
 
     /// Returns the allocation that contains `address`, and its start.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, Allocation)> {
-        let state = self.state();
+        let state = self.state.lock();
         let (start, live) = state.live.range(..=address).next_back()?;
         (address - start < live.size).then_some((*start, *live))
     }
 
     /// Returns where the `size` bytes at `address` are. All of them must lie in one allocation.
     pub(crate) fn locate(&self, address: u64, size: u64) -> CuResult<MemoryOffset> {
-        let state = self.state();
+        let state = self.state.lock();
         let inside = state.live.range(..=address).next_back().is_some_and(|(start, live)| {
             (address - start).checked_add(size).is_some_and(|end| end <= live.size)
         });
@@ -378,7 +375,7 @@ impl AddressSpace {
 
     /// Calls `each` with start and size of every allocation.
     pub(crate) fn each(&self, mut each: impl FnMut(u64, u64)) {
-        self.state().live.iter().for_each(|(start, live)| each(*start, live.size));
+        self.state.lock().live.iter().for_each(|(start, live)| each(*start, live.size));
     }
 }
 

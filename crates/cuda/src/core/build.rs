@@ -1,9 +1,10 @@
 //! The way from what a program loads to what a device runs: translation and compilation.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_PTX;
+use penstock_process::Lock;
 use penstock_ptx::translate::{Options, Translation, translate};
 
 use super::block::Arena;
@@ -41,9 +42,9 @@ impl Program {
             text,
             prints: false,
             stops: false,
-            translation: Mutex::default(),
-            build: Mutex::default(),
-            build_with_heap: Mutex::default(),
+            translation: Lock::default(),
+            build: Lock::default(),
+            build_with_heap: Lock::default(),
         };
         let arenas = device.space.arenas();
         let translation = program.translate(device, &arenas, false)?;
@@ -55,7 +56,7 @@ impl Program {
             .filter(|kernel| kernel.uses_faults)
             .for_each(|kernel| fault::remember_kernel(&kernel.name));
         // The first build uses this translation.
-        program.translation = Mutex::new(Some((arenas, translation)));
+        program.translation = Lock::new(Some((arenas, translation)));
         Ok(program)
     }
 
@@ -84,16 +85,12 @@ impl Program {
     pub(crate) fn build(&self, device: &Device, heap: bool) -> CuResult<Arc<BuiltProgram>> {
         let build = if heap { &self.build_with_heap } else { &self.build };
         // Held during the build, because other threads need the same program.
-        let mut build = build.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut build = build.lock();
         let arenas = device.space.arenas();
         if let Some(build) = build.as_ref().filter(|build| build.arenas.len() == arenas.len()) {
             return Ok(build.clone());
         }
-        let known = if heap {
-            None
-        } else {
-            self.translation.lock().unwrap_or_else(PoisonError::into_inner).take()
-        };
+        let known = if heap { None } else { self.translation.lock().take() };
         let fits = known.filter(|(of, _)| of.len() == arenas.len());
         let (arenas, translation) = match fits {
             Some(fits) => fits,

@@ -1,9 +1,10 @@
 //! Check mode, which detects invalid addresses of kernels.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use penstock_client::{Given, Queue, Want};
 use penstock_cuda_sys::driver::CUDA_ERROR_OUT_OF_MEMORY;
+use penstock_process::Lock;
 
 use super::arena::AddressSpace;
 use super::block::{GRAIN_BYTES, MemoryOffset};
@@ -28,7 +29,7 @@ pub(crate) struct CheckBitmap {
     first: u64,
     located: MemoryOffset,
     queue: Arc<Queue>,
-    bits: Mutex<Vec<u8>>,
+    bits: Lock<Vec<u8>>,
 }
 
 impl CheckBitmap {
@@ -45,10 +46,7 @@ impl CheckBitmap {
             first: arena.base,
             located: space.locate(address, bytes)?,
             queue,
-            bits: Mutex::new(vec![
-                0;
-                usize::try_from(bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?
-            ]),
+            bits: Lock::new(vec![0; usize::try_from(bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?]),
         };
         let mut all = Vec::new();
         space.each(|start, size| all.push((start, size)));
@@ -66,7 +64,7 @@ impl CheckBitmap {
     pub(super) fn mark(&self, start: u64, size: u64, allocated: bool) -> CuResult {
         let from = start.saturating_sub(self.first) / GRAIN_BYTES;
         let to = from + size.div_ceil(GRAIN_BYTES);
-        let mut bits = self.bits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bits = self.bits.lock();
         let byte = |bit: u64| usize::try_from(bit / 8).unwrap_or(usize::MAX);
         for bit in from..to {
             // Only the first arena is checked.

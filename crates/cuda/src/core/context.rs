@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use penstock_client::Error;
 use penstock_cuda_sys::driver::*;
+use penstock_process::{Lock, SharedLock};
 
 use super::address::DEVICES_MAX;
 use super::control::Control;
@@ -24,9 +25,9 @@ pub(crate) struct Context {
     pub(crate) legacy: Arc<Stream>,
     /// Streams that synchronise with the legacy default stream, including the threads' default
     /// streams.
-    pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
+    pub(crate) blocking: SharedLock<Vec<Arc<Stream>>>,
     /// Streams that do not synchronise with the legacy default stream.
-    pub(crate) non_blocking: RwLock<Vec<Arc<Stream>>>,
+    pub(crate) non_blocking: SharedLock<Vec<Arc<Stream>>>,
     /// Number of streams in both lists that the program has destroyed.
     pub(crate) destroyed_streams: AtomicUsize,
     /// For commands that need no order with the program's streams. Also in [`Self::non_blocking`].
@@ -34,14 +35,14 @@ pub(crate) struct Context {
     /// Whether [`Self::blocking`] ever had a stream. If not, commands need no order.
     pub(crate) has_blocking: AtomicBool,
     /// Held while a command is ordered and sent.
-    pub(crate) sending_in_order: Mutex<()>,
+    pub(crate) sending_in_order: Lock<()>,
     /// Code of the first failure: "the context ... must be destroyed".
     failure: AtomicU32,
     /// Number of creations and attachments minus the number of detachments.
     usage: AtomicU32,
     ended: AtomicBool,
     pub(crate) control: Control,
-    limits: Mutex<[u64; LIMITS]>,
+    limits: Lock<[u64; LIMITS]>,
 }
 
 impl Object for Context {
@@ -68,8 +69,8 @@ const LIMIT_DEFAULTS: [u64; LIMITS] = [
 ];
 
 /// Contexts that exist now.
-static CONTEXTS: PerDevice<Mutex<Vec<Weak<Context>>>> =
-    PerDevice::new([const { Mutex::new(Vec::new()) }; DEVICES_MAX]);
+static CONTEXTS: PerDevice<Lock<Vec<Weak<Context>>>> =
+    PerDevice::new([const { Lock::new(Vec::new()) }; DEVICES_MAX]);
 
 thread_local! {
     /// The context stack of this thread; the last one is current.
@@ -92,46 +93,42 @@ impl Context {
             is_primary,
             flags: AtomicU32::new(flags),
             legacy: Stream::new(queue, (weak.clone(), number), StreamKind::Legacy, 0, 0),
-            blocking: RwLock::default(),
-            non_blocking: RwLock::default(),
+            blocking: SharedLock::default(),
+            non_blocking: SharedLock::default(),
             destroyed_streams: AtomicUsize::new(0),
             unordered: OnceLock::new(),
             has_blocking: AtomicBool::new(false),
-            sending_in_order: Mutex::default(),
+            sending_in_order: Lock::default(),
             failure: AtomicU32::new(0),
             usage: AtomicU32::new(1),
             ended: AtomicBool::new(false),
             control,
-            limits: Mutex::new(LIMIT_DEFAULTS),
+            limits: Lock::new(LIMIT_DEFAULTS),
         });
         let begun = context.control.begin(&context.legacy.queue);
         if let Err(error) = begun {
             device.free_of(number);
             return Err(of_error(&error));
         }
-        context
-            .siblings()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(&context));
+        context.siblings().lock().push(Arc::downgrade(&context));
         publish(&context);
         Ok(context)
     }
 
     /// The contexts of the same device.
-    fn siblings(&self) -> &'static Mutex<Vec<Weak<Self>>> {
+    fn siblings(&self) -> &'static Lock<Vec<Weak<Self>>> {
         CONTEXTS.of(&self.device)
     }
 
     /// Returns the contexts of a device that exist now.
     pub(crate) fn all_on(device: &Device) -> Vec<Arc<Self>> {
-        let contexts = CONTEXTS.of(device).lock().unwrap_or_else(PoisonError::into_inner);
+        let contexts = CONTEXTS.of(device).lock();
         contexts.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Removes the context from the list of its device, because it has ended.
     pub(super) fn leave_device(&self) {
-        let mut contexts = self.siblings().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut contexts = self.siblings().lock();
         contexts.retain(|known| !std::ptr::eq(known.as_ptr(), self));
     }
 
@@ -238,12 +235,8 @@ impl Context {
         self.flags.store(flags, Ordering::Relaxed);
     }
 
-    fn limits(&self) -> MutexGuard<'_, [u64; LIMITS]> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn limit(&self, limit: u32) -> CuResult<u64> {
-        let limits = self.limits();
+        let limits = self.limits.lock();
         limits.get(limit as usize).copied().ok_or(CUDA_ERROR_UNSUPPORTED_LIMIT)
     }
 
@@ -253,7 +246,7 @@ impl Context {
             // system call - in such case CUDA_ERROR_INVALID_VALUE will be returned."
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let mut limits = self.limits();
+        let mut limits = self.limits.lock();
         *limits.get_mut(limit as usize).ok_or(CUDA_ERROR_UNSUPPORTED_LIMIT)? = value;
         Ok(())
     }

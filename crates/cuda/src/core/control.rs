@@ -2,9 +2,10 @@
 //! translated code uses the same layout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use penstock_client::{Error, Given, Queue, Want};
+use penstock_process::Lock;
 
 use super::block::{GRAIN_BYTES, MemoryOffset};
 use super::device::Device;
@@ -34,7 +35,7 @@ pub(crate) struct Control {
     told: AtomicBool,
     /// Not a stream of the program, so that reads here wait for no command.
     queue: Arc<Queue>,
-    looking: Mutex<()>,
+    looking: Lock<()>,
 }
 
 /// What kernels have told through the block.
@@ -75,7 +76,7 @@ impl Control {
             watched: AtomicBool::new(false),
             told: AtomicBool::new(false),
             queue: device.new_queue()?,
-            looking: Mutex::default(),
+            looking: Lock::default(),
         })
     }
 
@@ -122,7 +123,7 @@ impl Control {
 
     /// Keeps other threads from looking at the block until the result is dropped.
     pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+        self.looking.lock()
     }
 
     /// Makes the ring for printed output, unless there is one. `owner`: number of the context.
@@ -189,10 +190,10 @@ impl Control {
         let located = self.device.space.locate(address, size);
         let Ok(located) = located else { return Ok(Vec::new()) };
         let bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-        let bytes = Arc::new(Mutex::new(bytes));
+        let bytes = Arc::new(Lock::new(bytes));
         let range = penstock_client::Range { offset: located.offset, size };
         self.queue.read_now(&located.memory, range, Box::new(bytes.clone()), &[], Want::Nothing)?;
-        Ok(std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *bytes.lock()))
     }
 
     /// Returns the string at an address, up to its terminating 0.

@@ -1,10 +1,11 @@
 //! Events: marks in streams.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_client::{Event as PoolEvent, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use super::context::Context;
 use super::stream::Stream;
@@ -16,7 +17,7 @@ pub(crate) struct Event {
     context: u64,
     pub(super) device: usize,
     pub(super) flags: u32,
-    mark: Mutex<LastRecord>,
+    mark: Lock<LastRecord>,
 }
 
 /// The last record of an event.
@@ -76,14 +77,14 @@ impl Event {
             context: context.number(),
             device: context.device.ordinal,
             flags,
-            mark: Mutex::default(),
+            mark: Lock::default(),
         });
         publish(&event);
         Ok(event)
     }
 
     pub(super) fn last_record(&self) -> LastRecord {
-        self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.mark.lock().clone()
     }
 
     /// Returns the captured position, if the event was recorded last in a capture.
@@ -108,7 +109,7 @@ impl Event {
     }
 
     pub(super) fn set(&self, recorded: LastRecord) {
-        let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mark = self.mark.lock();
         let old = std::mem::replace(&mut *mark, recorded);
         // The old record is dropped without the lock.
         drop(mark);

@@ -1,8 +1,7 @@
 //! Faults of kernels: their numbers, their codes, and the messages about them.
 
-use std::sync::{Mutex, PoisonError};
-
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use penstock_ptx::translate::name_number;
 use rustc_hash::FxHashMap;
 
@@ -25,18 +24,18 @@ const ASSERTION: u64 = 4;
 const STUCK: u64 = 5;
 
 /// Names of kernels that can fault, by the numbers that identify them in faults.
-static NAMES: Mutex<FxHashMap<u64, String>> =
-    Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+static NAMES: Lock<FxHashMap<u64, String>> =
+    Lock::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
 /// Stores the name of a kernel for later reports of its faults.
 pub(crate) fn remember_kernel(name: &str) {
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     names.entry(name_number(name)).or_insert_with(|| name.to_owned());
 }
 
 /// Returns the name of a kernel in PTX, if it is known.
 fn name_of(number: u64) -> String {
-    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = NAMES.lock();
     names.get(&number).cloned().unwrap_or_else(|| String::from("(unknown)"))
 }
 

@@ -9,12 +9,13 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use penstock_client::{Error, Event, Given, HeapOptions, Queue, Range, Target, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_process::SharedLock;
 use penstock_ptx::translate::{HEAP_BYTES_MAX, HEAP_WINDOW};
 use penstock_wire::Status;
 
@@ -42,7 +43,8 @@ pub(crate) struct Heap {
 }
 
 /// The heaps of the process, by the slot in their addresses.
-static HEAPS: RwLock<[Option<Arc<Heap>>; HEAPS_MAX]> = RwLock::new([const { None }; HEAPS_MAX]);
+static HEAPS: SharedLock<[Option<Arc<Heap>>; HEAPS_MAX]> =
+    SharedLock::new([const { None }; HEAPS_MAX]);
 
 /// Number of heaps. Launches look here first.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -115,7 +117,7 @@ fn slot_of(address: u64) -> Option<usize> {
 
 fn of_address(address: u64) -> Option<Arc<Heap>> {
     let slot = slot_of(address)?;
-    HEAPS.read().unwrap_or_else(PoisonError::into_inner).get(slot)?.clone()
+    HEAPS.read().get(slot)?.clone()
 }
 
 impl Object for Heap {
@@ -153,7 +155,7 @@ impl Heap {
         let pool = pool.map_err(|error| code_of(&error, CUDA_ERROR_NOT_SUPPORTED))?;
         let queues =
             devices.iter().map(|device| device.new_queue()).collect::<CuResult<Vec<_>>>()?;
-        let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut heaps = HEAPS.write();
         let free = heaps.iter_mut().enumerate().find(|(_, heap)| heap.is_none());
         let (slot, entry) = free.ok_or_else(|| {
             fail_with(
@@ -171,7 +173,7 @@ impl Heap {
     /// Ends the program's handle. Running kernels keep the heap until they have ended.
     pub(crate) fn close(&self) -> CuResult {
         crate::edge::forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut heaps = HEAPS.write();
         let gone = heaps.get_mut(self.slot).and_then(Option::take);
         drop(heaps);
         if gone.is_some() {

@@ -1,9 +1,10 @@
 //! Collective launches: one kernel on each device of a heap.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use penstock_client::HeapLaunch;
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use super::context::Context;
 use super::heap::{Heap, code_of, fail_with, find_among};
@@ -14,7 +15,7 @@ use crate::edge::CuResult;
 
 /// Held during a collective launch. Otherwise two threads that lock the same contexts could
 /// deadlock.
-static TOGETHER: Mutex<()> = Mutex::new(());
+static TOGETHER: Lock<()> = Lock::new(());
 
 /// One kernel of a collective launch.
 pub(crate) struct HeapKernel {
@@ -29,7 +30,7 @@ pub(crate) struct HeapKernel {
 impl Heap {
     /// Starts one kernel on each of its devices, all at the same time, or none.
     pub(crate) fn launch(&self, all: &[HeapKernel]) -> CuResult {
-        let _together: MutexGuard<'_, ()> = TOGETHER.lock().unwrap_or_else(PoisonError::into_inner);
+        let _together: MutexGuard<'_, ()> = TOGETHER.lock();
         // Each device has one kernel at most, so no lock below is taken twice.
         for (at, kernel) in all.iter().enumerate() {
             let ordinal = kernel.context.device.ordinal;
@@ -47,12 +48,8 @@ impl Heap {
                 return Err(fail_with(CUDA_ERROR_INVALID_VALUE, &text));
             }
         }
-        let mut held: Vec<_> = all
-            .iter()
-            .map(|kernel| {
-                kernel.function.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner)
-            })
-            .collect();
+        let mut held: Vec<_> =
+            all.iter().map(|kernel| kernel.function.bound_with_heap.lock()).collect();
         let mut bound = Vec::with_capacity(all.len());
         for (kernel, held) in all.iter().zip(&mut held) {
             let made = kernel.function.prepare(held, &kernel.shape, &kernel.params, self);

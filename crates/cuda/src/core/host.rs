@@ -1,9 +1,10 @@
 //! Host memory that the program has registered or allocated through us. Copies to it need no wait.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use crate::edge::{CuResult, Pages};
 
@@ -14,10 +15,10 @@ struct Range {
     pages: Option<Pages>,
 }
 
-static RANGES: Mutex<BTreeMap<usize, Range>> = Mutex::new(BTreeMap::new());
+static RANGES: Lock<BTreeMap<usize, Range>> = Lock::new(BTreeMap::new());
 
 fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
-    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
+    RANGES.lock()
 }
 
 /// Implements `cuMemHostAlloc`: allocates plain pages and registers them.

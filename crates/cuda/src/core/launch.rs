@@ -1,5 +1,5 @@
 use std::ffi::c_void;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use penstock_client::{ArgValue, Error, Event, Queue, Want};
 use penstock_cuda_sys::driver::*;
@@ -88,7 +88,7 @@ impl Function {
         }
         self.check(shape, false)?;
         // Held until the launch is sent, so that no other thread changes the arguments before.
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound.lock();
         let bound = self.bind(&mut bound, false)?;
         // SAFETY: the caller promises that `params` are those of this kernel.
         unsafe { self.gather(params, &mut bound.params) }?;
@@ -119,7 +119,7 @@ impl Function {
         params: &[u8],
         heap: &Heap,
     ) -> CuResult {
-        let mut bound = self.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound_with_heap.lock();
         let bound = self.prepare(&mut bound, shape, params, heap)?;
         let launched = context.issue(stream, |queue, waits| {
             let launched = queue.launch(&bound.kernel, shape.space(), waits, Want::Nothing)?;

@@ -1,9 +1,10 @@
 //! Libraries: device code that belongs to no context and is loaded into each context that uses it.
 
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::{Lock, SharedLock};
 use penstock_ptx::ir::Entry;
 use rustc_hash::FxHashMap;
 
@@ -20,7 +21,7 @@ pub(crate) struct Library {
     /// Its PTX. Empty if only CUDA's own driver can read the code.
     text: Box<str>,
     parsed: penstock_ptx::ir::Module,
-    kernels: Mutex<FxHashMap<String, Arc<Kernel>>>,
+    kernels: Lock<FxHashMap<String, Arc<Kernel>>>,
 }
 
 /// Behind a `CUkernel`: a function independent of contexts.
@@ -51,26 +52,26 @@ impl Object for Kernel {
 
 /// Modules that libraries have loaded into one context, by the library's number. Locked while a
 /// module is loaded.
-type ModulesOfContext = Mutex<FxHashMap<u64, Arc<Module>>>;
+type ModulesOfContext = Lock<FxHashMap<u64, Arc<Module>>>;
 
 /// Key: number of the context.
-static MODULES: RwLock<FxHashMap<u64, Arc<ModulesOfContext>>> =
-    RwLock::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+static MODULES: SharedLock<FxHashMap<u64, Arc<ModulesOfContext>>> =
+    SharedLock::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
 /// Returns the modules that libraries have loaded into a context.
 fn modules_of(context: &Context) -> Arc<ModulesOfContext> {
-    let known = MODULES.read().unwrap_or_else(PoisonError::into_inner);
+    let known = MODULES.read();
     if let Some(modules) = known.get(&context.number()) {
         return modules.clone();
     }
     drop(known);
-    let mut known = MODULES.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = MODULES.write();
     known.entry(context.number()).or_default().clone()
 }
 
 /// Forgets all modules in a context. Their handles and memory end with the context.
 pub(crate) fn forget_of(context: u64) {
-    let gone = MODULES.write().unwrap_or_else(PoisonError::into_inner).remove(&context);
+    let gone = MODULES.write().remove(&context);
     drop(gone);
 }
 
@@ -96,7 +97,7 @@ impl Library {
         };
         let bytes = bytes.into();
         let library =
-            Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Mutex::default() });
+            Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Lock::default() });
         if let Some(context) = current.filter(|context| !context.device.is_native) {
             Program::load(&context.device, library.text.clone())?;
         }
@@ -106,15 +107,13 @@ impl Library {
 
     pub(crate) fn unload(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        let kernels =
-            std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner));
+        let kernels = std::mem::take(&mut *self.kernels.lock());
         for kernel in kernels.values() {
             _ = forget(&**kernel);
         }
-        let contexts: Vec<_> =
-            MODULES.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let contexts: Vec<_> = MODULES.read().values().cloned().collect();
         for modules in contexts {
-            let mut modules = modules.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut modules = modules.lock();
             let module = modules.remove(&self.number);
             drop(modules);
             module.map_or(Ok(()), |module| module.unload())?;
@@ -125,7 +124,7 @@ impl Library {
     /// Implements `cuLibraryGetModule`: returns the library's module in a context.
     pub(crate) fn module_in(&self, context: &Arc<Context>) -> CuResult<Arc<Module>> {
         let modules = modules_of(context);
-        let mut modules = modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = modules.lock();
         if let Some(module) = modules.get(&self.number) {
             return Ok(module.clone());
         }
@@ -141,7 +140,7 @@ impl Library {
 
     /// Implements `cuLibraryGetKernel`: returns the same handle each time.
     pub(crate) fn kernel(self: &Arc<Self>, name: &str) -> CuResult<Arc<Kernel>> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels = self.kernels.lock();
         if let Some(kernel) = kernels.get(name) {
             return Ok(kernel.clone());
         }

@@ -1,17 +1,16 @@
 //! Linking as far as it needs no machine code: modules of PTX are joined as text.
 
-use std::sync::{Mutex, PoisonError};
-
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use super::program::{Refusal, ptx_of};
 use crate::edge::{CuResult, Object, log};
 
 pub(crate) struct Link {
     number: u64,
-    inputs: Mutex<Vec<Box<str>>>,
+    inputs: Lock<Vec<Box<str>>>,
     /// The result of `cuLinkComplete`, with a terminating 0. It lives as long as the link.
-    output: Mutex<Option<Box<[u8]>>>,
+    output: Lock<Option<Box<[u8]>>>,
 }
 
 impl Object for Link {
@@ -25,7 +24,7 @@ impl Object for Link {
 
 impl Link {
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, inputs: Mutex::default(), output: Mutex::default() }
+        Self { number, inputs: Lock::default(), output: Lock::default() }
     }
 
     /// Implements `cuLinkAddData`: accepts PTX, or a fat binary with PTX.
@@ -33,15 +32,15 @@ impl Link {
         let text = ptx_of(bytes)?;
         penstock_ptx::module::parse(&text)
             .map_err(|error| Refusal { code: CUDA_ERROR_INVALID_PTX, log: error.to_string() })?;
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        self.inputs.lock().push(text);
         Ok(())
     }
 
     /// Implements `cuLinkComplete`: returns address and size of the result.
     pub(crate) fn complete(&self) -> CuResult<(*const u8, usize)> {
-        let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        let inputs = self.inputs.lock();
         let text = joined(&inputs)?;
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.output.lock();
         let bytes = output.get_or_insert_with(|| [text.as_bytes(), &[0]].concat().into());
         Ok((bytes.as_ptr(), bytes.len()))
     }

@@ -3,10 +3,11 @@
 use std::ffi::CString;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use penstock_client::{ArgValue, Given, Kernel, KernelInfo as _, Range, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use penstock_ptx::ir::Entry;
 use penstock_ptx::translate::Argument;
 use rustc_hash::FxHashMap;
@@ -25,7 +26,7 @@ use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 pub(crate) struct Module {
     number: u64,
     pub(crate) loaded: Arc<LoadedModule>,
-    functions: Mutex<FxHashMap<String, Arc<Function>>>,
+    functions: Lock<FxHashMap<String, Arc<Function>>>,
 }
 
 pub(crate) struct LoadedModule {
@@ -52,12 +53,12 @@ pub(crate) struct Function {
     /// Value of `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, in bytes.
     dynamic_max: AtomicU32,
     /// Its kernel, with the arguments of the last launch.
-    pub(crate) bound: Mutex<Option<BoundKernel>>,
+    pub(crate) bound: Lock<Option<BoundKernel>>,
     /// The kernel for launches with a heap among their parameters.
-    pub(crate) bound_with_heap: Mutex<Option<BoundKernel>>,
+    pub(crate) bound_with_heap: Lock<Option<BoundKernel>>,
     /// Maximum number of threads of a block that the driver allows for it.
     threads_max: OnceLock<u32>,
-    pub(crate) setup: Mutex<LaunchSetup>,
+    pub(crate) setup: Lock<LaunchSetup>,
 }
 
 /// A kernel of the pool for certain arenas.
@@ -156,15 +157,14 @@ impl Module {
             owner: context.number(),
             variables: native::variable::Variables::default(),
         });
-        let module = Arc::new(Self { number: new_number(), loaded, functions: Mutex::default() });
+        let module = Arc::new(Self { number: new_number(), loaded, functions: Lock::default() });
         publish(&module);
         module
     }
 
     pub(crate) fn unload(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        let functions =
-            std::mem::take(&mut *self.functions.lock().unwrap_or_else(PoisonError::into_inner));
+        let functions = std::mem::take(&mut *self.functions.lock());
         for function in functions.values() {
             _ = forget(&**function);
         }
@@ -177,7 +177,7 @@ impl Module {
 
     /// Implements `cuModuleGetFunction`: returns the same handle each time.
     pub(crate) fn function(&self, name: &str) -> CuResult<Arc<Function>> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut functions = self.functions.lock();
         if let Some(function) = functions.get(name) {
             return Ok(function.clone());
         }
@@ -193,10 +193,10 @@ impl Module {
             index,
             c_name: CString::new(name).unwrap_or_default(),
             dynamic_max: AtomicU32::new(limits.0.min(SHARED_BYTES).saturating_sub(used)),
-            bound: Mutex::default(),
-            bound_with_heap: Mutex::default(),
+            bound: Lock::default(),
+            bound_with_heap: Lock::default(),
             threads_max: OnceLock::new(),
-            setup: Mutex::default(),
+            setup: Lock::default(),
         });
         publish(&function);
         functions.insert(name.to_owned(), function.clone());

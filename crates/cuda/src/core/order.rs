@@ -5,8 +5,8 @@
 //! blocking streams so far, and later commands of those streams wait for it. Only the worker waits
 //! for these events.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use penstock_client::{Error, Event, Queue, Source, Want};
 use penstock_cuda_sys::driver::{CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_NOT_READY};
@@ -35,7 +35,7 @@ impl Context {
         }
         // Held until the command is sent. Otherwise a command of another thread could come between
         // this command and those that it waits for.
-        let _order = self.sending_in_order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.sending_in_order.lock();
         let waits = self.waits_for(stream)?;
         self.send(stream, &waits, send)
     }
@@ -56,8 +56,7 @@ impl Context {
             if stream.kind != StreamKind::NonBlocking
                 && context.has_blocking.load(Ordering::Acquire)
             {
-                orders
-                    .push(context.sending_in_order.lock().unwrap_or_else(PoisonError::into_inner));
+                orders.push(context.sending_in_order.lock());
                 waits.extend(context.waits_for(stream)?);
             }
         }
@@ -95,7 +94,7 @@ impl Context {
         if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return write(&[]);
         }
-        let _order = self.sending_in_order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.sending_in_order.lock();
         write(&self.waits_for(stream)?)
     }
 
@@ -129,7 +128,7 @@ impl Context {
     fn reset_seen(&self, stream: &Stream) {
         stream.clock.forget_legacy();
         if stream.kind == StreamKind::Legacy {
-            for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            for other in self.blocking.read().iter() {
                 other.clock.forget_seen_by_legacy();
             }
         }
@@ -140,7 +139,7 @@ impl Context {
     fn waits_for(&self, stream: &Stream) -> CuResult<Vec<Event>> {
         let mut waits = Vec::new();
         if stream.kind == StreamKind::Legacy {
-            for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            for other in self.blocking.read().iter() {
                 let issued = other.clock.issued();
                 if !other.clock.is_idle() && other.clock.be_seen_by_legacy(issued) {
                     waits.push(self.marker(other)?);
@@ -203,7 +202,7 @@ impl Context {
         self.check()?;
         if stream.kind == StreamKind::Legacy && self.has_blocking.load(Ordering::Acquire) {
             // The legacy default stream waits for these streams, so waiting for it includes them.
-            let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let others = self.blocking.read().clone();
             for other in &others {
                 self.finish(other)?;
             }
@@ -218,7 +217,7 @@ impl Context {
         let mut is_new = false;
         if stream.kind == StreamKind::Legacy && self.has_blocking.load(Ordering::Acquire) {
             // The legacy default stream would wait for these streams.
-            let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let others = self.blocking.read().clone();
             for other in &others {
                 is_new |= self.ask(other)?;
             }
@@ -260,7 +259,7 @@ impl Context {
         };
         match stream.kind {
             StreamKind::Legacy => {
-                let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let others = self.blocking.read().clone();
                 others.iter().try_for_each(|other| add(other))?;
             }
             StreamKind::Blocking => add(&self.legacy)?,

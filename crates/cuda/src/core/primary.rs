@@ -1,10 +1,11 @@
 //! Primary contexts: the context of each device that the runtime interface and most programs use.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use penstock_cuda_sys::driver::{
     CU_CTX_FLAGS_MASK, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
 };
+use penstock_process::Lock;
 
 use super::address::DEVICES_MAX;
 use super::context::Context;
@@ -19,12 +20,12 @@ struct Primary {
     flags: u32,
 }
 
-static PRIMARIES: PerDevice<Mutex<Primary>> = PerDevice::new(
-    [const { Mutex::new(Primary { context: None, retained: 0, flags: 0 }) }; DEVICES_MAX],
+static PRIMARIES: PerDevice<Lock<Primary>> = PerDevice::new(
+    [const { Lock::new(Primary { context: None, retained: 0, flags: 0 }) }; DEVICES_MAX],
 );
 
 fn primary(device: &Device) -> MutexGuard<'static, Primary> {
-    PRIMARIES.of(device).lock().unwrap_or_else(PoisonError::into_inner)
+    PRIMARIES.of(device).lock()
 }
 
 /// Implements `cuDevicePrimaryCtxRetain`. Creates the context if it does not exist.

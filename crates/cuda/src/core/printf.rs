@@ -31,7 +31,7 @@ pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
         records = rest;
     }
     if !out.is_empty() {
-        penstock_stdout::print(&out);
+        penstock_process::stdout::print(&out);
     }
 }
 

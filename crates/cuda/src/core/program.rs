@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::Module;
 use penstock_ptx::translate::{Argument, Translation};
@@ -48,10 +49,10 @@ pub(crate) struct Program {
     pub(crate) prints: bool,
     /// Whether a kernel may fault.
     pub(crate) stops: bool,
-    pub(super) translation: Mutex<Option<(Vec<Arena>, Translation)>>,
-    pub(super) build: Mutex<Option<Arc<BuiltProgram>>>,
+    pub(super) translation: Lock<Option<(Vec<Arena>, Translation)>>,
+    pub(super) build: Lock<Option<Arc<BuiltProgram>>>,
     /// The build for launches with a heap among their parameters.
-    pub(super) build_with_heap: Mutex<Option<Arc<BuiltProgram>>>,
+    pub(super) build_with_heap: Lock<Option<Arc<BuiltProgram>>>,
 }
 
 /// A program of the pool, made for certain arenas.
@@ -108,21 +109,21 @@ impl Program {
             module,
             prints: false,
             stops: false,
-            translation: Mutex::default(),
-            build: Mutex::new(Some(build.clone())),
-            build_with_heap: Mutex::new(Some(build)),
+            translation: Lock::default(),
+            build: Lock::new(Some(build.clone())),
+            build_with_heap: Lock::new(Some(build)),
         }
     }
 }
 
 /// Device code that a device has used, the latest last.
 #[derive(Default)]
-pub(crate) struct ProgramCache(Mutex<VecDeque<Arc<Program>>>);
+pub(crate) struct ProgramCache(Lock<VecDeque<Arc<Program>>>);
 
 impl ProgramCache {
     /// Returns the device code of a module, if the device has used it lately.
     pub(super) fn find(&self, text: &str) -> Option<Arc<Program>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let index = kept.iter().position(|program| *program.text == *text)?;
         let program = kept.remove(index)?;
         kept.push_back(program.clone());
@@ -131,7 +132,7 @@ impl ProgramCache {
 
     /// Keeps device code for later loads of the same module, instead of the oldest.
     pub(super) fn keep(&self, program: &Arc<Program>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.push_back(program.clone());
         let _oldest = if kept.len() > KEPT_MAX { kept.pop_front() } else { None };
         drop(kept);

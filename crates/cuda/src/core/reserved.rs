@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
+use penstock_process::Lock;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// End of the addresses that a process can use.
@@ -13,7 +13,7 @@ const PROCESS_END: u64 = 1 << 47;
 const PAGE_BYTES: u64 = 4096;
 
 /// Reserved pages, which do not overlap. Key: first address. Value: end and device.
-static RESERVED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
+static RESERVED: Lock<BTreeMap<usize, (usize, u64)>> = Lock::new(BTreeMap::new());
 
 /// Returns the addresses from `start` to `end` as a range.
 fn pages(start: u64, end: u64) -> Option<Range<usize>> {
@@ -30,7 +30,7 @@ pub(crate) fn reserve(device: u64, base: u64, size: u64) -> bool {
     let start = base / PAGE_BYTES * PAGE_BYTES;
     let end = base.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
     let Some(wanted) = end.and_then(|end| pages(start, end)) else { return false };
-    let mut held = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = RESERVED.lock();
     let mut gaps = Vec::new();
     let mut at = wanted.start;
     for (start, (end, owner)) in
@@ -67,7 +67,7 @@ pub(crate) fn release(device: u64, base: u64, size: u64) {
     let Some(within) = pages(start, base.saturating_add(size) / PAGE_BYTES * PAGE_BYTES) else {
         return;
     };
-    let mut held = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = RESERVED.lock();
     let known = held
         .range(..within.end)
         .filter(|(_, (end, owner))| *end > within.start && *owner == device);

@@ -1,10 +1,11 @@
 //! Streams, each an in-order queue of the pool.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 
 use penstock_client::{Error, Event, Queue, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use super::clock::StreamClock;
 use super::context::Context;
@@ -33,14 +34,14 @@ pub(crate) struct Stream {
     pub(crate) priority: i32,
     /// Held while a command is sent and counted. Otherwise the end of one command could be
     /// attributed to an earlier one.
-    sending: Mutex<()>,
+    sending: Lock<()>,
     pub(super) clock: StreamClock,
     /// Set when the program has destroyed the stream. The stream stays in its list until this event
     /// has ended, which follows all its commands. `None` if no command was left, or the node is
     /// lost.
     farewell: OnceLock<Option<Event>>,
     /// A marker for callers that ask whether all commands have ended.
-    probe: Mutex<Option<Probe>>,
+    probe: Lock<Option<Probe>>,
     pub(crate) unawaited_reads: UnawaitedReads,
 }
 
@@ -81,10 +82,10 @@ impl Stream {
             kind,
             flags,
             priority,
-            sending: Mutex::default(),
+            sending: Lock::default(),
             clock: StreamClock::default(),
             farewell: OnceLock::new(),
-            probe: Mutex::default(),
+            probe: Lock::default(),
             unawaited_reads: UnawaitedReads::default(),
         })
     }
@@ -96,7 +97,7 @@ impl Stream {
     /// Keeps other threads from sending until the result is dropped.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sending.lock()
     }
 
     /// Notes that the program has destroyed the stream. Returns false if that was known.
@@ -119,7 +120,7 @@ impl Stream {
     /// Returns an event that ends with all commands so far. Callers share it until the next
     /// command. `flush`: send it to the worker at once.
     pub(crate) fn marker_event(&self, flush: bool) -> Result<Event, Error> {
-        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut probe = self.probe.lock();
         // Read before the marker is sent: the marker may be behind more commands than that.
         let serial = self.clock.issued();
         if probe.as_ref().is_none_or(|probe| probe.serial < serial) {

@@ -1,10 +1,11 @@
 //! The streams of a context, and waits for all of them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
 
 use penstock_client::Event;
 use penstock_cuda_sys::driver::{CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE};
+use penstock_process::SharedLock;
 
 use super::context::Context;
 use super::device::Device;
@@ -12,13 +13,13 @@ use super::stream::{Stream, StreamKind};
 use crate::edge::{CuResult, publish, require};
 
 impl Context {
-    fn list_for(&self, stream: &Stream) -> &RwLock<Vec<Arc<Stream>>> {
+    fn list_for(&self, stream: &Stream) -> &SharedLock<Vec<Arc<Stream>>> {
         if stream.kind == StreamKind::NonBlocking { &self.non_blocking } else { &self.blocking }
     }
 
     pub(super) fn add(&self, stream: &Arc<Stream>) {
         self.drop_finished_streams();
-        self.list_for(stream).write().unwrap_or_else(PoisonError::into_inner).push(stream.clone());
+        self.list_for(stream).write().push(stream.clone());
         if stream.kind == StreamKind::Blocking {
             self.has_blocking.store(true, Ordering::Release);
         }
@@ -40,9 +41,9 @@ impl Context {
         }
         for list in [&self.blocking, &self.non_blocking] {
             // Without the lock, because the question may receive messages.
-            let known = list.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let known = list.read().clone();
             for gone in known.iter().filter(|stream| stream.has_finished()) {
-                let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
+                let mut list = list.write();
                 let Some(index) = list.iter().position(|stream| Arc::ptr_eq(stream, gone)) else {
                     continue;
                 };
@@ -59,14 +60,14 @@ impl Context {
     /// Drops all streams except for the legacy default stream, because the context has ended.
     pub(super) fn drop_all_streams(&self) {
         for list in [&self.blocking, &self.non_blocking] {
-            list.write().unwrap_or_else(PoisonError::into_inner).clear();
+            list.write().clear();
         }
     }
 
     fn streams(&self) -> Vec<Arc<Stream>> {
         let mut streams = vec![self.legacy.clone()];
         for list in [&self.blocking, &self.non_blocking] {
-            streams.extend(list.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+            streams.extend(list.read().iter().cloned());
         }
         streams
     }

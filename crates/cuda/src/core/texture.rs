@@ -1,9 +1,10 @@
 //! Texture and surface objects: each is a descriptor on the device, which the translated code
 //! reads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use rustc_hash::FxHashMap;
 
 use super::array::{Array, channel_bytes};
@@ -34,11 +35,11 @@ struct Texture {
     texture: CUDA_TEXTURE_DESC,
 }
 
-static TEXTURES: Mutex<FxHashMap<u64, Texture>> =
-    Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+static TEXTURES: Lock<FxHashMap<u64, Texture>> =
+    Lock::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
 fn textures() -> MutexGuard<'static, FxHashMap<u64, Texture>> {
-    TEXTURES.lock().unwrap_or_else(PoisonError::into_inner)
+    TEXTURES.lock()
 }
 
 /// The memory that a texture samples.

@@ -2,19 +2,19 @@
 //! commands.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use penstock_client::Event;
+use penstock_process::Lock;
 use penstock_wire::Status;
 
 /// Reads of a stream whose results nobody has seen, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct UnawaitedReads(Mutex<VecDeque<Event>>);
+pub(crate) struct UnawaitedReads(Lock<VecDeque<Event>>);
 
 impl UnawaitedReads {
     /// Adds a read, and drops those before it that are known to have succeeded.
     pub(crate) fn add(&self, read: Event) {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.0.lock();
         while reads.front().and_then(Event::known_status).is_some_and(|status| !status.is_error()) {
             reads.pop_front();
         }
@@ -23,7 +23,7 @@ impl UnawaitedReads {
 
     /// Returns the first failure among the reads that have ended, once.
     pub(crate) fn failure(&self) -> Option<Status> {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.0.lock();
         while let Some(status) = reads.front().and_then(Event::known_status) {
             reads.pop_front();
             if status.is_error() {
@@ -55,6 +55,6 @@ mod tests {
         assert_eq!(reads.failure(), None);
         // Successful reads are not kept.
         (0..100).for_each(|_| reads.add(Event::ended(Status::OK)));
-        assert_eq!(reads.0.lock().unwrap().len(), 1);
+        assert_eq!(reads.0.lock().len(), 1);
     }
 }

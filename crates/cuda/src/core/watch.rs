@@ -1,6 +1,6 @@
 //! What each wait looks for: faults and printed output of kernels.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use penstock_client::Error;
 use penstock_cuda_sys::driver::CU_LIMIT_PRINTF_FIFO_SIZE;
@@ -50,8 +50,8 @@ impl Context {
 
     /// Runs `work` while all streams are idle and locked. Returns `None` if a stream is busy.
     fn while_idle<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        let blocking = self.blocking.read().unwrap_or_else(PoisonError::into_inner);
-        let others = self.non_blocking.read().unwrap_or_else(PoisonError::into_inner);
+        let blocking = self.blocking.read();
+        let others = self.non_blocking.read();
         let streams = || [&self.legacy].into_iter().chain(blocking.iter()).chain(others.iter());
         let _held: Vec<_> = streams().map(|stream| stream.lock()).collect();
         streams().all(|stream| stream.clock.is_idle()).then(work)

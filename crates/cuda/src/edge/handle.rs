@@ -5,10 +5,11 @@
 
 use std::any::Any;
 use std::ptr::without_provenance_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use penstock_cuda_sys::driver::CUresult;
+use penstock_process::SharedLock;
 use rustc_hash::FxHashMap;
 
 use super::error::CuResult;
@@ -62,21 +63,17 @@ const STEP: u64 = 64;
 /// meaning.
 const FIRST: u64 = 0x0001_5000_0000_0000;
 
-static LIVING: [RwLock<Living>; SHARDS] =
-    [const { RwLock::new(Living::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS];
+static LIVING: [SharedLock<Living>; SHARDS] =
+    [const { SharedLock::new(Living::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS];
 
-fn shard(number: u64) -> &'static RwLock<Living> {
+fn shard(number: u64) -> &'static SharedLock<Living> {
     let index = usize::try_from(number / STEP).unwrap_or(0) % SHARDS;
     #[expect(clippy::indexing_slicing, reason = "a remainder")]
     &LIVING[index]
 }
 
 fn find(number: u64) -> Option<Arc<Erased>> {
-    shard(number)
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&number)
-        .map(|(_, it)| it.clone())
+    shard(number).read().get(&number).map(|(_, it)| it.clone())
 }
 
 /// Returns a number for a new object.
@@ -88,7 +85,7 @@ pub(crate) fn new_number() -> u64 {
 /// Makes an object known by its number.
 pub(crate) fn publish<T: Object>(object: &Arc<T>) {
     let (number, entry) = (object.number(), (object.owner(), object.clone() as Arc<Erased>));
-    shard(number).write().unwrap_or_else(PoisonError::into_inner).insert(number, entry);
+    shard(number).write().insert(number, entry);
 }
 
 /// Invalidates a handle. Calls that already use the object continue. Returns `None` if the handle
@@ -96,14 +93,14 @@ pub(crate) fn publish<T: Object>(object: &Arc<T>) {
 pub(crate) fn forget<T: Object>(object: &T) -> Option<()> {
     let number = object.number();
     // Dropped without the lock, because the drop may forget other objects.
-    let removed = shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    let removed = shard(number).write().remove(&number);
     removed.map(drop)
 }
 
 /// Invalidates the handles of all objects that end with a context.
 pub(crate) fn forget_of(owner: u64) {
     for shard in &LIVING {
-        let mut living = shard.write().unwrap_or_else(PoisonError::into_inner);
+        let mut living = shard.write();
         let gone: Vec<_> = living.extract_if(|_, (of, _)| *of == owner).collect();
         drop(living);
         drop(gone);

@@ -4,8 +4,9 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
+use penstock_process::Lock;
 use rustc_hash::FxHashSet;
 
 /// Environment variable that enables messages on standard error. Any value except 0 and the empty
@@ -29,9 +30,9 @@ pub(crate) fn always(text: fmt::Arguments<'_>) {
 
 /// Always prints a line, but only the first for each `topic`.
 pub(crate) fn once(topic: &'static str, text: fmt::Arguments<'_>) {
-    static TOLD: Mutex<FxHashSet<&str>> =
-        Mutex::new(FxHashSet::with_hasher(rustc_hash::FxBuildHasher));
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(topic) {
+    static TOLD: Lock<FxHashSet<&str>> =
+        Lock::new(FxHashSet::with_hasher(rustc_hash::FxBuildHasher));
+    if TOLD.lock().insert(topic) {
         print(text);
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, mpsc};
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use penstock_cuda::api::memory::cuMemAlloc_v2;
 use penstock_cuda::api::module::{cuModuleGetFunction, cuModuleLoadData};
 use penstock_cuda::api::stream::{cuLaunchHostFunc, cuStreamCreate};
 use penstock_cuda_sys::driver::*;
+use penstock_process::{Lock, Signal};
 
 /// Environment variable: nodes for the tests, instead of a node of their own.
 const NODES_VARIABLE: &str = "PENSTOCK_CUDA_TEST_NODES";
@@ -164,8 +165,8 @@ pub fn event(flags: u32) -> CUevent {
 /// meanwhile.
 #[derive(Default)]
 pub struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
+    is_open: Lock<bool>,
+    opened: Signal,
     was_late: AtomicBool,
 }
 
@@ -182,7 +183,7 @@ impl Gate {
     }
 
     pub fn open(&self) {
-        *self.is_open.lock().unwrap() = true;
+        *self.is_open.lock() = true;
         self.opened.notify_all();
         assert!(!self.was_late.load(Ordering::SeqCst), "a call waited for the closed stream");
     }
@@ -191,9 +192,8 @@ impl Gate {
 unsafe extern "C" fn hold(gate: *mut c_void) {
     // SAFETY: `close` passes a gate that lives until the stream has been waited for.
     let gate = unsafe { &*gate.cast::<Gate>() };
-    let is_open = gate.is_open.lock().unwrap();
-    let (is_open, _) =
-        gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open).unwrap();
+    let is_open = gate.is_open.lock();
+    let (is_open, _) = gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open);
     gate.was_late.store(!*is_open, Ordering::SeqCst);
 }
 

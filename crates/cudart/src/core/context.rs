@@ -1,11 +1,12 @@
 //! Devices, their primary contexts, and the context that a thread uses.
 
 use std::ffi::{c_int, c_uint};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use penstock_cuda_sys::driver::{CUcontext, CUdevice, CUstream};
 use penstock_cuda_sys::runtime_codes as code;
+use penstock_process::Lock;
 
 use super::registry;
 use crate::driver::{Functions, driver, driver_if_used};
@@ -16,7 +17,7 @@ use crate::edge::{RtError, RtResult, THREAD, forget_sticky};
 pub(crate) struct Device {
     pub(crate) handle: CUdevice,
     /// The primary context, retained once. `None` before the first use and after a reset.
-    primary: Mutex<Option<usize>>,
+    primary: Lock<Option<usize>>,
 }
 
 /// Number of device resets so far. A thread that was bound to a context before a reset is bound
@@ -54,7 +55,7 @@ fn find_devices() -> RtResult<Vec<Device>> {
             let mut handle = 0;
             // SAFETY: the pointer is valid for a write of the answer.
             unsafe { driver.cuDeviceGet(&raw mut handle, ordinal) }?;
-            Ok(Device { handle, primary: Mutex::new(None) })
+            Ok(Device { handle, primary: Lock::new(None) })
         })
         .collect()
 }
@@ -77,7 +78,7 @@ impl Device {
     /// # Errors
     /// The driver returns an error.
     pub(crate) fn primary(&self) -> RtResult<CUcontext> {
-        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut primary = self.primary.lock();
         if let Some(context) = *primary {
             return Ok(std::ptr::with_exposed_provenance_mut(context));
         }
@@ -113,7 +114,7 @@ impl Device {
     /// Destroys the primary context and everything in it.
     fn reset(&self) -> RtResult {
         let driver = driver()?;
-        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut primary = self.primary.lock();
         RESETS.fetch_add(1, Ordering::AcqRel);
         if let Some(context) = primary.take() {
             registry::forget_context(context);
@@ -160,7 +161,7 @@ pub(crate) fn current_if_there() -> Option<usize> {
         return Some(context.addr());
     }
     let device = device(THREAD.with(|thread| thread.device.get())).ok()?;
-    *device.primary.lock().unwrap_or_else(PoisonError::into_inner)
+    *device.primary.lock()
 }
 
 /// Returns the ordinal of a stream's device.

@@ -4,11 +4,12 @@
 //! context as a module when the program first uses one of its kernels or variables there.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError, RwLock, TryLockError};
 
 use penstock_cuda_sys::driver::{CUdeviceptr, CUfunction, CUmodule};
 use penstock_cuda_sys::runtime_codes as code;
+use penstock_process::{Lock, SharedLock};
 use rustc_hash::FxHashMap;
 
 use super::context::Current;
@@ -24,7 +25,7 @@ pub(crate) struct Binary {
     image: Option<Image>,
     /// The module in each context, or the reason why it cannot be loaded there. A list suffices
     /// because there are few contexts.
-    modules: Mutex<Vec<(usize, RtResult<usize>)>>,
+    modules: Lock<Vec<(usize, RtResult<usize>)>>,
 }
 
 /// A kernel of the program. Its address is the kernel's handle, so it is never freed.
@@ -33,7 +34,7 @@ pub(crate) struct Kernel {
     binary: &'static Binary,
     name: CString,
     /// Pairs of a context and the function there.
-    functions: RwLock<Vec<(usize, usize)>>,
+    functions: SharedLock<Vec<(usize, usize)>>,
 }
 
 /// A device variable of the program.
@@ -42,7 +43,7 @@ pub(crate) struct Variable {
     binary: &'static Binary,
     name: CString,
     /// Context, address and size in bytes.
-    places: RwLock<Vec<(usize, CUdeviceptr, usize)>>,
+    places: SharedLock<Vec<(usize, CUdeviceptr, usize)>>,
 }
 
 #[derive(Default)]
@@ -58,21 +59,21 @@ struct Registry {
     functions: FxHashMap<usize, ()>,
 }
 
-static REGISTRY: LazyLock<RwLock<Registry>> = LazyLock::new(RwLock::default);
+static REGISTRY: LazyLock<SharedLock<Registry>> = LazyLock::new(SharedLock::default);
 
 fn read<T>(work: impl FnOnce(&Registry) -> T) -> T {
-    work(&REGISTRY.read().unwrap_or_else(PoisonError::into_inner))
+    work(&REGISTRY.read())
 }
 
 fn change<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
-    work(&mut REGISTRY.write().unwrap_or_else(PoisonError::into_inner))
+    work(&mut REGISTRY.write())
 }
 
 /// Registers a fat binary. If `image` is `None`, its kernels cannot be launched.
 pub(crate) fn add_binary(image: Option<Image>) -> &'static Binary {
     exit::note_home();
     // Never freed, because binaries are few. Each load of the same plug-in costs these bytes again.
-    let binary: &'static Binary = Box::leak(Box::new(Binary { image, modules: Mutex::default() }));
+    let binary: &'static Binary = Box::leak(Box::new(Binary { image, modules: Lock::default() }));
     change(|registry| registry.binaries.push(binary));
     binary
 }
@@ -101,11 +102,8 @@ pub(crate) fn remove(handle: *const c_void) {
     LOSSES.fetch_add(1, Ordering::AcqRel);
     // A thread that is loading one of the modules now keeps it. Loading may take long, and the
     // process may be about to end.
-    let modules = match binary.modules.try_lock() {
-        Ok(mut modules) => std::mem::take(&mut *modules),
-        Err(TryLockError::Poisoned(modules)) => std::mem::take(&mut *modules.into_inner()),
-        Err(TryLockError::WouldBlock) => return,
-    };
+    let taken = binary.modules.try_lock().map(|mut modules| std::mem::take(&mut *modules));
+    let Some(modules) = taken else { return };
     let Some(driver) = driver_if_used() else { return };
     for (_, module) in modules {
         let Ok(module) = module else { continue };
@@ -117,8 +115,11 @@ pub(crate) fn remove(handle: *const c_void) {
 
 /// Registers a kernel under the address of its host function.
 pub(crate) fn add_kernel(binary: &'static Binary, host: *const c_void, name: &CStr) {
-    let kernel: &'static Kernel =
-        Box::leak(Box::new(Kernel { binary, name: name.to_owned(), functions: RwLock::default() }));
+    let kernel: &'static Kernel = Box::leak(Box::new(Kernel {
+        binary,
+        name: name.to_owned(),
+        functions: SharedLock::default(),
+    }));
     change(|registry| {
         registry.kernels.insert(host.addr(), kernel);
         registry.handles.insert(std::ptr::from_ref(kernel).addr(), kernel);
@@ -127,8 +128,11 @@ pub(crate) fn add_kernel(binary: &'static Binary, host: *const c_void, name: &CS
 
 /// Registers a variable under the address of its host variable.
 pub(crate) fn add_variable(binary: &'static Binary, host: *const c_void, name: &CStr) {
-    let variable: &'static Variable =
-        Box::leak(Box::new(Variable { binary, name: name.to_owned(), places: RwLock::default() }));
+    let variable: &'static Variable = Box::leak(Box::new(Variable {
+        binary,
+        name: name.to_owned(),
+        places: SharedLock::default(),
+    }));
     change(|registry| registry.variables.insert(host.addr(), variable));
 }
 
@@ -188,7 +192,7 @@ fn look_up(current: Current, host: *const c_void) -> RtResult<CUfunction> {
 pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
     let wanted = (current.context.addr(), function.addr());
     let is_it = |kernel: &Kernel| {
-        let functions = kernel.functions.read().unwrap_or_else(PoisonError::into_inner);
+        let functions = kernel.functions.read();
         functions.contains(&wanted)
     };
     let found = read(|registry| {
@@ -210,25 +214,13 @@ pub(crate) fn variable(host: *const c_void) -> RtResult<&'static Variable> {
 pub(crate) fn forget_context(context: usize) {
     read(|registry| {
         for binary in &registry.binaries {
-            binary
-                .modules
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .retain(|(of, _)| *of != context);
+            binary.modules.lock().retain(|(of, _)| *of != context);
         }
         for kernel in registry.kernels.values() {
-            kernel
-                .functions
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .retain(|(of, _)| *of != context);
+            kernel.functions.write().retain(|(of, _)| *of != context);
         }
         for variable in registry.variables.values() {
-            variable
-                .places
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .retain(|(of, ..)| *of != context);
+            variable.places.write().retain(|(of, ..)| *of != context);
         }
     });
     LOSSES.fetch_add(1, Ordering::AcqRel);
@@ -238,7 +230,7 @@ impl Binary {
     fn module(&self, current: Current) -> RtResult<CUmodule> {
         let Some(image) = self.image else { return Err(RtError(code::INVALID_KERNEL_IMAGE)) };
         // The lock is held while the module is loaded, so that two threads do not load it twice.
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = self.modules.lock();
         let context = current.context.addr();
         if let Some((_, module)) = modules.iter().find(|(of, _)| *of == context) {
             return module.map(std::ptr::with_exposed_provenance_mut);
@@ -269,7 +261,7 @@ impl Kernel {
     fn function(&self, current: Current) -> RtResult<CUfunction> {
         let context = current.context.addr();
         let known = {
-            let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+            let functions = self.functions.read();
             functions.iter().find(|(of, _)| *of == context).map(|(_, function)| *function)
         };
         match known {
@@ -291,7 +283,7 @@ impl Kernel {
             code::SYMBOL_NOT_FOUND => RtError(code::INVALID_DEVICE_FUNCTION),
             _ => error,
         })?;
-        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut functions = self.functions.write();
         functions.push((current.context.addr(), function.expose_provenance()));
         Ok(function)
     }
@@ -302,7 +294,7 @@ impl Variable {
     pub(crate) fn place(&self, current: Current) -> RtResult<(CUdeviceptr, usize)> {
         let context = current.context.addr();
         let known = {
-            let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+            let places = self.places.read();
             places
                 .iter()
                 .find(|(of, ..)| *of == context)
@@ -327,7 +319,7 @@ impl Variable {
             code::SYMBOL_NOT_FOUND => RtError(code::INVALID_SYMBOL),
             _ => error,
         })?;
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.write();
         places.push((context, pointer, bytes));
         Ok((pointer, bytes))
     }

@@ -2,7 +2,7 @@
 //! descriptions that programs can query later.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use penstock_cuda_sys::driver::*;
 use penstock_cuda_sys::runtime::{
@@ -10,6 +10,7 @@ use penstock_cuda_sys::runtime::{
     resource_type,
 };
 use penstock_cuda_sys::runtime_codes as code;
+use penstock_process::Lock;
 use rustc_hash::FxHashMap;
 
 use super::array;
@@ -28,11 +29,11 @@ pub(crate) struct Made {
     pub(crate) view: Option<ResourceViewDesc>,
 }
 
-static TEXTURES: LazyLock<Mutex<FxHashMap<u64, Made>>> = LazyLock::new(Mutex::default);
-static SURFACES: LazyLock<Mutex<FxHashMap<u64, ResourceDesc>>> = LazyLock::new(Mutex::default);
+static TEXTURES: LazyLock<Lock<FxHashMap<u64, Made>>> = LazyLock::new(Lock::default);
+static SURFACES: LazyLock<Lock<FxHashMap<u64, ResourceDesc>>> = LazyLock::new(Lock::default);
 
 pub(crate) fn keep(object: u64, made: Made) {
-    TEXTURES.lock().unwrap_or_else(PoisonError::into_inner).insert(object, made);
+    TEXTURES.lock().insert(object, made);
 }
 
 /// Returns the descriptions that a texture was made from.
@@ -40,16 +41,16 @@ pub(crate) fn keep(object: u64, made: Made) {
 /// # Errors
 /// There is no such texture.
 pub(crate) fn made(object: u64) -> RtResult<Made> {
-    let textures = TEXTURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let textures = TEXTURES.lock();
     textures.get(&object).copied().ok_or(RtError::INVALID_VALUE)
 }
 
 pub(crate) fn forget(object: u64) {
-    TEXTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&object);
+    TEXTURES.lock().remove(&object);
 }
 
 pub(crate) fn keep_surface(object: u64, resource: ResourceDesc) {
-    SURFACES.lock().unwrap_or_else(PoisonError::into_inner).insert(object, resource);
+    SURFACES.lock().insert(object, resource);
 }
 
 /// Returns the description that a surface was made from.
@@ -57,12 +58,12 @@ pub(crate) fn keep_surface(object: u64, resource: ResourceDesc) {
 /// # Errors
 /// There is no such surface.
 pub(crate) fn surface(object: u64) -> RtResult<ResourceDesc> {
-    let surfaces = SURFACES.lock().unwrap_or_else(PoisonError::into_inner);
+    let surfaces = SURFACES.lock();
     surfaces.get(&object).copied().ok_or(RtError::INVALID_VALUE)
 }
 
 pub(crate) fn forget_surface(object: u64) {
-    SURFACES.lock().unwrap_or_else(PoisonError::into_inner).remove(&object);
+    SURFACES.lock().remove(&object);
 }
 
 /// Converts a description of a resource to the driver's form.

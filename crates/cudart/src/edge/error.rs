@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use penstock_cuda_sys::driver::{CUDA_SUCCESS, CUresult};
 use penstock_cuda_sys::runtime_codes as code;
+use penstock_process::Lock;
 
 use super::THREAD;
 
@@ -18,13 +18,13 @@ pub(crate) type RtResult<T = ()> = Result<T, RtError>;
 
 /// Errors that ended contexts, by context. Every later call in such a context fails with its error
 /// until the device is reset.
-static STICKY: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+static STICKY: Lock<Vec<(usize, c_int)>> = Lock::new(Vec::new());
 
 /// Whether [`STICKY`] has entries. If not, no call has to find out which context is current.
 static ANY_STICKY: AtomicBool = AtomicBool::new(false);
 
 fn sticky<T>(work: impl FnOnce(&mut Vec<(usize, c_int)>) -> T) -> T {
-    work(&mut STICKY.lock().unwrap_or_else(PoisonError::into_inner))
+    work(&mut STICKY.lock())
 }
 
 impl RtError {

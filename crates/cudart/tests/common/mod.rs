@@ -6,10 +6,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 use std::time::SystemTime;
 
 use penstock_cuda_sys::runtime::{FATBIN_WRAPPER_MAGIC, FatbinWrapper};
+use penstock_process::Lock;
 
 /// Needed to link the tests with the crate. The libraries have their own.
 #[unsafe(no_mangle)]
@@ -128,8 +129,8 @@ pub struct Setting {
 
 pub fn setting(major: c_int) -> Setting {
     static LIBRARIES: OnceLock<[Library; 3]> = OnceLock::new();
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    static TURN: Lock<()> = Lock::new(());
+    let turn = TURN.lock();
     let libraries = LIBRARIES.get_or_init(|| {
         let folder = link();
         let driver = stand_in(folder);

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_double, c_int, c_uint};
 use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::cores;
@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::meter::Meter;
 use crate::model::PowerModel;
 use crate::options::{Options, Roots};
+use penstock_process::Lock;
 use shown::{CCores, CFigure, CModel, CTotal, Shown, c_text};
 
 /// Error codes of the header.
@@ -89,18 +90,18 @@ struct Kept {
 
 /// All open meters, and the last handle that was given.
 struct Meters {
-    open: BTreeMap<usize, Arc<Mutex<Kept>>>,
+    open: BTreeMap<usize, Arc<Lock<Kept>>>,
     last: usize,
 }
 
-static METERS: Mutex<Meters> = Mutex::new(Meters { open: BTreeMap::new(), last: 0 });
+static METERS: Lock<Meters> = Lock::new(Meters { open: BTreeMap::new(), last: 0 });
 
 thread_local! {
     static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
 fn meters() -> MutexGuard<'static, Meters> {
-    METERS.lock().unwrap_or_else(PoisonError::into_inner)
+    METERS.lock()
 }
 
 /// Runs the body of a function. Keeps an error's text and returns its code, also for a panic.
@@ -127,7 +128,7 @@ fn with<T>(
 ) -> Result<T, Refusal> {
     let kept = meters().open.get(&meter.addr()).cloned();
     let kept = kept.ok_or(Refusal::Argument("this is not an open meter"))?;
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = kept.lock();
     body(&mut kept)
 }
 
@@ -190,7 +191,7 @@ pub unsafe extern "C" fn penstock_energy_open(
         let mut opened = Meter::open(&options);
         opened.set_model(model);
         let shown = Shown::of_channels(&opened.channels());
-        let kept = Arc::new(Mutex::new(Kept { meter: opened, shown }));
+        let kept = Arc::new(Lock::new(Kept { meter: opened, shown }));
         let mut all = meters();
         all.last += 1;
         let number = all.last;

@@ -7,11 +7,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use penstock_energy::{Channel, Figure, Options, Report, Roots};
+use penstock_process::Lock;
 
 /// A directory that stands for `/`, and is removed with this value.
 pub struct Tree {
@@ -150,7 +151,7 @@ impl Dial {
 
 /// Turns dials at constant rates, in units per second.
 pub struct Mill {
-    state: Arc<Mutex<State>>,
+    state: Arc<Lock<State>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -178,12 +179,12 @@ impl State {
 impl Mill {
     pub fn start(dials: Vec<(Dial, u64)>) -> Self {
         let state = State { dials, turned_at: Instant::now(), is_over: false };
-        let state = Arc::new(Mutex::new(state));
+        let state = Arc::new(Lock::new(state));
         let shared = Arc::clone(&state);
         let turn = move || {
             loop {
                 {
-                    let mut state = shared.lock().unwrap();
+                    let mut state = shared.lock();
                     if state.is_over {
                         return;
                     }
@@ -197,22 +198,17 @@ impl Mill {
 
     /// Stops the dials while the guard lives.
     pub fn hold(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock()
     }
 
     /// Stops the dials for good and returns them.
     pub fn stop(mut self) -> Vec<Dial> {
         self.end();
-        std::mem::take(&mut self.state.lock().unwrap().dials)
-            .into_iter()
-            .map(|(dial, _)| dial)
-            .collect()
+        std::mem::take(&mut self.state.lock().dials).into_iter().map(|(dial, _)| dial).collect()
     }
 
     fn end(&mut self) {
-        if let Ok(mut state) = self.state.lock() {
-            state.is_over = true;
-        }
+        self.state.lock().is_over = true;
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }

@@ -1,15 +1,15 @@
 //! The way in which the host learns that everything its kernels have sent has arrived.
 
-use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-use crate::state::lock;
+use penstock_process::{Lock, Signal};
+
 use crate::wake::Wake;
 
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
-    work: Mutex<Work>,
-    changed: Condvar,
+    work: Lock<Work>,
+    changed: Signal,
 }
 
 /// Numbered requests of the host.
@@ -25,31 +25,31 @@ struct Work {
 impl Settled {
     /// Records the start of the proxy.
     pub(super) fn begin(&self) {
-        lock(&self.work).serves = true;
+        self.work.lock().serves = true;
     }
 
     /// Records the end of the proxy.
     pub(super) fn end(&self) {
-        lock(&self.work).serves = false;
+        self.work.lock().serves = false;
         self.changed.notify_all();
     }
 
     /// Returns a request that the proxy has not taken yet.
     pub(super) fn request(&self) -> Option<u64> {
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         let is_new = work.asked > work.taken;
         work.taken = work.asked;
         is_new.then_some(work.asked)
     }
 
     pub(super) fn answer(&self, request: u64) {
-        lock(&self.work).answered = request;
+        self.work.lock().answered = request;
         self.changed.notify_all();
     }
 
     /// Waits until all in the rings has arrived. `false`: the deadline passed or the proxy ended.
     pub(crate) fn wait(&self, wake: &Wake, deadline: Instant) -> bool {
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         if !work.serves {
             return true;
         }
@@ -61,10 +61,7 @@ impl Settled {
             if left.is_zero() {
                 return false;
             }
-            work = match self.changed.wait_timeout(work, left) {
-                Ok((work, _)) => work,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            work = self.changed.wait_timeout(work, left).0;
         }
         work.answered >= asked
     }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use penstock_process::Lock;
+
 use super::sys::{self, AmRecvParam};
-use crate::state::lock;
 
 /// Largest message in bytes: half of what UCX sends over TCP in one piece, with headers, so that no
 /// message has to be reassembled.
@@ -39,7 +39,7 @@ impl Label {
 /// Arrived messages of all members.
 #[derive(Default)]
 pub(super) struct Arrivals {
-    inboxes: Mutex<Vec<Inbox>>,
+    inboxes: Lock<Vec<Inbox>>,
     /// Total bytes of all waiting messages.
     held: AtomicUsize,
 }
@@ -138,7 +138,7 @@ pub(super) extern "C" fn on_message(
 impl Arrivals {
     /// Makes an inbox for another member's messages, which carry this secret.
     pub(super) fn open(&self, secret: [u8; 16]) -> Label {
-        let mut inboxes = lock(&self.inboxes);
+        let mut inboxes = self.inboxes.lock();
         inboxes.push(Inbox {
             secret,
             next: 0,
@@ -156,7 +156,7 @@ impl Arrivals {
     }
 
     pub(super) fn known(&self, inbox: u32) -> Known {
-        let inboxes = lock(&self.inboxes);
+        let inboxes = self.inboxes.lock();
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get(inbox));
         inbox.map_or(Known { count: 0, waits: false, is_wrong: true }, |inbox| Known {
             count: inbox.next,
@@ -173,7 +173,7 @@ impl Arrivals {
         into: &mut [u8],
         release: &mut dyn FnMut(&Message),
     ) -> usize {
-        let mut inboxes = lock(&self.inboxes);
+        let mut inboxes = self.inboxes.lock();
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         let Some(inbox) = inbox else { return 0 };
         let mut total = 0;
@@ -205,7 +205,7 @@ impl Arrivals {
     /// # Safety
     /// Nothing else uses `into` until then.
     pub(super) unsafe fn aim(&self, inbox: u32, into: &mut [u8]) {
-        let mut inboxes = lock(&self.inboxes);
+        let mut inboxes = self.inboxes.lock();
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         if let Some(inbox) = inbox
             && let Some(place) = NonNull::new(into.as_mut_ptr())
@@ -216,14 +216,15 @@ impl Arrivals {
 
     /// Ends this and returns the number of bytes that came.
     pub(super) fn taken(&self, inbox: u32) -> usize {
-        let mut inboxes = lock(&self.inboxes);
+        let mut inboxes = self.inboxes.lock();
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         inbox.and_then(|inbox| inbox.target.take()).map_or(0, |target| target.filled)
     }
 
     /// Passes all waiting messages to `release`.
     pub(super) fn forget(&self, release: &mut dyn FnMut(&Message)) {
-        lock(&self.inboxes)
+        self.inboxes
+            .lock()
             .iter_mut()
             .flat_map(|inbox| inbox.messages.drain(..))
             .for_each(|message| release(&message));
@@ -243,7 +244,7 @@ impl Arrivals {
         let (label, number) = (&header[..20], &header[24..]);
         let inbox = <[u8; 4]>::try_from(&label[16..]).map_or(u32::MAX, u32::from_le_bytes);
         let number = <[u8; 8]>::try_from(number).map_or(u64::MAX, u64::from_le_bytes);
-        let mut inboxes = lock(&self.inboxes);
+        let mut inboxes = self.inboxes.lock();
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         // A message of a stranger who found the port gets no answer and changes nothing.
         let Some(inbox) = inbox.filter(|inbox| is_same(&inbox.secret, &label[..16])) else {
@@ -304,7 +305,7 @@ mod tests {
             is_wrong: false,
         };
         Arrivals {
-            inboxes: Mutex::new(secrets.iter().map(inbox).collect()),
+            inboxes: Lock::new(secrets.iter().map(inbox).collect()),
             held: AtomicUsize::new(0),
         }
     }
@@ -330,7 +331,7 @@ mod tests {
             let header = Label { secret, inbox }.header(0);
             assert_eq!(take(&of, &header, data, 8), sys::OK);
         }
-        let inboxes = lock(&of.inboxes);
+        let inboxes = of.inboxes.lock();
         assert!(
             inboxes
                 .iter()
@@ -348,7 +349,7 @@ mod tests {
             let of = arrivals(&[[1; 16]]);
             assert_eq!(take(&of, &label.header(number), data, length), sys::OK);
             assert_eq!(take(&of, &label.header(0), data, 8), sys::OK, "later messages are ignored");
-            let inboxes = lock(&of.inboxes);
+            let inboxes = of.inboxes.lock();
             assert!(inboxes[0].is_wrong && inboxes[0].messages.is_empty());
         }
     }
@@ -366,7 +367,7 @@ mod tests {
             sys::OK,
             "the same message again is refused"
         );
-        let inboxes = lock(&of.inboxes);
+        let inboxes = of.inboxes.lock();
         assert_eq!((inboxes[0].next, inboxes[0].messages.len(), inboxes[0].is_wrong), (2, 1, true));
         assert_eq!(of.held.load(Ordering::Relaxed), 8);
     }

@@ -4,13 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+
+use penstock_process::Lock;
 
 use super::arrivals::{Arrivals, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, on_message};
 use super::sys::{self, AmHandlerParam, EpParams, RequestParam, WorkerParams};
 use super::{Context, UcxError};
-use crate::state::lock;
 
 /// Bytes of all members that have arrived and are unread. Beyond this limit UCX gets no turn, and
 /// the senders feel back-pressure. One turn adds at most 16 messages per interface of UCX.
@@ -74,7 +75,7 @@ pub(crate) struct Engine {
     address: Vec<u8>,
     arrivals: Box<Arrivals>,
     /// Held for each call on the worker. Locked before the inboxes.
-    calls: Mutex<Kept>,
+    calls: Lock<Kept>,
 }
 
 // SAFETY: the worker is made for threads that use it one after the other, which `calls` ensures.
@@ -115,7 +116,7 @@ impl Engine {
             fd: -1,
             address: Vec::new(),
             arrivals: Box::default(),
-            calls: Mutex::default(),
+            calls: Lock::default(),
         };
         engine.prepare()?;
         Ok(engine)
@@ -167,7 +168,7 @@ impl Engine {
     pub(super) fn connect(&self, address: &[u8], unwatched: bool) -> Result<EndPoint, UcxError> {
         let functions = self.context.functions;
         let failed = Arc::new(AtomicBool::new(false));
-        let mut kept = lock(&self.calls);
+        let mut kept = self.calls.lock();
         kept.failed.push(failed.clone());
         let mut handle = null_mut();
         let mut try_mode = |err_mode: c_int| {
@@ -205,7 +206,7 @@ impl Engine {
         if self.arrivals.held() >= HELD_BYTES_MAX {
             return;
         }
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         // SAFETY: only this thread uses our worker now. Handlers lock only the inboxes.
         unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
     }
@@ -213,7 +214,7 @@ impl Engine {
     /// Returns whether the descriptor will report what comes from now on. Otherwise something has
     /// already come, or is stuck.
     pub(super) fn arm(&self) -> bool {
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         // SAFETY: as above.
         unsafe { (self.context.functions.worker_arm)(self.worker.as_ptr()) == sys::OK }
     }
@@ -221,7 +222,7 @@ impl Engine {
     /// Copies what has arrived in an inbox, in order, as far as there is room. If nothing has, UCX
     /// gets a turn, and what comes then goes directly to `into`.
     pub(super) fn read(&self, inbox: u32, into: &mut [u8]) -> usize {
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         let got = self.arrivals.read(inbox, into, &mut |message| self.release(message));
         if got > 0 || self.arrivals.held() >= HELD_BYTES_MAX {
             return got;
@@ -256,7 +257,7 @@ impl Engine {
         let bytes = bytes.get(..length).unwrap_or_default();
         let param = RequestParam::flags(sys::AM_SEND_FLAG_EAGER);
         let functions = self.context.functions;
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         // SAFETY: header and bytes stay in place until the request is done: a slot that is dropped
         // earlier goes to `keep`.
         slot.request = unsafe {
@@ -297,7 +298,7 @@ impl Engine {
             return true;
         }
         let functions = self.context.functions;
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         // SAFETY: the request has not been freed.
         if unsafe { (functions.request_check_status)(slot.request) } == sys::IN_PROGRESS {
             return false;
@@ -310,7 +311,7 @@ impl Engine {
 
     /// Keeps slots that UCX may still access until the worker is gone.
     pub(super) fn keep(&self, slots: impl Iterator<Item = Slot>) {
-        let mut kept = lock(&self.calls);
+        let mut kept = self.calls.lock();
         for mut slot in slots.filter(|slot| !slot.request.is_null()) {
             // SAFETY: the request is not yet freed nor used again; UCX drops it when it is done.
             unsafe { (self.context.functions.request_free)(slot.request) };
@@ -323,7 +324,7 @@ impl Engine {
     /// if a worker is destroyed while such requests exist.
     pub(super) fn let_go(&self, closing: &mut Closing) {
         if !closing.0.is_null() {
-            let _kept = lock(&self.calls);
+            let _kept = self.calls.lock();
             // SAFETY: the request is not yet freed nor used again; UCX drops it when it is done.
             unsafe { (self.context.functions.request_free)(closing.0) };
             closing.0 = null_mut();
@@ -337,7 +338,7 @@ impl Engine {
             return Closing(null_mut());
         }
         let param = RequestParam::flags(if at_once { sys::EP_CLOSE_FLAG_FORCE } else { 0 });
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         // SAFETY: the end point is open; the caller does not use it again.
         let request =
             unsafe { (self.context.functions.ep_close)(way.handle.as_ptr(), &raw const param) };
@@ -350,7 +351,7 @@ impl Engine {
             return true;
         }
         let functions = self.context.functions;
-        let _kept = lock(&self.calls);
+        let _kept = self.calls.lock();
         // SAFETY: the request has not been freed.
         if unsafe { (functions.request_check_status)(closing.0) } == sys::IN_PROGRESS {
             return false;
@@ -370,7 +371,7 @@ impl Engine {
             return String::new();
         }
         {
-            let _kept = lock(&self.calls);
+            let _kept = self.calls.lock();
             // SAFETY: the end point and the file are open.
             unsafe { (self.context.functions.ep_print_info)(way.handle.as_ptr(), file) };
         }

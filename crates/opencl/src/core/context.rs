@@ -1,10 +1,11 @@
 //! OpenCL contexts.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_cl_sys::{_cl_context, CL_INVALID_CONTEXT, cl_context_properties, cl_int};
 use penstock_client::Node;
+use penstock_process::Lock;
 
 use super::device::Device;
 use super::queue::Queue;
@@ -19,9 +20,9 @@ pub(crate) struct Context {
     pub(crate) properties: Vec<cl_context_properties>,
     notify: Option<Arc<Notify>>,
     /// Default queues on devices, at most one per device.
-    default_queues: Mutex<Vec<Weak<Handle<Queue>>>>,
-    destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-    queues: Mutex<Vec<Weak<Handle<Queue>>>>,
+    default_queues: Lock<Vec<Weak<Handle<Queue>>>>,
+    destructors: Lock<Vec<Box<dyn FnOnce() + Send>>>,
+    queues: Lock<Vec<Weak<Handle<Queue>>>>,
     /// Areas of shared virtual memory.
     pub(crate) svm: super::svm::Areas,
     /// Cached answers about image formats.
@@ -55,9 +56,9 @@ impl Context {
             devices,
             properties,
             notify,
-            default_queues: Mutex::default(),
-            destructors: Mutex::default(),
-            queues: Mutex::default(),
+            default_queues: Lock::default(),
+            destructors: Lock::default(),
+            queues: Lock::default(),
             svm: Default::default(),
             image_formats: Default::default(),
         }
@@ -77,41 +78,40 @@ impl Context {
 
     /// Returns the default queue on a device.
     pub(crate) fn default_queue(&self, device: &Ref<Device>) -> Option<Ref<Queue>> {
-        let queues = self.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.default_queues.lock();
         let mut living = queues.iter().filter_map(Weak::upgrade);
         living.find(|queue| Arc::ptr_eq(&queue.device, device))
     }
 
     /// Makes `queue` the default queue on its device.
     pub(crate) fn set_default_queue(&self, queue: &Ref<Queue>) {
-        let mut queues = self.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.default_queues.lock();
         queues.retain(|known| known.strong_count() > 0);
         queues.push(Arc::downgrade(queue));
     }
 
     /// Adds a new queue of the context.
     pub(crate) fn add_queue(&self, queue: &Ref<Queue>) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues.retain(|known| known.strong_count() > 0);
         queues.push(Arc::downgrade(queue));
     }
 
     /// Returns the context's host queues.
     pub(crate) fn queues(&self) -> Vec<Ref<Queue>> {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues.lock();
         queues.iter().filter_map(Weak::upgrade).filter(|queue| !queue.is_on_device()).collect()
     }
 
     /// Implements the function `clSetContextDestructorCallback`.
     pub(crate) fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
-        self.destructors.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+        self.destructors.lock().push(callback);
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let destructors =
-            std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let destructors = std::mem::take(self.destructors.get_mut());
         // "The registered callback functions are called in the reverse order in which they were
         // registered."
         for destructor in destructors.into_iter().rev() {
@@ -123,8 +123,8 @@ impl Drop for Context {
 /// Returns the `pfn_notify` callbacks by the wire ids of their contexts, which a process never
 /// reuses.
 fn notified() -> std::sync::MutexGuard<'static, Vec<(u64, Weak<Notify>)>> {
-    static NOTIFIED: Mutex<Vec<(u64, Weak<Notify>)>> = Mutex::new(Vec::new());
-    NOTIFIED.lock().unwrap_or_else(PoisonError::into_inner)
+    static NOTIFIED: Lock<Vec<(u64, Weak<Notify>)>> = Lock::new(Vec::new());
+    NOTIFIED.lock()
 }
 
 /// Passes errors that drivers report on to the `pfn_notify` callbacks.

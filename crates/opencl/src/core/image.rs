@@ -1,9 +1,10 @@
 //! Images: shapes, pitches and regions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_cl_sys::*;
 use penstock_client::ImageShape;
+use penstock_process::Lock;
 use penstock_wire::describe::ImageDescription;
 
 use super::format::pixel_size;
@@ -235,7 +236,7 @@ type Formats = Arc<[cl_image_format]>;
 
 /// Cache of the drivers' answers about image formats, which do not change.
 #[derive(Debug, Default)]
-pub(crate) struct FormatCache(Mutex<Vec<((u64, cl_mem_object_type), Formats)>>);
+pub(crate) struct FormatCache(Lock<Vec<((u64, cl_mem_object_type), Formats)>>);
 
 impl FormatCache {
     /// Returns the formats that all devices of the context support.
@@ -252,7 +253,7 @@ impl FormatCache {
                 .find(|(known, _)| *known == key)
                 .map(|(_, formats): &(_, Formats)| formats.clone())
         };
-        if let Some(formats) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(formats) = known(&self.0.lock()) {
             return Ok(formats);
         }
         // The lock is not held, because this call waits.
@@ -266,7 +267,7 @@ impl FormatCache {
             // Only a driver can move pixels of its own formats.
             .filter(|format| pixel_size(format).is_ok())
             .collect();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, formats.clone()));
+        self.0.lock().push((key, formats.clone()));
         Ok(formats)
     }
 }

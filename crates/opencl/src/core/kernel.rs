@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::ptr::without_provenance_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_cl_sys::*;
 use penstock_client::{ArgValue, KernelInfo};
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::describe::KernelDescription;
 
@@ -25,13 +26,13 @@ pub(crate) struct Kernel {
     pub(crate) program: Ref<Program>,
     kinds: Box<[ArgKind]>,
     /// Offsets of the sub-buffers that are arguments, to check their alignment.
-    origins: Mutex<Box<[usize]>>,
+    origins: Lock<Box<[usize]>>,
     /// All origins combined with bitwise or.
     origin_bits: AtomicUsize,
     /// Limits for each device of the program with an executable.
     limits: Vec<(Ref<Device>, Limits)>,
     /// Cached answers of drivers about sub-groups, which do not change.
-    sub_groups: Mutex<Vec<(SubGroupQuery, Arc<[u8]>)>>,
+    sub_groups: Lock<Vec<(SubGroupQuery, Arc<[u8]>)>>,
 }
 
 /// Question about sub-groups: address of the device, name, input, room for the output.
@@ -72,21 +73,21 @@ impl Kernel {
         Self {
             pool,
             program: program.clone(),
-            origins: Mutex::new(vec![0; kinds.len()].into()),
+            origins: Lock::new(vec![0; kinds.len()].into()),
             origin_bits: AtomicUsize::new(0),
             kinds,
             limits,
-            sub_groups: Mutex::default(),
+            sub_groups: Lock::default(),
         }
     }
 
     /// Implements the function `clCloneKernel`.
     pub(crate) fn duplicate(&self) -> ClResult<Self> {
         let copy = Self::over(&self.program, self.pool.duplicate()?);
-        let origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let origins = self.origins.lock().clone();
         copy.origin_bits
             .store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
-        *copy.origins.lock().unwrap_or_else(PoisonError::into_inner) = origins;
+        *copy.origins.lock() = origins;
         Ok(copy)
     }
 
@@ -245,7 +246,7 @@ impl Kernel {
         if origin == 0 && self.origin_bits.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut origins = self.origins.lock();
         if let Some(known) = origins.get_mut(index) {
             *known = origin;
         }
@@ -305,17 +306,14 @@ impl Kernel {
         room: usize,
     ) -> ClResult<Arc<[u8]>> {
         let query = (Arc::as_ptr(device).addr(), name, input.to_vec(), room);
-        let known = self.sub_groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.sub_groups.lock();
         if let Some((_, answer)) = known.iter().find(|(known, _)| *known == query) {
             return Ok(answer.clone());
         }
         // The lock is not held, because the query waits.
         drop(known);
         let answer: Arc<[u8]> = self.pool.sub_group_info(&device.pool, name, input, room)?.into();
-        self.sub_groups
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((query, answer.clone()));
+        self.sub_groups.lock().push((query, answer.clone()));
         Ok(answer)
     }
 }

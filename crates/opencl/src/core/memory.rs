@@ -2,10 +2,11 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use penstock_cl_sys::*;
 use penstock_client::{Memory, Want};
+use penstock_process::Lock;
 
 use super::context::Context;
 use super::image::Image;
@@ -43,8 +44,8 @@ pub(crate) struct Mem {
     /// Shared virtual memory that contains `host_ptr`, and which is then the content.
     pub(crate) svm: Option<Arc<super::svm::Area>>,
     shadow: OnceLock<Pages>,
-    maps: Mutex<Maps>,
-    destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    maps: Lock<Maps>,
+    destructors: Lock<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Kind of memory object.
@@ -88,8 +89,8 @@ impl Mem {
             properties: Vec::new(),
             svm: None,
             shadow: OnceLock::new(),
-            maps: Mutex::default(),
-            destructors: Mutex::default(),
+            maps: Lock::default(),
+            destructors: Lock::default(),
         }
     }
 
@@ -184,12 +185,12 @@ impl Mem {
 
     /// Locks and returns the mapped regions.
     pub(crate) fn maps(&self) -> MutexGuard<'_, Maps> {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.maps.lock()
     }
 
     /// Implements the function `clSetMemObjectDestructorCallback`.
     pub(crate) fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
-        self.destructors.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+        self.destructors.lock().push(callback);
     }
 }
 
@@ -205,8 +206,7 @@ pub(crate) fn keep(mem: &Ref<Mem>) -> Option<Arc<dyn Any + Send + Sync>> {
 
 impl Drop for Mem {
     fn drop(&mut self) {
-        let destructors =
-            std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let destructors = std::mem::take(self.destructors.get_mut());
         if destructors.is_empty() {
             return;
         }
@@ -241,18 +241,18 @@ fn after_commands(context: &Context, run: impl FnOnce() + Send + 'static) {
         return run();
     }
     // The marker that ends last drops the last reference.
-    let last = Arc::new(RunOnDrop(Mutex::new(Some(run))));
+    let last = Arc::new(RunOnDrop(Lock::new(Some(run))));
     for marker in markers {
         let last = last.clone();
         marker.on_complete(move |_| drop(last));
     }
 }
 
-struct RunOnDrop<F: FnOnce()>(Mutex<Option<F>>);
+struct RunOnDrop<F: FnOnce()>(Lock<Option<F>>);
 
 impl<F: FnOnce()> Drop for RunOnDrop<F> {
     fn drop(&mut self) {
-        if let Some(run) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(run) = self.0.get_mut().take() {
             run();
         }
     }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use penstock_cl_sys::*;
+use penstock_process::Lock;
 use penstock_wire::Status;
 use penstock_wire::describe::KernelDescription;
 
@@ -20,13 +21,13 @@ pub(crate) struct Program {
     pub(crate) origin: Origin,
     /// The pool's program; not set while this program is being linked.
     pool: OnceLock<Arc<penstock_client::Program>>,
-    builds: Mutex<Vec<Build>>,
+    builds: Lock<Vec<Build>>,
     /// Number of kernel objects of the program.
     kernels: AtomicUsize,
     /// Whether the drivers report descriptions of arguments; `None` until a query.
-    shows_arg_info: Mutex<Option<bool>>,
+    shows_arg_info: Lock<Option<bool>>,
     /// Cached binaries, which are long and queried in two steps.
-    binaries: Mutex<Option<Binaries>>,
+    binaries: Lock<Option<Binaries>>,
 }
 
 /// Binary of each device of a program; empty for a device without one.
@@ -80,7 +81,7 @@ impl Program {
         origin: Origin,
         pool: Option<Arc<penstock_client::Program>>,
     ) -> Self {
-        let builds = Mutex::new(vec![Build::default(); devices.len()]);
+        let builds = Lock::new(vec![Build::default(); devices.len()]);
         let cell = OnceLock::new();
         if let Some(pool) = pool {
             // The cell is new.
@@ -93,8 +94,8 @@ impl Program {
             pool: cell,
             builds,
             kernels: AtomicUsize::new(0),
-            shows_arg_info: Mutex::default(),
-            binaries: Mutex::default(),
+            shows_arg_info: Lock::default(),
+            binaries: Lock::default(),
         }
     }
 
@@ -112,10 +113,6 @@ impl Program {
         _ = self.pool.set(pool);
     }
 
-    fn builds(&self) -> MutexGuard<'_, Vec<Build>> {
-        self.builds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn index(&self, device: &Ref<Device>) -> ClResult<usize> {
         // "CL_INVALID_DEVICE if device is not in the list of devices associated with program."
         self.devices
@@ -129,7 +126,7 @@ impl Program {
     /// # Errors
     /// `CL_INVALID_OPERATION` if a build is running or the program has kernels.
     pub(crate) fn begin(&self, devices: &[Ref<Device>], options: Option<&str>) -> ClResult {
-        let mut builds = self.builds();
+        let mut builds = self.builds.lock();
         // "CL_INVALID_OPERATION if the build of a program executable for any of the devices listed
         // in device_list by a previous call to clBuildProgram for program has not completed."
         require(builds.iter().all(|build| build.state != State::Running), CL_INVALID_OPERATION)?;
@@ -146,9 +143,9 @@ impl Program {
 
     /// Records the result of the build for `devices`.
     pub(crate) fn end(&self, devices: &[Ref<Device>], status: Status) {
-        *self.binaries.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let mut builds = self.builds();
+        *self.binaries.lock() = None;
+        *self.shows_arg_info.lock() = None;
+        let mut builds = self.builds.lock();
         for device in devices {
             if let Ok(index) = self.index(device)
                 && let Some(build) = builds.get_mut(index)
@@ -160,7 +157,7 @@ impl Program {
 
     fn build_of(&self, device: &Ref<Device>) -> ClResult<Build> {
         let index = self.index(device)?;
-        Ok(self.builds().get(index).cloned().unwrap_or_default())
+        Ok(self.builds.lock().get(index).cloned().unwrap_or_default())
     }
 
     /// Returns the device whose build applies to `device`: "the program executable ... built for a
@@ -260,19 +257,19 @@ impl Program {
     /// Returns whether the drivers report descriptions of arguments (`clGetKernelArgInfo`). Asks a
     /// worker once for each build.
     pub(crate) fn shows_arg_info(&self) -> ClResult<bool> {
-        let known = *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.shows_arg_info.lock();
         if let Some(known) = known {
             return Ok(known);
         }
         // The lock is not held, because the query waits.
         let shows = self.pool()?.shows_arg_info()?;
-        *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner) = Some(shows);
+        *self.shows_arg_info.lock() = Some(shows);
         Ok(shows)
     }
 
     /// Returns the binary of each device. Asks the workers once for each build.
     pub(crate) fn binaries(&self) -> ClResult<Binaries> {
-        let known = self.binaries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.binaries.lock().clone();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -285,7 +282,7 @@ impl Program {
             .iter()
             .map(|device| of(device).map_or_else(Vec::new, |(_, bytes)| bytes.clone()))
             .collect();
-        *self.binaries.lock().unwrap_or_else(PoisonError::into_inner) = Some(binaries.clone());
+        *self.binaries.lock() = Some(binaries.clone());
         Ok(binaries)
     }
 

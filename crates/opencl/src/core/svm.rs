@@ -3,10 +3,11 @@
 //! content as for a buffer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
 use penstock_cl_sys::*;
 use penstock_client::{Event, HostShape, Memory, Range, Want};
+use penstock_process::{Lock, SharedLock};
 use penstock_wire::Status;
 
 use super::context::Context;
@@ -26,7 +27,7 @@ pub(crate) struct Area {
     pub(crate) pool: Arc<Memory>,
     pages: Pages,
     size: usize,
-    maps: Mutex<Vec<Mapped>>,
+    maps: Lock<Vec<Mapped>>,
 }
 
 #[derive(Debug)]
@@ -39,19 +40,19 @@ struct Mapped {
 
 /// Allocations of a context by address.
 #[derive(Debug, Default)]
-pub(crate) struct Areas(RwLock<BTreeMap<usize, Arc<Area>>>);
+pub(crate) struct Areas(SharedLock<BTreeMap<usize, Arc<Area>>>);
 
 impl Areas {
     /// Returns the allocation that contains an address.
     pub(crate) fn at(&self, address: usize) -> Option<Arc<Area>> {
-        let areas = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let areas = self.0.read();
         let (start, area) = areas.range(..=address).next_back()?;
         (address - start < area.size).then(|| area.clone())
     }
 
     /// Removes the allocation that starts at an address.
     pub(crate) fn remove(&self, address: usize) -> Option<Arc<Area>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&address)
+        self.0.write().remove(&address)
     }
 }
 
@@ -79,8 +80,8 @@ pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) 
             address as u64,
         );
         if let Ok(pool) = made {
-            let area = Arc::new(Area { pool, pages, size, maps: Mutex::default() });
-            context.svm.0.write().unwrap_or_else(PoisonError::into_inner).insert(address, area);
+            let area = Arc::new(Area { pool, pages, size, maps: Lock::default() });
+            context.svm.0.write().insert(address, area);
             return Some(address);
         }
     }
@@ -108,13 +109,12 @@ impl Area {
         Ok(Range { offset: offset as u64, size: size as u64 })
     }
 
-    fn maps(&self) -> MutexGuard<'_, Vec<Mapped>> {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether the program has a range mapped, so that its own memory holds the content.
     fn is_mapped(&self, address: usize, size: usize) -> bool {
-        self.maps().iter().any(|it| it.start <= address && address + size <= it.start + it.size)
+        self.maps
+            .lock()
+            .iter()
+            .any(|it| it.start <= address && address + size <= it.start + it.size)
     }
 
     /// Returns the host address of an address in this allocation.
@@ -148,13 +148,13 @@ pub(crate) fn map(
         Outcome::of_discard(event.clone(), waits)
     };
     let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
-    area.maps().push(Mapped { start, size, writes, outcome });
+    area.maps.lock().push(Mapped { start, size, writes, outcome });
     Ok(event)
 }
 
 /// Removes a map that failed.
 pub(crate) fn forget(area: &Area, start: usize) {
-    let mut maps = area.maps();
+    let mut maps = area.maps.lock();
     if let Some(index) = maps.iter().rposition(|mapped| mapped.start == start) {
         maps.remove(index);
     }
@@ -169,7 +169,7 @@ pub(crate) fn unmap(
     want: Want,
 ) -> ClResult<Option<Event>> {
     let mapped = {
-        let mut maps = area.maps();
+        let mut maps = area.maps.lock();
         let found = maps.iter().rposition(|mapped| mapped.start == start);
         found.map(|index| maps.remove(index))
     };

@@ -10,8 +10,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
+use penstock_process::Lock;
 use rustc_hash::FxHashMap;
 
 use super::error::{ClError, ClResult};
@@ -164,14 +165,14 @@ type Living = FxHashMap<usize, Entry>;
 /// Number of shards, a power of two. Threads that use different objects seldom share a shard.
 const SHARDS: usize = 64;
 
-static LIVING: [Mutex<Living>; SHARDS] =
-    [const { Mutex::new(Living::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS];
+static LIVING: [Lock<Living>; SHARDS] =
+    [const { Lock::new(Living::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS];
 
 fn shard(address: usize) -> MutexGuard<'static, Living> {
     // Slots have 16 bytes, so the lower bits are always zero.
     let index = (address >> 4) % SHARDS;
     #[expect(clippy::indexing_slicing, reason = "a remainder")]
-    LIVING[index].lock().unwrap_or_else(PoisonError::into_inner)
+    LIVING[index].lock()
 }
 
 #[inline]

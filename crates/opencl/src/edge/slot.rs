@@ -3,8 +3,10 @@
 //! handle. With ordinary memory a released handle would crash the program in the loader.
 
 use std::collections::VecDeque;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use penstock_process::Lock;
 
 /// "The first field of each object is a pointer to the dispatch table." The second field is the
 /// loader's dispatch data (ICD 2.0).
@@ -25,10 +27,10 @@ const SLOTS_PER_CHUNK: usize = 256;
 /// Number of free slots that rest before reuse, so that a released handle differs from new ones.
 const SLOTS_RESTING_MAX: usize = 1024;
 
-static FREE: Mutex<VecDeque<&'static Words>> = Mutex::new(VecDeque::new());
+static FREE: Lock<VecDeque<&'static Words>> = Lock::new(VecDeque::new());
 
 fn free() -> MutexGuard<'static, VecDeque<&'static Words>> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+    FREE.lock()
 }
 
 impl Slot {

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+
+use penstock_process::Lock;
 
 use crate::command::Fault;
 use crate::error::Error;
@@ -40,8 +41,7 @@ struct Handling {
 // SAFETY: `wtr_ext.h` says that any thread may use this address.
 unsafe impl Send for Handling {}
 
-static HANDLING: Mutex<Handling> =
-    Mutex::new(Handling { handler: None, user: std::ptr::null_mut() });
+static HANDLING: Lock<Handling> = Lock::new(Handling { handler: None, user: std::ptr::null_mut() });
 
 thread_local! {
     static LAST: RefCell<Option<ReportedError>> = const { RefCell::new(None) };
@@ -84,7 +84,7 @@ pub fn last() -> *const CError {
 
 /// Sets the handler; without one the program ends at an error.
 pub fn set_handler(handler: Option<Handler>, user: *mut c_void) {
-    *HANDLING.lock().unwrap_or_else(PoisonError::into_inner) = Handling { handler, user };
+    *HANDLING.lock() = Handling { handler, user };
 }
 
 /// Reports that a call has failed. The failure of a command is only stored, because [`tell_fault`]
@@ -109,7 +109,7 @@ pub fn tell_fault(fault: &Fault) {
 
 fn tell(told: &ReportedError) {
     let (handler, user) = {
-        let handling = HANDLING.lock().unwrap_or_else(PoisonError::into_inner);
+        let handling = HANDLING.lock();
         (handling.handler, handling.user)
     };
     match handler {

@@ -1,8 +1,9 @@
 //! The run: from `wtr_init_devices` to `wtr_release_devices`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
 
 use penstock_dql::{NodeFacts, RawDevice};
+use penstock_process::{Lock, SharedLock};
 
 use super::handles::Handles;
 use super::{Opaque, report};
@@ -16,11 +17,11 @@ use crate::runtime::Runtime;
 pub struct Run {
     runtime: Runtime,
     devices: Vec<Device>,
-    objects: Mutex<Objects>,
+    objects: Lock<Objects>,
     /// The last launch over any heap. A thread keeps the lock from reading this until it has issued
     /// the next launch, so that all devices see launches in the same order. This lock is taken
     /// before `objects`.
-    last_collective: Mutex<Vec<CommandId>>,
+    last_collective: Lock<Vec<CommandId>>,
 }
 
 #[derive(Debug)]
@@ -109,15 +110,15 @@ pub struct Event {
     pub error: Option<Box<report::ReportedError>>,
 }
 
-static RUN: RwLock<Option<Arc<Run>>> = RwLock::new(None);
+static RUN: SharedLock<Option<Arc<Run>>> = SharedLock::new(None);
 
 pub fn current() -> Result<Arc<Run>, Error> {
-    let run = RUN.read().unwrap_or_else(PoisonError::into_inner);
+    let run = RUN.read();
     run.clone().ok_or(Error::State("no devices: call wtr_init_devices first"))
 }
 
 pub fn begin(make: impl FnOnce() -> Result<Run, Error>) -> Result<(), Error> {
-    let mut run = RUN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut run = RUN.write();
     if run.is_some() {
         return Err(Error::State(
             "wtr_init_devices was called already; wtr_release_devices ends that run",
@@ -129,7 +130,7 @@ pub fn begin(make: impl FnOnce() -> Result<Run, Error>) -> Result<(), Error> {
 
 /// Ends the current run, and with it all its objects.
 pub fn end() -> Result<(), Error> {
-    let run = RUN.write().unwrap_or_else(PoisonError::into_inner).take();
+    let run = RUN.write().take();
     let run = run.ok_or(Error::State("no devices: call wtr_init_devices first"))?;
     run.tell_faults();
     match Arc::try_unwrap(run) {
@@ -154,7 +155,7 @@ impl Run {
             events: Handles::new("event", 4),
             heaps: Handles::new("heap", 5),
         };
-        Self { runtime, devices, objects: Mutex::new(objects), last_collective: Mutex::default() }
+        Self { runtime, devices, objects: Lock::new(objects), last_collective: Lock::default() }
     }
 
     /// Returns the devices, in the order of the query.
@@ -168,7 +169,7 @@ impl Run {
     }
 
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock()
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -315,14 +316,9 @@ impl Run {
         Ok(())
     }
 
-    /// Locks the last launch over any heap. Only the thread with the lock issues a launch.
-    fn collectives(&self) -> MutexGuard<'_, Vec<CommandId>> {
-        self.last_collective.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes a heap. Launches of other threads come before, or find no heap.
     pub fn remove_heap(&self, heap: *mut Opaque) -> Result<Heap, Error> {
-        let _alone = self.collectives();
+        let _alone = self.last_collective.lock();
         self.objects().heaps.remove(heap)
     }
 
@@ -338,7 +334,7 @@ impl Run {
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
-        let mut last = self.collectives();
+        let mut last = self.last_collective.lock();
         let requests = requests(&last)?;
         let made = self.objects().heaps.get(heap)?.users.clone();
         // SAFETY: the caller guarantees it.
@@ -364,7 +360,7 @@ impl Run {
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
         // Launches of other threads come before or after.
-        let alone = self.collectives();
+        let alone = self.last_collective.lock();
         let requests = {
             let mut objects = self.objects();
             let heap = objects.heaps.get_mut(heap)?;

@@ -6,13 +6,14 @@ mod heap;
 mod program;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_device::{
     Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Range as DeviceRange,
     Staged, Status, Want,
 };
+use penstock_process::Lock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::program::{MadeKernel, ProgramKey};
@@ -50,7 +51,7 @@ pub struct OpenCl {
     heap_messages: Vec<HeapMessageTo>,
     news: Receiver<BackendMessage>,
     post: Sender<BackendMessage>,
-    bell: Arc<Mutex<Doorbell>>,
+    bell: Arc<Lock<Doorbell>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -527,7 +528,7 @@ impl Backend for OpenCl {
     }
 
     fn wake_with(&mut self, wake: Doorbell) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = wake;
+        *self.bell.lock() = wake;
     }
 }
 
@@ -540,11 +541,11 @@ impl Drop for OpenCl {
     }
 }
 
-fn ring(bell: &Mutex<Doorbell>) {
-    bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
+fn ring(bell: &Lock<Doorbell>) {
+    bell.lock().ring();
 }
 
-fn tell(post: &Sender<BackendMessage>, bell: &Mutex<Doorbell>, end: Ended) {
+fn tell(post: &Sender<BackendMessage>, bell: &Lock<Doorbell>, end: Ended) {
     // Sending fails only when the run is over and nobody listens.
     _ = post.send(BackendMessage::Ended(end));
     ring(bell);

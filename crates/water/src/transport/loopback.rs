@@ -2,8 +2,9 @@
 //! concurrency without set-up.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use penstock_process::Lock;
 use rustc_hash::FxHashMap;
 
 use super::{Span, Token, Transport, TransportEvent};
@@ -18,7 +19,7 @@ pub struct Loopback {
 
 #[derive(Debug)]
 struct Hub {
-    ranks: Vec<Mutex<Mailbox>>,
+    ranks: Vec<Lock<Mailbox>>,
 }
 
 #[derive(Debug, Default)]
@@ -34,12 +35,12 @@ struct Mailbox {
 impl Loopback {
     /// Creates the transports of `count` ranks.
     pub fn ranks(count: u32) -> Vec<Self> {
-        let hub = Arc::new(Hub { ranks: (0..count).map(|_| Mutex::default()).collect() });
+        let hub = Arc::new(Hub { ranks: (0..count).map(|_| Lock::default()).collect() });
         (0..count).map(|rank| Self { rank, hub: Arc::clone(&hub) }).collect()
     }
 
     fn with<R>(&self, rank: Rank, work: impl FnOnce(&mut Mailbox) -> R) -> Option<R> {
-        let mut mailbox = lock(self.hub.ranks.get(rank as usize)?);
+        let mut mailbox = self.hub.ranks.get(rank as usize)?.lock();
         Some(work(&mut mailbox))
     }
 
@@ -60,10 +61,6 @@ impl Loopback {
             }
         });
     }
-}
-
-fn lock(mailbox: &Mutex<Mailbox>) -> MutexGuard<'_, Mailbox> {
-    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Copies a piece, and returns its length.

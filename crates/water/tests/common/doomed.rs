@@ -1,10 +1,11 @@
 //! Runs in which something goes wrong on purpose: ranks that a test ends, ranks that a test plays,
 //! and a clock that stands still.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use penstock_process::Lock;
 use water::backend::Backend;
 use water::clock::{Clock, Real};
 use water::command::{Job, Rank, Stream};
@@ -24,7 +25,7 @@ struct Mortal {
     /// `None` once it is cut: then nobody uses memory of this rank any more.
     inner: Option<Loopback>,
     dead: Arc<AtomicBool>,
-    bell: Arc<Mutex<Doorbell>>,
+    bell: Arc<Lock<Doorbell>>,
 }
 
 impl Transport for Mortal {
@@ -77,7 +78,7 @@ impl Transport for Mortal {
     }
 
     fn wake_with(&mut self, wake: Doorbell) {
-        *self.bell.lock().unwrap() = wake.clone();
+        *self.bell.lock() = wake.clone();
         if let Some(inner) = &mut self.inner {
             inner.wake_with(wake);
         }
@@ -85,7 +86,7 @@ impl Transport for Mortal {
 }
 
 /// The flag that tells a rank that it is dead, the bell that wakes it, and its thread.
-type DoomedRank = (Arc<AtomicBool>, Arc<Mutex<Doorbell>>, JoinHandle<()>);
+type DoomedRank = (Arc<AtomicBool>, Arc<Lock<Doorbell>>, JoinHandle<()>);
 
 /// Ranks that can each be ended.
 pub struct Doomed {
@@ -104,7 +105,7 @@ impl Doomed {
         let ranks = ends
             .map(|inner| {
                 let (dead, bell) =
-                    (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Doorbell::default())));
+                    (Arc::new(AtomicBool::new(false)), Arc::new(Lock::new(Doorbell::default())));
                 let (rank, size) = (inner.rank(), inner.size());
                 let inner = Some(inner);
                 let end =
@@ -127,7 +128,7 @@ impl Doomed {
     pub fn end(&self, rank: usize) {
         let (dead, bell, _) = &self.ranks[rank - 1];
         dead.store(true, Ordering::SeqCst);
-        bell.lock().unwrap().ring();
+        bell.lock().ring();
     }
 }
 

@@ -146,7 +146,7 @@ impl Driver {
         };
         let number = Kernel::ALL.iter().position(|it| it == kernel).ok_or(UNKNOWN)?;
         let function = {
-            let contexts = self.contexts.lock().map_err(|_| UNKNOWN)?;
+            let contexts = self.contexts.lock();
             let known = contexts.values().find(|it| it.context == by.context.0).ok_or(UNKNOWN)?;
             known.kernels[number]
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Area, Bytes, Defect, Inner, Name, State, Task, Work, lock};
+use super::{Area, Bytes, Defect, Inner, Name, State, Task, Work};
 use crate::cuda::backend::{At, Caller, Command, Handle, Place};
 use crate::cuda::model::pattern_bytes;
 use crate::cuda::plan::{Kernel, Rows};
@@ -13,11 +13,11 @@ use crate::model::mix;
 type End = (Bytes, usize);
 
 fn load(end: &End, len: usize) -> Vec<u8> {
-    lock(&end.0)[end.1..end.1 + len].to_vec()
+    end.0.lock()[end.1..end.1 + len].to_vec()
 }
 
 fn store(end: &End, bytes: &[u8]) {
-    lock(&end.0)[end.1..end.1 + bytes.len()].copy_from_slice(bytes);
+    end.0.lock()[end.1..end.1 + bytes.len()].copy_from_slice(bytes);
 }
 
 /// Reads rows into consecutive bytes.
@@ -34,7 +34,7 @@ fn scatter(end: &End, rows: &Rows, pitch: usize, bytes: &[u8]) {
 
 impl Inner {
     fn area(&self, at: At) -> Area {
-        lock(&self.areas.all)[&at.area.0].clone()
+        self.areas.all.lock()[&at.area.0].clone()
     }
 
     fn end(&self, state: &State, place: Place) -> End {
@@ -46,7 +46,7 @@ impl Inner {
 
     /// Enqueues the asynchronous form of a command.
     pub(super) fn later(&self, by: Caller, name: Name, command: &Command) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let work = self.work(&state, command, self.is_captured(&state, by, command));
         let task = self.add(&mut state, name, by.context.0, Vec::new(), work);
         self.note_writer(by, command, task);
@@ -105,7 +105,9 @@ impl Inner {
         else {
             return;
         };
-        lock(&self.areas.all)
+        self.areas
+            .all
+            .lock()
             .entry(at.area.0)
             .and_modify(|it| it.writer = Some((task, by.context)));
     }
@@ -125,7 +127,7 @@ impl Inner {
         if is_write && !pinned_source {
             // "A stream sync is performed before the copy is initiated."
             let before = {
-                let state = lock(&self.state);
+                let state = self.state.lock();
                 self.before(&state, name, by.context.0)
             };
             let code = self.wait(&before);
@@ -134,7 +136,7 @@ impl Inner {
             }
         }
         let task = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let work = self.work(&state, command, is_write && !pinned_source);
             self.add(&mut state, name, by.context.0, Vec::new(), work)
         };
@@ -146,7 +148,7 @@ impl Inner {
 
     /// Copies between contexts, in the order of the legacy default streams of both contexts.
     fn peer_now(&self, by: Caller, contexts: [Handle; 2], command: &Command) -> i32 {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let names = contexts.map(Name::Legacy);
         let after = names
             .iter()
@@ -164,7 +166,7 @@ impl Inner {
 
     /// Launches a graph: adds one task for each part, and one that joins them.
     pub(super) fn launch(&self, by: Caller, graph: Handle, name: Name) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(known) = state.graphs.get(&graph.0) else { return };
         let (parts, last) = (known.parts.clone(), known.last);
         let mut entry: Vec<usize> =

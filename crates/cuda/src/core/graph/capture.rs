@@ -7,10 +7,11 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::thread::ThreadId;
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use rustc_hash::FxHashSet;
 
 use super::Graph;
@@ -63,7 +64,7 @@ pub(crate) struct CaptureInfo {
     pub(crate) tail: Vec<u64>,
 }
 
-static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
+static CAPTURES: Lock<Vec<Capture>> = Lock::new(Vec::new());
 /// Number of captures in [`CAPTURES`].
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -79,7 +80,7 @@ fn any_exists() -> bool {
 }
 
 fn captures() -> MutexGuard<'static, Vec<Capture>> {
-    let mut all = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = CAPTURES.lock();
     // A capture whose first stream is gone can never be ended.
     all.retain(|capture| {
         capture.members.first().is_some_and(|first| first.stream.strong_count() > 0)

@@ -1,10 +1,11 @@
 //! Executable graphs: a copy of a graph, and its plan.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_client::{Event as PoolEvent, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use penstock_wire::Status;
 
 use super::node::Node;
@@ -19,7 +20,7 @@ use crate::edge::{CuResult, Object, check_process, forget, new_number, publish, 
 pub(crate) struct Exec {
     number: u64,
     pub(crate) flags: u64,
-    state: Mutex<ExecState>,
+    state: Lock<ExecState>,
 }
 
 struct ExecState {
@@ -53,14 +54,10 @@ impl Exec {
         let copy = graph.duplicate(false);
         let plan = Plan::of(&copy).inspect_err(|_| _ = copy.destroy())?;
         let streams = vec![None; plan.lanes.len()];
-        let state = Mutex::new(ExecState { graph: copy, plan, streams, last: Weak::new() });
+        let state = Lock::new(ExecState { graph: copy, plan, streams, last: Weak::new() });
         let exec = Arc::new(Self { number: new_number(), flags, state });
         publish(&exec);
         Ok(exec)
-    }
-
-    fn state(&self) -> MutexGuard<'_, ExecState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Implements `cuGraphExecDestroy`. Commands of its launches continue.
@@ -71,13 +68,13 @@ impl Exec {
     pub(crate) fn launch(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         // Read before the capture lock is taken: under that lock we must not wait for another
         // thread's launch.
-        let graph = self.state().graph.clone();
+        let graph = self.state.lock().graph.clone();
         let child = || Ok(Work::Child(graph.duplicate(true)));
         if capture::takes(context, stream, child)? {
             return Ok(());
         }
         context.check()?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let state = &mut *state;
         for step in &state.plan.steps {
             let Work::Allocate(memory) = &step.work else { continue };
@@ -96,7 +93,7 @@ impl Exec {
 
     /// Implements `cuGraphUpload`: prepares the kernels, as the first launch otherwise would.
     pub(crate) fn upload(&self) -> CuResult {
-        self.state().plan.steps.iter_mut().try_for_each(|step| match &step.work {
+        self.state.lock().plan.steps.iter_mut().try_for_each(|step| match &step.work {
             Work::Kernel(launch) => step.kernel.make_ready(launch).map(drop),
             _ => Ok(()),
         })
@@ -104,14 +101,14 @@ impl Exec {
 
     /// Gives a node other work of the same kind. `node` is the node of the original graph.
     pub(crate) fn set(&self, node: &Node, work: Work) -> CuResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let step = state.step(node)?;
         update::check(&step.work, &work).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         step.set(work)
     }
 
     pub(crate) fn set_child(&self, node: &Node, graph: &Graph) -> CuResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Work::Child(own) = &state.step(node)?.work else {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
@@ -122,13 +119,13 @@ impl Exec {
 
     /// Implements `cuGraphExecUpdate`: changes all nodes or none.
     pub(crate) fn update(&self, graph: &Graph) -> Result<(), Mismatch> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let changes = update::changes(&state.graph, graph)?;
         state.change(&changes).map_err(Mismatch::of_code)
     }
 
     pub(crate) fn set_enabled(&self, node: &Node, is_enabled: bool) -> CuResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let step = state.step(node)?;
         require(can_be_off(step), CUDA_ERROR_INVALID_VALUE)?;
         step.is_enabled = is_enabled;
@@ -136,7 +133,7 @@ impl Exec {
     }
 
     pub(crate) fn is_enabled(&self, node: &Node) -> CuResult<bool> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let step = state.step(node)?;
         require(can_be_off(step), CUDA_ERROR_INVALID_VALUE)?;
         Ok(step.is_enabled)
@@ -331,7 +328,7 @@ impl Drop for Exec {
         if check_process().is_err() {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         _ = state.graph.destroy();
         for stream in state.streams.drain(..).flatten() {
             if let Ok(context) = stream.context() {

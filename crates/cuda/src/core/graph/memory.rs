@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use crate::core::block::Block;
 use crate::core::context::Context;
@@ -33,12 +34,12 @@ struct MemoryRecord {
     held: Option<Arc<GraphMemory>>,
 }
 
-static KNOWN: Mutex<BTreeMap<u64, MemoryRecord>> = Mutex::new(BTreeMap::new());
+static KNOWN: Lock<BTreeMap<u64, MemoryRecord>> = Lock::new(BTreeMap::new());
 /// Number of entries in [`KNOWN`]. Most programs have none and skip the lookup.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn known() -> MutexGuard<'static, BTreeMap<u64, MemoryRecord>> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    KNOWN.lock()
 }
 
 impl GraphMemory {

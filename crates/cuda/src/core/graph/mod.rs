@@ -16,9 +16,10 @@ pub(crate) mod user;
 pub(crate) mod work;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::edge::{CuResult, Object, forget, new_number, publish, require};
@@ -32,7 +33,7 @@ pub(crate) struct Graph {
     is_child: bool,
     /// Number of the graph that it was copied from; 0 if none.
     original: u64,
-    state: Mutex<GraphState>,
+    state: Lock<GraphState>,
 }
 
 #[derive(Default)]
@@ -87,13 +88,9 @@ impl Graph {
 
     fn new(is_child: bool, original: u64) -> Arc<Self> {
         let graph =
-            Arc::new(Self { number: new_number(), is_child, original, state: Mutex::default() });
+            Arc::new(Self { number: new_number(), is_child, original, state: Lock::default() });
         publish(&graph);
         graph
-    }
-
-    fn state(&self) -> MutexGuard<'_, GraphState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Implements `cuGraphDestroy`. Executable graphs made from it stay valid.
@@ -105,7 +102,7 @@ impl Graph {
     /// Invalidates the handles of the graph and its nodes.
     fn end(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let state = std::mem::take(&mut *self.state());
+        let state = std::mem::take(&mut *self.state.lock());
         for entry in &state.nodes {
             entry.node.end();
         }
@@ -114,7 +111,7 @@ impl Graph {
 
     /// Adds a node that follows other nodes of this graph.
     pub(crate) fn add(self: &Arc<Self>, work: Work, before: &[u64]) -> CuResult<Arc<Node>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut known = FxHashSet::default();
         for number in before {
             state.find(*number)?;
@@ -128,7 +125,7 @@ impl Graph {
     }
 
     pub(crate) fn remove(&self, node: &Node) -> CuResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // "Nodes and edges of the graph cannot be deleted" if it has memory nodes.
         require(!state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
         let index = state.find(node.number())?;
@@ -143,7 +140,7 @@ impl Graph {
 
     /// Implements `cuGraphAddDependencies`: adds all edges or none.
     pub(crate) fn connect(&self, edges: &[(u64, u64)]) -> CuResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut known = FxHashSet::default();
         for (from, to) in edges {
             let (_, index) = (state.find(*from)?, state.find(*to)?);
@@ -161,7 +158,7 @@ impl Graph {
 
     /// Implements `cuGraphRemoveDependencies`: removes all edges or none.
     pub(crate) fn disconnect(&self, edges: &[(u64, u64)]) -> CuResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         require(edges.is_empty() || !state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
         for (from, to) in edges {
             require(state.entry(*to)?.before.contains(from), CUDA_ERROR_INVALID_VALUE)?;
@@ -174,19 +171,19 @@ impl Graph {
 
     /// Returns the numbers of its nodes.
     pub(crate) fn nodes(&self) -> Vec<u64> {
-        self.state().nodes.iter().map(|entry| entry.node.number()).collect()
+        self.state.lock().nodes.iter().map(|entry| entry.node.number()).collect()
     }
 
     /// Returns the nodes that follow no other node.
     pub(crate) fn roots(&self) -> Vec<u64> {
-        let state = self.state();
+        let state = self.state.lock();
         let roots = state.nodes.iter().filter(|entry| entry.before.is_empty());
         roots.map(|entry| entry.node.number()).collect()
     }
 
     /// Returns its edges: numbers of the earlier and the later node.
     pub(crate) fn edges(&self) -> Vec<(u64, u64)> {
-        let state = self.state();
+        let state = self.state.lock();
         let of = |entry: &NodeEntry| {
             let to = entry.node.number();
             entry.before.iter().map(move |from| (*from, to)).collect::<Vec<_>>()
@@ -196,19 +193,19 @@ impl Graph {
 
     /// Returns the nodes that a node follows.
     pub(crate) fn before(&self, node: &Node) -> CuResult<Vec<u64>> {
-        Ok(self.state().entry(node.number())?.before.clone())
+        Ok(self.state.lock().entry(node.number())?.before.clone())
     }
 
     /// Returns the nodes that follow a node.
     pub(crate) fn after(&self, node: &Node) -> Vec<u64> {
-        let state = self.state();
+        let state = self.state.lock();
         let after = state.nodes.iter().filter(|entry| entry.before.contains(&node.number()));
         after.map(|entry| entry.node.number()).collect()
     }
 
     /// Returns its nodes and edges.
     pub(crate) fn shape(&self) -> GraphShape {
-        let state = self.state();
+        let state = self.state.lock();
         let index = |number: &u64| state.find(*number).ok();
         let before = |entry: &NodeEntry| entry.before.iter().filter_map(index).collect();
         GraphShape {
@@ -228,10 +225,10 @@ impl Graph {
         let graph = Self::new(is_child, self.number);
         // Copied without the lock, because the copy of a child graph locks that graph.
         let (entries, users) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.nodes.clone(), state.users.clone())
         };
-        let mut state = graph.state();
+        let mut state = graph.state.lock();
         let mut numbers = FxHashMap::default();
         for entry in &entries {
             let node = Node::new(&graph, entry.node.work().duplicate(), entry.node.number());
@@ -254,19 +251,19 @@ impl Graph {
             self.original != 0 && node.graph()?.number == self.original,
             CUDA_ERROR_INVALID_VALUE,
         )?;
-        let state = self.state();
+        let state = self.state.lock();
         let found = state.nodes.iter().find(|entry| entry.node.original() == node.number());
         found.map(|entry| entry.node.clone()).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
     /// Returns whether the graph or a child graph allocates or frees memory.
     pub(crate) fn has_memory(&self) -> bool {
-        self.state().has_memory()
+        self.state.lock().has_memory()
     }
 
     /// Runs `work` with the user objects that the graph holds.
     pub(crate) fn with_users<T>(&self, work: impl FnOnce(&mut UserObjects) -> T) -> T {
-        work(&mut self.state().users)
+        work(&mut self.state.lock().users)
     }
 }
 

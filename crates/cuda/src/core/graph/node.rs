@@ -1,9 +1,10 @@
 //! Nodes of graphs.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use super::Graph;
 use super::work::Work;
@@ -14,10 +15,10 @@ pub(crate) struct Node {
     graph: Weak<Graph>,
     /// Number of the node that it was copied from; 0 if none.
     original: u64,
-    work: Mutex<Work>,
+    work: Lock<Work>,
     /// Key: `CUkernelNodeAttrID`. Attributes are hints about caches and scheduling. They are stored
     /// only so that the program can read them.
-    attributes: Mutex<Vec<(u32, [u32; 16])>>,
+    attributes: Lock<Vec<(u32, [u32; 16])>>,
 }
 
 impl Object for Node {
@@ -35,8 +36,8 @@ impl Node {
             number: new_number(),
             graph: Arc::downgrade(graph),
             original,
-            work: Mutex::new(work),
-            attributes: Mutex::default(),
+            work: Lock::new(work),
+            attributes: Lock::default(),
         });
         publish(&node);
         node
@@ -58,17 +59,13 @@ impl Node {
         self.original
     }
 
-    fn lock(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn work(&self) -> Work {
-        self.lock().clone()
+        self.work.lock().clone()
     }
 
     /// Gives the node other work of the same kind.
     pub(crate) fn set(&self, work: Work) -> CuResult {
-        let mut old = self.lock();
+        let mut old = self.work.lock();
         require(old.kind() == work.kind(), CUDA_ERROR_INVALID_VALUE)?;
         // Dropped after the lock is free.
         let old = std::mem::replace(&mut *old, work);
@@ -76,28 +73,24 @@ impl Node {
         Ok(())
     }
 
-    fn attributes(&self) -> MutexGuard<'_, Vec<(u32, [u32; 16])>> {
-        self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Implements `cuGraphKernelNodeGetAttribute`. Returns zeros if the attribute was not set.
     pub(crate) fn attribute(&self, id: u32) -> CuResult<[u32; 16]> {
-        require(self.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
-        let attributes = self.attributes();
+        require(self.work.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
+        let attributes = self.attributes.lock();
         Ok(attributes.iter().find(|(known, _)| *known == id).map_or([0; 16], |(_, value)| *value))
     }
 
     pub(crate) fn set_attribute(&self, id: u32, value: [u32; 16]) -> CuResult {
-        require(self.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
-        let mut attributes = self.attributes();
+        require(self.work.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
+        let mut attributes = self.attributes.lock();
         attributes.retain(|(known, _)| *known != id);
         attributes.push((id, value));
         Ok(())
     }
 
     pub(crate) fn copy_attributes(&self, from: &Self) {
-        let all = from.attributes().clone();
-        *self.attributes() = all;
+        let all = from.attributes.lock().clone();
+        *self.attributes.lock() = all;
     }
 }
 
@@ -105,7 +98,7 @@ impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")
             .field("number", &self.number)
-            .field("kind", &self.lock().kind())
+            .field("kind", &self.work.lock().kind())
             .finish_non_exhaustive()
     }
 }

@@ -1,16 +1,17 @@
 //! User objects: a function of the program destroys each when neither the program nor a graph
 //! refers to it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::Lock;
 
 use crate::edge::{CuResult, HostCall, Object, forget, new_number, publish, require};
 
 pub(crate) struct UserObject {
     number: u64,
     /// References that the program holds.
-    own: Mutex<u32>,
+    own: Lock<u32>,
     destructor: Arc<Destructor>,
 }
 
@@ -39,7 +40,7 @@ impl UserObject {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         let object = Arc::new(Self {
             number: new_number(),
-            own: Mutex::new(count),
+            own: Lock::new(count),
             destructor: Arc::new(Destructor(destructor)),
         });
         publish(&object);
@@ -48,14 +49,14 @@ impl UserObject {
 
     pub(crate) fn retain(&self, count: u32) -> CuResult {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.lock();
         *own = own.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         Ok(())
     }
 
     pub(crate) fn release(&self, count: u32) -> CuResult {
         require(count > 0, CUDA_ERROR_INVALID_VALUE)?;
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.lock();
         *own = own.checked_sub(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if *own == 0 {
             forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)?;

@@ -1,9 +1,8 @@
 //! Variables of modules that CUDA's own driver has loaded.
 
-use std::sync::{Mutex, PoisonError};
-
 use penstock_client::Memory;
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_SUPPORTED;
+use penstock_process::Lock;
 
 use super::arena;
 use crate::core::arena::AddressSpace;
@@ -15,12 +14,12 @@ use crate::edge::{CuResult, of_error};
 /// Addresses of one module's variables that are also buffers of the pool, so that copies can use
 /// them.
 #[derive(Debug, Default)]
-pub(crate) struct Variables(Mutex<Vec<u64>>);
+pub(crate) struct Variables(Lock<Vec<u64>>);
 
 impl Variables {
     /// Registers a variable as part of the device's memory, once. Waits for the worker.
     pub(crate) fn add(&self, device: &Device, owner: u64, address: u64, size: u64) -> CuResult {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if size == 0 || known.contains(&address) {
             return Ok(());
         }
@@ -38,7 +37,7 @@ impl Variables {
 
     /// Forgets all variables, because the module is unloaded.
     pub(crate) fn forget(&self, space: &AddressSpace) {
-        for address in std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+        for address in std::mem::take(&mut *self.0.lock()) {
             space.forget_foreign(address);
         }
     }

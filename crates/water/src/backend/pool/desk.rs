@@ -1,10 +1,11 @@
 //! The desk, where other threads leave messages for the scheduler, in particular the ends of
 //! commands.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_client::{Event, Heap, Pool, Program};
+use penstock_process::Lock;
 use penstock_wire::Status;
 
 use super::kernel::{PoolKernel, ProgramKey};
@@ -46,7 +47,7 @@ impl std::fmt::Debug for BackendMessage {
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
     post: Sender<BackendMessage>,
-    bell: Arc<Mutex<Doorbell>>,
+    bell: Arc<Lock<Doorbell>>,
     clock: Arc<dyn Clock>,
     pool: Arc<Pool>,
 }
@@ -61,13 +62,13 @@ impl Desk {
     }
 
     pub(super) fn wake_with(&self, wake: Doorbell) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = wake;
+        *self.bell.lock() = wake;
     }
 
     pub(super) fn tell(&self, news: BackendMessage) {
         // Sending fails only when the run is over and nobody listens.
         _ = self.post.send(news);
-        self.bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
+        self.bell.lock().ring();
     }
 
     /// Reports an operation that failed and has no event.

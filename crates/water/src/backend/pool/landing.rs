@@ -1,8 +1,9 @@
 //! The memory of the program that a read writes to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_client::Target;
+use penstock_process::Lock;
 use penstock_wire::{FrameError, Payload};
 
 use crate::transport::Span;
@@ -10,23 +11,23 @@ use crate::transport::Span;
 /// Target of a read, until the read is reported. After that the memory belongs to the program
 /// again: the loss of a node ends a read while another thread may still receive its bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Landing(Arc<Mutex<Option<Span>>>);
+pub(super) struct Landing(Arc<Lock<Option<Span>>>);
 
 impl Landing {
     pub(super) fn new(target: Span) -> Self {
-        Self(Arc::new(Mutex::new(Some(target))))
+        Self(Arc::new(Lock::new(Some(target))))
     }
 
     /// Forbids further writes to the memory.
     pub(super) fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 }
 
 impl Target for Landing {
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
         // Locked while the bytes arrive.
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.0.lock();
         let Some(span) = *open else { return Err(FrameError::Broken) };
         let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
         let (start, count) = range.ok_or(FrameError::PayloadTooShort)?;

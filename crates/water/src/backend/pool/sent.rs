@@ -1,14 +1,13 @@
 //! The event of an operation that another thread sends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use penstock_client::Event;
+use penstock_process::Lock;
 use penstock_wire::Status;
 
 /// The event of an operation, which exists once the operation has been sent. Later commands wait
 /// for it.
 #[derive(Debug, Default)]
-pub(super) struct SentEvent(Mutex<SendState>);
+pub(super) struct SentEvent(Lock<SendState>);
 
 #[derive(Debug, Default)]
 struct SendState {
@@ -21,30 +20,26 @@ impl SentEvent {
     /// Returns the event of an operation that failed before it could be sent.
     pub(super) fn failed(code: i32) -> Self {
         let event = Some(Event::ended(Status(code.min(-1))));
-        Self(Mutex::new(SendState { event, tell: false }))
+        Self(Lock::new(SendState { event, tell: false }))
     }
 
     /// Returns whether the operation has been sent. If it has not, asks that its sending be
     /// reported.
     pub(super) fn sent_or_watch(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.tell |= state.event.is_none();
         state.event.is_some()
     }
 
     /// Sets the event of the operation. Returns whether to report it.
     pub(super) fn set_sent(&self, event: Event) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.event = Some(event);
         state.tell
     }
 
     pub(super) fn event(&self) -> Option<Event> {
-        self.lock().event.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SendState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().event.clone()
     }
 }
 

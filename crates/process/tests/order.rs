@@ -1,9 +1,9 @@
-//! What this crate prints stays in order with what C prints.
+//! What `stdout::print` prints stays in order with what C prints.
 
 use std::process::Command;
 
 /// Environment variable that is set in the process that prints.
-const PRINTS: &str = "PENSTOCK_STDOUT_PRINTS";
+const PRINTS: &str = "PENSTOCK_PROCESS_PRINTS";
 
 #[test]
 fn it_stays_in_order_with_what_c_prints() {
@@ -11,7 +11,11 @@ fn it_stays_in_order_with_what_c_prints() {
         for text in [c"first ", c"third "] {
             // SAFETY: the format has no conversions. Into a pipe, C's output is buffered.
             unsafe { libc::printf(text.as_ptr()) };
-            penstock_stdout::print(if text == c"first " { b"second " } else { b"fourth\0." });
+            penstock_process::stdout::print(if text == c"first " {
+                b"second "
+            } else {
+                b"fourth\0."
+            });
         }
         return;
     }

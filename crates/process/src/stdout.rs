@@ -1,7 +1,5 @@
 //! Prints what kernels print. The text goes through C's buffer of standard output, so that it stays
 //! in order with the program's own output. Rust's standard output would be a second buffer.
-//!
-//! This is a separate crate because the client allows no unsafe code.
 
 /// Prints bytes and flushes. If standard output is closed, the bytes are lost.
 pub fn print(bytes: &[u8]) {
