@@ -14,7 +14,7 @@ TOKEN = re.compile(
   | (?P<raw>\b(?:b|c)?r(?P<hashes>\#*)".*?"(?P=hashes))
   | (?P<text>"(?:\\.|[^"\\])*")
   | (?P<char>'(?:\\(?:u\{[^}]*\}|x..|.)|[^'\\\n])')
-  | (?P<other>.)
+  | (?P<other>[^/"'rbc]+|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -22,14 +22,26 @@ TOKEN = re.compile(
 
 def blank(text):
     """Returns `text` with all comments and literals replaced by blanks. Line breaks stay."""
+    return blanked(text, {"other"})
+
+
+def without_comments(text):
+    """Returns `text` with all comments replaced by blanks. Line breaks stay."""
+    return blanked(text, {"other", "raw", "text", "char"})
+
+
+def blanked(text, kept):
+    """Returns `text` with all tokens replaced by blanks whose kind is not in `kept`."""
     out, at = [], 0
     while at < len(text):
         match = TOKEN.match(text, at)
-        end = match.end()
-        if match["block"]:
+        end, kind = match.end(), match.lastgroup
+        if kind == "hashes":
+            kind = "raw"
+        if kind == "block":
             end = end_of_block_comment(text, at)
         piece = text[at:end]
-        if match["other"]:
+        if kind in kept:
             out.append(piece)
         else:
             out.append("".join("\n" if c == "\n" else " " for c in piece))
@@ -60,17 +72,50 @@ def closing(code, opening):
     return len(code) - 1
 
 
-def without_tests(code):
-    """Returns `code` with the modules behind `#[cfg(test)]` and declarations of such modules blanked."""
-    for match in list(
-        re.finditer(
-            r"#\[cfg\((?:all\()?test\b[^\]]*\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*([{;])", code
-        )
-    ):
-        end = match.end() if match[1] == ";" else closing(code, match.end() - 1) + 1
-        gone = code[match.start() : end]
-        code = code[: match.start()] + re.sub(r"[^\n]", " ", gone) + code[end:]
-    return code
+# An attribute that leaves what follows to tests, and any attributes after it.
+ONLY_TESTS = re.compile(r"#\[cfg\((?:all\()?test\b[^\]]*\](?:\s*#\[[^\]]*\])*")
+# A declaration of a module in a file of its own, or of one with its code.
+MODULE = re.compile(r"\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([{;])")
+
+
+def without_tests(text, code=None):
+    """Returns `text` with all items behind `#[cfg(test)]` blanked.
+
+    `code` is `text` without comments and literals, if `text` still has some.
+    """
+    code = text if code is None else code
+    pieces, at = [], 0
+    for match in ONLY_TESTS.finditer(code):
+        if match.start() < at:
+            continue
+        end = end_of_item(code, match.end())
+        pieces += [text[at : match.start()], re.sub(r"[^\n]", " ", text[match.start() : end])]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def end_of_item(code, at):
+    """Returns the end of the item that begins at `at`: behind its `;` or its closing brace."""
+    depth = 0
+    for match in re.compile(r"[(\[{;)\]]").finditer(code, at):
+        if match[0] in "([":
+            depth += 1
+        elif match[0] in ")]":
+            depth -= 1
+        elif depth == 0:
+            return match.end() if match[0] == ";" else closing(code, match.start()) + 1
+    return len(code)
+
+
+def test_modules(name, code):
+    """Yields the files of the modules that the file `name` declares behind `#[cfg(test)]`."""
+    path = PurePath(name)
+    home = path.parent if path.stem in ("lib", "main", "mod") else path.with_suffix("")
+    for match in ONLY_TESTS.finditer(code):
+        module = MODULE.match(code, match.end())
+        if module and module[2] == ";":
+            yield str(home / f"{module[1]}.rs")
+            yield str(home / module[1] / "mod.rs")
 
 
 @dataclass

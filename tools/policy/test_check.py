@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import count
 import pytest
 
 HERE = Path(__file__).parent
@@ -161,3 +162,32 @@ def test_comments_literals_and_test_modules_are_no_code(tree, text):
     write(tree, "crates/low/src/a.rs", text + "pub struct A;\n")
     result = check(tree)
     assert result.returncode == 0, result.stdout
+
+
+def test_code_is_counted_without_comments_tests_and_generated_files():
+    text = """//! Text.
+
+use std::fmt; // unsafe
+/* unsafe
+*/
+#[unsafe(no_mangle)]
+fn f() { unsafe { g("unsafe
+") } }
+#[cfg(test)]
+#[expect(x)]
+mod tests { fn t() { unsafe { g() } } }
+#[cfg(test)]
+mod more;
+#[cfg(test)]
+const A: [u8; 2] = [1; 2];
+"""
+    files = {
+        "crates/low/src/lib.rs": text,
+        "crates/low/src/more.rs": "#[test]\nfn f() {}\n",
+        "crates/low/src/more/x.rs": "#[test]\nfn f() {}\n",
+        "crates/low/tests/all.rs": "#[test]\nfn f() {}\n",
+        "crates/cl-sys/src/generated.rs": "fn f() {}\n",
+    }
+    counted = count.count(files)
+    assert [counted["low"][at] for at in (0, 2, 3)] == [4, 1, 3]
+    assert counted["cl-sys"][0] == 0
