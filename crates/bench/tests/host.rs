@@ -10,6 +10,9 @@ use penstock_bench::group::{Group, Launcher, Start};
 use penstock_bench::host::rank::{self, Said};
 use penstock_bench::plan::{self, Kind, Plan};
 use penstock_bench::point::Point;
+use penstock_trial::{Need, is_compiled, skip};
+
+type Test = fn(&Path);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -23,11 +26,21 @@ fn main() {
     }
     let directory = std::env::temp_dir().join(format!("penstock-bench-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
-    over_tcp(&directory);
-    over_mpi(&directory);
-    a_rank_that_ends_is_told_of(&directory);
+    let tests: [(&str, Test); 3] = [
+        ("over_tcp", over_tcp),
+        ("over_mpi", over_mpi),
+        ("a_rank_that_ends_is_told_of", a_rank_that_ends_is_told_of),
+    ];
+    for (name, test) in tests {
+        let directory = directory.clone();
+        // A skip names the thread of its test.
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let ended = thread.spawn(move || test(&directory)).expect("a thread").join();
+        println!("test {name} ... {}", if ended.is_ok() { "ok" } else { "FAILED" });
+        assert!(ended.is_ok(), "{name} failed");
+    }
     std::fs::remove_dir_all(&directory).expect("the directory is ours");
-    println!("test result: ok. 3 passed; 0 failed");
+    println!("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured");
 }
 
 fn plan(paths: &[plan::Path]) -> Plan {
@@ -98,17 +111,15 @@ fn over_mpi(directory: &Path) {
     let program = std::env::current_exe().expect("this program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../water/shim/wtr_mpi.c");
     let shim = directory.join("libwtr_mpi_openmpi.so");
-    let built = Command::new("mpicc.openmpi")
-        .args(["-O2", "-shared", "-fPIC", "-o"])
-        .arg(&shim)
-        .arg(source)
-        .status();
-    let launcher = Launcher::find(&[directory.to_path_buf()]);
-    let (Ok(status), Ok(launcher)) = (built, launcher) else {
-        println!("SKIPPED: no Open MPI with its compiler (Debian: openmpi-bin libopenmpi-dev)");
+    let mut compiler = Command::new("mpicc.openmpi");
+    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source);
+    if !is_compiled(&mut compiler, Need::Mpi) {
         return;
+    }
+    let launcher = match Launcher::find(&[directory.to_path_buf()]) {
+        Ok(launcher) => launcher,
+        Err(why) => return skip(Need::Mpi, why),
     };
-    assert!(status.success(), "the shim does not compile");
     let paths = [plan::Path::HostMpi, plan::Path::HostMpiPipelined];
     let group = Group::mpi(&start(&program, directory), &launcher, &plan(&paths), 2, true)
         .expect("started");

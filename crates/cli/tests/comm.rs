@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_trial::{Need, skip};
 use serde_json::Value;
 
 /// A home directory for one test.
@@ -58,12 +59,11 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the figures. Says that the test is skipped and returns `None` if no device of this host
-/// can be used.
+/// Returns the figures. Skips the test and returns `None` if no device of this host can be used.
 fn points(document: &Value) -> Option<&Vec<Value>> {
     let points = document["points"].as_array().unwrap();
     if points.is_empty() {
-        eprintln!("SKIPPED: {}", document["without"]);
+        skip(Need::OpenCl, &document["without"]);
         return None;
     }
     Some(points)
@@ -116,7 +116,7 @@ fn a_path_without_its_library_is_skipped_with_the_reason() {
         .flatten()
         .any(|it| it.file_name().to_string_lossy().starts_with("libwtr_mpi_"))
     {
-        eprintln!("SKIPPED: the shims are beside the program");
+        skip(Need::NoShims, "the shims are beside the program");
         return;
     }
     let output = home
@@ -184,7 +184,7 @@ fn joules_by_word_are_the_counters() {
     is_over.store(true, Ordering::Relaxed);
     turn.join().unwrap();
     if text(&output.stderr).contains("nothing was measured") {
-        eprintln!("SKIPPED: {}", text(&output.stderr));
+        skip(Need::OpenCl, text(&output.stderr));
         return;
     }
     let document = json(&output);

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Home, stderr, stdout};
+use penstock_trial::{Need, skip};
 
 struct Daemon {
     child: Child,
@@ -165,7 +166,7 @@ fn a_daemon_with_two_addresses_is_one_node() {
     };
     let (alone, _) = count(&[&local]);
     if alone == 0 {
-        eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to count");
+        skip(Need::OpenCl, "this host has no OpenCL device to count");
         return;
     }
     // The client uses the Unix socket wherever it stands in the list, otherwise the first address.
@@ -207,7 +208,7 @@ fn devices_are_listed() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let devices = json["devices"].as_array().unwrap();
     if devices.is_empty() {
-        eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to look at");
+        skip(Need::OpenCl, "this host has no OpenCL device to look at");
         return;
     }
     for device in devices {

@@ -5,6 +5,7 @@ mod common;
 use std::process::Output;
 
 use common::{Home, stderr};
+use penstock_trial::{Need, skip};
 
 /// Runs the command on two devices of PoCL. `variable` is the query in PENSTOCK_DEVICES.
 fn penstock(home: &Home, variable: Option<&str>, args: &[&str]) -> Output {
@@ -35,9 +36,7 @@ fn devices_are_listed_as_the_query_says() {
     let home = Home::new("order");
     let all = indices(&home, None, None);
     let Some(last) = all.len().checked_sub(1) else {
-        eprintln!(
-            "SKIPPED: this host has no OpenCL platform, so there are no devices to choose from"
-        );
+        skip(Need::OpenCl, "this host has no OpenCL device to choose");
         return;
     };
     let mut backwards = all.clone();

@@ -14,6 +14,7 @@ use std::process::Command;
 
 use penstock_cuda_sys::runtime::*;
 use penstock_cuda_sys::runtime_properties::{DeviceProperties12, DeviceProperties13};
+use penstock_trial::{Need, skip};
 
 /// Fields of a structure: the name in C, and the offset in bytes.
 type Fields = Vec<(&'static str, usize)>;
@@ -208,7 +209,7 @@ fn headers_13() -> Option<PathBuf> {
 fn version_13s_headers_lay_structures_out_the_same() {
     match headers_13() {
         Some(folder) => compare(13, &[folder]),
-        None => eprintln!("SKIPPED: no headers of version 13; run tools/setup.sh cuda"),
+        None => skip(Need::CudaToolkit, "no headers of version 13: run tools/setup.sh cuda"),
     }
 }
 
@@ -220,8 +221,9 @@ fn version_12s_headers_lay_structures_out_the_same() {
             12,
             &std::iter::once(PathBuf::from(folder)).chain(headers_13()).collect::<Vec<_>>(),
         ),
-        None => eprintln!(
-            "SKIPPED: no headers of version 12; name the folder of nvidia-cuda-runtime-cu12 with PENSTOCK_CUDA_12_HEADERS"
+        None => skip(
+            Need::Cuda12Headers,
+            "PENSTOCK_CUDA_12_HEADERS does not name the folder of nvidia-cuda-runtime-cu12",
         ),
     }
 }

@@ -3,10 +3,10 @@
 mod common;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::OnceLock;
 
 use common::{Client, args, node};
+use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{BuildOrder, BuildReport, HeapPath, HeapPlan, HeapStarted, find};
@@ -22,22 +22,21 @@ const PING_PONG: &str = ".version 9.0\n.target sm_75\n\
 /// Offset in a part at which that kernel leaves its result.
 const RESULT_AT: usize = 4096;
 
-/// Returns the stand-in's platform and first device in the node; `None` without a C compiler.
+/// Returns the stand-in's platform and first device in the node. Without a C compiler, skips
+/// the test and returns `None`.
 fn standin() -> Option<(u32, u32)> {
     static FOUND: OnceLock<Option<(u32, u32)>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
+    let found = *FOUND.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../device/tests/cuda_standin.c");
         let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("standin-{}.so", std::process::id()));
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-        let mut command = Command::new(compiler);
+        let mut command = compiler();
         command
             .args(["-O1", "-fPIC", "-shared", "-DNEWER", "-o"])
             .arg(&library)
             .arg(source)
             .arg("-lpthread");
-        if !command.status().is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: no C compiler that builds the stand-in for CUDA's driver");
+        if !is_compiled(&mut command, Need::Compiler) {
             return None;
         }
         // SAFETY: nothing is loaded yet and no other thread reads the environment: tests start
@@ -53,8 +52,12 @@ fn standin() -> Option<(u32, u32)> {
                 name(&platform.info).trim_end_matches('\0') == cuda::PLATFORM_NAME
             })
             .expect("the stand-in is a platform of the node");
-        Some((index, platform.devices.first()?.index))
-    })
+        Some((index, platform.devices.first().expect("the stand-in has devices").index))
+    });
+    if found.is_none() {
+        skip(Need::Compiler, "no C compiler builds the stand-in for CUDA's driver");
+    }
+    found
 }
 
 struct Session {
@@ -148,7 +151,7 @@ fn addresses_are_those_of_buffers_and_their_parts() {
 fn a_device_without_addresses_says_so() {
     let Some((platform, _)) = standin() else { return };
     if platform == 0 {
-        eprintln!("SKIPPED: no OpenCL device beside the stand-in");
+        skip(Need::OpenCl, "no OpenCL device beside the stand-in");
         return;
     }
     let mut client = Client::rings();

@@ -3,30 +3,29 @@
 mod common;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::OnceLock;
 
 use common::Client;
+use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, U64};
 
 const OUT_OF_ORDER: u64 = 1;
 
-/// Loads `late_ends.c` in front of the system's loader. Returns false without a C compiler.
+/// Loads `late_ends.c` in front of the system's loader. Without a C compiler, skips
+/// the test and returns false.
 fn has_late_ends() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
-    *BUILT.get_or_init(|| {
+    let is_built = *BUILT.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/late_ends.c");
         let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("late-{}.so", std::process::id()));
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-        let mut command = Command::new(compiler);
+        let mut command = compiler();
         command.args(["-O1", "-fPIC", "-shared", "-o"]).arg(&library).arg(source);
         // The system's loader is linked as a whole: it has what the stand-in lacks.
         command.args(["-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-lpthread", "-ldl"]);
-        if !command.status().is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: no C compiler that builds the stand-in for an OpenCL loader");
+        if !is_compiled(&mut command, Need::Compiler) {
             return false;
         }
         // SAFETY: nothing is loaded yet and no other thread reads the environment: tests start
@@ -35,7 +34,11 @@ fn has_late_ends() -> bool {
         _ = common::node();
         _ = std::fs::remove_file(&library);
         true
-    })
+    });
+    if !is_built {
+        skip(Need::Compiler, "no C compiler builds the stand-in for an OpenCL loader");
+    }
+    is_built
 }
 
 /// Enqueues a fill, whose end is reported late.

@@ -2,9 +2,8 @@
 
 mod common;
 use common::*;
-use penstock_device::{
-    Arg, Context, Driver, Kernel, Mem, Program, Queue, Range, Rect, Status, Want,
-};
+use penstock_device::{Arg, Context, Kernel, Mem, Program, Queue, Range, Rect, Status, Want};
+use penstock_trial::{Need, skip};
 use penstock_wire::describe::find;
 
 const ADD: &str =
@@ -90,7 +89,7 @@ fn buffers_are_zero_and_home_memory_is_what_kernels_see() {
     let mem = Mem::buffer(&context, READ_WRITE, 4096).unwrap();
     assert_eq!(mem.home().is_some(), context.shares_host_memory());
     let Some(home) = mem.home() else {
-        eprintln!("SKIPPED: the device has memory of its own");
+        skip(Need::Ability, "the device has memory of its own");
         return;
     };
     let kernel =
@@ -205,13 +204,13 @@ fn hostile_sizes_are_refused() {
 fn shared_virtual_memory_is_where_the_client_wants_it() {
     let Some((context, queue)) = first(0) else { return };
     if !context.shares_host_memory() {
-        eprintln!("SKIPPED: the device has memory of its own");
+        skip(Need::Ability, "the device has memory of its own");
         return;
     }
     if Mem::svm(&context, READ_WRITE, 8192, 64, 0x5100_0000_0000)
         .is_err_and(|status| status == Status::INVALID_OPERATION)
     {
-        eprintln!("SKIPPED: the device has no shared virtual memory");
+        skip(Need::Ability, "the device has no shared virtual memory");
         return;
     }
     let kernel = kernel(
@@ -310,7 +309,7 @@ fn kernels_are_duplicated_with_their_arguments() {
     let second = match kernel.duplicate() {
         Ok(second) => second,
         Err(status) => {
-            eprintln!("SKIPPED: the driver cannot clone kernels: {status}");
+            skip(Need::Ability, format_args!("the driver cannot clone kernels: {status}"));
             return;
         }
     };
@@ -321,8 +320,7 @@ fn kernels_are_duplicated_with_their_arguments() {
 
 #[test]
 fn devices_are_described_and_split() {
-    let Ok(driver) = Driver::load() else { return };
-    for platform in driver.platforms() {
+    for platform in platforms() {
         assert!(find(&platform.info(), penstock_cl_sys::CL_PLATFORM_NAME).is_some());
         for device in platform.devices() {
             let info = device.info();
@@ -332,7 +330,7 @@ fn devices_are_described_and_split() {
             assert!(info.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 64 << 10);
             let equally = i64::try_from(penstock_cl_sys::CL_DEVICE_PARTITION_EQUALLY).unwrap();
             let Ok(parts) = device.sub_devices(&[equally, 1]) else {
-                eprintln!("SKIPPED: {} cannot be split", device.name());
+                skip(Need::Ability, format_args!("{} cannot be split", device.name()));
                 continue;
             };
             assert!(!parts.is_empty() && parts.iter().all(|part| *part != device));

@@ -4,6 +4,7 @@ mod common;
 use common::*;
 use penstock_cl_sys as cl;
 use penstock_device::{Arg, Context, Mem, Sampler, Want, pixel_bytes};
+use penstock_trial::{Need, skip};
 use penstock_wire::describe::ImageDescription;
 
 const TYPES: [u32; 5] = [
@@ -45,7 +46,7 @@ fn with_images() -> Option<(Context, penstock_device::Queue)> {
     {
         return Some((context, queue));
     }
-    eprintln!("SKIPPED: the device has no images");
+    skip(Need::Ability, "the device has no images");
     None
 }
 
@@ -212,6 +213,8 @@ fn a_buffer_seen_as_an_image() {
                 [9; 64]
             );
         }
-        Err(status) => eprintln!("SKIPPED: the driver makes no image from a buffer: {status}"),
+        Err(status) => {
+            skip(Need::Ability, format_args!("the driver makes no image from a buffer: {status}"));
+        }
     }
 }

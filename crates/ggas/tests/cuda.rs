@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use penstock_ggas::HEADER;
+use penstock_trial::{Need, skip};
 
 /// Uses every verb in kernels that are not run.
 const KERNELS: &str = r#"
@@ -60,7 +61,7 @@ sys.stdout.write(ptx.decode().strip("\0"))
 fn the_header_is_cuda_with_loads_and_stores_of_system_scope() {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-cuda/bin/python");
     if !python.exists() {
-        eprintln!("SKIPPED: no .venv-cuda with NVRTC: run `tools/setup.sh cuda`");
+        skip(Need::CudaToolkit, "no .venv-cuda with NVRTC: run `tools/setup.sh cuda`");
         return;
     }
     let head_bytes = penstock_ggas::layout::HEAD_BYTES;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{ALLOWANCE, Transport, pair, soon};
 use penstock_link::{LinkError, Patience, Received};
+use penstock_trial::{Need, skip};
 use penstock_wire::calls::to_worker::{InitBuffer, Ping};
 use penstock_wire::{Id, U64};
 
@@ -27,7 +28,7 @@ fn outside(test: &str) -> bool {
     }
     let possible = Command::new("unshare").args(["-rn", "ip", "link", "set", "lo", "up"]).status();
     if !possible.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED {test}: it needs `unshare -rn` and `ip` to cut a network");
+        skip(Need::NetworkNamespaces, "cutting a network needs `unshare -rn` and `ip`");
         return true;
     }
     let inside = Command::new("unshare")

@@ -7,6 +7,8 @@ mod wtr;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
 use penstock_process::Lock;
+use penstock_trial::{Need, skip};
+
 use wtr::*;
 
 static TOLD: Lock<Vec<(i32, String)>> = Lock::new(Vec::new());
@@ -55,7 +57,7 @@ fn two_devices() -> Option<(Handle, Handle)> {
     }
     let errors = told();
     if !errors.is_empty() {
-        println!("SKIPPED: no OpenCL device here: {errors:?}");
+        skip(Need::OpenCl, format_args!("no OpenCL device here: {errors:?}"));
         return None;
     }
     // SAFETY: the strings end with a zero.
@@ -178,7 +180,7 @@ fn wrong_launches(device: Handle, other: Handle) {
         run(kernel, 1, eight.as_ptr(), &[0, 4, 4], &[buffer, number, number]);
         refused(-30, "takes 2 arguments, 3 were given");
         if other.is_null() {
-            println!("SKIPPED: a buffer of another device: there is only one device");
+            skip(Need::Ability, "a buffer of another device: there is only one device");
         } else {
             let foreign = wtr_create_buffer(other, 1, 32, NO);
             run(kernel, 1, eight.as_ptr(), &[0, 4], &[foreign, number]);

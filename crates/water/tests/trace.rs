@@ -14,6 +14,7 @@ use std::time::Duration;
 use common::{Cluster, Host};
 use folder::Folder;
 use penstock_process::Lock;
+use penstock_trial::{Need, skip};
 use serde_json::Value;
 use water::backend::{Backend, Ended};
 use water::clock::Real;
@@ -167,7 +168,7 @@ fn graphviz_reads(path: &Path) {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
         }
-        Err(_) => println!("SKIPPED: Graphviz is not installed"),
+        Err(_) => skip(Need::Graphviz, "Graphviz is not installed"),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Client, PATIENCE};
 use penstock_link::{Address, Key, LinkError, Opened, Progress, Side};
+use penstock_trial::{Need, compiler, is_compiled};
 use penstock_wire::calls::to_client;
 use penstock_wire::describe::{NodeDescription, Survey};
 use penstock_wire::frame;
@@ -166,11 +167,7 @@ pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
         "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
     );
     std::fs::write(&source, text).unwrap();
-    let compiled =
-        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    if compiled.is_ok_and(|status| status.success()) {
-        return Some(library);
-    }
-    eprintln!("SKIPPED: no C compiler that builds the test's loader");
-    None
+    let mut command = compiler();
+    command.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    is_compiled(&mut command, Need::Compiler).then_some(library)
 }

@@ -75,7 +75,7 @@ mod tests {
     fn a_tied_thread_is_freed_once() {
         let all = sched_getaffinity(None).unwrap();
         if all.count() < 2 {
-            return eprintln!("SKIPPED: this host has one CPU only");
+            return penstock_trial::skip(penstock_trial::Need::Cores, "this host has one CPU only");
         }
         let mut freed = HashSet::new();
         let mut one = CpuSet::new();

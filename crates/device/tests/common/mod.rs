@@ -7,6 +7,7 @@ use std::time::Duration;
 use penstock_device::{
     Arg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Status, Times,
 };
+use penstock_trial::{Need, skip};
 
 /// Longer than anything in these tests takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,27 +33,32 @@ pub fn first(properties: u64) -> Option<(Context, Queue)> {
 pub fn first_that_waits(properties: u64) -> Option<(Context, Queue)> {
     let found = first(properties)?;
     if found.1.device().must_not_wait() {
-        eprintln!("SKIPPED: commands must not wait on {}", found.1.device().name());
+        let name = found.1.device().name();
+        skip(Need::Ability, format_args!("commands must not wait on {name}"));
         return None;
     }
     Some(found)
 }
 
 pub fn first_device() -> Option<(penstock_device::Platform, Device)> {
-    let platforms = match Driver::load() {
-        Ok(driver) => driver.platforms(),
-        Err(error) => {
-            eprintln!("SKIPPED: {error}");
-            return None;
-        }
-    };
-    let found = platforms
+    let found = platforms()
         .iter()
         .find_map(|platform| Some((platform.clone(), platform.devices().first()?.clone())));
     if found.is_none() {
-        eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+        skip(Need::OpenCl, "no OpenCL device on this machine (Debian: pocl-opencl-icd)");
     }
     found
+}
+
+/// Returns the platforms of the machine. Skips the test if there is no ICD loader.
+pub fn platforms() -> Vec<penstock_device::Platform> {
+    match Driver::load() {
+        Ok(driver) => driver.platforms(),
+        Err(error) => {
+            skip(Need::OpenCl, error);
+            Vec::new()
+        }
+    }
 }
 
 pub fn kernel(context: &Context, source: &str, name: &str) -> Kernel {

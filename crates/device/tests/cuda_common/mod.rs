@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Once, mpsc};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use penstock_device::{
     Arg, Context, Device, Driver, Event, Kernel, Mem, Platform, Program, Queue, Range, Staged,
     Status, Times, Want,
 };
+use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::cuda;
 
 /// Longer than anything in these tests takes, even on a busy machine.
@@ -43,8 +43,7 @@ fn prepare(setup: Setup) -> bool {
         // One per process: test files run at the same time.
         let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("standin-{}.so", std::process::id()));
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-        let mut command = Command::new(compiler);
+        let mut command = compiler();
         command
             .args(["-O1", "-g", "-fPIC", "-shared", "-o"])
             .arg(&library)
@@ -53,7 +52,7 @@ fn prepare(setup: Setup) -> bool {
         if setup.newer {
             command.arg("-DNEWER");
         }
-        let built = command.status().is_ok_and(|status| status.success());
+        let built = is_compiled(&mut command, Need::Compiler);
         // SAFETY: no other thread reads the environment: the first test runs this, others wait.
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         if !setup.loader {
@@ -68,7 +67,7 @@ fn prepare(setup: Setup) -> bool {
     });
     let built = BUILT.get().copied().unwrap_or(false);
     if !built {
-        eprintln!("SKIPPED: no C compiler that builds the stand-in for CUDA's driver");
+        skip(Need::Compiler, "no C compiler builds the stand-in for CUDA's driver");
     }
     built
 }

@@ -335,7 +335,10 @@ mod tests {
                 super::super::spin_until(std::time::Instant::now() + RAPL_STEP);
                 assert!(event.read().unwrap() > first);
             }
-            Err(error) => eprintln!("SKIPPED: perf events may not be opened here: {error}"),
+            Err(error) => penstock_trial::skip(
+                penstock_trial::Need::Perf,
+                format_args!("perf events may not be opened here: {error}"),
+            ),
         }
         let refused = open_event(u32::MAX, 0, 0).unwrap_err();
         assert!(refused.raw_os_error().is_some(), "{refused}");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use penstock_ggas::{Heap, Path, Plan};
+use penstock_trial::{Need, skip};
 
 use crate::mesh::{Told, say};
 use crate::pe::{self, Pe};
@@ -43,7 +44,7 @@ pub struct Cast {
 /// Runs the scenario, each PE on its own thread and queue.
 pub fn in_one_process(cast: &Cast, source: &'static str, play: fn(&Pe, &Told)) {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("SKIPPED: two kernels of one driver need two cores");
+        skip(Need::Cores, "two kernels of one driver need two cores");
         return;
     }
     let Some(device) = pe::device() else { return };

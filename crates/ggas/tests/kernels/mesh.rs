@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use penstock_ggas::{Heap, Plan};
 use penstock_link::Stream;
+use penstock_trial::{Need, skip};
 
 use crate::ucx;
 
@@ -87,13 +88,13 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Returns where the ICD loader finds Intel's runtime for CPUs, if it is installed.
+    /// Returns where the ICD loader finds Intel's runtime for CPUs. Skips the test if it is missing.
     pub fn intel_vendors() -> Option<PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-cuda/vendors");
         if folder.join("intel.icd").exists() {
             return folder.canonicalize().ok();
         }
-        eprintln!("SKIPPED: no Intel runtime for CPUs: run `tools/setup.sh cuda`");
+        skip(Need::Intel, "no Intel runtime for CPUs: run `tools/setup.sh cuda`");
         None
     }
 }
@@ -201,7 +202,7 @@ impl Mesh {
         std::fs::write(self.folder.join(name), []).unwrap();
     }
 
-    /// Waits for all members and returns their messages, or `None` if some had no device.
+    /// Waits for all members and returns their messages, or `None` after a skip if some had no device.
     pub fn finish(mut self) -> Option<Vec<Said>> {
         let said: Vec<Said> =
             (0..self.children.len()).map(|member| self.hear(member, "")).collect();
@@ -210,6 +211,7 @@ impl Mesh {
             assert!(status.success(), "a member failed: {status}");
         }
         if said.iter().any(|said| said.contains_key("skipped")) {
+            skip(Need::OpenCl, "a member has no device");
             return None;
         }
         Some(said)

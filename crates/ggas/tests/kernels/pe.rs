@@ -8,6 +8,7 @@ use penstock_device::{
     Arg, Context, Device, Driver, Event, HostMemory, Kernel, Mem, Program, Queue, Range, Want,
 };
 use penstock_ggas::{HEADER, Heap, Running, View};
+use penstock_trial::{Need, skip};
 
 /// Flag `CL_MEM_READ_WRITE` of OpenCL.
 const READ_WRITE: u64 = 1;
@@ -25,18 +26,18 @@ __kernel void meet(__global ggas_heap_t *heap)
 }
 ";
 
-/// Returns the first device of the process's ICD loader, or prints why there is none.
+/// Returns the first device of the process's ICD loader. Skips the test if there is none.
 pub fn device() -> Option<(Context, Device)> {
     let platforms = match Driver::load() {
         Ok(driver) => driver.platforms(),
         Err(error) => {
-            eprintln!("SKIPPED: {error}");
+            skip(Need::OpenCl, error);
             return None;
         }
     };
     let Some(platform) = platforms.into_iter().find(|platform| !platform.devices().is_empty())
     else {
-        eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+        skip(Need::OpenCl, "no OpenCL device on this machine (Debian: pocl-opencl-icd)");
         return None;
     };
     let device = platform.devices()[0].clone();
@@ -47,7 +48,7 @@ pub fn device() -> Option<(Context, Device)> {
     )
     .unwrap();
     if !context.shares_host_memory() {
-        eprintln!("SKIPPED: {} has memory of its own", device.name());
+        skip(Need::Ability, format_args!("{} has memory of its own", device.name()));
         return None;
     }
     Some((context, device))

@@ -5,21 +5,23 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_ggas::ucx::{self, ENVIRONMENT};
 use penstock_ggas::{Heap, Over};
+use penstock_trial::{Need, skip};
 
 /// Returns whether members can use UCX. A new process checks this, because UCX needs its variables
 /// before a process begins.
 pub fn is_here() -> bool {
-    static HERE: OnceLock<bool> = OnceLock::new();
-    *HERE.get_or_init(|| {
+    static MISSING: OnceLock<Option<String>> = OnceLock::new();
+    let missing = MISSING.get_or_init(|| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         prepare(&mut command, "tcp");
         command.args(["--exact", "ucx::opens_where_it_is_asked_for", "--nocapture"]);
         let asked = command.env("GGAS_TEST_ASKS_UCX", "1").output().unwrap();
-        if !asked.status.success() {
-            eprintln!("SKIPPED: heaps over UCX: {}", String::from_utf8_lossy(&asked.stderr));
-        }
-        asked.status.success()
-    })
+        (!asked.status.success()).then(|| String::from_utf8_lossy(&asked.stderr).into_owned())
+    });
+    if let Some(why) = missing {
+        skip(Need::Ucx, format_args!("heaps over UCX: {why}"));
+    }
+    missing.is_none()
 }
 
 /// Runs as the process of [`is_here`]; does nothing by itself.

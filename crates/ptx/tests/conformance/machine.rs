@@ -10,6 +10,7 @@ use penstock_device::{
 use penstock_ptx::ir::Module;
 use penstock_ptx::module::parse;
 use penstock_ptx::translate::{Argument, CONTROL_BYTES, Options, Translation, translate};
+use penstock_trial::{Need, skip};
 
 /// Base address of device memory for the programs under test.
 pub const BASE: u64 = 0x7_0000_0000_0000;
@@ -46,17 +47,17 @@ pub struct Ready {
     program: Program,
 }
 
-/// Returns every OpenCL device of the machine. Prints a message if there is none.
+/// Returns every OpenCL device of the machine. Skips the test if there is none.
 pub fn machines() -> Vec<Machine> {
     let devices: Vec<Device> = match Driver::load() {
         Ok(driver) => driver.platforms().iter().flat_map(|platform| platform.devices()).collect(),
         Err(error) => {
-            eprintln!("SKIPPED: {error}");
-            Vec::new()
+            skip(Need::OpenCl, error);
+            return Vec::new();
         }
     };
     if devices.is_empty() {
-        eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+        skip(Need::OpenCl, "no OpenCL device on this machine (Debian: pocl-opencl-icd)");
     }
     devices.iter().map(Machine::new).collect()
 }

@@ -1,5 +1,7 @@
 //! Instructions for several threads (warps, barriers, contended atomics), and control flow.
 
+use penstock_trial::{Need, skip};
+
 use crate::machine::{BASE, FREE, Machine, machines};
 
 /// Threads of a block in these tests: four warps.
@@ -353,7 +355,7 @@ fn atomics_from_all_threads_add_up() {
              bar.sync 0;\nld.shared.u32 %x, [s];\nsetp.eq.u32 %p, %t, 5;\n@%p red.global.add.u32 [%c+36], %x;\nret;\n}}\n"
         );
         if !machine.options.int64_atomics {
-            eprintln!("SKIPPED on {}: no atomics of 64 bits", machine.name);
+            skip(Need::Ability, format_args!("{} has no atomics of 64 bits", machine.name));
             continue;
         }
         let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));

@@ -1,6 +1,8 @@
 //! Memory: spaces, generic addresses, local arrays, dynamic shared memory, atomics, wide accesses;
 //! halves and doubles.
 
+use penstock_trial::{Need, skip};
+
 use super::{BASE, FREE, HEAD, OUT, bytes_of, floats, machines, run, words};
 
 #[test]
@@ -160,7 +162,7 @@ fn doubles_and_halves_are_computed() {
     );
     for machine in machines() {
         if !machine.options.fp64 {
-            eprintln!("SKIPPED: {} has no double precision", machine.name);
+            skip(Need::Ability, format_args!("{} has no double precision", machine.name));
             continue;
         }
         let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));

@@ -15,12 +15,14 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_trial::{Need, is_required};
+
 use launchers::{Ended, Kind, Run};
 
 /// The verdict of a test.
 enum Verdict {
     Passed,
-    Skipped(String),
+    Skipped(Need, String),
 }
 
 type Test = fn(Kind) -> Result<Verdict, String>;
@@ -108,7 +110,7 @@ fn one_after_the_other(
         }
         let started = Instant::now();
         let verdict = if let Some(missing) = kind.missing() {
-            Ok(Verdict::Skipped(missing))
+            Ok(Verdict::Skipped(Need::Mpi, missing))
         } else {
             test(kind)
         };
@@ -118,7 +120,11 @@ fn one_after_the_other(
                 tally.passed += 1;
                 println!("test {name} ... ok ({took:.1} s)");
             }
-            Ok(Verdict::Skipped(why)) => {
+            Ok(Verdict::Skipped(need, why)) if is_required(need) => {
+                tally.failed += 1;
+                println!("test {name} ... FAILED ({took:.1} s)\nmissing, and required: {why}");
+            }
+            Ok(Verdict::Skipped(_, why)) => {
                 tally.skipped += 1;
                 println!("test {name} ... SKIPPED: {why}");
             }
@@ -146,7 +152,7 @@ fn judge(Ended { code, output, took }: Ended) -> Result<Verdict, String> {
             Ok(Verdict::Passed)
         }
         Some(program::SKIPPED) => {
-            Ok(Verdict::Skipped("no OpenCL device (Debian: pocl-opencl-icd)".into()))
+            Ok(Verdict::Skipped(Need::OpenCl, "no OpenCL device (Debian: pocl-opencl-icd)".into()))
         }
         code => Err(format!("ended with {code:?} after {took:?}:\n{output}")),
     }
@@ -154,8 +160,8 @@ fn judge(Ended { code, output, took }: Ended) -> Result<Verdict, String> {
 
 fn all(runs: impl IntoIterator<Item = Run>) -> Result<Verdict, String> {
     for run in runs {
-        if let Verdict::Skipped(why) = good(run)? {
-            return Ok(Verdict::Skipped(why));
+        if let skipped @ Verdict::Skipped(..) = good(run)? {
+            return Ok(skipped);
         }
     }
     Ok(Verdict::Passed)
@@ -207,7 +213,8 @@ fn killed(kind: Kind) -> Result<Verdict, String> {
 
 fn silent(kind: Kind) -> Result<Verdict, String> {
     if !launchers::can_unshare() {
-        return Ok(Verdict::Skipped("this user may not make name spaces of processes".into()));
+        let why = "this user may not make name spaces of processes";
+        return Ok(Verdict::Skipped(Need::ProcessNamespaces, why.into()));
     }
     lives_on(Run::new(kind, 3, "killed").devices("timed").far_apart())
 }
@@ -282,7 +289,7 @@ fn cleaned_up(kind: Kind) -> Result<Verdict, String> {
 fn wrong_mpi(kind: Kind) -> Result<Verdict, String> {
     let other = kind.other();
     if let Some(missing) = other.missing() {
-        return Ok(Verdict::Skipped(missing));
+        return Ok(Verdict::Skipped(Need::Mpi, missing));
     }
     let ended = Run::new(kind, 2, "transfers")
         .devices("host")

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
+use penstock_trial::{Need, skip};
+
 use super::super::sys::{
     self, AmHandlerParam, AmRecvParam, EpParams, Params, RequestParam, WorkerParams,
 };
@@ -124,7 +126,7 @@ const HANDLERS: &[(&str, &str)] = &[
 #[test]
 fn the_declarations_are_those_of_the_header() {
     if !std::path::Path::new(HEADER).exists() {
-        eprintln!("SKIPPED: no {HEADER}: install libucx-dev");
+        skip(Need::Ucx, format_args!("no {HEADER}: install libucx-dev"));
         return;
     }
     let known: Vec<&[u8]> = SIGNATURES.iter().map(|(name, _)| name.as_bytes()).collect();

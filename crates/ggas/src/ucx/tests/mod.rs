@@ -8,6 +8,8 @@ mod heaps;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use penstock_trial::{Need, skip};
+
 use super::ENVIRONMENT;
 
 /// Longer than anything in these tests takes, even on a busy machine.
@@ -54,7 +56,7 @@ fn with_ucx(test: &str) -> bool {
     match super::open() {
         Ok(()) => true,
         Err(why) => {
-            eprintln!("SKIPPED {test}: {why}");
+            skip(Need::Ucx, why);
             false
         }
     }
