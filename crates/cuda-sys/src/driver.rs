@@ -5,10 +5,14 @@
 
 mod attributes;
 mod codes;
+mod define;
+mod functions;
 mod graphs;
 
 pub use attributes::*;
 pub use codes::*;
+pub use define::{Function, c_name};
+pub use functions::{FUNCTIONS, function};
 pub use graphs::*;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -31,7 +35,25 @@ handles! {
     CUlibrary -> CUlib_st, CUkernel -> CUkern_st, CUlinkState -> CUlinkState_st, CUarray -> CUarray_st,
     CUmipmappedArray -> CUmipmappedArray_st, CUmemoryPool -> CUmemPoolHandle_st, CUtexref -> CUtexref_st, CUgraph -> CUgraph_st,
     CUgraphNode -> CUgraphNode_st, CUgraphExec -> CUgraphExec_st, CUuserObject -> CUuserObject_st,
+    CUgreenCtx -> CUgreenCtx_st,
 }
+
+/// Structures of which Penstock only passes pointers on.
+#[derive(Debug)]
+pub enum CUexecAffinityParam {}
+#[derive(Debug)]
+pub enum CUDA_RESOURCE_VIEW_DESC {}
+
+/// A kind and a number.
+pub type CUmemLocation = [u32; 2];
+/// A location and flags.
+pub type CUmemAccessDesc = [u32; 3];
+/// Kind of allocation, kinds of handles and location: the first words of the structure.
+pub type CUmemPoolProps = [u32; 4];
+/// Affinities, their number, and the parameters of a context for graphics.
+pub type CUctxCreateParams = [u64; 3];
+pub type CUlaunchAttributeValue = [u32; 16];
+
 pub type CUtexObject = u64;
 pub type CUsurfObject = u64;
 
@@ -230,7 +252,7 @@ pub struct CUDA_TEXTURE_DESC {
 pub struct CUlaunchAttribute {
     pub id: c_uint,
     pub pad: [c_char; 4],
-    pub value: [u32; 16],
+    pub value: CUlaunchAttributeValue,
 }
 
 #[repr(C)]
