@@ -1,13 +1,11 @@
 //! CUDA's driver interface, loaded by name at run time.
 #![allow(non_snake_case, reason = "names of a C interface")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use penstock_cuda_sys::driver::{
-    CUDA_ERROR_OUT_OF_MEMORY, CUDA_MEMCPY3D, CUDA_SUCCESS, CUcontext, CUdevice, CUdeviceptr,
-    CUevent, CUfunction, CUlaunchConfig, CUmodule, CUresult, CUstream, CUuuid,
-};
+use penstock_cuda_sys::driver::{CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult};
 use penstock_wire::cuda;
 use penstock_wire::status::Status;
 
@@ -19,91 +17,30 @@ const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBCUDA";
 /// ever.
 const OUR_MARK: &CStr = c"penstock_libcuda";
 
-macro_rules! functions {
-    (needed { $($name:ident = $symbol:literal ($($type:ty),* $(,)?);)* }
-     optional { $($newer:ident = $newer_symbol:literal ($($newer_type:ty),* $(,)?);)* }) => {
-        /// The functions that this module calls. All return a code.
-        pub(super) struct Cuda {
-            $(pub(super) $name: unsafe extern "C" fn($($type),*) -> CUresult,)*
-            $(pub(super) $newer: Option<unsafe extern "C" fn($($newer_type),*) -> CUresult>,)*
+penstock_cuda_sys::driver_table! {
+    /// The functions that this module calls. All return a code.
+    pub(super) struct Cuda {
+        needed {
+            cuInit, cuDriverGetVersion, cuDeviceGetCount, cuDeviceGet, cuDeviceGetName,
+            cuDeviceGetAttribute, cuDeviceTotalMem = cuDeviceTotalMem_v2, cuDeviceGetPCIBusId,
+            cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxSynchronize, cuStreamCreate,
+            cuStreamDestroy = cuStreamDestroy_v2, cuStreamSynchronize, cuStreamWaitEvent,
+            cuEventCreate, cuEventRecord, cuEventQuery, cuEventSynchronize, cuEventElapsedTime,
+            cuMemAlloc = cuMemAlloc_v2, cuMemFree = cuMemFree_v2, cuMemHostAlloc,
+            cuMemHostRegister = cuMemHostRegister_v2, cuMemHostUnregister,
+            cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2, cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2,
+            cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2, cuMemcpy3DAsync = cuMemcpy3DAsync_v2,
+            cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuModuleLoadDataEx, cuModuleUnload,
+            cuModuleGetFunction, cuModuleGetGlobal = cuModuleGetGlobal_v2, cuFuncGetAttribute,
+            cuFuncSetAttribute, cuLaunchKernel,
         }
-
-        impl Cuda {
-            /// Loads the functions; returns `None` if a needed one is missing.
-            fn from(library: &libloading::Library) -> Option<Self> {
-                Some(Self {
-                    $($name: {
-                        // SAFETY: CUDA defines this type for the function of this name.
-                        *unsafe { library.get::<unsafe extern "C" fn($($type),*) -> CUresult>($symbol.as_bytes()) }.ok()?
-                    },)*
-                    $($newer: {
-                        // SAFETY: as above.
-                        unsafe { library.get::<unsafe extern "C" fn($($newer_type),*) -> CUresult>($newer_symbol.as_bytes()) }
-                            .ok()
-                            .map(|symbol| *symbol)
-                    },)*
-                })
-            }
+        optional {
+            cuDeviceGetUuid, cuDeviceGetUuid_v2, cuFuncGetParamInfo, cuFuncGetName,
+            cuLaunchKernelEx,
+            cuMemHostGetDevicePointer = cuMemHostGetDevicePointer_v2,
+            cuOccupancyMaxActiveBlocksPerMultiprocessor, cuModuleGetFunctionCount,
+            cuModuleEnumerateFunctions,
         }
-    };
-}
-
-functions! {
-    needed {
-        cuInit = "cuInit" (c_uint);
-        cuDriverGetVersion = "cuDriverGetVersion" (*mut c_int);
-        cuDeviceGetCount = "cuDeviceGetCount" (*mut c_int);
-        cuDeviceGet = "cuDeviceGet" (*mut CUdevice, c_int);
-        cuDeviceGetName = "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
-        cuDeviceGetAttribute = "cuDeviceGetAttribute" (*mut c_int, c_uint, CUdevice);
-        cuDeviceTotalMem = "cuDeviceTotalMem_v2" (*mut usize, CUdevice);
-        cuDeviceGetPCIBusId = "cuDeviceGetPCIBusId" (*mut c_char, c_int, CUdevice);
-        cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
-        cuCtxSetCurrent = "cuCtxSetCurrent" (CUcontext);
-        cuCtxSynchronize = "cuCtxSynchronize" ();
-        cuStreamCreate = "cuStreamCreate" (*mut CUstream, c_uint);
-        cuStreamDestroy = "cuStreamDestroy_v2" (CUstream);
-        cuStreamSynchronize = "cuStreamSynchronize" (CUstream);
-        cuStreamWaitEvent = "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
-        cuEventCreate = "cuEventCreate" (*mut CUevent, c_uint);
-        cuEventRecord = "cuEventRecord" (CUevent, CUstream);
-        cuEventQuery = "cuEventQuery" (CUevent);
-        cuEventSynchronize = "cuEventSynchronize" (CUevent);
-        cuEventElapsedTime = "cuEventElapsedTime" (*mut f32, CUevent, CUevent);
-        cuMemAlloc = "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
-        cuMemFree = "cuMemFree_v2" (CUdeviceptr);
-        cuMemHostAlloc = "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
-        cuMemHostRegister = "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
-        cuMemHostUnregister = "cuMemHostUnregister" (*mut c_void);
-        cuMemcpyHtoDAsync = "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
-        cuMemcpyDtoHAsync = "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
-        cuMemcpyDtoDAsync = "cuMemcpyDtoDAsync_v2" (CUdeviceptr, CUdeviceptr, usize, CUstream);
-        cuMemcpy3DAsync = "cuMemcpy3DAsync_v2" (*const CUDA_MEMCPY3D, CUstream);
-        cuMemsetD8Async = "cuMemsetD8Async" (CUdeviceptr, u8, usize, CUstream);
-        cuMemsetD16Async = "cuMemsetD16Async" (CUdeviceptr, u16, usize, CUstream);
-        cuMemsetD32Async = "cuMemsetD32Async" (CUdeviceptr, c_uint, usize, CUstream);
-        cuModuleLoadDataEx = "cuModuleLoadDataEx" (*mut CUmodule, *const c_void, c_uint, *mut c_uint, *mut *mut c_void);
-        cuModuleUnload = "cuModuleUnload" (CUmodule);
-        cuModuleGetFunction = "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
-        cuModuleGetGlobal = "cuModuleGetGlobal_v2" (*mut CUdeviceptr, *mut usize, CUmodule, *const c_char);
-        cuFuncGetAttribute = "cuFuncGetAttribute" (*mut c_int, c_uint, CUfunction);
-        cuFuncSetAttribute = "cuFuncSetAttribute" (CUfunction, c_uint, c_int);
-        cuLaunchKernel = "cuLaunchKernel" (
-            CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void,
-        );
-    }
-    optional {
-        cuDeviceGetUuid = "cuDeviceGetUuid" (*mut CUuuid, CUdevice);
-        cuDeviceGetUuid_v2 = "cuDeviceGetUuid_v2" (*mut CUuuid, CUdevice);
-        cuFuncGetParamInfo = "cuFuncGetParamInfo" (CUfunction, usize, *mut usize, *mut usize);
-        cuFuncGetName = "cuFuncGetName" (*mut *const c_char, CUfunction);
-        cuLaunchKernelEx = "cuLaunchKernelEx" (*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
-        cuMemHostGetDevicePointer = "cuMemHostGetDevicePointer_v2" (*mut CUdeviceptr, *mut c_void, c_uint);
-        cuOccupancyMaxActiveBlocksPerMultiprocessor = "cuOccupancyMaxActiveBlocksPerMultiprocessor" (
-            *mut c_int, CUfunction, c_int, usize,
-        );
-        cuModuleGetFunctionCount = "cuModuleGetFunctionCount" (*mut c_uint, CUmodule);
-        cuModuleEnumerateFunctions = "cuModuleEnumerateFunctions" (*mut CUfunction, c_uint, CUmodule);
     }
 }
 
@@ -130,9 +67,14 @@ fn open() -> Option<Cuda> {
         eprintln!("penstock: {LIBRARY_VARIABLE}={path}: {error}");
     }
     let library = opened.ok()?;
-    // SAFETY: the symbol is only looked up, never used.
-    let is_ours = unsafe { library.get::<*const c_void>(OUR_MARK.to_bytes_with_nul()) }.is_ok();
-    let found = if is_ours && named.is_none() { None } else { Cuda::from(&library) };
+    let find = |name: &CStr| {
+        // SAFETY: the address is only looked up, and nothing is read from it.
+        let symbol = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) };
+        symbol.ok().and_then(|symbol| NonNull::new(*symbol))
+    };
+    let is_usable = find(OUR_MARK).is_none() || named.is_some();
+    // SAFETY: the library with this name has CUDA's driver interface, and it is never closed.
+    let found = is_usable.then(|| unsafe { Cuda::load(find) }.ok()).flatten();
     // The driver keeps threads running, so its code must stay loaded.
     std::mem::forget(library);
     let cuda = found?;
