@@ -23,11 +23,13 @@ macro_rules! functions {
             parameters: &[$(stringify!($type)),*],
         },)*];
 
-        /// `driver_parameters!(cuInit with)` becomes `with! { cuInit(flags: c_uint) }`. The types
-        /// need `use penstock_cuda_sys::driver::*` and those of `std::ffi`.
+        /// `driver_parameters!(cuInit with more)` becomes `with! { cuInit(flags: c_uint) more }`.
+        /// The types need `use penstock_cuda_sys::driver::*` and those of `std::ffi`.
         #[macro_export]
         macro_rules! driver_parameters {
-            $(($name $d with:ident) => { $d with! { $name($($parameter: $type),*) } };)*
+            $(($name $d with:ident $d ($d more:tt)*) => {
+                $d with! { $name($($parameter: $type),*) $d ($d more)* }
+            };)*
         }
     };
 }

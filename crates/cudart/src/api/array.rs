@@ -31,7 +31,7 @@ unsafe fn create(
             NumChannels: channels,
         };
         // SAFETY: the caller upholds this function's contract. The description outlives the call.
-        return unsafe { current.driver.cuArrayCreate(array, &raw const descriptor) };
+        return unsafe { current.driver.cuArrayCreate_v2(array, &raw const descriptor) };
     }
     let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
         Width: width,
@@ -42,7 +42,7 @@ unsafe fn create(
         Flags: flags,
     };
     // SAFETY: the caller upholds this function's contract. The description outlives the call.
-    unsafe { current.driver.cuArray3DCreate(array, &raw const descriptor) }
+    unsafe { current.driver.cuArray3DCreate_v2(array, &raw const descriptor) }
 }
 
 /// Returns the description of an array element.

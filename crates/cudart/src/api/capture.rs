@@ -31,7 +31,7 @@ unsafe fn info(
     }
     // SAFETY: the caller upholds the contract of this function.
     unsafe {
-        current()?.driver.cuStreamGetCaptureInfo(
+        current()?.driver.cuStreamGetCaptureInfo_v3(
             stream,
             status,
             id,
@@ -54,14 +54,14 @@ unsafe fn update(
 ) -> RtResult {
     // SAFETY: the caller upholds the contract of this function.
     unsafe {
-        current()?.driver.cuStreamUpdateCaptureDependencies(stream, nodes, edges, count, flags)
+        current()?.driver.cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges, count, flags)
     }
 }
 
 of_stream! {
     /// Begins to capture a stream's work into a new graph.
     fn cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz(stream, mode: c_uint) {
-        current()?.driver.cuStreamBeginCapture(stream, mode)
+        current()?.driver.cuStreamBeginCapture_v2(stream, mode)
     }
     /// Begins to capture a stream's work into a graph of the program.
     fn cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz(

@@ -34,8 +34,8 @@ fn identity(device: &Device) -> RtResult<Identity> {
     unsafe {
         let (length, name) = (c_int::try_from(NAME_BYTES).unwrap_or(0), found.name.as_mut_ptr());
         driver.cuDeviceGetName(name.cast(), length, handle)?;
-        driver.cuDeviceTotalMem(&raw mut found.memory_bytes, handle)?;
-        _ = driver.cuDeviceGetUuid(&raw mut found.uuid, handle);
+        driver.cuDeviceTotalMem_v2(&raw mut found.memory_bytes, handle)?;
+        _ = driver.cuDeviceGetUuid_v2((&raw mut found.uuid).cast(), handle);
     }
     Ok(found)
 }
@@ -91,7 +91,7 @@ entry! {
         const FLAGS_ARE_VALID: c_uint = 1;
         let device = device(ordinal)?;
         if flags & FLAGS_ARE_VALID != 0 {
-            driver()?.cuDevicePrimaryCtxSetFlags(device.handle, device_flags)?;
+            driver()?.cuDevicePrimaryCtxSetFlags_v2(device.handle, device_flags)?;
         }
         device.primary().map(drop)
     }
@@ -173,7 +173,7 @@ entry! {
     /// Sets the flags of the context that will be created.
     fn cudaSetDeviceFlags(flags: c_uint) {
         let device = device(current_ordinal()?)?;
-        driver()?.cuDevicePrimaryCtxSetFlags(device.handle, flags)
+        driver()?.cuDevicePrimaryCtxSetFlags_v2(device.handle, flags)
     }
     /// Returns the flags of the context.
     fn cudaGetDeviceFlags(flags: *mut c_uint) {
@@ -255,7 +255,7 @@ entry! {
     /// Returns the free and the total device memory in bytes.
     fn cudaMemGetInfo(free: *mut usize, total: *mut usize) {
         let (mut free_bytes, mut total_bytes) = (0, 0);
-        current()?.driver.cuMemGetInfo(&raw mut free_bytes, &raw mut total_bytes)?;
+        current()?.driver.cuMemGetInfo_v2(&raw mut free_bytes, &raw mut total_bytes)?;
         store(free, free_bytes);
         store(total, total_bytes);
         Ok(())

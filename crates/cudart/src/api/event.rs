@@ -36,7 +36,7 @@ entry! {
         create(event, flags)
     }
     fn cudaEventDestroy(event: CUevent) {
-        current()?.driver.cuEventDestroy(event)
+        current()?.driver.cuEventDestroy_v2(event)
     }
     fn cudaEventSynchronize(event: CUevent) {
         current()?.driver.cuEventSynchronize(event)

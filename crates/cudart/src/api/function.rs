@@ -106,7 +106,7 @@ entry! {
             return Err(RtError::INVALID_VALUE);
         }
         let function = function(current, func)?;
-        current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, dynamic_bytes, 0)
+        current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block, dynamic_bytes, 0)
     }
     /// Like the function above, with flags.
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
@@ -117,7 +117,7 @@ entry! {
             return Err(RtError::INVALID_VALUE);
         }
         let function = function(current, func)?;
-        current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, dynamic_bytes, flags)
+        current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block, dynamic_bytes, flags)
     }
     /// Returns how much dynamic shared memory a block can have.
     fn cudaOccupancyAvailableDynamicSMemPerBlock(

@@ -1,94 +1,61 @@
 //! Graphs: creation, nodes and dependencies, instantiation, and launches.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use penstock_cuda_sys::driver::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphExec,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUhostFn, CUuserObject,
-};
+use penstock_cuda_sys::driver::*;
 
+use super::pass_on::pass_on;
 use crate::core::context::{current, device};
 use crate::core::per_thread;
 use crate::edge::{RtError, entry, major, on_stream};
 
-/// Defines functions that only call the driver's function in the current context.
-macro_rules! driver {
-    ($($(#[$attribute:meta])* fn $name:ident = $of:ident($($parameter:ident: $type:ty),* $(,)?);)+) => {
-        entry! {$(
-            $(#[$attribute])*
-            fn $name($($parameter: $type),*) {
-                current()?.driver.$of($($parameter),*)
-            }
-        )+}
-    };
-}
-pub(super) use driver;
-
-driver! {
-    fn cudaGraphCreate = cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
-    fn cudaGraphDestroy = cuGraphDestroy(graph: CUgraph);
-    fn cudaGraphClone = cuGraphClone(copy: *mut CUgraph, graph: CUgraph);
+pass_on! {
+    fn cudaGraphCreate = cuGraphCreate;
+    fn cudaGraphDestroy = cuGraphDestroy;
+    fn cudaGraphClone = cuGraphClone;
     /// Finds the node of a copy that stands for a node of the original.
-    fn cudaGraphNodeFindInClone = cuGraphNodeFindInClone(found: *mut CUgraphNode, node: CUgraphNode, copy: CUgraph);
-    fn cudaGraphDestroyNode = cuGraphDestroyNode(node: CUgraphNode);
-    fn cudaGraphNodeGetType = cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint);
+    fn cudaGraphNodeFindInClone = cuGraphNodeFindInClone;
+    fn cudaGraphDestroyNode = cuGraphDestroyNode;
+    fn cudaGraphNodeGetType = cuGraphNodeGetType;
     /// Returns the nodes of a graph and their number.
-    fn cudaGraphGetNodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    fn cudaGraphGetNodes = cuGraphGetNodes;
     /// Returns the nodes of a graph that depend on no other node.
-    fn cudaGraphGetRootNodes = cuGraphGetRootNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    fn cudaGraphGetRootNodes = cuGraphGetRootNodes;
     /// Returns the dependencies of a graph with their edge data.
-    fn cudaGraphGetEdges_v2 = cuGraphGetEdges(
-        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
-    );
+    fn cudaGraphGetEdges_v2 = cuGraphGetEdges_v2;
     /// Returns the nodes that a node depends on, with edge data.
-    fn cudaGraphNodeGetDependencies_v2 = cuGraphNodeGetDependencies(
-        node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
-    );
+    fn cudaGraphNodeGetDependencies_v2 = cuGraphNodeGetDependencies_v2;
     /// Returns the nodes that depend on a node, with edge data.
-    fn cudaGraphNodeGetDependentNodes_v2 = cuGraphNodeGetDependentNodes(
-        node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
-    );
+    fn cudaGraphNodeGetDependentNodes_v2 = cuGraphNodeGetDependentNodes_v2;
     /// Adds dependencies with edge data.
-    fn cudaGraphAddDependencies_v2 = cuGraphAddDependencies(
-        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
-    );
+    fn cudaGraphAddDependencies_v2 = cuGraphAddDependencies_v2;
     /// Removes dependencies with edge data.
-    fn cudaGraphRemoveDependencies_v2 = cuGraphRemoveDependencies(
-        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
-    );
+    fn cudaGraphRemoveDependencies_v2 = cuGraphRemoveDependencies_v2;
     /// Writes a graph to a file in the language of `dot`.
-    fn cudaGraphDebugDotPrint = cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
+    fn cudaGraphDebugDotPrint = cuGraphDebugDotPrint;
     /// Makes an executable graph.
-    fn cudaGraphInstantiate = cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    fn cudaGraphInstantiate = cuGraphInstantiateWithFlags;
     /// Makes an executable graph.
-    fn cudaGraphInstantiateWithFlags = cuGraphInstantiateWithFlags(
-        exec: *mut CUgraphExec, graph: CUgraph, flags: u64,
-    );
+    fn cudaGraphInstantiateWithFlags = cuGraphInstantiateWithFlags;
     /// Returns the flags with which an executable graph was made.
-    fn cudaGraphExecGetFlags = cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut u64);
-    fn cudaGraphExecDestroy = cuGraphExecDestroy(exec: CUgraphExec);
+    fn cudaGraphExecGetFlags = cuGraphExecGetFlags;
+    fn cudaGraphExecDestroy = cuGraphExecDestroy;
     /// Updates the nodes of an executable graph with those of a graph of the same structure.
-    fn cudaGraphExecUpdate = cuGraphExecUpdate(
-        exec: CUgraphExec, graph: CUgraph, result: *mut CUgraphExecUpdateResultInfo,
-    );
+    fn cudaGraphExecUpdate = cuGraphExecUpdate_v2;
     /// Sets whether an executable graph runs a node.
-    fn cudaGraphNodeSetEnabled = cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint);
+    fn cudaGraphNodeSetEnabled = cuGraphNodeSetEnabled;
     /// Returns whether an executable graph runs a node.
-    fn cudaGraphNodeGetEnabled = cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
+    fn cudaGraphNodeGetEnabled = cuGraphNodeGetEnabled;
     /// Creates a reference-counted object of the program that graphs can keep alive.
-    fn cudaUserObjectCreate = cuUserObjectCreate(
-        object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, count: c_uint, flags: c_uint,
-    );
+    fn cudaUserObjectCreate = cuUserObjectCreate;
     /// Adds references to a user object.
-    fn cudaUserObjectRetain = cuUserObjectRetain(object: CUuserObject, count: c_uint);
+    fn cudaUserObjectRetain = cuUserObjectRetain;
     /// Removes references to a user object.
-    fn cudaUserObjectRelease = cuUserObjectRelease(object: CUuserObject, count: c_uint);
+    fn cudaUserObjectRelease = cuUserObjectRelease;
     /// Makes a graph own references to a user object.
-    fn cudaGraphRetainUserObject = cuGraphRetainUserObject(
-        graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint,
-    );
+    fn cudaGraphRetainUserObject = cuGraphRetainUserObject;
     /// Removes a graph's references to a user object.
-    fn cudaGraphReleaseUserObject = cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
+    fn cudaGraphReleaseUserObject = cuGraphReleaseUserObject;
 }
 
 /// Returns the edge data and the count for the functions below. In version 12 there is only a
@@ -116,33 +83,33 @@ entry! {
         graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     ) {
         let (edges, count) = with_edges(edges, count, major());
-        current()?.driver.cuGraphGetEdges(graph, from, to, edges, count)
+        current()?.driver.cuGraphGetEdges_v2(graph, from, to, edges, count)
     }
     /// Returns the nodes that a node depends on.
     fn cudaGraphNodeGetDependencies(
         node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     ) {
         let (edges, count) = with_edges(edges, count, major());
-        current()?.driver.cuGraphNodeGetDependencies(node, nodes, edges, count)
+        current()?.driver.cuGraphNodeGetDependencies_v2(node, nodes, edges, count)
     }
     /// Returns the nodes that depend on a node.
     fn cudaGraphNodeGetDependentNodes(
         node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     ) {
         let (edges, count) = with_edges(edges, count, major());
-        current()?.driver.cuGraphNodeGetDependentNodes(node, nodes, edges, count)
+        current()?.driver.cuGraphNodeGetDependentNodes_v2(node, nodes, edges, count)
     }
     fn cudaGraphAddDependencies(
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges_or_count: usize, count: usize,
     ) {
         let (edges, count) = given_edges(edges_or_count, count);
-        current()?.driver.cuGraphAddDependencies(graph, from, to, edges, count)
+        current()?.driver.cuGraphAddDependencies_v2(graph, from, to, edges, count)
     }
     fn cudaGraphRemoveDependencies(
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges_or_count: usize, count: usize,
     ) {
         let (edges, count) = given_edges(edges_or_count, count);
-        current()?.driver.cuGraphRemoveDependencies(graph, from, to, edges, count)
+        current()?.driver.cuGraphRemoveDependencies_v2(graph, from, to, edges, count)
     }
     /// Makes an executable graph.
     fn cudaGraphInstantiateWithParams(

@@ -2,15 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use penstock_cuda_sys::driver::{
-    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUevent, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNode,
-    CUgraphNodeParams,
-};
+use penstock_cuda_sys::driver::*;
 use penstock_cuda_sys::runtime::{Memcpy3DParms, copy_kind};
 use penstock_cuda_sys::runtime_codes as code;
 
-use super::graph::driver;
+use super::pass_on::pass_on;
 use super::symbol::place;
 use crate::core::context::{Current, current};
 use crate::core::copy::device_pointer;
@@ -19,75 +15,49 @@ use crate::edge::{RtError, RtResult, entry, major};
 
 type Nodes = *const CUgraphNode;
 
-driver! {
+pass_on! {
     /// Returns the fill of a node.
-    fn cudaGraphMemsetNodeGetParams = cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS);
+    fn cudaGraphMemsetNodeGetParams = cuGraphMemsetNodeGetParams;
     /// Sets the fill of a node.
-    fn cudaGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams(
-        node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
-    );
+    fn cudaGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams;
     /// Adds a node that calls a function of the program.
-    fn cudaGraphAddHostNode = cuGraphAddHostNode(
-        node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, params: *const CUDA_HOST_NODE_PARAMS,
-    );
+    fn cudaGraphAddHostNode = cuGraphAddHostNode;
     /// Returns the function of a host node.
-    fn cudaGraphHostNodeGetParams = cuGraphHostNodeGetParams(node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS);
+    fn cudaGraphHostNodeGetParams = cuGraphHostNodeGetParams;
     /// Sets the function of a host node.
-    fn cudaGraphHostNodeSetParams = cuGraphHostNodeSetParams(node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+    fn cudaGraphHostNodeSetParams = cuGraphHostNodeSetParams;
     /// Sets the function of a host node in an executable graph.
-    fn cudaGraphExecHostNodeSetParams = cuGraphExecHostNodeSetParams(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS,
-    );
+    fn cudaGraphExecHostNodeSetParams = cuGraphExecHostNodeSetParams;
     /// Adds a node that runs a graph.
-    fn cudaGraphAddChildGraphNode = cuGraphAddChildGraphNode(
-        node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, child: CUgraph,
-    );
+    fn cudaGraphAddChildGraphNode = cuGraphAddChildGraphNode;
     /// Returns the graph that a node runs.
-    fn cudaGraphChildGraphNodeGetGraph = cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
+    fn cudaGraphChildGraphNodeGetGraph = cuGraphChildGraphNodeGetGraph;
     /// Sets the graph of a child node in an executable graph.
-    fn cudaGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(
-        exec: CUgraphExec, node: CUgraphNode, child: CUgraph,
-    );
+    fn cudaGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams;
     /// Adds a node that does nothing.
-    fn cudaGraphAddEmptyNode = cuGraphAddEmptyNode(node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize);
+    fn cudaGraphAddEmptyNode = cuGraphAddEmptyNode;
     /// Adds a node that records an event.
-    fn cudaGraphAddEventRecordNode = cuGraphAddEventRecordNode(
-        node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, event: CUevent,
-    );
-    fn cudaGraphEventRecordNodeGetEvent = cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
-    fn cudaGraphEventRecordNodeSetEvent = cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent);
+    fn cudaGraphAddEventRecordNode = cuGraphAddEventRecordNode;
+    fn cudaGraphEventRecordNodeGetEvent = cuGraphEventRecordNodeGetEvent;
+    fn cudaGraphEventRecordNodeSetEvent = cuGraphEventRecordNodeSetEvent;
     /// Sets the event that a node of an executable graph records.
-    fn cudaGraphExecEventRecordNodeSetEvent = cuGraphExecEventRecordNodeSetEvent(
-        exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-    );
+    fn cudaGraphExecEventRecordNodeSetEvent = cuGraphExecEventRecordNodeSetEvent;
     /// Adds a node that waits for an event.
-    fn cudaGraphAddEventWaitNode = cuGraphAddEventWaitNode(
-        node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, event: CUevent,
-    );
-    fn cudaGraphEventWaitNodeGetEvent = cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
-    fn cudaGraphEventWaitNodeSetEvent = cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent);
+    fn cudaGraphAddEventWaitNode = cuGraphAddEventWaitNode;
+    fn cudaGraphEventWaitNodeGetEvent = cuGraphEventWaitNodeGetEvent;
+    fn cudaGraphEventWaitNodeSetEvent = cuGraphEventWaitNodeSetEvent;
     /// Sets the event that a node of an executable graph waits for.
-    fn cudaGraphExecEventWaitNodeSetEvent = cuGraphExecEventWaitNodeSetEvent(
-        exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-    );
+    fn cudaGraphExecEventWaitNodeSetEvent = cuGraphExecEventWaitNodeSetEvent;
     /// Adds a node that allocates memory.
-    fn cudaGraphAddMemAllocNode = cuGraphAddMemAllocNode(
-        node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
-    );
+    fn cudaGraphAddMemAllocNode = cuGraphAddMemAllocNode;
     /// Returns the description of a node's memory.
-    fn cudaGraphMemAllocNodeGetParams = cuGraphMemAllocNodeGetParams(
-        node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
-    );
+    fn cudaGraphMemAllocNodeGetParams = cuGraphMemAllocNodeGetParams;
     /// Sets an attribute of a kernel node's launch.
-    fn cudaGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(
-        node: CUgraphNode, attribute: c_uint, value: *const c_void,
-    );
+    fn cudaGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute;
     /// Returns an attribute of a kernel node's launch.
-    fn cudaGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute(
-        node: CUgraphNode, attribute: c_uint, value: *mut c_void,
-    );
+    fn cudaGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute;
     /// Copies all attributes of one kernel node to another.
-    fn cudaGraphKernelNodeCopyAttributes = cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode);
+    fn cudaGraphKernelNodeCopyAttributes = cuGraphKernelNodeCopyAttributes;
 }
 
 /// A new node: where its handle is stored, its graph, and the `count` nodes that it depends on.
@@ -439,7 +409,7 @@ unsafe fn add_any(
     let New { node, graph, before, count } = new;
     // SAFETY: the caller upholds the contract of this function.
     unsafe {
-        current.driver.cuGraphAddNode(node, graph, before, edges, count, &raw mut described)
+        current.driver.cuGraphAddNode_v2(node, graph, before, edges, count, &raw mut described)
     }?;
     if described.kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC {
         // The driver has filled in the address.

@@ -32,7 +32,7 @@ fn allocate(current: Current, bytes: usize) -> RtResult<*mut c_void> {
     }
     let mut address = 0;
     // SAFETY: the pointer is valid for a write of the answer.
-    unsafe { current.driver.cuMemAlloc(&raw mut address, bytes) }?;
+    unsafe { current.driver.cuMemAlloc_v2(&raw mut address, bytes) }?;
     Ok(pointer(address))
 }
 
@@ -45,7 +45,7 @@ fn allocate_rows(current: Current, width: usize, height: usize) -> RtResult<(*mu
     // SAFETY: the pointers are valid for writes of the answers.
     unsafe {
         let element = PITCH_ELEMENT_BYTES;
-        current.driver.cuMemAllocPitch(&raw mut address, &raw mut pitch, width, height, element)
+        current.driver.cuMemAllocPitch_v2(&raw mut address, &raw mut pitch, width, height, element)
     }?;
     Ok((pointer(address), pitch))
 }
@@ -88,7 +88,7 @@ entry! {
         if memory.is_null() {
             return Ok(());
         }
-        current.driver.cuMemFree(device_pointer(memory))
+        current.driver.cuMemFree_v2(device_pointer(memory))
     }
     /// Allocates memory that host and device share, if the driver has it.
     fn cudaMallocManaged(memory: *mut *mut c_void, bytes: usize, flags: c_uint) {
@@ -118,7 +118,7 @@ entry! {
     }
     /// Pins memory of the program.
     fn cudaHostRegister(memory: *mut c_void, bytes: usize, flags: c_uint) {
-        current()?.driver.cuMemHostRegister(memory, bytes, flags)
+        current()?.driver.cuMemHostRegister_v2(memory, bytes, flags)
     }
     /// Ends what `cudaHostRegister` did.
     fn cudaHostUnregister(memory: *mut c_void) {
@@ -131,7 +131,7 @@ entry! {
             return Err(RtError::INVALID_VALUE);
         }
         let mut address = 0;
-        current.driver.cuMemHostGetDevicePointer(&raw mut address, memory, flags)?;
+        current.driver.cuMemHostGetDevicePointer_v2(&raw mut address, memory, flags)?;
         device.write(pointer(address));
         Ok(())
     }
@@ -251,7 +251,7 @@ on_stream! {
         match queued {
             Err(RtError(code::NOT_SUPPORTED)) => {
                 current.driver.cuStreamSynchronize(stream)?;
-                current.driver.cuMemFree(device_pointer(memory))
+                current.driver.cuMemFree_v2(device_pointer(memory))
             }
             other => other,
         }

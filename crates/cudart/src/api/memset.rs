@@ -34,7 +34,7 @@ unsafe fn fill(
         if queued || !stream.is_null() {
             current.driver.cuMemsetD8Async(to, byte(value), bytes, stream)
         } else {
-            current.driver.cuMemsetD8(to, byte(value), bytes)
+            current.driver.cuMemsetD8_v2(to, byte(value), bytes)
         }
     }
 }
@@ -71,7 +71,7 @@ impl Field {
             if queued || !stream.is_null() {
                 current.driver.cuMemsetD2D8Async(to, pitch, byte(value), width, height, stream)
             } else {
-                current.driver.cuMemsetD2D8(to, pitch, byte(value), width, height)
+                current.driver.cuMemsetD2D8_v2(to, pitch, byte(value), width, height)
             }
         }
     }

@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod launch;
 pub mod memory;
 pub mod memset;
+mod pass_on;
 pub mod peer;
 pub mod pool;
 pub mod registration;

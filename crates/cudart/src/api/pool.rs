@@ -3,8 +3,9 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use penstock_cuda_sys::driver::{CUdeviceptr, CUmemoryPool};
+use penstock_cuda_sys::driver::*;
 
+use super::pass_on::pass_on;
 use crate::core::context::{current, device};
 use crate::driver::driver;
 use crate::edge::{RtError, RtResult, entry, on_stream};
@@ -68,31 +69,20 @@ entry! {
         let ordinal = device_of(location, kind)?;
         driver()?.cuDeviceSetMemPool(device(ordinal)?.handle, pool)
     }
-    fn cudaMemPoolCreate(pool: *mut CUmemoryPool, properties: *const c_void) {
-        current()?.driver.cuMemPoolCreate(pool, properties)
-    }
+}
+
+pass_on! {
+    fn cudaMemPoolCreate = cuMemPoolCreate;
     /// Destroys a pool after the program has freed its memory.
-    fn cudaMemPoolDestroy(pool: CUmemoryPool) {
-        current()?.driver.cuMemPoolDestroy(pool)
-    }
-    /// Returns unused memory of a pool to the device, but keeps `bytes_kept` bytes.
-    fn cudaMemPoolTrimTo(pool: CUmemoryPool, bytes_kept: usize) {
-        current()?.driver.cuMemPoolTrimTo(pool, bytes_kept)
-    }
-    fn cudaMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
-        current()?.driver.cuMemPoolGetAttribute(pool, attribute, value)
-    }
-    fn cudaMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
-        current()?.driver.cuMemPoolSetAttribute(pool, attribute, value)
-    }
+    fn cudaMemPoolDestroy = cuMemPoolDestroy;
+    /// Returns unused memory of a pool to the device, but keeps the given number of bytes.
+    fn cudaMemPoolTrimTo = cuMemPoolTrimTo;
+    fn cudaMemPoolGetAttribute = cuMemPoolGetAttribute;
+    fn cudaMemPoolSetAttribute = cuMemPoolSetAttribute;
     /// Returns how a location can access a pool's memory.
-    fn cudaMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, location: *mut c_void) {
-        current()?.driver.cuMemPoolGetAccess(flags, pool, location)
-    }
+    fn cudaMemPoolGetAccess = cuMemPoolGetAccess;
     /// Sets how devices can access a pool's memory.
-    fn cudaMemPoolSetAccess(pool: CUmemoryPool, list: *const c_void, count: usize) {
-        current()?.driver.cuMemPoolSetAccess(pool, list, count)
-    }
+    fn cudaMemPoolSetAccess = cuMemPoolSetAccess;
 }
 
 on_stream! {

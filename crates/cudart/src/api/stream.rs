@@ -40,7 +40,7 @@ entry! {
         if stream.addr() <= CU_STREAM_PER_THREAD {
             return Err(RtError(code::INVALID_RESOURCE_HANDLE));
         }
-        current.driver.cuStreamDestroy(stream)
+        current.driver.cuStreamDestroy_v2(stream)
     }
 }
 

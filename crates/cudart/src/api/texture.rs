@@ -31,7 +31,7 @@ entry! {
         };
         let (of, how) = (resource(&whole.resource)?, texture(&whole.texture)?);
         let view = whole.view.map(|view| View { view, ..View::default() });
-        let view = view.as_ref().map_or(std::ptr::null(), |view| std::ptr::from_ref(view).cast::<c_void>());
+        let view = view.as_ref().map_or(std::ptr::null(), |view| std::ptr::from_ref(view).cast());
         let mut created = 0;
         current.driver.cuTexObjectCreate(&raw mut created, &raw const of, &raw const how, view)?;
         keep(created, whole);

@@ -31,7 +31,7 @@ unsafe fn entry_point(
     let mut found: c_uint = CU_GET_PROC_ADDRESS_SUCCESS;
     // SAFETY: the caller upholds the contract of this function.
     let result =
-        unsafe { driver.cuGetProcAddress(symbol, function, version, flags, &raw mut found) };
+        unsafe { driver.cuGetProcAddress_v2(symbol, function, version, flags, &raw mut found) };
     match result {
         Ok(()) => {}
         Err(RtError(code::SYMBOL_NOT_FOUND)) => {

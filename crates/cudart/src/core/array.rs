@@ -70,7 +70,7 @@ pub(crate) fn channels(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<Channel
 pub(crate) fn describe(current: Current, array: CUarray) -> RtResult<CUDA_ARRAY3D_DESCRIPTOR> {
     let mut descriptor = CUDA_ARRAY3D_DESCRIPTOR::default();
     // SAFETY: the pointer is valid for a write. The driver checks the program's array handle.
-    unsafe { current.driver.cuArray3DGetDescriptor(&raw mut descriptor, array) }?;
+    unsafe { current.driver.cuArray3DGetDescriptor_v2(&raw mut descriptor, array) }?;
     Ok(descriptor)
 }
 

@@ -119,12 +119,12 @@ impl Device {
         if let Some(context) = primary.take() {
             registry::forget_context(context);
             // SAFETY: this library has retained the context once.
-            let released = unsafe { driver.cuDevicePrimaryCtxRelease(self.handle) };
+            let released = unsafe { driver.cuDevicePrimaryCtxRelease_v2(self.handle) };
             forget_sticky(context);
             released?;
         }
         // SAFETY: the handle is a device of the driver.
-        unsafe { driver.cuDevicePrimaryCtxReset(self.handle) }
+        unsafe { driver.cuDevicePrimaryCtxReset_v2(self.handle) }
     }
 }
 

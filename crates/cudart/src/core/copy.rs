@@ -147,16 +147,16 @@ pub(crate) unsafe fn linear(
                 std::ptr::copy(source.cast::<u8>(), destination.cast::<u8>(), bytes);
                 Ok(())
             }
-            (Side::Host, Side::Device) if whole => driver.cuMemcpyHtoD(to, source, bytes),
-            (Side::Host, Side::Device) => driver.cuMemcpyHtoDAsync(to, source, bytes, stream),
-            (Side::Device, Side::Host) if whole => driver.cuMemcpyDtoH(destination, from, bytes),
+            (Side::Host, Side::Device) if whole => driver.cuMemcpyHtoD_v2(to, source, bytes),
+            (Side::Host, Side::Device) => driver.cuMemcpyHtoDAsync_v2(to, source, bytes, stream),
+            (Side::Device, Side::Host) if whole => driver.cuMemcpyDtoH_v2(destination, from, bytes),
             (Side::Device, Side::Host) => {
-                driver.cuMemcpyDtoHAsync(destination, from, bytes, stream)
+                driver.cuMemcpyDtoHAsync_v2(destination, from, bytes, stream)
             }
-            (Side::Device, Side::Device) if whole => driver.cuMemcpyDtoD(to, from, bytes),
+            (Side::Device, Side::Device) if whole => driver.cuMemcpyDtoD_v2(to, from, bytes),
             // CUDA's blocking copies within device memory do not wait either.
             (Side::Device, Side::Device) => {
-                return driver.cuMemcpyDtoDAsync(to, from, bytes, stream);
+                return driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
             }
         }?;
         finish(current, stream, mode, whole)
@@ -255,9 +255,9 @@ pub(crate) unsafe fn rows(
     // SAFETY: the caller upholds this function's contract. The description outlives the call.
     unsafe {
         if whole {
-            current.driver.cuMemcpy2DUnaligned(&raw const copy)?;
+            current.driver.cuMemcpy2DUnaligned_v2(&raw const copy)?;
         } else {
-            current.driver.cuMemcpy2DAsync(&raw const copy, stream)?;
+            current.driver.cuMemcpy2DAsync_v2(&raw const copy, stream)?;
         }
         finish(current, stream, mode, whole)
     }
@@ -288,9 +288,9 @@ pub(crate) unsafe fn boxes(
     // SAFETY: the caller upholds this function's contract. The description outlives the call.
     unsafe {
         if whole {
-            current.driver.cuMemcpy3D(&raw const copy)?;
+            current.driver.cuMemcpy3D_v2(&raw const copy)?;
         } else {
-            current.driver.cuMemcpy3DAsync(&raw const copy, stream)?;
+            current.driver.cuMemcpy3DAsync_v2(&raw const copy, stream)?;
         }
         finish(current, stream, mode, whole)
     }

@@ -79,10 +79,10 @@ impl Image {
         let mut state: CUlinkState = std::ptr::null_mut();
         // SAFETY: there are no options, and the pointer is valid for a write of the answer.
         unsafe {
-            driver.cuLinkCreate(0, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut state)
+            driver.cuLinkCreate_v2(0, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut state)
         }?;
         let linked = self.add_parts(current, state).and_then(|()| {
-            let (mut image, mut bytes): (*const c_void, usize) = (std::ptr::null(), 0);
+            let (mut image, mut bytes): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
             // SAFETY: the state is from above, and the pointers are valid for writes of the
             // answers. The image lives as long as the state.
             unsafe {
@@ -110,10 +110,10 @@ impl Image {
             // C string, and there are no options.
             unsafe {
                 let kind = CU_JIT_INPUT_FATBINARY;
-                current.driver.cuLinkAddData(
+                current.driver.cuLinkAddData_v2(
                     state,
                     kind,
-                    part,
+                    part.cast_mut(),
                     bytes,
                     c"part".as_ptr(),
                     0,

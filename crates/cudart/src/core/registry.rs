@@ -308,7 +308,7 @@ impl Variable {
         // SAFETY: the pointers are valid for writes of the answers, the module belongs to this
         // context, and the name is a C string.
         unsafe {
-            current.driver.cuModuleGetGlobal(
+            current.driver.cuModuleGetGlobal_v2(
                 &raw mut pointer,
                 &raw mut bytes,
                 module,

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::ptr::NonNull;
 
 /// The name that every program uses.
 const NAME: &CStr = c"libcuda.so.1";
@@ -25,10 +26,9 @@ pub(crate) fn open() -> Option<Library> {
 
 impl Library {
     /// Returns the address of a function.
-    pub(crate) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+    pub(crate) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle belongs to a library that is never closed, and the name is a C string.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        (!address.is_null()).then_some(address)
+        NonNull::new(unsafe { libc::dlsym(self.0, name.as_ptr()) })
     }
 }
 

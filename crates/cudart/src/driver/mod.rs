@@ -37,7 +37,7 @@ pub(crate) fn driver_if_used() -> Option<&'static Functions> {
 pub(crate) fn driver_as_it_is() -> Option<&'static Functions> {
     // The driver is never closed, because destructors call its functions, too.
     *OPENED.get_or_init(|| {
-        library::open().map(|library| &*Box::leak(Box::new(Functions::of(library))))
+        library::open().and_then(Functions::of).map(|functions| &*Box::leak(Box::new(functions)))
     })
 }
 
