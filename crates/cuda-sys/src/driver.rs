@@ -48,8 +48,6 @@ pub enum CUDA_RESOURCE_VIEW_DESC {}
 pub type CUmemLocation = [u32; 2];
 /// A location and flags.
 pub type CUmemAccessDesc = [u32; 3];
-/// Kind of allocation, kinds of handles and location: the first words of the structure.
-pub type CUmemPoolProps = [u32; 4];
 /// Affinities, their number, and the parameters of a context for graphics.
 pub type CUctxCreateParams = [u64; 3];
 pub type CUlaunchAttributeValue = [u32; 16];

@@ -1,4 +1,4 @@
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
 
 use penstock_cuda_sys::driver::*;
@@ -61,13 +61,13 @@ cu_entry! {
         unsafe { create(result, flags, dev) }
     }
     /// The list of execution affinities must be empty, because no device here supports them.
-    fn cuCtxCreate_v3(result: *mut CUcontext, _list: *mut c_void, count: c_int, flags: c_uint, dev: CUdevice) {
+    fn cuCtxCreate_v3(result: *mut CUcontext, _list: *mut CUexecAffinityParam, count: c_int, flags: c_uint, dev: CUdevice) {
         require(count == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)?;
         // SAFETY: the program promises what `create` demands.
         unsafe { create(result, flags, dev) }
     }
     /// Execution affinities and graphics must be empty, because no device here supports them.
-    fn cuCtxCreate_v4(result: *mut CUcontext, params: *const [u64; 3], flags: c_uint, dev: CUdevice) {
+    fn cuCtxCreate_v4(result: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice) {
         if !params.is_null() {
             // SAFETY: the program promises that `params` is null or readable: an address, a number,
             // an address.
@@ -226,7 +226,7 @@ cu_entry! {
         Context::current().map(drop)
     }
     /// Always fails, because no device here can be divided.
-    fn cuCtxGetExecAffinity(_affinity: *mut c_void, _kind: c_uint) {
+    fn cuCtxGetExecAffinity(_affinity: *mut CUexecAffinityParam, _kind: c_uint) {
         Context::current()?;
         Err(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
     }

@@ -65,14 +65,13 @@ cu_entry! {
         require(pool.device.number() == dev, CUDA_ERROR_INVALID_VALUE)
     }
     /// Makes a pool for memory of a device, for this process only.
-    fn cuMemPoolCreate(result: *mut CUmemoryPool, properties: *const [u32; 4]) {
+    fn cuMemPoolCreate(result: *mut CUmemoryPool, properties: *const CUmemPoolProps) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the program promises that `properties` is null or readable. Its words are: kind
-        // of allocation, kind of handles, kind of place, device.
-        let [kind, handles, place, dev] = unsafe { load(properties) }?;
-        require(kind == 1 && place == 1, CUDA_ERROR_INVALID_VALUE)?;
-        require(handles == 0, CUDA_ERROR_NOT_SUPPORTED)?;
-        let device = platform::device(CUdevice::try_from(dev).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?)?;
+        // SAFETY: the program promises that `properties` is null or readable.
+        let wanted = unsafe { load(properties) }?;
+        require(wanted.allocType == 1 && wanted.locationType == 1, CUDA_ERROR_INVALID_VALUE)?;
+        require(wanted.handleTypes == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+        let device = platform::device(wanted.locationId)?;
         // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, MemoryPool::create(device).raw()) };
         Ok(())
@@ -116,7 +115,7 @@ cu_entry! {
         pool.set_attribute(attribute, value)
     }
     /// Accepts only what holds anyway: a pool's own device always has access, others never.
-    fn cuMemPoolSetAccess(pool: CUmemoryPool, list: *const [u32; 3], count: usize) {
+    fn cuMemPoolSetAccess(pool: CUmemoryPool, list: *const CUmemAccessDesc, count: usize) {
         check_process()?;
         let pool = MemoryPool::borrow(pool)?;
         // SAFETY: the program promises that `list` is null or has `count` elements: kind of place,
@@ -127,7 +126,7 @@ cu_entry! {
         }
         Ok(())
     }
-    fn cuMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, place: *mut [u32; 2]) {
+    fn cuMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, place: *mut CUmemLocation) {
         check_process()?;
         require(!flags.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let pool = MemoryPool::borrow(pool)?;

@@ -138,7 +138,7 @@ cu_stream_entry! {
     fn cuStreamGetCtx_v2 / cuStreamGetCtx_v2_ptsz |default| (
         stream: CUstream,
         result: *mut CUcontext,
-        green: *mut *mut c_void,
+        green: *mut CUgreenCtx,
     ) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (context, _) = Stream::resolve(stream, default)?;

@@ -9,6 +9,9 @@ macro_rules! served {
         /// The functions that are served, each with its module of [`crate::api`].
         pub const SERVED: &[(&str, &str)] = &[$($((stringify!($name), stringify!($module)),)*)*];
 
+        // Each function has the type that the list of driver functions has for it.
+        $($(const _: ::penstock_cuda_sys::driver::function::$name = super::$module::$name;)*)*
+
         /// Names and addresses of the functions that are served.
         fn served() -> impl Iterator<Item = (&'static str, usize)> {
             [$($((stringify!($name), (super::$module::$name as *const ()).expose_provenance()),)*)*].into_iter()
@@ -229,6 +232,8 @@ pub(super) fn addresses() -> impl Iterator<Item = (&'static str, usize)> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use penstock_cuda_sys::driver::FUNCTIONS;
+
     use super::*;
 
     #[test]
@@ -238,5 +243,12 @@ mod tests {
         assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), all);
         assert_eq!(names.len(), all.len());
         assert_eq!(symbols().count(), SYMBOLS.lines().count());
+    }
+
+    #[test]
+    fn the_list_of_driver_functions_is_served() {
+        let served: BTreeSet<&str> = SERVED.iter().map(|(name, _)| *name).collect();
+        let listed = FUNCTIONS.iter().flat_map(|function| function.symbols).copied();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), served);
     }
 }

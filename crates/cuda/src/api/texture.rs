@@ -1,5 +1,3 @@
-use std::ffi::c_void;
-
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
@@ -13,7 +11,7 @@ cu_entry! {
         result: *mut CUtexObject,
         resource: *const CUDA_RESOURCE_DESC,
         description: *const CUDA_TEXTURE_DESC,
-        view: *const c_void,
+        view: *const CUDA_RESOURCE_VIEW_DESC,
     ) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::current()?;
