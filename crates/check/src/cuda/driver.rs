@@ -10,8 +10,12 @@ mod functions;
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
+use penstock_cuda_sys::driver::{
+    CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream,
+};
 use penstock_process::{Lock, SharedLock};
 use thiserror::Error;
 
@@ -52,8 +56,8 @@ pub enum OpenError {
 
 #[derive(Clone, Copy)]
 struct Opened {
-    context: usize,
-    kernels: [usize; Kernel::ALL.len()],
+    context: Handle,
+    kernels: [Handle; Kernel::ALL.len()],
 }
 
 pub struct Driver {
@@ -82,8 +86,13 @@ macro_rules! call {
 }
 use call;
 
-fn code(code: c_int) -> Result<(), i32> {
-    if code == 0 { Ok(()) } else { Err(code) }
+fn code(code: CUresult) -> Result<(), i32> {
+    if code == CUDA_SUCCESS { Ok(()) } else { Err(code.0.cast_signed()) }
+}
+
+/// Returns the pointer that CUDA gave as a handle.
+fn raw<T>(handle: Handle) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(handle.0)
 }
 
 impl Driver {
@@ -95,7 +104,7 @@ impl Driver {
     pub fn open() -> Result<Self, OpenError> {
         // SAFETY: loading runs the library's constructors, which is the purpose of this program.
         let library = unsafe { libloading::Library::new("libcuda.so.1") }?;
-        let functions = Functions::load(&library)?;
+        let functions = Functions::of(&library)?;
         // Threads of the driver keep running, so its code must stay loaded for the life of the
         // process.
         std::mem::forget(library);
@@ -144,28 +153,41 @@ impl Driver {
     }
 
     fn enter(&self, by: Caller) -> Result<(), i32> {
-        code(call!(self, cuCtxSetCurrent(by.context.0)))
+        code(call!(self, cuCtxSetCurrent(raw(by.context))))
     }
 
     /// Creates an object in the current context.
-    fn make(&self, by: Caller, make: impl FnOnce(&mut usize) -> c_int) -> Result<Handle, i32> {
+    fn make<T>(
+        &self,
+        by: Caller,
+        make: impl FnOnce(&mut *mut T) -> CUresult,
+    ) -> Result<Handle, i32> {
+        self.enter(by)?;
+        let mut new = null_mut();
+        code(make(&mut new))?;
+        Ok(Handle(new.expose_provenance()))
+    }
+
+    /// Allocates device memory.
+    fn make_memory(
+        &self,
+        by: Caller,
+        make: impl FnOnce(&mut CUdeviceptr) -> CUresult,
+    ) -> Result<Handle, i32> {
         self.enter(by)?;
         let mut new = 0;
         code(make(&mut new))?;
-        Ok(Handle(new))
+        usize::try_from(new).map(Handle).map_err(|_| UNKNOWN)
     }
 
     /// Calls `act` with the caller's context current.
-    fn act(&self, by: Caller, act: impl FnOnce() -> c_int) -> i32 {
-        match self.enter(by) {
-            Ok(()) => act(),
-            Err(code) => code,
-        }
+    fn act(&self, by: Caller, act: impl FnOnce() -> CUresult) -> i32 {
+        self.enter(by).and_then(|()| code(act())).err().unwrap_or(0)
     }
 
-    fn address(&self, at: At, len: usize) -> Result<usize, i32> {
+    fn address(&self, at: At, len: usize) -> Result<*mut c_void, i32> {
         let areas = self.areas.read();
-        areas.address(at, len).ok_or(UNKNOWN)
+        areas.address(at, len).map(std::ptr::with_exposed_provenance_mut).ok_or(UNKNOWN)
     }
 
     fn area(&self, area: Handle) -> Result<(usize, usize), i32> {
@@ -175,12 +197,12 @@ impl Driver {
 }
 
 /// Returns the handle of a stream. The default streams have reserved numbers as handles.
-fn stream(stream: Stream) -> usize {
-    match stream {
-        Stream::Legacy => penstock_cuda_sys::driver::CU_STREAM_LEGACY,
-        Stream::PerThread => penstock_cuda_sys::driver::CU_STREAM_PER_THREAD,
-        Stream::Made(made) => made.0,
-    }
+fn stream(stream: Stream) -> CUstream {
+    raw(match stream {
+        Stream::Legacy => Handle(CU_STREAM_LEGACY),
+        Stream::PerThread => Handle(CU_STREAM_PER_THREAD),
+        Stream::Made(made) => made,
+    })
 }
 
 impl Memory for SharedLock<Areas> {
@@ -197,25 +219,28 @@ impl Backend for Driver {
     fn context(&self, context: Context) -> Result<Handle, i32> {
         let mut contexts = self.contexts.lock();
         if let Some(known) = contexts.get(&context) {
-            return Ok(Handle(known.context));
+            return Ok(known.context);
         }
         let device = *self.devices.get(context.device).ok_or(UNKNOWN)?;
-        let mut opened = Opened { context: 0, kernels: [0; Kernel::ALL.len()] };
-        let new = &raw mut opened.context;
+        let (mut made, mut module, text) = (null_mut(), null_mut(), format!("{KERNELS}\0"));
         code(if context.primary {
-            call!(self, cuDevicePrimaryCtxRetain(new, device))
+            call!(self, cuDevicePrimaryCtxRetain(&raw mut made, device))
         } else {
-            call!(self, cuCtxCreate_v2(new, 0, device))
+            call!(self, cuCtxCreate_v2(&raw mut made, 0, device))
         })?;
-        code(call!(self, cuCtxSetCurrent(opened.context)))?;
-        let (mut module, text) = (0, format!("{KERNELS}\0"));
+        code(call!(self, cuCtxSetCurrent(made)))?;
+        let context_handle = Handle(made.expose_provenance());
+        let mut opened =
+            Opened { context: context_handle, kernels: [Handle(0); Kernel::ALL.len()] };
         code(call!(self, cuModuleLoadData(&raw mut module, text.as_ptr().cast())))?;
         for (place, kernel) in opened.kernels.iter_mut().zip(Kernel::ALL) {
-            let name = format!("{}\0", kernel.name());
-            code(call!(self, cuModuleGetFunction(&raw mut *place, module, name.as_ptr().cast())))?;
+            let (mut function, name) = (null_mut(), format!("{}\0", kernel.name()));
+            let text = name.as_ptr().cast();
+            code(call!(self, cuModuleGetFunction(&raw mut function, module, text)))?;
+            *place = Handle(function.expose_provenance());
         }
         contexts.insert(context, opened);
-        Ok(Handle(opened.context))
+        Ok(context_handle)
     }
 
     fn new_area(&self, context: Handle, len: usize, pinned: bool) -> Result<Handle, i32> {
@@ -238,21 +263,20 @@ impl Backend for Driver {
         if own {
             return 0;
         }
-        self.act(Caller { context, thread: 0 }, || call!(self, cuMemFreeHost(start)))
+        self.act(Caller { context, thread: 0 }, || call!(self, cuMemFreeHost(raw(Handle(start)))))
     }
 
     fn register(&self, by: Caller, area: Handle) -> i32 {
         match self.area(area) {
-            Ok((start, len)) => {
-                self.act(by, || call!(self, cuMemHostRegister_v2(start, len, PORTABLE)))
-            }
+            Ok((start, len)) => self
+                .act(by, || call!(self, cuMemHostRegister_v2(raw(Handle(start)), len, PORTABLE))),
             Err(code) => code,
         }
     }
 
     fn unregister(&self, by: Caller, area: Handle) -> i32 {
         match self.area(area) {
-            Ok((start, _)) => self.act(by, || call!(self, cuMemHostUnregister(start))),
+            Ok((start, _)) => self.act(by, || call!(self, cuMemHostUnregister(raw(Handle(start))))),
             Err(code) => code,
         }
     }
@@ -267,7 +291,7 @@ impl Backend for Driver {
     }
 
     fn drop_stream(&self, by: Caller, stream: Handle) -> i32 {
-        self.act(by, || call!(self, cuStreamDestroy_v2(stream.0)))
+        self.act(by, || call!(self, cuStreamDestroy_v2(raw(stream))))
     }
 
     fn new_event(&self, by: Caller, timing: bool) -> Result<Handle, i32> {
@@ -276,11 +300,11 @@ impl Backend for Driver {
     }
 
     fn drop_event(&self, by: Caller, event: Handle) -> i32 {
-        self.act(by, || call!(self, cuEventDestroy_v2(event.0)))
+        self.act(by, || call!(self, cuEventDestroy_v2(raw(event))))
     }
 
     fn alloc(&self, by: Caller, size: usize) -> Result<Handle, i32> {
-        self.make(by, |new| call!(self, cuMemAlloc_v2(std::ptr::from_mut(new).cast(), size)))
+        self.make_memory(by, |new| call!(self, cuMemAlloc_v2(&raw mut *new, size)))
     }
 
     fn free(&self, by: Caller, mem: Handle) -> i32 {
@@ -288,9 +312,7 @@ impl Backend for Driver {
     }
 
     fn alloc_async(&self, by: Caller, on: Stream, size: usize) -> Result<Handle, i32> {
-        self.make(by, |new| {
-            call!(self, cuMemAllocAsync(std::ptr::from_mut(new).cast(), size, stream(on)))
-        })
+        self.make_memory(by, |new| call!(self, cuMemAllocAsync(&raw mut *new, size, stream(on))))
     }
 
     fn free_async(&self, by: Caller, on: Stream, mem: Handle) -> i32 {
@@ -298,19 +320,19 @@ impl Backend for Driver {
     }
 
     fn record(&self, by: Caller, event: Handle, on: Stream) -> i32 {
-        self.act(by, || call!(self, cuEventRecord(event.0, stream(on))))
+        self.act(by, || call!(self, cuEventRecord(raw(event), stream(on))))
     }
 
     fn stream_wait(&self, by: Caller, on: Stream, event: Handle) -> i32 {
-        self.act(by, || call!(self, cuStreamWaitEvent(stream(on), event.0, 0)))
+        self.act(by, || call!(self, cuStreamWaitEvent(stream(on), raw(event), 0)))
     }
 
     fn event_sync(&self, by: Caller, event: Handle) -> i32 {
-        self.act(by, || call!(self, cuEventSynchronize(event.0)))
+        self.act(by, || call!(self, cuEventSynchronize(raw(event))))
     }
 
     fn event_query(&self, by: Caller, event: Handle) -> i32 {
-        self.act(by, || call!(self, cuEventQuery(event.0)))
+        self.act(by, || call!(self, cuEventQuery(raw(event))))
     }
 
     fn stream_sync(&self, by: Caller, on: Stream) -> i32 {
@@ -339,7 +361,7 @@ impl Backend for Driver {
     }
 
     fn drop_graph(&self, by: Caller, graph: Handle) -> i32 {
-        let code = self.act(by, || call!(self, cuGraphExecDestroy(graph.0)));
+        let code = self.act(by, || call!(self, cuGraphExecDestroy(raw(graph))));
         let functions = self.graphs.lock().remove(&graph.0);
         for data in functions.unwrap_or_default() {
             // SAFETY: `keep` made the pointer, and no work of the graph runs any more.
@@ -349,7 +371,7 @@ impl Backend for Driver {
     }
 
     fn launch(&self, by: Caller, graph: Handle, on: Stream) -> i32 {
-        self.act(by, || call!(self, cuGraphLaunch(graph.0, stream(on))))
+        self.act(by, || call!(self, cuGraphLaunch(raw(graph), stream(on))))
     }
 }
 

@@ -97,7 +97,7 @@ macro_rules! driver_table {
         $visible struct $table {
             $($($visible $needed: $crate::driver_table!(@type $needed $($needed_symbol)?),)*)?
             $($($visible $optional:
-                Option<$crate::driver_table!(@type $optional $($optional_symbol)?)>,)*)?
+                ::std::option::Option<$crate::driver_table!(@type $optional $($optional_symbol)?)>,)*)?
         }
 
         impl $table {
@@ -110,8 +110,8 @@ macro_rules! driver_table {
             $visible unsafe fn load(
                 mut find: impl FnMut(
                     &'static ::std::ffi::CStr,
-                ) -> Option<::std::ptr::NonNull<::std::ffi::c_void>>,
-            ) -> Result<Self, &'static str> {
+                ) -> ::std::option::Option<::std::ptr::NonNull<::std::ffi::c_void>>,
+            ) -> ::std::result::Result<Self, &'static str> {
                 Ok(Self {
                     $($($needed: $crate::driver_table!(@look find $needed $($needed_symbol)?)
                         .ok_or($crate::driver_table!(@name $needed $($needed_symbol)?))?,)*)?

@@ -1,10 +1,13 @@
 //! Commands and graphs.
 
 use std::ffi::{c_uint, c_void};
+use std::ptr::null_mut;
 
-use penstock_cuda_sys::driver::{CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CUDA_MEMCPY2D};
+use penstock_cuda_sys::driver::{
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CUDA_MEMCPY2D, CUstream,
+};
 
-use super::{Driver, NO_TIMING, NON_BLOCKING, UNKNOWN, call, code, run_again, run_once};
+use super::{Driver, NO_TIMING, NON_BLOCKING, UNKNOWN, call, code, raw, run_again, run_once};
 use crate::cuda::backend::{Caller, Command, Place};
 use crate::cuda::plan::{Kernel, Rows};
 
@@ -19,7 +22,7 @@ impl Driver {
     pub(super) fn command(
         &self,
         by: Caller,
-        stream: Option<usize>,
+        stream: Option<CUstream>,
         command: &Command,
         kept: Option<&mut Vec<usize>>,
     ) -> Result<(), i32> {
@@ -34,7 +37,7 @@ impl Driver {
             }
             Command::Peer { to, from, len } => {
                 let (target, source) = ((to.1.0 + to.2) as u64, (from.1.0 + from.2) as u64);
-                let (there, here) = (to.0.0, from.0.0);
+                let (there, here) = (raw(to.0), raw(from.0));
                 match stream {
                     Some(stream) => {
                         call!(self, cuMemcpyPeerAsync(target, there, source, here, *len, stream))
@@ -60,19 +63,26 @@ impl Driver {
             }
             Command::Function(function) => {
                 let data = Box::into_raw(Box::new(function.clone()));
-                let run = if kept.is_some() { run_again } else { run_once };
+                let run: unsafe extern "C" fn(*mut c_void) =
+                    if kept.is_some() { run_again } else { run_once };
                 if let Some(kept) = kept {
                     kept.push(data as usize);
                 }
-                call!(self, cuLaunchHostFunc(stream.ok_or(UNKNOWN)?, run, data.cast()))
+                call!(self, cuLaunchHostFunc(stream.ok_or(UNKNOWN)?, Some(run), data.cast()))
             }
         })
     }
 
-    fn copy(&self, stream: Option<usize>, to: Place, from: Place, len: usize) -> Result<(), i32> {
+    fn copy(
+        &self,
+        stream: Option<CUstream>,
+        to: Place,
+        from: Place,
+        len: usize,
+    ) -> Result<(), i32> {
         code(match (to, from) {
             (Place::Device { mem, offset }, Place::Host(at)) => {
-                let (to, from) = ((mem.0 + offset) as u64, self.address(at, len)?);
+                let (to, from) = ((mem.0 + offset) as u64, self.address(at, len)?.cast_const());
                 match stream {
                     Some(stream) => call!(self, cuMemcpyHtoDAsync_v2(to, from, len, stream)),
                     None => call!(self, cuMemcpyHtoD_v2(to, from, len)),
@@ -99,11 +109,9 @@ impl Driver {
     fn rows(&self, to: Place, from: Place, rows: &Rows) -> Result<CUDA_MEMCPY2D, i32> {
         let side = |place: Place, pitch: usize| {
             Ok::<_, i32>(match place {
-                Place::Host(at) => {
-                    (CU_MEMORYTYPE_HOST, self.address(at, rows.span(pitch))? as *mut c_void, 0)
-                }
+                Place::Host(at) => (CU_MEMORYTYPE_HOST, self.address(at, rows.span(pitch))?, 0),
                 Place::Device { mem, offset } => {
-                    (CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), (mem.0 + offset) as u64)
+                    (CU_MEMORYTYPE_DEVICE, null_mut(), (mem.0 + offset) as u64)
                 }
             })
         };
@@ -124,7 +132,7 @@ impl Driver {
     )]
     fn fill(
         &self,
-        stream: Option<usize>,
+        stream: Option<CUstream>,
         to: u64,
         count: usize,
         unit: usize,
@@ -140,15 +148,15 @@ impl Driver {
         })
     }
 
-    fn launch_kernel(&self, by: Caller, stream: usize, command: &Command) -> Result<(), i32> {
+    fn launch_kernel(&self, by: Caller, stream: CUstream, command: &Command) -> Result<(), i32> {
         let Command::Launch { kernel, a, b, count, seed, spin } = command else {
             return Err(UNKNOWN);
         };
         let number = Kernel::ALL.iter().position(|it| it == kernel).ok_or(UNKNOWN)?;
         let function = {
             let contexts = self.contexts.lock();
-            let known = contexts.values().find(|it| it.context == by.context.0).ok_or(UNKNOWN)?;
-            known.kernels[number]
+            let known = contexts.values().find(|it| it.context == by.context).ok_or(UNKNOWN)?;
+            raw(known.kernels[number])
         };
         let (mut a, mut b) = ((a.0.0 + a.1) as u64, b.map_or(0, |b| (b.0.0 + b.1) as u64));
         let mut words = u32::try_from(*count).map_err(|_| UNKNOWN)?;
@@ -161,7 +169,7 @@ impl Driver {
             Kernel::Put | Kernel::Slow => [a, words, seed, pointer(&raw mut spin)],
         };
         let blocks = c_uint::try_from(*count).map_err(|_| UNKNOWN)?.div_ceil(BLOCK);
-        let none = std::ptr::null_mut();
+        let none = null_mut();
         code(call!(
             self,
             cuLaunchKernel(
@@ -187,7 +195,8 @@ impl Driver {
         parts: &[(bool, Command)],
         kept: &mut Vec<usize>,
     ) -> Result<usize, i32> {
-        let (mut first, mut second, mut fork, mut join) = (0, 0, 0, 0);
+        let (mut first, mut second) = (null_mut(), null_mut());
+        let (mut fork, mut join) = (null_mut(), null_mut());
         code(call!(self, cuStreamCreate(&raw mut first, NON_BLOCKING)))?;
         code(call!(self, cuStreamCreate(&raw mut second, NON_BLOCKING)))?;
         code(call!(self, cuEventCreate(&raw mut fork, NO_TIMING)))?;
@@ -207,7 +216,7 @@ impl Driver {
             code(call!(self, cuEventRecord(join, second)))?;
             code(call!(self, cuStreamWaitEvent(first, join, 0)))?;
         }
-        let (mut graph, mut ready) = (0, 0);
+        let (mut graph, mut ready) = (null_mut(), null_mut());
         code(call!(self, cuStreamEndCapture(first, &raw mut graph)))?;
         code(call!(self, cuGraphInstantiateWithFlags(&raw mut ready, graph, 0)))?;
         code(call!(self, cuGraphDestroy(graph)))?;
@@ -215,6 +224,6 @@ impl Driver {
         code(call!(self, cuEventDestroy_v2(join)))?;
         code(call!(self, cuStreamDestroy_v2(first)))?;
         code(call!(self, cuStreamDestroy_v2(second)))?;
-        Ok(ready)
+        Ok(ready.expose_provenance())
     }
 }
