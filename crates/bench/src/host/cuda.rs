@@ -1,16 +1,14 @@
 //! A GPU, used through CUDA's driver interface as a C program would use it: copies from and to
 //! pinned memory in one stream, and an empty kernel.
-#![allow(non_snake_case, reason = "names of a C interface")]
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::PathBuf;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use penstock_cuda_sys::driver::{
-    CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule,
-    CUresult, CUstream,
+    CU_MEMHOSTALLOC_PORTABLE, CUdevice, CUdeviceptr, CUevent, CUfunction, CUresult, CUstream,
 };
 
 use super::memory::{Room, Span};
@@ -26,50 +24,19 @@ const NON_BLOCKING: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
 
 /// A module with an empty kernel.
-const MODULE: &std::ffi::CStr =
+const MODULE: &CStr =
     c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n";
-const KERNEL: &std::ffi::CStr = c"empty";
+const KERNEL: &CStr = c"empty";
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($type:ty),* $(,)?);)*) => {
-        struct Functions {
-            $($name: unsafe extern "C" fn($($type),*) -> CUresult,)*
+penstock_cuda_sys::driver_table! {
+    struct Functions {
+        needed {
+            cuInit, cuDeviceGetCount, cuDeviceGet, cuDeviceGetName, cuDevicePrimaryCtxRetain,
+            cuCtxSetCurrent, cuStreamCreate, cuStreamSynchronize, cuEventCreate, cuEventRecord,
+            cuEventSynchronize, cuMemAlloc_v2, cuMemHostRegister_v2, cuMemcpyHtoDAsync_v2,
+            cuMemcpyDtoHAsync_v2, cuModuleLoadDataEx, cuModuleGetFunction, cuLaunchKernel,
         }
-
-        impl Functions {
-            fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
-                Ok(Self {
-                    $($name: {
-                        // SAFETY: CUDA's function of this name has this type.
-                        *unsafe { library.get::<unsafe extern "C" fn($($type),*) -> CUresult>($symbol.as_bytes()) }?
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-functions! {
-    cuInit = "cuInit" (c_uint);
-    cuDeviceGetCount = "cuDeviceGetCount" (*mut c_int);
-    cuDeviceGet = "cuDeviceGet" (*mut CUdevice, c_int);
-    cuDeviceGetName = "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
-    cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
-    cuCtxSetCurrent = "cuCtxSetCurrent" (CUcontext);
-    cuStreamCreate = "cuStreamCreate" (*mut CUstream, c_uint);
-    cuStreamSynchronize = "cuStreamSynchronize" (CUstream);
-    cuEventCreate = "cuEventCreate" (*mut CUevent, c_uint);
-    cuEventRecord = "cuEventRecord" (CUevent, CUstream);
-    cuEventSynchronize = "cuEventSynchronize" (CUevent);
-    cuMemAlloc = "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
-    cuMemHostRegister = "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
-    cuMemcpyHtoDAsync = "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
-    cuMemcpyDtoHAsync = "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
-    cuModuleLoadDataEx = "cuModuleLoadDataEx" (*mut CUmodule, *const c_void, c_uint, *mut c_uint, *mut *mut c_void);
-    cuModuleGetFunction = "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
-    cuLaunchKernel = "cuLaunchKernel" (
-        CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void,
-    );
+    }
 }
 
 /// A GPU with one stream. Nothing is released, because the process ends after its measurement.
@@ -155,7 +122,7 @@ impl Gpu {
         let span = room.all();
         done!(
             self.api,
-            cuMemHostRegister(span.start().cast(), span.len(), CU_MEMHOSTALLOC_PORTABLE)
+            cuMemHostRegister_v2(span.start().cast(), span.len(), CU_MEMHOSTALLOC_PORTABLE)
         )
     }
 
@@ -165,7 +132,7 @@ impl Gpu {
     /// Returns [`Error::Cuda`] if the call fails.
     pub fn buffer(&self, bytes: usize) -> Result<Buffer> {
         let mut address = 0;
-        done!(self.api, cuMemAlloc(&raw mut address, bytes))?;
+        done!(self.api, cuMemAlloc_v2(&raw mut address, bytes))?;
         Ok(Buffer { address, bytes })
     }
 
@@ -175,7 +142,7 @@ impl Gpu {
     /// Returns [`Error::Cuda`] if the call fails.
     pub fn start_read(&self, from: Buffer, offset: usize, to: Span) -> Result<Pending> {
         let address = from.place(offset, to.len());
-        done!(self.api, cuMemcpyDtoHAsync(to.start().cast(), address, to.len(), self.stream))?;
+        done!(self.api, cuMemcpyDtoHAsync_v2(to.start().cast(), address, to.len(), self.stream))?;
         self.mark()
     }
 
@@ -186,7 +153,7 @@ impl Gpu {
     pub fn start_write(&self, to: Buffer, offset: usize, from: Span) -> Result<Pending> {
         let address = to.place(offset, from.len());
         let start = from.start().cast_const().cast();
-        done!(self.api, cuMemcpyHtoDAsync(address, start, from.len(), self.stream))?;
+        done!(self.api, cuMemcpyHtoDAsync_v2(address, start, from.len(), self.stream))?;
         self.mark()
     }
 
@@ -248,7 +215,16 @@ fn load() -> Result<Functions> {
         |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
     // SAFETY: opening runs initialisers of the driver, which the user asks for.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(told)?;
-    let functions = Functions::of(&library).map_err(told)?;
+    let find = |name: &CStr| {
+        // SAFETY: the address is only looked up, and nothing is read from it.
+        let symbol = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) };
+        symbol.ok().and_then(|symbol| NonNull::new(*symbol))
+    };
+    // SAFETY: the library is CUDA's driver or stands in for it, and it is never closed.
+    let functions = unsafe { Functions::load(find) }.map_err(|missing| Error::Library {
+        path: path.clone(),
+        reason: format!("it has no function {missing}"),
+    })?;
     // The library stays loaded, because the driver has threads.
     std::mem::forget(library);
     Ok(functions)
