@@ -75,6 +75,13 @@ perl -0777 -ne '
     }
 ' "$headers/CL/cl.h" > "$work/functions"
 
+# Number and name of each status. The headers give a number of the core to a status first, and to
+# other things (states of builds, list ends of extensions) later.
+perl -ne '
+    next unless /^pub const (CL_\w+): (?:i32|cl_int) = (-\d+|0);/;
+    print "    ($2, \"$1\"),\n" unless $seen{$2}++;
+' "$work/typed.rs" > "$work/statuses"
+
 {
     echo '// Made by tools/gen-cl-sys.sh from the Khronos OpenCL headers (Apache-2.0). Do not edit.'
     echo
@@ -83,6 +90,11 @@ perl -0777 -ne '
     echo "/// Name and first version of each function of OpenCL's core."
     echo 'pub const CORE_FUNCTIONS: &[(&str, (u8, u8))] = &['
     cat "$work/functions"
+    echo '];'
+    echo
+    echo "/// Number and name of each status of the core and of extensions."
+    echo 'pub const STATUS_NAMES: &[(cl_int, &str)] = &['
+    cat "$work/statuses"
     echo '];'
 } > "$work/generated.rs"
 rustfmt --edition 2024 --config-path rustfmt.toml "$work/generated.rs"

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use penstock_cl_sys::{
+    CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_PROFILING_INFO_NOT_AVAILABLE,
+};
 use penstock_process::{Lock, Signal};
 
 use crate::backend::{At, Backend, Call, Ended, Enqueued, Handle, Origin, Setter, Shape};
@@ -196,8 +199,6 @@ impl Drop for Fake {
 const EXECUTORS: usize = 3;
 /// Longest wait. Nothing in a test takes this long unless a defect makes it hang.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The value of `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
-const WAIT_LIST_FAILED: i32 = -14;
 /// Code of a wait that has taken too long.
 const HANGS: i32 = -9999;
 
@@ -247,7 +248,7 @@ impl Inner {
             if let Some(work) = work.filter(|_| !fails) {
                 work();
             }
-            self.end(id, if fails { WAIT_LIST_FAILED } else { 0 });
+            self.end(id, if fails { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { 0 });
             state = self.state.lock();
         }
     }
@@ -278,7 +279,7 @@ impl Inner {
             state = self.pause(state);
         }
         let failed = |event: &usize| state.events.get(event).is_some_and(|event| event.status < 0);
-        if events.iter().any(failed) { WAIT_LIST_FAILED } else { 0 }
+        if events.iter().any(failed) { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { 0 }
     }
 
     fn add(&self, make: impl FnOnce(&mut State, usize)) -> Handle {
@@ -386,7 +387,7 @@ impl Backend for Fake {
     ) -> Result<Enqueued, i32> {
         let (id, area) = self.inner.send(queue, call, wait, blocking)?;
         if blocking && self.inner.wait(&[id]) != 0 {
-            return Err(WAIT_LIST_FAILED);
+            return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
         }
         Ok(Enqueued { event: wants_event.then_some(Handle(id)), area })
     }
@@ -416,7 +417,11 @@ impl Backend for Fake {
     fn times(&self, event: Handle) -> Result<[u64; 4], i32> {
         let state = self.inner.state.lock();
         let known = &state.events[&event.0];
-        if known.has_times && known.status <= 0 { Ok([1, 2, 3, 4]) } else { Err(-7) }
+        if known.has_times && known.status <= 0 {
+            Ok([1, 2, 3, 4])
+        } else {
+            Err(CL_PROFILING_INFO_NOT_AVAILABLE)
+        }
     }
 
     fn on_end(&self, event: Handle, ended: Ended) -> i32 {

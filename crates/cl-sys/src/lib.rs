@@ -66,6 +66,11 @@ macro_rules! slot {
     };
 }
 
+/// Returns the name of a status in OpenCL's headers, or `None` if they have no such status.
+pub fn status_name(status: cl_int) -> Option<&'static str> {
+    STATUS_NAMES.iter().find(|(number, _)| *number == status).map(|(_, name)| *name)
+}
+
 // -- Constants that the headers of early 2023 lack, below the extension that defines them --
 
 /// Query of the extension `cl_khr_kernel_clock`.
@@ -114,6 +119,19 @@ mod tests {
         assert_eq!(table.matches("pub ").count(), SLOTS);
         for (name, _) in CORE_FUNCTIONS {
             assert!(table.contains(&format!("pub {name}:")), "{name} has no slot");
+        }
+    }
+
+    #[test]
+    fn a_status_has_the_name_of_the_core_where_several_constants_have_its_number() {
+        assert_eq!(status_name(CL_SUCCESS), Some("CL_SUCCESS"));
+        assert_eq!(status_name(-1), Some("CL_DEVICE_NOT_FOUND"));
+        assert_eq!(status_name(CL_OUT_OF_RESOURCES), Some("CL_OUT_OF_RESOURCES"));
+        assert_eq!(status_name(CL_PLATFORM_NOT_FOUND_KHR), Some("CL_PLATFORM_NOT_FOUND_KHR"));
+        assert_eq!(status_name(-9999), None);
+        for (index, (number, name)) in STATUS_NAMES.iter().enumerate() {
+            let rest = &STATUS_NAMES[index + 1..];
+            assert!(rest.iter().all(|(other, _)| other != number), "{name}");
         }
     }
 

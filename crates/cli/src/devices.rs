@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use penstock_cl_sys::*;
 use penstock_client::config::NodeAddress;
 use penstock_client::{Pool, notice};
 use penstock_dql::Query;
@@ -15,15 +16,12 @@ use crate::failure::Failure;
 use crate::run::{Found, configured, find_nodes};
 use crate::table::{self, Table};
 
-const CL_PLATFORM_NAME: u32 = 0x0902;
-const CL_DEVICE_TYPE: u32 = 0x1000;
-const CL_DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
-const CL_DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
-const CL_DEVICE_NAME: u32 = 0x102B;
-const CL_DEVICE_VERSION: u32 = 0x102F;
-
-const CL_DEVICE_TYPES: [(u64, &str); 4] =
-    [(1 << 2, "GPU"), (1 << 3, "accelerator"), (1 << 1, "CPU"), (1 << 4, "custom")];
+const CL_DEVICE_TYPES: [(u64, &str); 4] = [
+    (CL_DEVICE_TYPE_GPU, "GPU"),
+    (CL_DEVICE_TYPE_ACCELERATOR, "accelerator"),
+    (CL_DEVICE_TYPE_CPU, "CPU"),
+    (CL_DEVICE_TYPE_CUSTOM, "custom"),
+];
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Device {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use penstock_cl_sys::CL_SUBMITTED;
 use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 pub use penstock_wire::Times;
@@ -23,9 +24,6 @@ use waits::Waits;
 /// Hook that runs, in the thread that ends an event, before other threads hear of the end.
 type Hook = Box<dyn FnOnce(Status) + Send>;
 
-/// Status of an event that has not ended: `CL_SUBMITTED`. Workers do not tell when commands start.
-pub(crate) const SUBMITTED: i32 = 2;
-
 /// The completion of one command, or a user event. Clones name the same event.
 #[derive(Clone)]
 pub struct Event(pub(crate) Arc<Inner>);
@@ -36,7 +34,7 @@ pub(crate) struct Inner {
     pub(crate) id: Id<kind::Event>,
     /// The session that runs the command, or `None` for an event that ends in the client.
     session: Option<Arc<Session>>,
-    /// [`SUBMITTED`], or the final status.
+    /// [`CL_SUBMITTED`], or the final status.
     status: AtomicI32,
     times: OnceLock<Times>,
     /// The command's place in its queue, if this end implies all earlier ends. Set before sending.
@@ -81,12 +79,12 @@ struct Told {
 impl Event {
     /// Makes the event of a command of `session`. `is_sent` is false if the command is held back.
     pub(crate) fn of_command(session: &Arc<Session>, id: Id<kind::Event>, is_sent: bool) -> Self {
-        Self::new(Some(session.clone()), id, SUBMITTED, is_sent)
+        Self::new(Some(session.clone()), id, CL_SUBMITTED, is_sent)
     }
 
     /// Makes an event that the client itself ends, by [`Event::set_status`].
     pub(crate) fn of_client(id: Id<kind::Event>) -> Self {
-        Self::new(None, id, SUBMITTED, true)
+        Self::new(None, id, CL_SUBMITTED, true)
     }
 
     /// Makes an event that has ended already.

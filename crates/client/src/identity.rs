@@ -4,12 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::pool::Device;
+use penstock_cl_sys::*;
 
-const ADDRESS_BITS: u32 = 0x100d;
-const ENDIAN_LITTLE: u32 = 0x1026;
-const UUID: u32 = 0x106a;
-const PCI_BUS_INFO: u32 = 0x410f;
+use crate::pool::Device;
 
 /// PCI domain of devices that are on no PCI bus. Firmware does not assign domains this high.
 const MADE_DOMAIN: u32 = 0x8000;
@@ -17,7 +14,8 @@ const MADE_DOMAIN: u32 = 0x8000;
 /// Returns the devices that CUDA programs can use. Of a GPU that its node shows through both OpenCL
 /// and CUDA's driver, only the latter remains.
 pub fn for_cuda(devices: Vec<Arc<Device>>) -> Vec<Arc<Device>> {
-    let identity = |device: &Device| Some((device.node(), device.info(UUID)?.to_vec()));
+    let identity =
+        |device: &Device| Some((device.node(), device.info(CL_DEVICE_UUID_KHR)?.to_vec()));
     let native: Vec<_> =
         devices.iter().filter(|it| it.is_cuda()).filter_map(|it| identity(it)).collect();
     let is_double = |device: &Device| {
@@ -46,13 +44,15 @@ impl Device {
     /// Returns whether CUDA's device code can run on the device. It requires 64-bit addresses and
     /// little-endian byte order.
     pub fn is_usable_for_cuda(&self) -> bool {
-        self.number(ADDRESS_BITS) == 64 && self.number(ENDIAN_LITTLE) != 0
+        self.number(CL_DEVICE_ADDRESS_BITS) == 64 && self.number(CL_DEVICE_ENDIAN_LITTLE) != 0
     }
 
     /// Returns an id that stays the same from run to run: that of the driver, or one derived from
     /// the device's place.
     pub fn uuid(&self) -> [u8; 16] {
-        if let Some(uuid) = self.info(UUID).and_then(|bytes| bytes.first_chunk::<16>()) {
+        if let Some(uuid) =
+            self.info(CL_DEVICE_UUID_KHR).and_then(|bytes| bytes.first_chunk::<16>())
+        {
             return *uuid;
         }
         made_uuid(&format!("{} {} {}", self.host(), self.address(), self.index()))
@@ -75,7 +75,7 @@ impl Device {
     /// Returns PCI domain, bus and device. A device on no bus gets a made-up place, because
     /// programs tell devices apart by it.
     pub fn pci(&self) -> [u32; 3] {
-        let words = self.info(PCI_BUS_INFO).map(|bytes| bytes.as_chunks::<4>().0);
+        let words = self.info(CL_DEVICE_PCI_BUS_INFO_KHR).map(|bytes| bytes.as_chunks::<4>().0);
         let known = words
             .and_then(|words| words.first_chunk::<3>())
             .map(|words| words.map(u32::from_ne_bytes));

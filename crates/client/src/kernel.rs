@@ -4,6 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use penstock_cl_sys::{
+    CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_TYPE_CONST,
+    CL_MEM_READ_ONLY,
+};
 use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::args::{self, Arg};
@@ -174,11 +178,6 @@ struct Slot {
     read_only: bool,
 }
 
-const ADDRESS_CONSTANT: u32 = 0x119C;
-const TYPE_CONST: u64 = 1 << 0;
-const ACCESS_READ_ONLY: u32 = 0x11A0;
-const MEM_READ_ONLY: u64 = 1 << 2;
-
 /// Returns whether kernels are trusted not to write through pointers to `const`
 /// (`PENSTOCK_TRUST_CONST=1`).
 ///
@@ -216,9 +215,9 @@ impl Kernel {
             value: None,
             version: 0,
             read_only: description.arg_info
-                && (arg.address == ADDRESS_CONSTANT
-                    || arg.access == ACCESS_READ_ONLY
-                    || (arg.type_qualifier & TYPE_CONST != 0 && trusts_const())),
+                && (arg.address == CL_KERNEL_ARG_ADDRESS_CONSTANT
+                    || arg.access == CL_KERNEL_ARG_ACCESS_READ_ONLY
+                    || (arg.type_qualifier & CL_KERNEL_ARG_TYPE_CONST != 0 && trusts_const())),
         });
         let args = Args {
             values: values.collect(),
@@ -475,7 +474,7 @@ impl Args {
     /// constant.
     pub(crate) fn uses(&self) -> Vec<(Arc<Memory>, Access)> {
         let access = |memory: &Memory, read_only: bool| {
-            if read_only || memory.flags() & MEM_READ_ONLY != 0 {
+            if read_only || memory.flags() & CL_MEM_READ_ONLY != 0 {
                 Access::Read
             } else {
                 Access::Write

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, MutexGuard, Weak};
 
+use penstock_cl_sys::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE};
 pub use penstock_coherence::Access;
 use penstock_coherence::{InPlace, QueueId};
 use penstock_process::Lock;
@@ -21,9 +22,6 @@ use crate::order::order;
 use crate::pool::Device;
 use crate::session::Session;
 use crate::session::failure::Failure;
-
-const OUT_OF_ORDER: u64 = 1 << 0;
-const PROFILING: u64 = 1 << 1;
 
 /// What the program expects of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +105,7 @@ impl Queue {
     /// # Errors
     /// As [`Queue::new`].
     pub fn timing_markers(context: &Arc<Context>, device: &Arc<Device>) -> Result<Arc<Self>> {
-        Self::make(context, device, (PROFILING, 0), TimesOf::Markers)
+        Self::make(context, device, (CL_QUEUE_PROFILING_ENABLE, 0), TimesOf::Markers)
     }
 
     fn make(
@@ -132,7 +130,7 @@ impl Queue {
             times: U32::new(times as u32),
         };
         place.session.send(&call, &[], &[])?;
-        let in_order = properties & OUT_OF_ORDER == 0;
+        let in_order = properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
         let failure = place.session.watch_queue(id);
         let queue = Arc::new(Self {
             id,
@@ -140,8 +138,8 @@ impl Queue {
             device: device.clone(),
             place: index,
             in_order,
-            timed: properties & PROFILING != 0 && times == TimesOf::Commands,
-            profiles: properties & PROFILING != 0,
+            timed: properties & CL_QUEUE_PROFILING_ENABLE != 0 && times == TimesOf::Commands,
+            profiles: properties & CL_QUEUE_PROFILING_ENABLE != 0,
             progress: Arc::default(),
             barriers: Lock::default(),
             failure,

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
+use penstock_cl_sys::{CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
 use penstock_dql::{Attribute, NodeFacts, Query, RawDevice, Value};
 use penstock_link::Address;
 use penstock_wire::describe::{self, Info, NodeDescription};
 
 use crate::config::{Config, Placement};
 use crate::pool::{Device, Pool};
-
-const CL_PLATFORM_VERSION: u32 = 0x0901;
-const CL_PLATFORM_NAME: u32 = 0x0902;
-/// Query whose answer is two `size_t`: the free memory and the largest free block, in KiB.
-const CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: u32 = 0x4039;
 
 /// File with an id that differs between hosts even if their names are equal.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_cl_sys::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
 use penstock_coherence::{HostShape, Sync};
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
@@ -237,8 +238,11 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        const UNDEFINED: u64 = 1 << 1;
-        let access = if flags & UNDEFINED == 0 { Access::Read } else { Access::Overwrite };
+        let access = if flags & CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED == 0 {
+            Access::Read
+        } else {
+            Access::Overwrite
+        };
         let uses: Vec<_> = memory.iter().map(|memory| Use::all(memory, access)).collect();
         let ids: Vec<u64> = memory.iter().map(|memory| memory.id_at(self.place()).get()).collect();
         let ids = penstock_wire::frame::encode(&ids);

@@ -44,8 +44,12 @@ fn standin() -> Option<(u32, u32)> {
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         let description = node().description();
         _ = std::fs::remove_file(&library);
-        let name =
-            |info| String::from_utf8_lossy(find(info, 0x0902).unwrap_or_default()).into_owned();
+        let name = |info| {
+            String::from_utf8_lossy(
+                find(info, penstock_cl_sys::CL_PLATFORM_NAME).unwrap_or_default(),
+            )
+            .into_owned()
+        };
         let mut platforms = (0..).zip(&description.platforms);
         let (index, platform) = platforms
             .find(|(_, platform)| {
@@ -167,7 +171,7 @@ fn a_module_that_does_not_load_is_told_with_its_log() {
     let Some(mut session) = session() else { return };
     let (_, report) = session.build(".version 9.0 broken");
     assert_eq!(cuda::code(Status(report.status)), Some(218));
-    let log = find(&report.devices[0].1, 0x1183).unwrap_or_default();
+    let log = find(&report.devices[0].1, penstock_cl_sys::CL_PROGRAM_BUILD_LOG).unwrap_or_default();
     assert!(String::from_utf8_lossy(log).contains("error : broken"));
 }
 

@@ -4,6 +4,7 @@
 mod common;
 
 use common::node;
+use penstock_cl_sys::{CL_MEM_OBJECT_IMAGE2D, CL_RGBA, CL_UNSIGNED_INT8};
 use penstock_daemon::log::{Log, Logger};
 use penstock_daemon::session::{PeerSetup, Session};
 use penstock_link::Side;
@@ -116,13 +117,10 @@ impl Victim {
 }
 
 fn shape(width: u64) -> ImageDescription {
-    const RGBA: u32 = 0x10b5;
-    const UNSIGNED_INT8: u32 = 0x10da;
-    const IMAGE2D: u32 = 0x10f1;
     ImageDescription {
-        channel_order: RGBA,
-        channel_type: UNSIGNED_INT8,
-        image_type: IMAGE2D,
+        channel_order: CL_RGBA,
+        channel_type: CL_UNSIGNED_INT8,
+        image_type: CL_MEM_OBJECT_IMAGE2D,
         width,
         height: 16,
         depth: 1,

@@ -208,7 +208,7 @@ fn a_view_that_a_question_set_is_known_to_the_next_launch() {
         request: Id::NONE,
         kernel,
         device: U32::ZERO,
-        name: U32::new(0x11B0),
+        name: U32::new(penstock_cl_sys::CL_KERNEL_WORK_GROUP_SIZE),
     };
     let args = common::args(&[Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())]);
     assert_eq!(client.request(call, &args).0, Status::OK);

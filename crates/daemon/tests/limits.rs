@@ -8,13 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::Client;
+use penstock_cl_sys::{CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::{Id, Status, U64, frame, limits};
 
 const GIB: u64 = 1 << 30;
-const CL_DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
-const CL_DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 
 /// Locks the limits that count for the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use common::Client;
+use penstock_cl_sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
 use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, U64};
-
-const OUT_OF_ORDER: u64 = 1;
 
 /// Loads `late_ends.c` in front of the system's loader. Without a C compiler, skips
 /// the test and returns false.
@@ -84,7 +83,7 @@ fn a_later_end_of_an_in_order_queue_does_not_pass_an_earlier_one() {
 
 #[test]
 fn a_finish_is_answered_behind_the_ends_of_all_commands() {
-    for properties in [0, OUT_OF_ORDER] {
+    for properties in [0, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE] {
         let Some(Filling { mut client, context, queue, filled, .. }) = filling(properties) else {
             return;
         };
@@ -119,7 +118,9 @@ fn a_write_at_once_does_not_pass_an_earlier_end() {
 
 #[test]
 fn out_of_order_a_marker_passes_nothing_and_others_wait_for_nothing() {
-    let Some(Filling { mut client, context, queue, filled, .. }) = filling(OUT_OF_ORDER) else {
+    let Some(Filling { mut client, context, queue, filled, .. }) =
+        filling(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    else {
         return;
     };
     let other = client.buffer(context, 64);

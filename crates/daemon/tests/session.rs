@@ -6,6 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Client, args};
+use penstock_cl_sys::*;
 use penstock_link::LinkError;
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
@@ -20,8 +21,6 @@ const ADD: &str = "kernel void add(global const int *a, global const int *b, glo
 const SLOW: &str = "kernel void slow(global volatile int *a, int rounds) {
     for (int r = 0; r < rounds; r++) a[get_global_id(0)] += 1;
 }";
-const OUT_OF_ORDER: u64 = 1;
-const PROFILING: u64 = 2;
 
 fn ints(values: impl Iterator<Item = i32>) -> Vec<u8> {
     values.flat_map(i32::to_le_bytes).collect()
@@ -60,7 +59,7 @@ fn vector_add_over_a_socket() {
 fn where_markers_alone_are_timed_nothing_else_is_told_with_times() {
     let mut client = Client::start(feature::PEERS);
     let context = client.context();
-    let queue = client.queue_telling(context, PROFILING, TimesOf::Markers as u32);
+    let queue = client.queue_telling(context, CL_QUEUE_PROFILING_ENABLE, TimesOf::Markers as u32);
     let mem = client.buffer(context, 1 << 20);
     let before = client.marker(queue, &[]);
     let written = client.write(queue, mem, 0, &[5; 1 << 20]);
@@ -78,7 +77,7 @@ fn where_markers_alone_are_timed_nothing_else_is_told_with_times() {
     let (before, after) = (client.ended(before).times(), client.ended(after).times());
     assert!(0 < before.ended && before.ended <= after.ended, "{before:?}, {after:?}");
 
-    let timed = client.queue(context, PROFILING);
+    let timed = client.queue(context, CL_QUEUE_PROFILING_ENABLE);
     let read = client.read_waiting(timed, mem, 4, &[]);
     assert!(client.ended(read).ended.get() > 0);
 }
@@ -87,7 +86,7 @@ fn where_markers_alone_are_timed_nothing_else_is_told_with_times() {
 fn a_queue_whose_times_are_asked_for_in_an_unknown_way_is_refused() {
     let mut client = Client::rings();
     let context = client.context();
-    let queue = client.queue_telling(context, PROFILING, 77);
+    let queue = client.queue_telling(context, CL_QUEUE_PROFILING_ENABLE, 77);
     assert_eq!(client.finish(queue), Status::INVALID_VALUE);
 }
 
@@ -139,7 +138,7 @@ fn commands_of_an_in_order_queue_keep_their_order() {
 fn an_out_of_order_queue_waits_for_what_it_is_told() {
     let mut client = Client::rings();
     let context = client.context();
-    let queue = client.queue(context, OUT_OF_ORDER);
+    let queue = client.queue(context, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     let mem = client.buffer(context, 3 << 20);
     let content: Vec<u8> = (0..3 << 20).map(|i| (i % 251) as u8).collect();
     let gate = client.expect_event();
@@ -159,7 +158,7 @@ fn an_out_of_order_queue_waits_for_what_it_is_told() {
 
 #[test]
 fn large_and_odd_sizes_arrive() {
-    for properties in [0, PROFILING, OUT_OF_ORDER] {
+    for properties in [0, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE] {
         let mut client = Client::rings();
         let context = client.context();
         let queue = client.queue(context, properties);
@@ -184,7 +183,7 @@ fn large_and_odd_sizes_arrive() {
 fn profiling_times_never_decrease() {
     let mut client = Client::rings();
     let context = client.context();
-    let queue = client.queue(context, PROFILING);
+    let queue = client.queue(context, CL_QUEUE_PROFILING_ENABLE);
     let mem = client.buffer(context, 8 << 20);
     let mut last = 0;
     for size in [4, 100_000, 8 << 20] {
@@ -205,7 +204,7 @@ fn profiling_times_never_decrease() {
 fn large_reads_that_follow_each_other_have_times_that_do_not_overlap() {
     let mut client = Client::start(feature::PEERS);
     let context = client.context();
-    let queue = client.queue(context, PROFILING);
+    let queue = client.queue(context, CL_QUEUE_PROFILING_ENABLE);
     let mem = client.buffer(context, 8 << 20);
     let written = client.write(queue, mem, 0, &vec![1; 8 << 20]);
     assert_eq!(client.status(written), 0);
@@ -226,7 +225,7 @@ fn large_reads_that_follow_each_other_have_times_that_do_not_overlap() {
 
 #[test]
 fn a_large_read_behind_an_event_that_fails_has_failed() {
-    for properties in [0, PROFILING] {
+    for properties in [0, CL_QUEUE_PROFILING_ENABLE] {
         let mut client = Client::rings();
         let context = client.context();
         let queue = client.queue(context, properties);
@@ -240,7 +239,7 @@ fn a_large_read_behind_an_event_that_fails_has_failed() {
 
 #[test]
 fn a_failed_event_fails_what_waits_for_it() {
-    for properties in [0, OUT_OF_ORDER] {
+    for properties in [0, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE] {
         let mut client = Client::rings();
         let context = client.context();
         let queue = client.queue(context, properties);
@@ -372,8 +371,7 @@ fn a_build_reports_its_log_and_kernels() {
     assert_eq!(report.kernels[0].name, "add");
     let (program, report) = client.program(context, "kernel void broken( { nonsense }");
     assert_eq!(report.status, -11, "CL_BUILD_PROGRAM_FAILURE");
-    const LOG: u32 = 0x1183;
-    let log = find(&report.devices[0].1, LOG).unwrap();
+    let log = find(&report.devices[0].1, CL_PROGRAM_BUILD_LOG).unwrap();
     assert!(String::from_utf8_lossy(log).contains("error"), "{:?}", String::from_utf8_lossy(log));
     let kernel = client.id();
     client.send(to_worker::CreateKernel { kernel, program }, &[], b"broken");
@@ -567,9 +565,9 @@ fn images_keep_their_content() {
     let queue = client.queue(context, 0);
     let (width, height) = (1_000, 700);
     let shape = ImageDescription {
-        channel_order: 0x10b5,
-        channel_type: 0x10da,
-        image_type: 0x10f1,
+        channel_order: CL_RGBA,
+        channel_type: CL_UNSIGNED_INT8,
+        image_type: CL_MEM_OBJECT_IMAGE2D,
         width,
         height,
         depth: 1,
@@ -740,7 +738,7 @@ fn programs_are_compiled_linked_and_loaded_again() {
     let report: LoadReport = frame::decode("a report", &report).unwrap();
     assert_eq!((status, report.statuses), (Status::OK, vec![0]));
     // CL_PROGRAM_BINARY_TYPE is CL_PROGRAM_BINARY_TYPE_EXECUTABLE before the build.
-    let kind = find(&report.devices[0].1, 0x1184).map(<[u8]>::to_vec);
+    let kind = find(&report.devices[0].1, CL_PROGRAM_BINARY_TYPE).map(<[u8]>::to_vec);
     assert_eq!(kind, Some(4_u32.to_ne_bytes().to_vec()));
     let order = BuildOrder { devices: vec![0], ..BuildOrder::default() };
     let call = to_worker::BuildProgram { request: Id::NONE, program: loaded };

@@ -5,6 +5,9 @@ mod cuda_common;
 use std::time::{Duration, Instant};
 
 use cuda_common::*;
+use penstock_cl_sys::{
+    CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_TYPE, CL_MEM_OBJECT_IMAGE2D, CL_PROGRAM_BUILD_LOG,
+};
 use penstock_device::{
     Arg, Context, Event, Kernel, Mem, Program, Queue, Range, Rect, Status, Want,
 };
@@ -35,8 +38,11 @@ fn a_gpu_tells_the_truth_about_itself() {
     assert_eq!(find(&info, cuda::DEVICE_PCI_BUS_ID), Some(b"0000:01:00.0\0".as_slice()));
     // CL_DEVICE_TYPE (custom, so that programs that want OpenCL C do not get it) and
     // CL_DEVICE_GLOBAL_MEM_SIZE.
-    assert_eq!(find(&info, 0x1000), Some(16_u64.to_ne_bytes().as_slice()));
-    assert_eq!(find(&info, 0x101F), Some((1_u64 << 30).to_ne_bytes().as_slice()));
+    assert_eq!(find(&info, CL_DEVICE_TYPE), Some(16_u64.to_ne_bytes().as_slice()));
+    assert_eq!(
+        find(&info, CL_DEVICE_GLOBAL_MEM_SIZE),
+        Some((1_u64 << 30).to_ne_bytes().as_slice())
+    );
     let timers = devices[0].timers().unwrap();
     assert!(timers.device > 0 && timers.device == timers.host);
 }
@@ -47,7 +53,7 @@ fn what_cuda_has_nothing_for_is_refused() {
     let source = Program::with_source(&context, b"kernel void k() {}");
     // CL_COMPILER_NOT_AVAILABLE
     assert_eq!(source.err(), Some(Status(-3)));
-    assert_eq!(context.image_formats(1, 0x10F1), Ok(Vec::new()));
+    assert_eq!(context.image_formats(1, CL_MEM_OBJECT_IMAGE2D), Ok(Vec::new()));
     assert!(Mem::pipe(&context, 1, 4, 4).is_err());
     let devices = context.platform().devices();
     assert!(Context::new(context.platform(), &devices, Box::new(|_| ())).is_err());
@@ -206,8 +212,12 @@ fn a_module_that_does_not_load_says_why() {
     assert_eq!(built.map_err(cuda::code), Err(Some(218)));
     let report = program.report(built, &[(0, context.devices()[0].clone())]);
     // CL_PROGRAM_BUILD_LOG
-    let log = String::from_utf8_lossy(find(&report.devices[0].1, 0x1183).unwrap()).into_owned();
-    assert!(log.contains("line 3; error : broken") && log.contains("CUDA error 218"), "{log}");
+    let log = String::from_utf8_lossy(find(&report.devices[0].1, CL_PROGRAM_BUILD_LOG).unwrap())
+        .into_owned();
+    assert!(
+        log.contains("line 3; error : broken") && log.contains("CUDA_ERROR_INVALID_PTX (218)"),
+        "{log}"
+    );
     assert!(report.kernels.is_empty());
     // CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_KERNEL_NAME
     assert_eq!(Kernel::new(&program, "add").err(), Some(Status(-45)));

@@ -33,7 +33,7 @@ fn all_commands_behind_a_fault_end_with_what_happened() {
         code(penstock_device::Mem::buffer(&context, 1, 64).err().unwrap()),
         Some(LAUNCH_FAILED)
     );
-    assert_eq!(ended.to_string(), "CUDA error 719");
+    assert_eq!(ended.to_string(), "CUDA_ERROR_LAUNCH_FAILED (719)");
     // Dropping everything must not hang.
     drop((mem, trap, event, queue, context));
 }

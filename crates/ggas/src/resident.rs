@@ -1,12 +1,7 @@
 //! The check whether kernels that wait for each other can all run at the same time. A work-group
 //! never starts if all cores run work-groups that wait for it; such a launch is refused.
 
-/// Query `CL_DEVICE_MAX_COMPUTE_UNITS` of OpenCL.
-const MAX_COMPUTE_UNITS: u32 = 0x1002;
-/// Query `CL_DEVICE_NAME` of OpenCL.
-const NAME: u32 = 0x102B;
-/// Query `CL_DEVICE_VERSION` of OpenCL.
-const VERSION: u32 = 0x102F;
+use penstock_cl_sys::{CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_NAME, CL_DEVICE_VERSION};
 
 /// One device of a collective launch.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +58,10 @@ pub fn check_resident<P: PartialEq>(seats: &[Seat<P>], groups: u64) -> Result<()
 pub fn resident_groups<'a>(info: impl Fn(u32) -> Option<&'a [u8]>) -> u64 {
     let text = |name| String::from_utf8_lossy(info(name).unwrap_or_default()).to_ascii_lowercase();
     // With oneTBB PoCL lets that library decide what runs where.
-    if !text(VERSION).contains("pocl") || text(NAME).contains("tbb") {
+    if !text(CL_DEVICE_VERSION).contains("pocl") || text(CL_DEVICE_NAME).contains("tbb") {
         return 1;
     }
-    let bytes = info(MAX_COMPUTE_UNITS).and_then(|bytes| bytes.first_chunk());
+    let bytes = info(CL_DEVICE_MAX_COMPUTE_UNITS).and_then(|bytes| bytes.first_chunk());
     bytes.map_or(1, |bytes| u32::from_ne_bytes(*bytes).max(1).into())
 }
 
@@ -77,9 +72,9 @@ mod tests {
     fn groups_of(version: &str, name: &str, units: Option<u32>) -> u64 {
         let units = units.map(u32::to_ne_bytes);
         resident_groups(|asked| match asked {
-            VERSION => Some(version.as_bytes()),
-            NAME => Some(name.as_bytes()),
-            MAX_COMPUTE_UNITS => units.as_ref().map(|bytes| bytes.as_slice()),
+            CL_DEVICE_VERSION => Some(version.as_bytes()),
+            CL_DEVICE_NAME => Some(name.as_bytes()),
+            CL_DEVICE_MAX_COMPUTE_UNITS => units.as_ref().map(|bytes| bytes.as_slice()),
             _ => None,
         })
     }

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use penstock_cl_sys::{CL_DEVICE_MAX_CLOCK_FREQUENCY, CL_DEVICE_NAME};
+
 use crate::code;
 use crate::devices::{self, Watched};
 use crate::structs::{MEMORY_V2, Memory, MemoryV2, PciInfo, PciInfoV1, PciInfoV2, Utilization};
@@ -13,10 +15,6 @@ const CUDA_VERSION: c_int = 13_000;
 const DRIVER_VERSION: &str = "580.00";
 /// Compute capability that all devices support: device code for it runs on the whole pool.
 const COMPUTE_CAPABILITY: (c_int, c_int) = (7, 5);
-/// Number of the query `CL_DEVICE_NAME`.
-const NAME: u32 = 0x102b;
-/// Number of the query `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz.
-const CLOCK: u32 = 0x100c;
 /// Value of NVML's `NVML_BRAND_UNKNOWN`.
 const BRAND_UNKNOWN: c_uint = 0;
 /// Value of NVML's `NVML_DEVICE_ARCH_UNKNOWN`.
@@ -136,7 +134,7 @@ fn pci_info(device: *mut c_void) -> Result<PciInfo, u32> {
 }
 
 fn clock(device: *mut c_void, place: *mut c_uint) -> Result<(), u32> {
-    let mhz = with(device, |it| Ok(it.device.number(CLOCK)))?;
+    let mhz = with(device, |it| Ok(it.device.number(CL_DEVICE_MAX_CLOCK_FREQUENCY)))?;
     give(place, c_uint::try_from(mhz).unwrap_or(c_uint::MAX))
 }
 
@@ -218,7 +216,7 @@ entries! {
     fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: *const c_char, device: *mut *mut c_void) { by_bus_id(bus_id, device) }
     /// Returns the name that the device's driver reports.
     fn nvmlDeviceGetName(device: *mut c_void, name: *mut c_char, length: c_uint) {
-        give_text(name, length, &with(device, |it| Ok(it.device.text(NAME)))?)
+        give_text(name, length, &with(device, |it| Ok(it.device.text(CL_DEVICE_NAME)))?)
     }
     /// Returns the same UUID as `cuDeviceGetUuid`.
     fn nvmlDeviceGetUUID(device: *mut c_void, uuid: *mut c_char, length: c_uint) {

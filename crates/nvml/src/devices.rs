@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
 use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
 use penstock_client::{Device, Pool, identity, notice};
+use penstock_cuda_sys::driver::{
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+};
 use penstock_process::Lock;
 use penstock_wire::cuda;
 
 use crate::code;
 use crate::held::Held;
 
-/// Number of the query `CL_DEVICE_GLOBAL_MEM_SIZE`.
-const GLOBAL_MEM_SIZE: u32 = 0x101f;
-/// Numbers of `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
-const CAPABILITY_MAJOR: u32 = 75;
-const CAPABILITY_MINOR: u32 = 76;
 /// Minimum device time between two readings for a percentage: five ticks of the kernel on one core.
 const SPAN_NS_MIN: u64 = 50_000_000;
 /// Pause before the sensors are read again because the span is still too short.
@@ -101,12 +100,15 @@ impl Watched {
             let bytes = self.device.info(cuda::DEVICE_ATTRIBUTE + attribute)?;
             bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
         };
-        Some((told(CAPABILITY_MAJOR)?, told(CAPABILITY_MINOR)?))
+        Some((
+            told(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            told(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ))
     }
 
     /// Returns the total and the free memory in bytes.
     pub(crate) fn memory(&self) -> Result<(u64, u64), u32> {
-        let total = self.device.number(GLOBAL_MEM_SIZE);
+        let total = self.device.number(CL_DEVICE_GLOBAL_MEM_SIZE);
         let sensors = self.device.sensors().map_err(|_| code::GPU_IS_LOST)?;
         let free = sensors.memory_free.ok_or(code::NOT_SUPPORTED)?;
         Ok((total, free.min(total)))

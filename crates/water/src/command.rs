@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use penstock_cl_sys::CL_DEVICE_NAME;
 use penstock_wire::describe;
 use serde::{Deserialize, Serialize};
 
@@ -393,7 +394,11 @@ impl fmt::Display for Fault {
         if !self.device.is_empty() {
             write!(f, ", device {}", self.device)?;
         }
-        write!(f, ": {} (code {})", self.message, self.code)?;
+        write!(f, ": {}", self.message)?;
+        // A message with the name of the status has its number, too.
+        if !self.message.contains(&format!("({})", self.code)) {
+            write!(f, " (code {})", self.code)?;
+        }
         if !self.log.is_empty() {
             write!(f, "\n{}", self.log.trim_end())?;
         }
@@ -433,7 +438,6 @@ impl DeviceInfo {
 
     /// Returns the name that its driver reports, or an empty string if there is none.
     pub fn name(&self) -> String {
-        const CL_DEVICE_NAME: u32 = 0x102B;
         let name = String::from_utf8_lossy(self.get(CL_DEVICE_NAME).unwrap_or_default());
         name.trim_end_matches('\0').to_owned()
     }

@@ -6,6 +6,8 @@ use crate::command::Fault;
 
 /// Codes in addition to OpenCL's own, which are greater than -10000. `wtr_ext.h` has the same ones.
 pub mod code {
+    use penstock_cl_sys::*;
+
     /// A wrong argument: a null pointer, a released object, or an object of another device.
     pub const INVALID: i32 = -20001;
     /// A query is wrong, or selects no device where one is needed.
@@ -23,11 +25,11 @@ pub mod code {
     pub const ABORTED: i32 = -20007;
     /// Kernels that wait for each other cannot all run at the same time.
     pub const RESIDENT: i32 = -20008;
-    pub const OUT_OF_HOST_MEMORY: i32 = -6;
-    pub const WAIT_LIST_FAILED: i32 = -14;
-    pub const INVALID_MEM_OBJECT: i32 = -38;
-    pub const INVALID_KERNEL: i32 = -48;
-    pub const INVALID_VALUE: i32 = -30;
+    pub const OUT_OF_HOST_MEMORY: i32 = CL_OUT_OF_HOST_MEMORY;
+    pub const WAIT_LIST_FAILED: i32 = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    pub const INVALID_MEM_OBJECT: i32 = CL_INVALID_MEM_OBJECT;
+    pub const INVALID_KERNEL: i32 = CL_INVALID_KERNEL;
+    pub const INVALID_VALUE: i32 = CL_INVALID_VALUE;
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,45 +71,4 @@ impl Error {
             Self::Command(fault) => fault.code,
         }
     }
-}
-
-/// Returns the name of an OpenCL status in `cl.h`.
-pub fn status_name(code: i32) -> String {
-    let name = match code {
-        -1 => "CL_DEVICE_NOT_FOUND",
-        -2 => "CL_DEVICE_NOT_AVAILABLE",
-        -3 => "CL_COMPILER_NOT_AVAILABLE",
-        -4 => "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-        -5 => "CL_OUT_OF_RESOURCES",
-        -6 => "CL_OUT_OF_HOST_MEMORY",
-        -11 => "CL_BUILD_PROGRAM_FAILURE",
-        -13 => "CL_MISALIGNED_SUB_BUFFER_OFFSET",
-        -14 => "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
-        -15 => "CL_COMPILE_PROGRAM_FAILURE",
-        -30 => "CL_INVALID_VALUE",
-        -33 => "CL_INVALID_DEVICE",
-        -34 => "CL_INVALID_CONTEXT",
-        -38 => "CL_INVALID_MEM_OBJECT",
-        -42 => "CL_INVALID_BINARY",
-        -43 => "CL_INVALID_BUILD_OPTIONS",
-        -44 => "CL_INVALID_PROGRAM",
-        -45 => "CL_INVALID_PROGRAM_EXECUTABLE",
-        -46 => "CL_INVALID_KERNEL_NAME",
-        -47 => "CL_INVALID_KERNEL_DEFINITION",
-        -48 => "CL_INVALID_KERNEL",
-        -49 => "CL_INVALID_ARG_INDEX",
-        -50 => "CL_INVALID_ARG_VALUE",
-        -51 => "CL_INVALID_ARG_SIZE",
-        -52 => "CL_INVALID_KERNEL_ARGS",
-        -53 => "CL_INVALID_WORK_DIMENSION",
-        -54 => "CL_INVALID_WORK_GROUP_SIZE",
-        -55 => "CL_INVALID_WORK_ITEM_SIZE",
-        -56 => "CL_INVALID_GLOBAL_OFFSET",
-        -58 => "CL_INVALID_EVENT",
-        -59 => "CL_INVALID_OPERATION",
-        -61 => "CL_INVALID_BUFFER_SIZE",
-        -63 => "CL_INVALID_GLOBAL_WORK_SIZE",
-        _ => return format!("OpenCL status {code}"),
-    };
-    name.to_owned()
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_cl_sys::CL_DEVICE_NAME;
 use penstock_client::{Given, Heap, HeapLaunch, HeapOptions, Pool, Queue, Range, Want};
 use penstock_link::{Address, Key};
 use penstock_process::Lock;
@@ -20,9 +21,6 @@ use crate::host::memory::{fill, word_of};
 use crate::plan::{Kind, PASSES, Path, Plan, window_bytes_max, window_of};
 use crate::point::{Joules, Point, Run, Samples, parts};
 use seat::Seat;
-
-/// The value of `CL_DEVICE_NAME`.
-const DEVICE_NAME: u32 = 0x102B;
 
 /// Longest start of the workers. Each loads its drivers first, which takes some seconds if many do
 /// so on two cores.
@@ -190,7 +188,7 @@ impl Ring {
 
     fn name(&self) -> String {
         let mut names: Vec<String> =
-            self.heap.devices().map(|device| device.text(DEVICE_NAME)).collect();
+            self.heap.devices().map(|device| device.text(CL_DEVICE_NAME)).collect();
         names.dedup();
         names.join(" and ")
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
 use penstock_client::{ArgValue, Context, Device, Heap, Kernel, Pool, Program, Queue, Space};
 use penstock_wire::{Status, cuda};
 
@@ -14,8 +15,6 @@ use crate::plan::Kind;
 pub(super) const SOURCE: &str = include_str!("kernels.cl");
 /// The same kernels for GPUs, made by `tools/cuda/bench-kernels.sh`. CUDA requires the final NUL.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
-/// The value of `CL_PROGRAM_BUILD_LOG`.
-const PROGRAM_BUILD_LOG: u32 = 0x1183;
 /// Threads that send together on a GPU. Eight warps take turns with 64 bytes of a message each,
 /// which keeps more stores under way than the bus carries.
 const GPU_THREADS: u64 = 256;
@@ -119,7 +118,8 @@ fn on_gpu(device: &Arc<Device>) -> Result<Kernels> {
 
 fn built(program: &Arc<Program>, devices: &[Arc<Device>]) -> Result<()> {
     program.build(devices, "").map_err(|error| {
-        let log = devices.first().and_then(|device| program.build_info(device, PROGRAM_BUILD_LOG));
+        let log =
+            devices.first().and_then(|device| program.build_info(device, CL_PROGRAM_BUILD_LOG));
         let log = String::from_utf8_lossy(&log.unwrap_or_default())
             .trim_end_matches('\0')
             .trim()

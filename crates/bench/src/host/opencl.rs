@@ -7,9 +7,9 @@ use std::ptr::{NonNull, null, null_mut};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use penstock_cl_sys::{
-    CL_DEVICE_TYPE_ALL, CL_FALSE, CL_MAP_READ, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_READ_WRITE,
-    CL_SUCCESS, CL_TRUE, SLOTS, cl_bool, cl_command_queue, cl_context, cl_device_id, cl_event,
-    cl_icd_dispatch, cl_int, cl_kernel, cl_mem, slot,
+    CL_DEVICE_NAME, CL_DEVICE_TYPE_ALL, CL_FALSE, CL_MAP_READ, CL_MAP_WRITE_INVALIDATE_REGION,
+    CL_MEM_READ_WRITE, CL_SUCCESS, CL_TRUE, SLOTS, cl_bool, cl_command_queue, cl_context,
+    cl_device_id, cl_event, cl_icd_dispatch, cl_int, cl_kernel, cl_mem, slot,
 };
 
 use super::memory::Span;
@@ -19,8 +19,6 @@ use crate::error::{Error, Result};
 const LOADER: &str = "libOpenCL.so.1";
 const LOADER_VARIABLE: &str = "PENSTOCK_LIBOPENCL";
 
-/// The value of `CL_DEVICE_NAME`.
-const DEVICE_NAME: u32 = 0x102B;
 /// Longest device name that is shown.
 const NAME_BYTES: usize = 256;
 /// Largest number of platforms that are searched for a device.
@@ -175,7 +173,7 @@ impl OpenCl {
             self,
             clGetDeviceInfo(
                 self.device,
-                DEVICE_NAME,
+                CL_DEVICE_NAME,
                 NAME_BYTES,
                 text.as_mut_ptr().cast(),
                 &raw mut size

@@ -14,7 +14,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use penstock_cuda_sys::driver::{
-    CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream,
+    CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUdeviceptr,
+    CUresult, CUstream,
 };
 use penstock_process::{Lock, SharedLock};
 use thiserror::Error;
@@ -27,8 +28,8 @@ use functions::Functions;
 /// The PTX module with the kernels.
 pub const KERNELS: &str = include_str!("kernels.ptx");
 
-/// `CUDA_ERROR_UNKNOWN`. It also stands for failures of this program.
-const UNKNOWN: i32 = 999;
+/// Code that also stands for failures of this program.
+const UNKNOWN: i32 = CUDA_ERROR_UNKNOWN.0.cast_signed();
 /// The value of `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: c_uint = 1;
 /// The value of `CU_EVENT_DISABLE_TIMING`.

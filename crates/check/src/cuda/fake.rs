@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use penstock_cuda_sys::driver::CUDA_ERROR_NOT_READY;
 use penstock_process::{Lock, Signal};
 
 use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
@@ -211,8 +212,8 @@ const EXECUTORS: usize = 3;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Code of a wait that has taken too long.
 const HANGS: i32 = -9999;
-/// The value of `CUDA_ERROR_NOT_READY`.
-const NOT_READY: i32 = 600;
+/// Code of a query about work that has not ended.
+const NOT_READY: i32 = CUDA_ERROR_NOT_READY.0.cast_signed();
 
 impl Fake {
     /// Creates an implementation that chooses the order of commands by `seed`. A weak one does only

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use penstock_cuda_sys::driver::CUDA_ERROR_NOT_READY;
 use penstock_process::{Lock, Signal};
 
 use super::backend::{At, Backend, Caller, Command, Function, Handle, Place, Stream as Target};
@@ -16,8 +17,8 @@ use crate::model::Bytes;
 use crate::plan::Ptr;
 use crate::run::{Progress, rest};
 
-/// The value of `CUDA_ERROR_NOT_READY`.
-const NOT_READY: i32 = 600;
+/// Code of a query about work that has not ended.
+const NOT_READY: i32 = CUDA_ERROR_NOT_READY.0.cast_signed();
 
 /// A valid program, with what it must see.
 #[derive(Debug)]

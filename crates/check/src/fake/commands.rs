@@ -6,13 +6,13 @@ use std::time::Duration;
 use penstock_process::Lock;
 
 use super::{Area, Defect, Event, Inner, Piece, Work};
+use penstock_cl_sys::CL_OUT_OF_RESOURCES;
+
+use super::{Area, Defect, Event, Inner, Piece, Work, lock};
 use crate::backend::{Argument, At, Call, End, Handle};
 use crate::model::mix;
 use crate::plan::{Kernel, MapMode, Rect};
 use crate::random::pattern;
-
-/// The value of `CL_OUT_OF_RESOURCES`.
-const OUT_OF_RESOURCES: i32 = -5;
 
 impl Inner {
     /// Enqueues a command. Returns its event, and the area that it maps.
@@ -31,7 +31,7 @@ impl Inner {
         let mut area = None;
         let work = match call {
             Call::TooBig { .. } if self.is(Defect::LostError) => Box::new(|| {}) as Work,
-            Call::TooBig { .. } => return Err(OUT_OF_RESOURCES),
+            Call::TooBig { .. } => return Err(CL_OUT_OF_RESOURCES),
             Call::Map { mem, offset, len, mode, .. } => {
                 let (made, work) = self.map(*mem, *offset, *len, *mode);
                 area = Some(made);

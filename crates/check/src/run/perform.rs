@@ -10,8 +10,8 @@ use crate::ledger::{Fate, MemKind};
 use crate::plan::{Act, Cmd, Op, Ptr, Style, SvmEnd};
 use crate::random::pattern;
 
-/// The value of `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
-pub const WAIT_LIST_FAILED: i32 = -14;
+/// Status of a command of whose wait list an event has failed.
+pub const WAIT_LIST_FAILED: i32 = penstock_cl_sys::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 impl State<'_> {
     pub(super) fn perform(&self, index: usize, op: &Op) -> Result<(), Finding> {

@@ -1,13 +1,13 @@
 //! Decides which devices can be PEs of a heap.
 
+use penstock_cuda_sys::driver::{
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_INTEGRATED,
+};
 use penstock_wire::cuda;
 
 use super::described;
 use crate::pool::Device;
-
-const INTEGRATED: u32 = 18;
-const CAN_MAP_HOST_MEMORY: u32 = 19;
-const HOST_REGISTER_SUPPORTED: u32 = 99;
 
 /// Returns why a device cannot be a PE and what to do, or `None` if it can.
 pub(super) fn refusal_of(device: &Device) -> Option<String> {
@@ -26,13 +26,13 @@ pub(super) fn refusal_of(device: &Device) -> Option<String> {
             device.info(cuda::DEVICE_ATTRIBUTE + number).and_then(|bytes| bytes.first_chunk());
         bytes.is_some_and(|bytes| i32::from_ne_bytes(*bytes) != 0)
     };
-    let why = if attribute(INTEGRATED) {
+    let why = if attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED) {
         "is an integrated GPU (CU_DEVICE_ATTRIBUTE_INTEGRATED), and it is not known whether it \
          sees memory as other GPUs do"
-    } else if !attribute(HOST_REGISTER_SUPPORTED) {
+    } else if !attribute(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) {
         "has a driver that cannot register memory of the host \
          (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0)"
-    } else if !attribute(CAN_MAP_HOST_MEMORY) {
+    } else if !attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) {
         "cannot map memory of the host (CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY is 0)"
     } else {
         return None;

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_client::{Context, Event, Memory};
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
 use penstock_process::Lock;
 
 use super::address;
-use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset, READ_WRITE};
+use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset};
 use super::free::FreeRanges;
 use super::native;
 use crate::edge::CuResult;
@@ -285,7 +286,7 @@ impl AddressSpace {
         let sizes = ArenaSizes { first: self.step_bytes, largest: self.largest, total: self.total };
         let size = next_bytes(sizes, self.has_one_arena, bytes, state.arenas.len(), taken);
         let size = size.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        let memory = Memory::buffer(&self.context, READ_WRITE, size, None)
+        let memory = Memory::buffer(&self.context, CL_MEM_READ_WRITE, size, None)
             .map_err(|error| crate::edge::of_error(&error))?;
         let base = state
             .arenas

@@ -9,9 +9,6 @@ use penstock_client::Memory;
 /// grain.
 pub(crate) const GRAIN_BYTES: u64 = 256;
 
-/// Value of OpenCL's `CL_MEM_READ_WRITE`.
-pub(super) const READ_WRITE: u64 = 1;
-
 /// An allocation. The serial lets only its owner free it: an old copy of the address is not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {

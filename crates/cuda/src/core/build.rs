@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
 use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_PTX;
 use penstock_process::Lock;
@@ -12,9 +13,6 @@ use super::device::Device;
 use super::program::{BuiltKernel, BuiltProgram, Program, Refusal};
 use super::{check, fault};
 use crate::edge::{CuResult, log, of_error};
-
-/// Value of OpenCL's `CL_PROGRAM_BUILD_LOG`.
-const BUILD_LOG: u32 = 0x1183;
 
 /// Returns whether the device's compiler runs when a module is loaded, not at the first use of a
 /// kernel.
@@ -127,7 +125,7 @@ fn compile(
     if let Err(error) =
         program.build(std::slice::from_ref(&device.pool), translation.build_options.as_str())
     {
-        let report = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
+        let report = program.build_info(&device.pool, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let report = String::from_utf8_lossy(&report);
         let report = report.trim_end_matches('\0').trim();
         log::once(

@@ -1,25 +1,10 @@
 //! What the devices of the pool report of themselves.
 
+use penstock_cl_sys::*;
 use penstock_client::Device as PoolDevice;
 use penstock_cuda_sys::driver::*;
 
 use super::native::attribute::size;
-
-mod cl {
-    pub(super) const MAX_COMPUTE_UNITS: u32 = 0x1002;
-    pub(super) const MAX_WORK_GROUP_SIZE: u32 = 0x1004;
-    pub(super) const MAX_WORK_ITEM_SIZES: u32 = 0x1005;
-    pub(super) const MAX_CLOCK_FREQUENCY: u32 = 0x100c;
-    pub(super) const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
-    pub(super) const GLOBAL_MEM_CACHE_SIZE: u32 = 0x101e;
-    pub(super) const GLOBAL_MEM_SIZE: u32 = 0x101f;
-    pub(super) const LOCAL_MEM_SIZE: u32 = 0x1023;
-    pub(super) const ERROR_CORRECTION_SUPPORT: u32 = 0x1024;
-    pub(super) const NAME: u32 = 0x102b;
-    pub(super) const EXTENSIONS: u32 = 0x1030;
-    pub(super) const SINGLE_FP_CONFIG: u32 = 0x101b;
-    pub(super) const DOUBLE_FP_CONFIG: u32 = 0x1032;
-}
 
 /// What a device reports of itself, as far as CUDA asks.
 #[derive(Clone, Debug)]
@@ -52,37 +37,38 @@ const THREADS_MAX: u32 = 1024;
 /// Maximum number of threads of a block in its third dimension on every NVIDIA device.
 const BLOCK_Z_MAX: u32 = 64;
 
-/// Bit of OpenCL's `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`.
-const CORRECTLY_ROUNDED: u64 = 1 << 7;
-
 /// Shared memory that the translated code keeps for the exchange between threads of a warp, in
 /// bytes: 16 for each thread of the largest block.
 const EXCHANGE_BYTES: u32 = 16 * THREADS_MAX;
 
 impl DeviceFacts {
     pub(super) fn of(device: &PoolDevice) -> Self {
-        let sizes = device.info(cl::MAX_WORK_ITEM_SIZES).unwrap_or_default().as_chunks::<8>().0;
+        let sizes =
+            device.info(CL_DEVICE_MAX_WORK_ITEM_SIZES).unwrap_or_default().as_chunks::<8>().0;
         let size =
             |axis: usize| sizes.get(axis).map_or(1, |bytes| narrow(u64::from_ne_bytes(*bytes)));
-        let extensions = device.text(cl::EXTENSIONS);
+        let extensions = device.text(CL_DEVICE_EXTENSIONS);
         let has = |name: &str| extensions.split(' ').any(|word| word == name);
-        let threads_max = narrow(device.number(cl::MAX_WORK_GROUP_SIZE)).min(THREADS_MAX);
+        let threads_max = narrow(device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE)).min(THREADS_MAX);
         let mut facts = Self {
-            name: device.text(cl::NAME),
-            compute_units: narrow(device.number(cl::MAX_COMPUTE_UNITS)).max(1),
+            name: device.text(CL_DEVICE_NAME),
+            compute_units: narrow(device.number(CL_DEVICE_MAX_COMPUTE_UNITS)).max(1),
             threads_max,
             block_max: [
                 size(0).min(threads_max),
                 size(1).min(threads_max),
                 size(2).min(threads_max).min(BLOCK_Z_MAX),
             ],
-            clock_khz: narrow(device.number(cl::MAX_CLOCK_FREQUENCY)).saturating_mul(1000),
-            shared_bytes: narrow(device.number(cl::LOCAL_MEM_SIZE)).saturating_sub(EXCHANGE_BYTES),
-            cache_bytes: device.number(cl::GLOBAL_MEM_CACHE_SIZE),
-            corrects_errors: device.number(cl::ERROR_CORRECTION_SUPPORT) != 0,
-            fp64: device.number(cl::DOUBLE_FP_CONFIG) != 0 || has("cl_khr_fp64"),
+            clock_khz: narrow(device.number(CL_DEVICE_MAX_CLOCK_FREQUENCY)).saturating_mul(1000),
+            shared_bytes: narrow(device.number(CL_DEVICE_LOCAL_MEM_SIZE))
+                .saturating_sub(EXCHANGE_BYTES),
+            cache_bytes: device.number(CL_DEVICE_GLOBAL_MEM_CACHE_SIZE),
+            corrects_errors: device.number(CL_DEVICE_ERROR_CORRECTION_SUPPORT) != 0,
+            fp64: device.number(CL_DEVICE_DOUBLE_FP_CONFIG) != 0 || has("cl_khr_fp64"),
             fp16: has("cl_khr_fp16"),
-            exact_division: device.number(cl::SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0,
+            exact_division: device.number(CL_DEVICE_SINGLE_FP_CONFIG)
+                & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
+                != 0,
             int64_atomics: has("cl_khr_int64_base_atomics") && has("cl_khr_int64_extended_atomics"),
             pci: device.pci(),
             uuid: device.uuid(),
@@ -123,8 +109,8 @@ pub(super) struct MemorySizes {
 impl MemorySizes {
     pub(super) fn of(device: &PoolDevice) -> Self {
         Self {
-            total: device.number(cl::GLOBAL_MEM_SIZE),
-            largest_buffer: device.number(cl::MAX_MEM_ALLOC_SIZE),
+            total: device.number(CL_DEVICE_GLOBAL_MEM_SIZE),
+            largest_buffer: device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
         }
     }
 }

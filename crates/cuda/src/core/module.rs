@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use penstock_cl_sys::CL_KERNEL_WORK_GROUP_SIZE;
 use penstock_client::{ArgValue, Given, Kernel, KernelInfo as _, Range, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_process::Lock;
@@ -371,16 +372,17 @@ impl Function {
     /// As [`Function::threads_max`]. `heap`: which build the first call asks. Later calls return
     /// the same number.
     pub(crate) fn threads_max_with(&self, heap: bool) -> CuResult<u32> {
-        /// Value of OpenCL's `CL_KERNEL_WORK_GROUP_SIZE`.
-        const WORK_GROUP_SIZE: u32 = 0x11b0;
         if let Some(known) = self.threads_max.get() {
             return Ok(*known);
         }
         let device = &self.loaded.device;
         let build = self.loaded.program.build(device, heap)?;
         let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
-        let answer =
-            made.description.work_group_info(&device.context, &device.pool, WORK_GROUP_SIZE);
+        let answer = made.description.work_group_info(
+            &device.context,
+            &device.pool,
+            CL_KERNEL_WORK_GROUP_SIZE,
+        );
         let allowed = answer
             .and_then(|bytes| bytes.first_chunk::<8>())
             .map(|bytes| u64::from_le_bytes(*bytes));

@@ -1,5 +1,6 @@
 //! The one place where errors of the pool become codes of the interface.
 
+use penstock_cl_sys::*;
 use penstock_client::Error;
 use penstock_cuda_sys::driver::*;
 use penstock_wire::Status;
@@ -13,18 +14,6 @@ pub(crate) const fn require(holds: bool, code: CUresult) -> CuResult {
     if holds { Ok(()) } else { Err(code) }
 }
 
-/// Codes of OpenCL that have their own counterpart in CUDA.
-mod cl {
-    pub(super) const DEVICE_NOT_AVAILABLE: i32 = -2;
-    pub(super) const MEM_OBJECT_ALLOCATION_FAILURE: i32 = -4;
-    pub(super) const OUT_OF_RESOURCES: i32 = -5;
-    pub(super) const OUT_OF_HOST_MEMORY: i32 = -6;
-    pub(super) const BUILD_PROGRAM_FAILURE: i32 = -11;
-    pub(super) const INVALID_BUFFER_SIZE: i32 = -61;
-    pub(super) const INVALID_WORK_GROUP_SIZE: i32 = -54;
-    pub(super) const INVALID_WORK_ITEM_SIZE: i32 = -55;
-}
-
 /// Returns the code of CUDA for a device's failure.
 pub(crate) fn of_status(status: Status) -> CUresult {
     // The status may hold a code of CUDA's own driver.
@@ -32,14 +21,14 @@ pub(crate) fn of_status(status: Status) -> CUresult {
         return CUresult(code);
     }
     match status.0 {
-        cl::DEVICE_NOT_AVAILABLE => CUDA_ERROR_DEVICE_UNAVAILABLE,
-        cl::MEM_OBJECT_ALLOCATION_FAILURE | cl::OUT_OF_HOST_MEMORY | cl::INVALID_BUFFER_SIZE => {
+        CL_DEVICE_NOT_AVAILABLE => CUDA_ERROR_DEVICE_UNAVAILABLE,
+        CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_INVALID_BUFFER_SIZE => {
             CUDA_ERROR_OUT_OF_MEMORY
         }
-        cl::OUT_OF_RESOURCES | cl::INVALID_WORK_GROUP_SIZE | cl::INVALID_WORK_ITEM_SIZE => {
+        CL_OUT_OF_RESOURCES | CL_INVALID_WORK_GROUP_SIZE | CL_INVALID_WORK_ITEM_SIZE => {
             CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
         }
-        cl::BUILD_PROGRAM_FAILURE => CUDA_ERROR_INVALID_PTX,
+        CL_BUILD_PROGRAM_FAILURE => CUDA_ERROR_INVALID_PTX,
         code if code == Status::NODE_LOST.0 => CUDA_ERROR_DEVICE_UNAVAILABLE,
         _ => CUDA_ERROR_LAUNCH_FAILED,
     }

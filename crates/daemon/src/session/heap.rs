@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_device as device;
 use penstock_ggas::{Heap, HeapError, Path, Plan, Running, layout};
 use penstock_link::Stream;
@@ -39,8 +40,6 @@ const END_LOOK: Duration = Duration::from_millis(1);
 /// Least time that a reset waits for launches whose end the client knows and the worker is about to
 /// note, whatever the heap's own bound is: drivers' callbacks come late on a busy machine.
 const LAUNCHES_END_MIN: Duration = Duration::from_secs(5);
-
-const READ_WRITE: u64 = 1;
 
 /// The heaps of a session.
 #[derive(Default)]
@@ -471,12 +470,12 @@ fn view_and_part(
     let (_, bytes) = view.range();
     let size = u64::try_from(bytes).map_err(|_| Status::OUT_OF_HOST_MEMORY)?;
     let lent = HeapView { view, _share: member.share.clone() };
-    let view = device::Mem::buffer_in(context, READ_WRITE, size, Box::new(lent))?;
+    let view = device::Mem::buffer_in(context, CL_MEM_READ_WRITE, size, Box::new(lent))?;
     let user = member.heap.plan().bytes;
     let origin = layout::HEAD_BYTES as u64
         + u64::from(pe) * layout::stride(user)
         + layout::FLAGS_BYTES as u64;
-    let part = device::Mem::sub_buffer(&view, READ_WRITE, origin, user)?;
+    let part = device::Mem::sub_buffer(&view, CL_MEM_READ_WRITE, origin, user)?;
     Ok((view, part))
 }
 

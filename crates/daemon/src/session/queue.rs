@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device as device;
 use penstock_device::Want;
 use penstock_link::Body;
@@ -15,8 +16,6 @@ use super::line::Line;
 use super::read::Sending;
 use super::{Session, Shared};
 use crate::usage::Meter;
-
-const PROFILING: u64 = 1 << 1;
 
 /// Number of commands after a finish that get an event even if the client asks for none. A client
 /// that finishes after every few commands then waits for the last command's event; a marker behind
@@ -337,7 +336,7 @@ impl Serve<to_worker::CreateQueue> for Session {
             device::Queue::new(context, device, call.properties.get(), call.size.get())
         };
         let meter = self.objects.meter(call.device.get());
-        let profiles = call.properties.get() & PROFILING != 0;
+        let profiles = call.properties.get() & CL_QUEUE_PROFILING_ENABLE != 0;
         let queue = make().and_then(|device| {
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
             Ok(Queue::new(device, profiles && times == TimesOf::Commands, meter))

@@ -12,9 +12,9 @@ use penstock_trial::{Need, skip};
 /// Longer than anything in these tests takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub const READ_WRITE: u64 = 1;
-pub const OUT_OF_ORDER: u64 = 1;
-pub const PROFILING: u64 = 2;
+pub const READ_WRITE: u64 = penstock_cl_sys::CL_MEM_READ_WRITE;
+pub const OUT_OF_ORDER: u64 = penstock_cl_sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+pub const PROFILING: u64 = penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 
 /// Makes a context over the first device, and a queue; `None` without a device.
 pub fn first(properties: u64) -> Option<(Context, Queue)> {

@@ -14,7 +14,7 @@ use penstock_wire::cuda;
 
 /// Longer than anything in these tests takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-pub const PROFILING: u64 = 2;
+pub const PROFILING: u64 = penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 
 /// PTX text with kernels of the stand-in and a variable.
 pub const MODULE: &str = ".version 9.0\n.target sm_75\n.address_size 64\n\

@@ -11,7 +11,7 @@ use penstock_ggas::{HEADER, Heap, Running, View};
 use penstock_trial::{Need, skip};
 
 /// Flag `CL_MEM_READ_WRITE` of OpenCL.
-const READ_WRITE: u64 = 1;
+const READ_WRITE: u64 = penstock_cl_sys::CL_MEM_READ_WRITE;
 
 /// Offset of the result of [`Pe::meet`].
 const MEET_STATUS: u64 = 16;

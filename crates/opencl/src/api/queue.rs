@@ -122,7 +122,7 @@ cl_entry! {
     ) -> ClResult<()> {
         let (context, device) = find(context, device)?;
         // "CL_INVALID_OPERATION if device does not support a replaceable default on-device queue."
-        require(device.number(CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES) & REPLACEABLE != 0, CL_INVALID_OPERATION)?;
+        require(device.number(CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES) & CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT != 0, CL_INVALID_OPERATION)?;
         let queue = Queue::borrow(queue)?;
         // "CL_INVALID_COMMAND_QUEUE if command_queue is not a valid command-queue for device."
         let fits = queue.is_on_device() && Arc::ptr_eq(&queue.device, &device) && Arc::ptr_eq(&queue.context, &context);
@@ -138,9 +138,6 @@ cl_entry! {
         Ok(Queue::borrow_host(queue)?.pool.finish()?)
     }
 }
-
-/// Bit `CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT` of the capabilities.
-const REPLACEABLE: u64 = 1 << 1;
 
 fn find(context: cl_context, device: cl_device_id) -> ClResult<(Ref<Context>, Ref<Device>)> {
     let (context, device) = (Context::borrow(context)?, Device::borrow(device)?);

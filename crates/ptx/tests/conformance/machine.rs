@@ -2,7 +2,7 @@
 
 use penstock_cl_sys::{
     CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_SINGLE_FP_CONFIG,
-    CL_PROGRAM_BUILD_LOG,
+    CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, CL_MEM_READ_WRITE, CL_PROGRAM_BUILD_LOG,
 };
 use penstock_device::{
     Arg, Context, Device, Driver, Kernel, Mem, Program, Queue, Range, Staged, Want,
@@ -25,12 +25,6 @@ const DATA: u64 = 8192;
 
 /// Offset of the tests' own data.
 pub const FREE: u64 = 1 << 20;
-
-/// Value of `CL_MEM_READ_WRITE` in OpenCL.
-const READ_WRITE: u64 = 1;
-
-/// Value of `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT` in OpenCL.
-const EXACT_DIVISION: u64 = 1 << 7;
 
 pub struct Machine {
     pub name: String,
@@ -82,13 +76,15 @@ impl Machine {
             int64_atomics: extensions.contains("cl_khr_int64_base_atomics")
                 && extensions.contains("cl_khr_int64_extended_atomics"),
             fp16: extensions.contains("cl_khr_fp16"),
-            exact_division: number(CL_DEVICE_SINGLE_FP_CONFIG) & EXACT_DIVISION != 0,
+            exact_division: number(CL_DEVICE_SINGLE_FP_CONFIG)
+                & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
+                != 0,
         };
         let context =
             Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| {}))
                 .expect("a context");
         let queue = Queue::new(&context, device, 0, 0).expect("a queue");
-        let arena = Mem::buffer(&context, READ_WRITE, ARENA_BYTES).expect("device memory");
+        let arena = Mem::buffer(&context, CL_MEM_READ_WRITE, ARENA_BYTES).expect("device memory");
         Self {
             name: format!("{} of {}", device.name(), device.platform().name()),
             options,

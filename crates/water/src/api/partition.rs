@@ -2,15 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use penstock_cl_sys::{CL_DEVICE_MAX_CLOCK_FREQUENCY, CL_DEVICE_MAX_COMPUTE_UNITS};
+
 use super::run::{self, Run};
 use super::{Opaque, coded};
 use crate::command::CommandId;
 use crate::error::Error;
 use crate::partition::{Guide, Slice, Unsplittable, split};
-
-const COMPUTE_UNITS: u32 = 0x1002;
-/// In MHz, from `CL_DEVICE_MAX_CLOCK_FREQUENCY`.
-const CLOCK_MHZ: u32 = 0x100C;
 
 /// The C type `wtr_probe`.
 pub type Probe = unsafe extern "C" fn(index: c_uint, units: usize, user: *mut c_void);
@@ -83,7 +81,10 @@ pub unsafe extern "C" fn wtr_partition_weights(
             // SAFETY: the caller guarantees it.
             let device = run.device(unsafe { devices.add(index).read() })?;
             let number = |name| device.info.get(name).and_then(number);
-            found.push((number(COMPUTE_UNITS).unwrap_or(1).max(1), number(CLOCK_MHZ).unwrap_or(0)));
+            found.push((
+                number(CL_DEVICE_MAX_COMPUTE_UNITS).unwrap_or(1).max(1),
+                number(CL_DEVICE_MAX_CLOCK_FREQUENCY).unwrap_or(0),
+            ));
         }
         let clocks = found.iter().all(|(_, clock)| *clock > 0);
         for (index, (units, clock)) in found.into_iter().enumerate() {

@@ -11,9 +11,11 @@ pub mod opencl;
 pub mod pool;
 pub mod sim;
 
+use penstock_wire::Status;
+
 use crate::command::{Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Rank, Times};
 use crate::doorbell::Doorbell;
-use crate::error::{code, status_name};
+use crate::error::code;
 use crate::heap::{HeapMessage, HeapMessageTo};
 use crate::transport::Span;
 
@@ -127,7 +129,7 @@ pub fn no_heaps(why: &str) -> Failure {
 
 /// Returns the failure with an OpenCL status; `what` is what could not be done.
 pub(crate) fn refused(status: i32, what: &str) -> Failure {
-    let message = format!("cannot {what}: {}", status_name(status));
+    let message = format!("cannot {what}: {}", Status(status));
     Failure { code: status, message, log: String::new() }
 }
 

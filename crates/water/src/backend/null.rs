@@ -1,6 +1,8 @@
 //! Devices that do nothing: every operation ends at once, so only the cost of the runtime itself
 //! remains.
 
+use penstock_cl_sys::{CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM};
+
 use super::{Backend, Ended};
 use crate::command::{Command, CommandId, DeviceInfo, Times};
 use crate::doorbell::Doorbell;
@@ -16,8 +18,10 @@ impl Null {
     #[must_use]
     pub fn new(count: usize) -> Self {
         let device = DeviceInfo {
-            // CL_DEVICE_NAME; CL_DEVICE_TYPE, which is CL_DEVICE_TYPE_CUSTOM.
-            info: vec![(0x102B, b"nothing\0".to_vec()), (0x1000, 16_u64.to_le_bytes().to_vec())],
+            info: vec![
+                (CL_DEVICE_NAME, b"nothing\0".to_vec()),
+                (CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM.to_le_bytes().to_vec()),
+            ],
             platform: "null".into(),
             platform_version: "OpenCL 3.0 null".into(),
             hostname: "nowhere".into(),

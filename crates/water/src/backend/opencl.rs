@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device::{
     Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Range as DeviceRange,
     Staged, Status, Want,
@@ -27,7 +28,6 @@ use crate::error::code;
 use crate::heap::{HeapMessage, HeapMessageTo};
 use crate::transport::Span;
 
-const PROFILING: u64 = 1 << 1;
 /// Number of built programs that are kept for further kernels of the same code. An application has
 /// a few programs, for a few devices each.
 const PROGRAMS_KEPT: usize = 64;
@@ -124,7 +124,7 @@ impl OpenCl {
             let devices = platform.devices();
             let Ok(context) = Context::new(&platform, &devices, Box::new(|_| {})) else { continue };
             for device in devices {
-                let properties = PROFILING | about::out_of_order(&device);
+                let properties = CL_QUEUE_PROFILING_ENABLE | about::out_of_order(&device);
                 let Ok(queue) = Queue::new(&context, &device, properties, 0) else { continue };
                 backend.infos.push(about::describe(&platform, &device));
                 backend.devices.push(DeviceSlot {

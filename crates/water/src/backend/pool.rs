@@ -19,6 +19,10 @@ mod task;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
+use penstock_cl_sys::{
+    CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_PLATFORM_NAME, CL_PLATFORM_VERSION,
+    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE,
+};
 use penstock_client::config::{Config, NODES_VARIABLE, Source, Surroundings};
 use penstock_client::{Context, Node, Pool, Queue};
 use penstock_link::Address;
@@ -43,10 +47,6 @@ use crate::heap::{HeapMessageTo, HeapPlan, Pe};
 /// (`STAGED_BYTES_MAX`), and at that limit accepts nothing more. A quarter of it keeps a link of 10
 /// GB/s busy for 25 ms.
 const EARLY_BYTES_MAX: u64 = 256 << 20;
-
-const OUT_OF_ORDER: u64 = 1 << 0;
-const PROFILING: u64 = 1 << 1;
-const QUEUE_PROPERTIES: u32 = 0x102A;
 
 /// The devices of the pool.
 #[derive(Debug)]
@@ -153,7 +153,8 @@ impl Pooled {
         let mut infos = Vec::new();
         for device in devices {
             let Some(node) = pool.nodes().get(device.node()) else { continue };
-            let queue = Queue::new(&context, device, PROFILING | out_of_order(device), 0)?;
+            let queue =
+                Queue::new(&context, device, CL_QUEUE_PROFILING_ENABLE | out_of_order(device), 0)?;
             infos.push(describe(node, device));
             slots.push(DeviceSlot { queue, node: device.node() });
         }
@@ -449,13 +450,12 @@ fn no_sender() -> Failure {
 }
 
 fn out_of_order(device: &penstock_client::Device) -> u64 {
-    let bits = device.info(QUEUE_PROPERTIES).and_then(|bytes| bytes.first_chunk::<8>());
-    bits.map_or(0, |bytes| u64::from_ne_bytes(*bytes)) & OUT_OF_ORDER
+    let bits =
+        device.info(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES).and_then(|bytes| bytes.first_chunk::<8>());
+    bits.map_or(0, |bytes| u64::from_ne_bytes(*bytes)) & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE
 }
 
 fn describe(node: &Node, device: &penstock_client::Device) -> DeviceInfo {
-    const CL_PLATFORM_VERSION: u32 = 0x0901;
-    const CL_PLATFORM_NAME: u32 = 0x0902;
     /// Distinguishes two nodes on one host from two hosts, whatever their names are.
     const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
     let description = node.description();

@@ -80,11 +80,9 @@ fn groups(range: &Range) -> Result<u64, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use penstock_cl_sys::{CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_NAME, CL_DEVICE_VERSION};
 
-    const CL_DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
-    const CL_DEVICE_NAME: u32 = 0x102B;
-    const CL_DEVICE_VERSION: u32 = 0x102F;
+    use super::*;
 
     fn device(platform: &str, units: u32) -> DeviceInfo {
         DeviceInfo {

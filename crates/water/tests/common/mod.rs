@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use penstock_cl_sys::{CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU};
 use water::backend::{Backend, Ended, Failure};
 use water::clock::{Clock, Real};
 use water::command::{Arg, Command, CommandId, DeviceInfo, ObjectId, Times};
@@ -30,7 +31,10 @@ pub struct Host {
 impl Host {
     pub fn new(count: usize) -> Self {
         let device = DeviceInfo {
-            info: vec![(0x102B, b"bytes\0".to_vec()), (0x1000, 2_u64.to_le_bytes().to_vec())],
+            info: vec![
+                (CL_DEVICE_NAME, b"bytes\0".to_vec()),
+                (CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU.to_le_bytes().to_vec()),
+            ],
             platform: "host".into(),
             platform_version: "OpenCL 3.0".into(),
             hostname: "here".into(),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use water::backend::Backend;
 use water::backend::opencl::OpenCl;
 use water::clock::{Clock, Real};
@@ -34,8 +35,6 @@ const NOTICED: Duration = Duration::from_secs(15);
 
 /// Percentage of one core that a waiting rank may use.
 const IDLE_PERCENT_MAX: f64 = 3.0;
-
-const READ_WRITE: u64 = 1;
 
 /// Runs one process of a run.
 pub fn rank(case: &str) -> ExitCode {
@@ -166,7 +165,7 @@ impl Program {
 
     fn buffer(&self, rank: Rank, size: usize) -> (ObjectId, CommandId) {
         let buffer = self.object();
-        let command = Command::CreateBuffer { buffer, size: size as u64, flags: READ_WRITE };
+        let command = Command::CreateBuffer { buffer, size: size as u64, flags: CL_MEM_READ_WRITE };
         (buffer, self.issue(rank, &[], command))
     }
 

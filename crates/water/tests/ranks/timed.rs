@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use penstock_cl_sys::{CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM};
 use water::backend::{Backend, Ended};
 use water::clock::Clock;
 use water::command::{Command, CommandId, DeviceInfo, Times};
@@ -20,7 +21,10 @@ pub struct Timed {
 impl Timed {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let device = DeviceInfo {
-            info: vec![(0x102B, b"timer\0".to_vec()), (0x1000, 16_u64.to_le_bytes().to_vec())],
+            info: vec![
+                (CL_DEVICE_NAME, b"timer\0".to_vec()),
+                (CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM.to_le_bytes().to_vec()),
+            ],
             platform: "timers".into(),
             platform_version: "OpenCL 3.0".into(),
             hostname: "here".into(),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_client::{Context as PoolContext, Memory};
 
-use crate::core::block::{Arena, READ_WRITE};
+use crate::core::block::Arena;
 use crate::core::reserved;
 use crate::edge::{CuResult, log, of_error};
 
@@ -22,7 +23,7 @@ pub(crate) fn allocate(context: &Arc<PoolContext>, device: u64, bytes: u64) -> C
     let mut taken = Vec::new();
     loop {
         let memory = |size| {
-            Memory::buffer(context, READ_WRITE, size, None)
+            Memory::buffer(context, CL_MEM_READ_WRITE, size, None)
                 .and_then(|it| Ok((it.device_address()?, it)))
         };
         let wanted = bytes.max(GROW_BYTES);

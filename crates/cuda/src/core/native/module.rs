@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
 use penstock_client::{KernelInfo as _, Program as PoolProgram};
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::fatbin::{self, ImageKind};
@@ -18,8 +19,6 @@ use crate::edge::{of_error, of_status};
 /// and the constants after it.
 const ARGUMENTS: [Argument; 3] = [Argument::Params, Argument::Shared, Argument::Heap];
 const _: () = assert!(cuda::ARG_PARAMS == 0 && cuda::ARG_SHARED == 1 && cuda::ARG_HEAP == 2);
-/// Value of OpenCL's `CL_PROGRAM_BUILD_LOG`.
-const BUILD_LOG: u32 = 0x1183;
 
 /// Loads a module. The driver reports what is in it.
 pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
@@ -38,7 +37,7 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
         format!("{}{}", cuda::GLOBALS_OPTION, names.join(","))
     };
     if let Err(error) = program.build(devices, options.as_str()) {
-        let log = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
+        let log = program.build_info(&device.pool, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
         return Err(refused(&error, log));
     }

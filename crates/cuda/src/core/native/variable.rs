@@ -1,12 +1,15 @@
 //! Variables of modules that CUDA's own driver has loaded.
 
+use std::sync::{Mutex, PoisonError};
+
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_client::Memory;
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_SUPPORTED;
 use penstock_process::Lock;
 
 use super::arena;
 use crate::core::arena::AddressSpace;
-use crate::core::block::{Arena, READ_WRITE};
+use crate::core::block::Arena;
 use crate::core::device::Device;
 use crate::core::reserved;
 use crate::edge::{CuResult, of_error};
@@ -28,7 +31,7 @@ impl Variables {
             arena::log_taken();
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        let memory = Memory::svm(&device.context, READ_WRITE, size, 1, address)
+        let memory = Memory::svm(&device.context, CL_MEM_READ_WRITE, size, 1, address)
             .map_err(|error| of_error(&error))?;
         device.space.add_foreign(Arena { base: address, size, memory }, owner);
         known.push(address);

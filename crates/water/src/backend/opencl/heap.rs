@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_device::{Context, Device, HostMemory, Mem, Status};
 use penstock_ggas::layout::{FLAGS_BYTES, HEAD_BYTES, stride};
 use penstock_ggas::{Heap, HeapError, Plan, TIMEOUT_DEFAULT, View};
@@ -17,8 +18,6 @@ use crate::command::{Command, CommandId, ObjectId, Rank, Times};
 use crate::error::code;
 use crate::heap::meet::{Meeting, Missed};
 use crate::heap::{HeapMessage, HeapMessageTo, HeapPlan, Path};
-
-const READ_WRITE: u64 = 1;
 
 /// The back end's operations on heaps. Their state is in [`Heaps`].
 impl OpenCl {
@@ -385,11 +384,7 @@ const fn path(way: penstock_ggas::Path) -> Path {
 /// Creates one device's view and part as memory objects.
 fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failure> {
     let bad = |status: Status| {
-        failure(format!(
-            "{} cannot use the heap's memory: {}",
-            seat.device.name(),
-            crate::error::status_name(status.0)
-        ))
+        failure(format!("{} cannot use the heap's memory: {status}", seat.device.name()))
     };
     let whole = heap.view(seat.pe).map_err(of_heap)?;
     let (_, length) = whole.range();
@@ -399,10 +394,11 @@ fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failu
     // A view is an address for kernels. The device need not know all its bytes, which may exceed
     // the largest memory object.
     let known = (length as u64).min(seat.object_max);
-    let view = Mem::buffer_in(&seat.context, READ_WRITE, known, Box::new(Lent::whole(whole)))
+    let view =
+        Mem::buffer_in(&seat.context, CL_MEM_READ_WRITE, known, Box::new(Lent::whole(whole)))
+            .map_err(bad)?;
+    let part = Mem::buffer_in(&seat.context, CL_MEM_READ_WRITE, plan.bytes, Box::new(part))
         .map_err(bad)?;
-    let part =
-        Mem::buffer_in(&seat.context, READ_WRITE, plan.bytes, Box::new(part)).map_err(bad)?;
     Ok(OwnPe { device: seat.index, view, part: (plan.part(seat.pe), part) })
 }
 

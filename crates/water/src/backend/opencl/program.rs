@@ -1,5 +1,6 @@
 //! Programs and kernels of the node's OpenCL platforms.
 
+use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
 use penstock_device::{Context, Device, Kernel, Program, Status};
 use penstock_ggas::with_header;
 
@@ -39,7 +40,6 @@ pub(super) fn build(
     match program.build(std::slice::from_ref(device), options) {
         Ok(()) => Ok(program),
         Err(status) => {
-            const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
             let report = program.report(Err(status), &[(0, device.clone())]);
             let log = report
                 .devices

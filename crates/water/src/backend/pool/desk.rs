@@ -13,7 +13,7 @@ use crate::backend::{Ended, Failure};
 use crate::clock::Clock;
 use crate::command::{CommandId, ObjectId, Times};
 use crate::doorbell::Doorbell;
-use crate::error::{code, status_name};
+use crate::error::code;
 use crate::heap::HeapPlan;
 
 /// A message of another thread to the scheduler.
@@ -118,7 +118,7 @@ impl Desk {
             },
             None => Failure {
                 code: status.0,
-                message: format!("cannot {what}: {}", status_name(status.0)),
+                message: format!("cannot {what}: {}", status),
                 log: String::new(),
             },
         }

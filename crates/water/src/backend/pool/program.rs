@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use penstock_cl_sys::{CL_INVALID_KERNEL_NAME, CL_PROGRAM_BUILD_LOG};
 use penstock_client::{Context, Device, Error, Kernel, Program};
 
 use super::desk::{BackendMessage, Desk};
@@ -15,8 +16,6 @@ use crate::error::code;
 /// Number of built programs that are kept for further kernels of the same code. An application has
 /// a few programs, for a few devices each.
 const PROGRAMS_KEPT: usize = 64;
-
-const INVALID_KERNEL_NAME: i32 = -46;
 
 /// A kernel to build.
 #[derive(Debug)]
@@ -98,7 +97,6 @@ fn build_program(
         }
     };
     program.build(devices, options.as_str()).map(|()| Arc::clone(&program)).map_err(|error| {
-        const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
         let log = program.build_info(device, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let failure = match &error {
             Error::Refused { status, .. } => refused(status.0, WHAT),
@@ -113,7 +111,7 @@ fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<PoolKernel
     let Some(description) = known.iter().find(|kernel| kernel.name == name) else {
         let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
         let what = format!("find kernel `{name}` in the program; it has: {}", names.join(", "));
-        return Err(refused(INVALID_KERNEL_NAME, &what));
+        return Err(refused(CL_INVALID_KERNEL_NAME, &what));
     };
     let kernel = Kernel::new(program, Arc::clone(description))
         .map_err(|error| bad("create the kernel", &error))?;

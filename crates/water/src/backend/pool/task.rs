@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use penstock_cl_sys::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
 use penstock_client::{ArgValue, Context, Error, Event, Given, Heap, Memory, Queue, Want};
 
 use super::kernel::PoolKernel;
@@ -9,8 +10,6 @@ use super::landing::Landing;
 use crate::backend::{Failure, gone, not_performed};
 use crate::command::{Arg, Command, ObjectId, ObjectKind, Range};
 use crate::transport::Span;
-
-const CONTENT_UNDEFINED: u64 = 1 << 1;
 
 /// A buffer, which is set once its creation has been sent.
 pub(super) type BufferSlot = Arc<OnceLock<Arc<Memory>>>;
@@ -99,7 +98,7 @@ impl Task {
                 }
                 // A creation has no answer. The migration tells whether there is memory, and
                 // allocates it where it is used.
-                queue.migrate(&[made], CONTENT_UNDEFINED, waits, Want::Event)
+                queue.migrate(&[made], CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, waits, Want::Event)
             }
             Command::Run { kernel, range, args } => {
                 return self.run(*kernel, range, args, queue, waits, refusal);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use penstock_cl_sys::*;
 use serde::Deserialize;
 
 use crate::command::{Arg, DeviceInfo, Range, Rank};
@@ -243,27 +244,25 @@ impl DeviceModel {
     /// Returns the device information, as `clGetDeviceInfo` would.
     pub fn info(&self, hostname: &str) -> DeviceInfo {
         let text = |text: &str| [text.as_bytes(), b"\0"].concat();
-        let kind: u64 = match self.r#type.as_str() {
-            "gpu" => 4,
-            "accelerator" => 8,
-            _ => 2,
+        let kind = match self.r#type.as_str() {
+            "gpu" => CL_DEVICE_TYPE_GPU,
+            "accelerator" => CL_DEVICE_TYPE_ACCELERATOR,
+            _ => CL_DEVICE_TYPE_CPU,
         };
         let memory = if self.global_memory == 0 { 32 << 30 } else { self.global_memory };
         let info = vec![
-            (0x1000, kind.to_le_bytes().to_vec()),  // CL_DEVICE_TYPE
-            (0x1001, 0_u32.to_le_bytes().to_vec()), // CL_DEVICE_VENDOR_ID
-            // CL_DEVICE_MAX_COMPUTE_UNITS
-            (0x1002, self.compute_units.max(1).to_le_bytes().to_vec()),
-            (0x1004, 1024_u64.to_le_bytes().to_vec()), // CL_DEVICE_MAX_WORK_GROUP_SIZE
-            (0x100C, self.clock_mhz.to_le_bytes().to_vec()), // CL_DEVICE_MAX_CLOCK_FREQUENCY
-            (0x1010, memory.to_le_bytes().to_vec()),   // CL_DEVICE_MAX_MEM_ALLOC_SIZE
-            (0x101F, memory.to_le_bytes().to_vec()),   // CL_DEVICE_GLOBAL_MEM_SIZE
-            (0x1023, (32_u64 << 10).to_le_bytes().to_vec()), // CL_DEVICE_LOCAL_MEM_SIZE
-            (0x1027, 1_u32.to_le_bytes().to_vec()),    // CL_DEVICE_AVAILABLE
-            // CL_DEVICE_NAME
-            (0x102B, text(if self.name.is_empty() { "simulated" } else { &self.name })),
-            (0x102C, text(&self.vendor)),           // CL_DEVICE_VENDOR
-            (0x102F, text("OpenCL 3.0 simulated")), // CL_DEVICE_VERSION
+            (CL_DEVICE_TYPE, kind.to_le_bytes().to_vec()),
+            (CL_DEVICE_VENDOR_ID, 0_u32.to_le_bytes().to_vec()),
+            (CL_DEVICE_MAX_COMPUTE_UNITS, self.compute_units.max(1).to_le_bytes().to_vec()),
+            (CL_DEVICE_MAX_WORK_GROUP_SIZE, 1024_u64.to_le_bytes().to_vec()),
+            (CL_DEVICE_MAX_CLOCK_FREQUENCY, self.clock_mhz.to_le_bytes().to_vec()),
+            (CL_DEVICE_MAX_MEM_ALLOC_SIZE, memory.to_le_bytes().to_vec()),
+            (CL_DEVICE_GLOBAL_MEM_SIZE, memory.to_le_bytes().to_vec()),
+            (CL_DEVICE_LOCAL_MEM_SIZE, (32_u64 << 10).to_le_bytes().to_vec()),
+            (CL_DEVICE_AVAILABLE, 1_u32.to_le_bytes().to_vec()),
+            (CL_DEVICE_NAME, text(if self.name.is_empty() { "simulated" } else { &self.name })),
+            (CL_DEVICE_VENDOR, text(&self.vendor)),
+            (CL_DEVICE_VERSION, text("OpenCL 3.0 simulated")),
         ];
         DeviceInfo {
             info,
