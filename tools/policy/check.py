@@ -124,13 +124,18 @@ def function_lines(tree):
 
 
 def width(tree):
-    """Lines have a limited number of columns. Rows of tables and links in documents may be longer."""
+    """Lines have a limited number of columns. In documents, rows of tables, links and what a program
+    printed may be longer."""
     limit = tree.policy["limits"]["columns"]
     for name in tree.files:
+        text = tree.text(name).splitlines()
+        printed = printed_lines(text) if name.endswith(".md") else set()
         lines = [
             number
-            for number, line in enumerate(tree.text(name).splitlines(), 1)
-            if len(line) > limit and not (name.endswith(".md") and may_be_wide(line))
+            for number, line in enumerate(text, 1)
+            if len(line) > limit
+            and number not in printed
+            and not (name.endswith(".md") and may_be_wide(line))
         ]
         if lines:
             some = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
@@ -140,6 +145,18 @@ def width(tree):
 
 def may_be_wide(line):
     return line.lstrip().startswith("|") or "](" in line or "://" in line
+
+
+def printed_lines(lines):
+    """Returns the numbers of the lines that a document quotes from a program's output: those in
+    fences that are marked as `console` or not marked."""
+    printed, fence = set(), None
+    for number, line in enumerate(lines, 1):
+        if line.startswith("```"):
+            fence = line[3:].strip() if fence is None else None
+        elif fence in ("", "console"):
+            printed.add(number)
+    return printed
 
 
 def unsafe_places(tree):

@@ -148,6 +148,17 @@ def test_unchecked_files_are_left_alone(tree):
     assert check(tree).returncode == 0
 
 
+@pytest.mark.parametrize("mark", ["", "console"])
+def test_printed_lines_may_be_wide(tree, mark):
+    write(tree, "README.md", f"```{mark}\n" + "word " * 30 + "\n```\n")
+    assert check(tree).returncode == 0
+
+
+def test_code_in_documents_may_not_be_wide(tree):
+    write(tree, "README.md", "```c\n" + "word " * 30 + "\n```\n")
+    assert check(tree).returncode == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
