@@ -73,7 +73,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l as-rank -d 'Act as one process of a host path. The file describes the measurement, the number selects the process' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l json -d 'Write the results as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l quick -d 'Take fewer sizes and samples: less than a minute, but less exact'
-complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l bars -d 'Show which of the bars of docs/comm.md are met'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l bars -d 'Show which of the bars of docs/notes/comm.md are met'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l require-energy -d 'Fail if no energy can be measured'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l exhaustive -d 'With --machine: run all programs of up to this many operations instead of random ones' -r

@@ -7,8 +7,8 @@
 # pool for each defect. NAME is a defect of crates/trial/src/defect.rs or a rule of
 # crates/coherence/src/rules.rs (default: the table below); NAME:KIND waits for a finding of this
 # kind, such as wrong-bytes or hang. --seconds limits the search for each (600). Prints a table for
-# docs/checker.md. A program with a finding must be right without the defect; otherwise it is kept
-# in target/model, and the search goes on. Exits with 1 if a defect was not found.
+# docs/notes/checker.md. A program with a finding must be right without the defect; otherwise it is
+# kept in target/model, and the search goes on. Exits with 1 if a defect was not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -48,7 +48,7 @@ if [ "$interface" = cuda ]; then
 fi
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
-# Features that PoCL 3.1 does not support, on a node or locally: docs/checker.md.
+# Features that PoCL 3.1 does not support, on a node or locally: docs/notes/checker.md.
 without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image-view-fills,rect-copies
 platform=Penstock
 case $on in

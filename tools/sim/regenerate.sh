@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs all simulated rows of docs/scaling.md again with one build, and writes the page's tables and
-# pictures. Takes about an hour of one core, and 8 GB of memory for the rows with 1,024 nodes. Needs
-# libsimgrid-dev and a release build of penstock-water.
+# Runs all simulated rows of docs/notes/scaling.md again with one build, and writes the page's
+# tables and pictures. Takes about an hour of one core, and 8 GB of memory for the rows with 1,024
+# nodes. Needs libsimgrid-dev and a release build of penstock-water.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$here/../../target}

@@ -111,9 +111,9 @@ Examples:
 /tmp/sim/matrix_mul.cl
 
 The program:
-The program must be built for the simulator, together with libwater.a: see docs/scaling.md. Its \
-kernels take the time that the model says. With a model of mode `hollow` the kernels compute \
-nothing. The times that the program measures are simulated times.";
+The program must be built for the simulator, together with libwater.a: see \
+docs/notes/scaling.md. Its kernels take the time that the model says. With a model of mode \
+`hollow` the kernels compute nothing. The times that the program measures are simulated times.";
 
 const AFTER_ENERGY: &str = "\
 Examples:
@@ -165,7 +165,7 @@ All times are medians in microseconds: half a round trip, one message of a strea
 barrier. MB/s are 10^6 bytes per second. Each run compares the bytes that arrived with the bytes \
 that were sent. Core-us is the core time of all processes that took part, per message or barrier. \
 Joules are those of the whole host, per word of a message (--word) or per barrier. If no counter \
-can be read they are `unavailable (reason)`, and null in JSON. See docs/comm.md.
+can be read they are `unavailable (reason)`, and null in JSON. See docs/notes/comm.md.
 
 Exit status:
 0 if everything was measured that can be measured; 1 if a measurement failed or wrong bytes \
@@ -183,7 +183,7 @@ Programs:
 Each seed gives one program. The program has no data race, and the specification determines what \
 it reads. It is a finding if a program reads something else, hangs, crashes or gets a wrong error \
 code. The command shrinks the first program of each kind of finding and writes it as a C file. \
-See docs/checker.md.
+See docs/notes/checker.md.
 
 Exit status:
 0 if nothing was found; 1 if something was found; 2 if no program could be run.";
@@ -370,7 +370,7 @@ pub struct CommArgs {
     /// Write the figures as an SVG picture to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Show which of the bars of docs/comm.md are met
+    /// Show which of the bars of docs/notes/comm.md are met
     #[arg(long)]
     pub bars: bool,
     /// Fail if no energy can be measured

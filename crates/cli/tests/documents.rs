@@ -10,7 +10,7 @@ fn root() -> PathBuf {
 
 /// Returns all Markdown files of the root and of `docs/`.
 fn documents() -> Vec<(PathBuf, String)> {
-    let folders = [root(), root().join("docs"), root().join("docs/decisions")];
+    let folders = ["", "docs", "docs/decisions", "docs/notes"].map(|folder| root().join(folder));
     let files = folders
         .iter()
         .flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()));
