@@ -2,7 +2,8 @@
 # Runs all tests, with one line and the time of each; the last line counts the cases.
 #
 #   tools/test.sh [--only GROUP,...] [--lane fast|slow]
-#   GROUP: setup build cargo lint c model water cuda programs bench notices load faults hostile
+#   GROUP: setup build cargo lint c model water cuda programs bench notices documents load faults
+#          hostile
 # `make test` runs it without arguments. If a test fails, its log is printed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -10,13 +11,14 @@ cd "$(dirname "$0")/.." || exit 1
 PROFILE=quick
 export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
 . tools/pool.sh
-stages=setup,build,lint,cargo,c,model,water,cuda,programs,bench,notices,load,faults,hostile
+stages=setup,build,lint,cargo,c,model,water,cuda,programs,bench,notices,documents,load,faults
+stages+=,hostile
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
         --only) stages=$2; shift ;;
         --lane) lane=$2; shift ;;
-        *) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
@@ -159,6 +161,7 @@ if wanted bench; then
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 fi
 if wanted notices; then runner tests/notices/run.py; fi
+if wanted documents; then runner tests/documents/run.py; fi
 if wanted load; then runner tests/load/run.py --programs 40 --on tcp --alone 4; fi
 if wanted faults; then runner tests/faults/run.py --busy --times 5; fi
 if wanted hostile; then
