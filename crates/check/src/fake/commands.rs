@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_cl_sys::CL_OUT_OF_RESOURCES;
 use penstock_process::Lock;
 
 use super::{Area, Defect, Event, Inner, Piece, Work};
-use penstock_cl_sys::CL_OUT_OF_RESOURCES;
-
-use super::{Area, Defect, Event, Inner, Piece, Work, lock};
 use crate::backend::{Argument, At, Call, End, Handle};
 use crate::model::mix;
 use crate::plan::{Kernel, MapMode, Rect};

@@ -1,7 +1,5 @@
 //! Variables of modules that CUDA's own driver has loaded.
 
-use std::sync::{Mutex, PoisonError};
-
 use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_client::Memory;
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_SUPPORTED;
