@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use penstock_process::search;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{Error, Result};
@@ -60,7 +61,7 @@ impl Launcher {
             };
             match names
                 .iter()
-                .find_map(|name| in_path(name))
+                .find_map(|name| search::program(name.as_ref()))
                 .filter(|program| family.is_of(program))
             {
                 Some(program) => return Ok(Self { family, program, shim }),
@@ -100,11 +101,6 @@ impl Family {
         let is_open = String::from_utf8_lossy(&said).contains("Open MPI");
         is_open == (self == Self::OpenMpi)
     }
-}
-
-fn in_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Running processes. They end when this value is dropped, or when this process ends.

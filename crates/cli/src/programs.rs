@@ -3,16 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use crate::failure::Failure;
+use penstock_process::variable;
 
-/// Names the directory of the programs if they are elsewhere.
-const DIRECTORY_VARIABLE: &str = "PENSTOCK_PROGRAMS";
+use crate::failure::Failure;
 
 /// Finds the program `name`.
 pub fn find(name: &'static str) -> Result<PathBuf, Failure> {
-    let directory =
-        std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let looked = match directory {
+    let looked = match variable::PROGRAMS.path() {
         Some(directory) => vec![directory.join(name)],
         None => candidates(std::env::current_exe().ok().as_deref().and_then(Path::parent), name),
     };

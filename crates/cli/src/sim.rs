@@ -1,9 +1,10 @@
 //! `penstock sim`: runs a libWater program on a simulated cluster, under SimGrid's SMPI.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use penstock_client::config::Surroundings;
+use penstock_process::search;
 
 use crate::args::SimArgs;
 use crate::failure::Failure;
@@ -26,7 +27,8 @@ const OPTIONS: &str = include_str!("../../../tools/sim/smpi.options");
 
 /// Runs the program in the simulated cluster.
 pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
-    let smpirun = find(SMPIRUN, std::env::var_os("PATH").as_deref())?;
+    let smpirun = search::program(SMPIRUN.as_ref())
+        .ok_or_else(|| missing(search::places(SMPIRUN.as_ref())))?;
     let program = program(&args.program)?;
     let directory = PrivateDirectory::create(&Surroundings::of_process())?;
     // The guard removes the directory, also if this process is interrupted.
@@ -59,17 +61,8 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
 
 /// Returns the path of the program. SMPI opens it as a library and does not search PATH.
 fn program(words: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
-    let name = PathBuf::from(words.first().cloned().unwrap_or_default());
-    let path = if name.components().count() > 1 {
-        name
-    } else {
-        std::env::var_os("PATH")
-            .iter()
-            .flat_map(std::env::split_paths)
-            .map(|directory| directory.join(&name))
-            .find(|path| path.is_file())
-            .unwrap_or(name)
-    };
+    let name = words.first().cloned().unwrap_or_default();
+    let path = search::program(&name).unwrap_or_else(|| PathBuf::from(&name));
     std::fs::canonicalize(&path).map_err(|source| Failure::Execute { program: path, source })
 }
 
@@ -105,16 +98,8 @@ fn options(text: &str) -> impl Iterator<Item = String> {
     lines.map(|line| format!("--cfg={line}"))
 }
 
-fn find(name: &'static str, path: Option<&std::ffi::OsStr>) -> Result<PathBuf, Failure> {
-    let looked: Vec<PathBuf> = path
-        .map(|path| std::env::split_paths(path).map(|it| it.join(name)).collect())
-        .unwrap_or_default();
-    let found = looked.iter().find(|path| is_program(path)).cloned();
-    found.ok_or(Failure::Missing { what: name, looked, remedy: REMEDY })
-}
-
-fn is_program(path: &Path) -> bool {
-    path.is_file()
+fn missing(looked: Vec<PathBuf>) -> Failure {
+    Failure::Missing { what: SMPIRUN, looked, remedy: REMEDY }
 }
 
 #[cfg(test)]
@@ -134,7 +119,7 @@ mod tests {
 
     #[test]
     fn without_smpirun_the_message_says_what_to_install() {
-        let failure = find(SMPIRUN, Some("/nonexistent".as_ref())).unwrap_err().to_string();
+        let failure = missing(vec!["/nonexistent/smpirun".into()]).to_string();
         assert!(
             failure.contains("libsimgrid-dev") && failure.contains("/nonexistent"),
             "{failure}"

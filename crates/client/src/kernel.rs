@@ -8,7 +8,7 @@ use penstock_cl_sys::{
     CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_TYPE_CONST,
     CL_MEM_READ_ONLY,
 };
-use penstock_process::Lock;
+use penstock_process::{Lock, variable};
 use penstock_trial::{Defect, planted};
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
@@ -187,9 +187,7 @@ struct Slot {
 /// saves the transfers of that buffer.
 fn trusts_const() -> bool {
     static TRUSTS: OnceLock<bool> = OnceLock::new();
-    *TRUSTS
-        .get_or_init(|| std::env::var_os("PENSTOCK_TRUST_CONST").is_some_and(|value| value == "1"))
-        || planted(Defect::TrustConst)
+    *TRUSTS.get_or_init(|| variable::TRUST_CONST.is_on()) || planted(Defect::TrustConst)
 }
 
 impl Kernel {

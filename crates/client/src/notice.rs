@@ -1,45 +1,21 @@
 //! Messages to the user of a program. A library in a foreign program prints only what the user must
 //! know: which node is left out or lost, and why the program waits.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use penstock_link::LinkError;
-use penstock_process::Lock;
+pub use penstock_process::notice::{once, print};
 
-use crate::config::{NODES_MAX, TIMEOUT_VARIABLE};
+use crate::config::TIMEOUT_VARIABLE;
 
 /// Function with which a face shows a line to the user of the program.
 pub type Tell = fn(fmt::Arguments<'_>);
-
-/// Number of different lines that [`once`] remembers: that of the nodes of a pool. After that
-/// [`once`] prints nothing.
-const LINES_MAX: usize = NODES_MAX;
 
 /// Time in line after which a program says that it waits.
 const LINE_TOLD_AFTER: Duration = Duration::from_secs(1);
 /// Interval at which the program says so again.
 const LINE_TOLD_AGAIN: Duration = Duration::from_secs(30);
-
-/// Prints a line on standard error.
-pub fn print(text: fmt::Arguments<'_>) {
-    // One write, so that lines of several programs do not mix. If standard error is closed, nobody
-    // can be told.
-    _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
-}
-
-/// Prints a line on standard error, once in this process, because a program may open its pool many
-/// times.
-pub fn once(text: fmt::Arguments<'_>) {
-    static TOLD: Lock<BTreeSet<String>> = Lock::new(BTreeSet::new());
-    let mut told = TOLD.lock();
-    if told.len() < LINES_MAX && told.insert(text.to_string()) {
-        drop(told);
-        print(text);
-    }
-}
 
 /// Returns why a node is left out, and the setting that may be the reason. `patience` is the time
 /// that the node had for each answer.

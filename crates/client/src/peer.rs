@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use penstock_process::Lock;
+use penstock_process::{Lock, variable};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
@@ -75,7 +75,8 @@ impl session::Peers for Links {
                 let _making = self.making.lock();
                 let links = || self.links.lock();
                 if key.0 != key.1 && !links().contains_key(&key) {
-                    let linked = wanted() && (self.connect(a, b) || self.connect(b, a));
+                    let linked =
+                        variable::PEERS.is_on() && (self.connect(a, b) || self.connect(b, a));
                     links().insert(key, linked);
                 }
             }
@@ -89,7 +90,7 @@ impl session::Peers for Links {
         other: (&Arc<Session>, u32),
     ) -> Result<()> {
         let between = format!("nodes {} and {}", one.0.name(), other.0.name());
-        if !wanted() {
+        if !variable::PEERS.is_on() {
             return Err(refused(&format!(
                 "PENSTOCK_PEERS=off keeps the workers of {between} apart, and kernels do not reach \
                  each other through the client"
@@ -161,12 +162,6 @@ impl Links {
         let unix = if here.boot == there.boot { unix } else { Vec::new() };
         unix.into_iter().chain(other).collect()
     }
-}
-
-/// Returns whether workers are to be linked. With `PENSTOCK_PEERS=off` everything between nodes
-/// goes through the client, as if the nodes could not reach each other.
-fn wanted() -> bool {
-    std::env::var_os("PENSTOCK_PEERS").is_none_or(|value| value != "off")
 }
 
 fn pair(a: usize, b: usize) -> (usize, usize) {

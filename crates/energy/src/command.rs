@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use penstock_process::search;
+
 use crate::cores::{self, Usage};
 use crate::error::Error;
 use crate::meter::Meter;
@@ -120,22 +122,10 @@ fn run(
 
 /// Returns the path that `execvp` would use. Called before time is spent on idle power.
 fn find(name: &OsStr) -> Result<PathBuf, Error> {
-    let given = Path::new(name);
-    let missing =
-        || Error::Execute { program: given.to_path_buf(), source: io::ErrorKind::NotFound.into() };
-    if given.components().count() > 1 || given.is_absolute() {
-        return if given.exists() { Ok(given.to_path_buf()) } else { Err(missing()) };
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|directory| directory.join(given))
-        .find(|path| is_program(path));
-    found.ok_or_else(missing)
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    search::program(name).filter(|path| path.exists()).ok_or_else(|| Error::Execute {
+        program: PathBuf::from(name),
+        source: io::ErrorKind::NotFound.into(),
+    })
 }
 
 /// Signals that are read from a file descriptor, and not delivered, until this is dropped.

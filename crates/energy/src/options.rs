@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Directory that stands for `/`: a container's view of its host, or a test's tree.
-const ROOT_VARIABLE: &str = "PENSTOCK_ENERGY_ROOT";
-/// The NVML library to open, instead of searching for one.
-const NVML_VARIABLE: &str = "PENSTOCK_ENERGY_NVML";
+use penstock_process::variable;
 
 /// How a meter measures.
 #[derive(Clone, Debug)]
@@ -86,9 +83,7 @@ impl Roots {
     /// Returns the roots from `PENSTOCK_ENERGY_ROOT` and `PENSTOCK_ENERGY_NVML`, or the node's.
     #[must_use]
     pub fn of_process() -> Self {
-        let path =
-            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let roots = path(ROOT_VARIABLE).map_or_else(Self::node, Self::below);
-        Self { nvml: path(NVML_VARIABLE), ..roots }
+        let roots = variable::ENERGY_ROOT.path().map_or_else(Self::node, Self::below);
+        Self { nvml: variable::ENERGY_NVML.path(), ..roots }
     }
 }

@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
-use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
+use penstock_client::config::{Config, DEVICES_VARIABLE};
 use penstock_client::{Device, Pool, identity, notice};
 use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
 };
-use penstock_process::Lock;
+use penstock_process::{Lock, variable};
 use penstock_wire::cuda;
 
 use crate::code;
@@ -60,7 +60,7 @@ fn open() -> Result<Open, u32> {
         notice::once(text);
         code::DRIVER_NOT_LOADED
     };
-    if std::env::var_os(WORKER_VARIABLE).is_some() {
+    if variable::WORKER.is_on() {
         return Err(code::DRIVER_NOT_LOADED);
     }
     let config = Config::load().map_err(|error| refused(format_args!("{error}")))?;

@@ -11,11 +11,8 @@ mod devices;
 mod held;
 mod structs;
 
-use std::collections::BTreeSet;
-use std::io::Write;
-
 pub use api::*;
-use penstock_process::Lock;
+use penstock_process::notice;
 
 /// Values of NVML's `nvmlReturn_t`.
 pub mod code {
@@ -46,15 +43,6 @@ pub extern "C" fn penstock_nvml() -> u32 {
 
 /// Reports the first call of a function that is not served.
 fn not_served(name: &'static str) -> u32 {
-    static TOLD: Lock<BTreeSet<&str>> = Lock::new(BTreeSet::new());
-    if TOLD.lock().insert(name) {
-        say(format_args!("{name} is not served"));
-    }
+    notice::once(format_args!("{name} is not served"));
     code::NOT_SUPPORTED
-}
-
-/// Writes a line to standard error.
-fn say(text: std::fmt::Arguments<'_>) {
-    // If standard error is closed, nothing can be done.
-    _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
 }

@@ -1,10 +1,13 @@
-//! What every part of Penstock needs from the process that it runs in: locks, and C's standard
-//! output.
+//! What every part of Penstock needs from the process that it runs in: locks, environment
+//! variables, the search for programs, and lines on standard output and standard error.
 //!
 //! Penstock's libraries are loaded into other people's programs, so this crate starts no threads
 //! and depends only on `libc`.
 
 pub mod lock;
+pub mod notice;
+pub mod search;
 pub mod stdout;
+pub mod variable;
 
 pub use lock::{Lock, SharedLock, Signal};

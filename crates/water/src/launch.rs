@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use penstock_process::variable;
+
 use crate::backend::Backend;
 use crate::backend::opencl::OpenCl;
 use crate::backend::pool::{self, Pooled};
@@ -105,10 +107,6 @@ enum Choice {
 /// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 /// Starts this process's part of the run. Only the root returns with a runtime. On another rank
 /// this serves the root, and ends the process with the run, so that the program's code runs only
 /// once. With `WTR_WORKER=return` such a rank returns an error instead.
@@ -121,18 +119,19 @@ pub fn start() -> Result<Runtime, Error> {
     }
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
     let Launched { transport, rank, threaded, .. } = transport(Arc::clone(&clock), true)?;
-    let devices =
-        if rank == 0 && Model::of_environment()?.is_none() && choose(&environment)? == Choice::Pool
-        {
-            Box::new(Pooled::open(Arc::clone(&clock))?)
-        } else {
-            devices(rank, &clock)?
-        };
+    let devices = if rank == 0
+        && Model::of_environment()?.is_none()
+        && choose(&variable::text)? == Choice::Pool
+    {
+        Box::new(Pooled::open(Arc::clone(&clock))?)
+    } else {
+        devices(rank, &clock)?
+    };
     if rank == 0 {
         return Runtime::root(transport, devices, clock, threaded);
     }
     Runtime::serve(transport, devices, clock);
-    if environment("WTR_WORKER").as_deref() == Some("return") {
+    if variable::WTR_WORKER.text().as_deref() == Some("return") {
         return Err(Error::State(
             "this process was not the root: it has served it, and the run is over",
         ));
@@ -168,7 +167,7 @@ fn devices(rank: Rank, clock: &Arc<dyn Clock>) -> Result<Box<dyn Backend>, Error
 
 /// Whether a launcher of MPI programs started this process.
 pub fn is_launched() -> bool {
-    launcher(&environment) != Launcher::None
+    launcher(&variable::text) != Launcher::None
 }
 
 /// Takes this process's part in the run: that of an MPI rank, or of a single rank. `threaded` says
@@ -184,7 +183,7 @@ pub fn is_launched() -> bool {
 /// A variable is wrong, a shim or an MPI is missing, or the ranks are not those of the launcher.
 pub fn transport(clock: Arc<dyn Clock>, threaded: bool) -> Result<Launched, Error> {
     let alone = |transport| Launched { transport, rank: 0, size: 1, threaded };
-    let Choice::Mpi { family, folder, file, ranks, launcher } = choose(&environment)? else {
+    let Choice::Mpi { family, folder, file, ranks, launcher } = choose(&variable::text)? else {
         return Ok(alone(Box::new(Alone)));
     };
     let path = match file {
@@ -192,7 +191,7 @@ pub fn transport(clock: Arc<dyn Clock>, threaded: bool) -> Result<Launched, Erro
         None => find(family, folder.as_deref(), launcher)?,
     };
     let simulated = clock.is_simulated();
-    let options = Options { beats: threaded && !simulated, silence_ns: silence(&environment)? };
+    let options = Options { beats: threaded && !simulated, silence_ns: silence(&variable::text)? };
     if family == Family::Mpich {
         survive_losses();
     }

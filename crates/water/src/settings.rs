@@ -1,5 +1,7 @@
 //! Settings of the root from the environment: `WTR_DCR`, `WTR_DCR_EXPLAIN`, `WTR_LINK`.
 
+use penstock_process::variable;
+
 use crate::error::Error;
 use crate::root::cost::Link;
 use crate::root::explain::Explain;
@@ -11,18 +13,17 @@ use crate::runtime::Runtime;
 /// # Errors
 /// A variable has an invalid value, or the file cannot be created.
 pub fn apply(runtime: &Runtime) -> Result<(), Error> {
-    let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let mode = match read("WTR_DCR") {
+    let mode = match variable::text("WTR_DCR") {
         None => Mode::default(),
         Some(name) => Mode::named(&name).ok_or_else(|| {
             Error::Invalid(format!("WTR_DCR is `{name}`, and must be off, paper or auto"))
         })?,
     };
-    let explain = match read("WTR_DCR_EXPLAIN") {
+    let explain = match variable::text("WTR_DCR_EXPLAIN") {
         None => Explain::default(),
         Some(path) => Explain::to_file(&path).map_err(|reason| Error::File { path, reason })?,
     };
-    let link = match read("WTR_LINK") {
+    let link = match variable::text("WTR_LINK") {
         Some(text) => parse(&text)?,
         None if mode == Mode::Off => Link::default(),
         None => runtime.measure_link(),

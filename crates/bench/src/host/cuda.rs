@@ -3,20 +3,19 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
-use std::path::PathBuf;
 use std::ptr::{NonNull, null_mut};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use penstock_cuda_sys::driver::{
     CU_MEMHOSTALLOC_PORTABLE, CUdevice, CUdeviceptr, CUevent, CUfunction, CUresult, CUstream,
 };
+use penstock_process::variable;
 
 use super::memory::{Room, Span};
 use crate::error::{Error, Result};
 
 /// The driver, and the variable that names another one, also for the daemon's workers.
 const DRIVER: &str = "libcuda.so.1";
-const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
 /// Longest device name that is shown.
 const NAME_BYTES: usize = 256;
 /// The values of `CU_STREAM_NON_BLOCKING` and `CU_EVENT_DISABLE_TIMING`.
@@ -209,8 +208,7 @@ impl Buffer {
 }
 
 fn load() -> Result<Functions> {
-    let path = std::env::var_os(DRIVER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let path = path.unwrap_or_else(|| DRIVER.into());
+    let path = variable::LIBCUDA.path().unwrap_or_else(|| DRIVER.into());
     let told =
         |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
     // SAFETY: opening runs initialisers of the driver, which the user asks for.

@@ -2,7 +2,6 @@
 //! must not pay for layers of Penstock.
 
 use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
 use std::ptr::{NonNull, null, null_mut};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -11,13 +10,13 @@ use penstock_cl_sys::{
     CL_MEM_READ_WRITE, CL_SUCCESS, CL_TRUE, SLOTS, cl_bool, cl_command_queue, cl_context,
     cl_device_id, cl_event, cl_icd_dispatch, cl_int, cl_kernel, cl_mem, slot,
 };
+use penstock_process::variable;
 
 use super::memory::Span;
 use crate::error::{Error, Result};
 
 /// The ICD loader, and the variable that names another one, also for the daemon's workers.
 const LOADER: &str = "libOpenCL.so.1";
-const LOADER_VARIABLE: &str = "PENSTOCK_LIBOPENCL";
 
 /// Longest device name that is shown.
 const NAME_BYTES: usize = 256;
@@ -405,8 +404,7 @@ fn yes(is: bool) -> cl_bool {
 
 /// Loads the loader's functions into a dispatch table.
 fn load() -> Result<cl_icd_dispatch> {
-    let path = std::env::var_os(LOADER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let path = path.unwrap_or_else(|| LOADER.into());
+    let path = variable::LIBOPENCL.path().unwrap_or_else(|| LOADER.into());
     let told =
         |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
     // SAFETY: opening runs initialisers of the loader, which the user asks for.

@@ -13,6 +13,7 @@ use penstock_bench::point::Joules;
 use penstock_bench::{chart, summary};
 use penstock_client::config::{KEY_VARIABLE, Surroundings};
 use penstock_link::{Address, Key};
+use penstock_process::variable;
 use serde_json::{Value, json};
 
 use super::show;
@@ -24,9 +25,6 @@ use crate::table;
 
 /// PoCL's variable for the number of cores that a device uses.
 const POCL_CORES_VARIABLE: &str = "POCL_MAX_PTHREAD_COUNT";
-
-/// Names the directory of libraries and programs that are usually beside this program.
-const PROGRAMS_VARIABLE: &str = "PENSTOCK_PROGRAMS";
 
 /// Measures, or acts as one process of a measurement.
 pub fn comm(args: &CommArgs) -> Result<ExitCode, Failure> {
@@ -174,11 +172,9 @@ fn start_nodes(
 /// Returns where libWater's MPI shims may be: in the user's directory, beside this program, and
 /// where packages install them.
 fn shims(program: &Path) -> Vec<PathBuf> {
-    let named =
-        std::env::var_os(PROGRAMS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let beside = program.parent().map(Path::to_path_buf);
     let packaged = beside.as_deref().and_then(Path::parent).map(|above| above.join("lib/penstock"));
-    named.into_iter().chain(beside).chain(packaged).collect()
+    variable::PROGRAMS.path().into_iter().chain(beside).chain(packaged).collect()
 }
 
 fn document(plan: &Plan, results: &Results) -> Value {

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use penstock_process::variable;
 
-/// Names the library if it is elsewhere.
-const LIBRARY_VARIABLE: &str = "PENSTOCK_LIB";
+use crate::failure::Failure;
 
 const LIBRARY_NAME: &str = "libpenstock_opencl.so";
 
@@ -14,9 +13,7 @@ const PREFIX: Option<&str> = option_env!("PENSTOCK_PREFIX");
 
 /// Finds the library. Returns its absolute path, which the entry for the ICD loader needs.
 pub fn find() -> Result<PathBuf, Failure> {
-    if let Some(path) =
-        std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
-    {
+    if let Some(path) = variable::LIB.path() {
         return std::path::absolute(&path).ok().filter(|path| path.is_file()).ok_or(
             Failure::Missing {
                 what: LIBRARY_NAME,

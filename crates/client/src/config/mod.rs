@@ -23,6 +23,7 @@ use std::time::Duration;
 pub use nodes::{NO_NODES, NodeAddress};
 use penstock_dql::Query;
 use penstock_link::{Address, Key, LinkError};
+use penstock_process::variable::{self, TIMEOUT_MS_MAX};
 pub use places::Surroundings;
 
 /// TCP port of a daemon if none is given: "PENS" on a telephone's keys. IANA has not assigned it.
@@ -37,28 +38,22 @@ pub const NODES_MAX: usize = 1024;
 /// well under 1 s: if it has no worker, it says so.
 pub const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 
-/// Longest time-out that can be configured, in ms: ten minutes. A larger number is a typing error.
-pub const TIMEOUT_MS_MAX: u64 = 600_000;
-
 /// Variable that names the nodes of the pool.
-pub const NODES_VARIABLE: &str = "PENSTOCK_NODES";
+pub const NODES_VARIABLE: &str = variable::NODES.name;
 /// Variable that names the file with the pool's key.
-pub const KEY_VARIABLE: &str = "PENSTOCK_KEY";
+pub const KEY_VARIABLE: &str = variable::KEY.name;
 /// Variable that says how the pool is shown: `pool` or `node`.
-pub const PLATFORMS_VARIABLE: &str = "PENSTOCK_PLATFORMS";
+pub const PLATFORMS_VARIABLE: &str = variable::PLATFORMS.name;
 /// Variable that selects devices of the pool.
-pub const DEVICES_VARIABLE: &str = "PENSTOCK_DEVICES";
+pub const DEVICES_VARIABLE: &str = variable::DEVICES.name;
 /// Variable that says in which order programs get the devices: `in-order` or `round-robin`.
-pub const PLACEMENT_VARIABLE: &str = "PENSTOCK_PLACEMENT";
+pub const PLACEMENT_VARIABLE: &str = variable::PLACEMENT.name;
 /// Variable with the longest silence of a node while its link is opened, in ms.
-pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
-/// Variable that the daemon sets for its workers: they use the node's devices, and must not find
-/// the pool among them.
-pub const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
+pub const TIMEOUT_VARIABLE: &str = variable::TIMEOUT_MS.name;
 /// Variable that says how symmetric heaps reach other devices: `auto` or `proxy`.
-pub const HEAP_PATH_VARIABLE: &str = "PENSTOCK_HEAP_PATH";
+pub const HEAP_PATH_VARIABLE: &str = variable::HEAP_PATH.name;
 /// Variable with Slurm's list of the allocated nodes.
-pub const SLURM_VARIABLE: &str = "SLURM_JOB_NODELIST";
+pub const SLURM_VARIABLE: &str = variable::SLURM_NODES.name;
 
 /// How the pool is shown to an OpenCL program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,8 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use penstock_process::variable;
+
 /// Name of the socket in the directory of [`Surroundings::runtime_directory`].
 const SOCKET_NAME: &str = "penstockd.sock";
 
@@ -31,7 +33,7 @@ impl<'a> Surroundings<'a> {
     /// Returns the surroundings of this process.
     pub fn of_process() -> Self {
         Self {
-            variable: Box::new(|name| std::env::var_os(name)),
+            variable: Box::new(variable::value),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             uid: rustix::process::getuid().as_raw(),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_client::{Context, Event, Memory};
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
-use penstock_process::Lock;
+use penstock_process::{Lock, variable};
 
 use super::address;
 use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset};
@@ -34,10 +34,6 @@ pub(crate) const LEAVING_BYTES_MAX: u64 = 256 << 20;
 /// Maximum number of bytes of free arenas that are kept for later allocations if the driver
 /// allocates memory. Arenas beyond that are returned, so that other users of the GPU can have them.
 const KEPT_BYTES: u64 = 256 << 20;
-
-/// Environment variable: size of the first arena in MiB, even if one arena would be enough. For
-/// tests, and for devices with little memory.
-const ARENA_VARIABLE: &str = "PENSTOCK_CUDA_ARENA_MIB";
 
 /// What is known of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,10 +124,9 @@ fn next_bytes(
     (bytes <= size).then_some(size)
 }
 
-/// Returns the size of the first arena that [`ARENA_VARIABLE`] asks for.
+/// Returns the size of the first arena that `PENSTOCK_CUDA_ARENA_MIB` asks for.
 fn arena_bytes() -> Option<u64> {
-    let mib: u64 = std::env::var(ARENA_VARIABLE).ok()?.trim().parse().ok()?;
-    mib.checked_mul(1 << 20).filter(|bytes| *bytes > 0)
+    variable::CUDA_ARENA_MIB.number().map(|mib| mib << 20)
 }
 
 impl AddressSpace {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
 use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_PTX;
-use penstock_process::Lock;
+use penstock_process::{Lock, variable};
 use penstock_ptx::translate::{Options, Translation, translate};
 
 use super::block::Arena;
@@ -17,7 +17,7 @@ use crate::edge::{CuResult, log, of_error};
 /// Returns whether the device's compiler runs when a module is loaded, not at the first use of a
 /// kernel.
 pub(crate) fn is_eager() -> bool {
-    std::env::var("CUDA_MODULE_LOADING").is_ok_and(|value| value == "EAGER")
+    variable::CUDA_MODULE_LOADING.text().is_some_and(|value| value == "EAGER")
 }
 
 impl Program {
@@ -108,12 +108,10 @@ fn compile(
     arenas: Vec<Arena>,
     translation: &Translation,
 ) -> CuResult<BuiltProgram> {
-    /// Environment variable: folder for the source given to the devices' compilers, for debugging.
-    const SOURCES_VARIABLE: &str = "PENSTOCK_CUDA_SOURCES";
-    if let Some(folder) = std::env::var_os(SOURCES_VARIABLE) {
+    if let Some(folder) = variable::CUDA_SOURCES.path() {
         use std::hash::BuildHasher as _;
         let hash = rustc_hash::FxBuildHasher.hash_one(&translation.source);
-        let path = std::path::Path::new(&folder).join(format!("{hash:016x}.cl"));
+        let path = folder.join(format!("{hash:016x}.cl"));
         if let Err(error) = std::fs::write(&path, &translation.source) {
             log::line(format_args!("{}: {error}", path.display()));
         }

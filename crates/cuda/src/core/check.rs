@@ -4,22 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_client::{Given, Queue, Want};
 use penstock_cuda_sys::driver::CUDA_ERROR_OUT_OF_MEMORY;
-use penstock_process::Lock;
+use penstock_process::{Lock, variable};
 
 use super::arena::AddressSpace;
 use super::block::{GRAIN_BYTES, MemoryOffset};
 use crate::edge::{CuResult, of_error};
 
-/// Environment variable that enables check mode: kernels look at each address before they use it.
-/// Any value except 0 and the empty one.
-pub(super) const CHECK_VARIABLE: &str = "PENSTOCK_CHECK";
-
-/// Returns whether check mode is enabled.
+/// Returns whether kernels look at each address before they use it.
 pub(crate) fn is_checking() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    let wanted =
-        || std::env::var_os(CHECK_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
-    *WANTED.get_or_init(wanted)
+    *WANTED.get_or_init(|| variable::CHECK.is_on())
 }
 
 /// Bitmap of the allocated parts of a device's first arena, for kernels in check mode. It has one

@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_client::{Event, Queue};
 use penstock_cuda_sys::driver::CUdevice;
+use penstock_process::variable;
 
 use super::address::DEVICES_MAX;
 use super::arena::AddressSpace;
 use super::block::Block;
-use super::check::{self, CHECK_VARIABLE, CheckBitmap};
+use super::check::{self, CheckBitmap};
 use super::facts::{DeviceFacts, MemorySizes};
 use super::program::ProgramCache;
 use crate::edge::{CuResult, log, of_error};
@@ -92,7 +93,9 @@ impl Device {
             .get_or_init(|| {
                 self.new_queue()
                     .and_then(|queue| CheckBitmap::new(&self.space, queue))
-                    .inspect_err(|_| log::line(format_args!("no memory for {CHECK_VARIABLE}")))
+                    .inspect_err(|_| {
+                        log::line(format_args!("no memory for {}", variable::CHECK.name))
+                    })
                     .ok()
             })
             .as_ref()

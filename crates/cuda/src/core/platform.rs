@@ -2,23 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
+use penstock_client::config::{Config, DEVICES_VARIABLE};
 use penstock_client::{Context, Pool, identity, notice};
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
+use penstock_process::variable;
 
 use super::address;
 use super::device::Device;
 use crate::edge::{CuResult, check_process, log, of_error, watch_forks};
-
-/// Environment variable that names a worker's driver. Without it this library shows no devices in a
-/// worker; with it, a worker may use this library as its driver.
-const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
-
-/// Environment variable that chooses devices: numbers or beginnings of `GPU-...` names, separated
-/// by commas.
-const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The devices of the pool. The pool stays open until the process ends, because no driver code may
 /// run at exit.
@@ -59,7 +52,7 @@ pub(crate) fn device_of(address: u64) -> Option<&'static Arc<Device>> {
 }
 
 fn open() -> CuResult<Platform> {
-    if std::env::var_os(WORKER_VARIABLE).is_some() && std::env::var_os(DRIVER_VARIABLE).is_none() {
+    if variable::WORKER.is_on() && !variable::LIBCUDA.is_set() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
     watch_forks();
@@ -83,7 +76,7 @@ fn open() -> CuResult<Platform> {
         notice::once(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
     }
     let usable = identity::for_cuda(selected);
-    let visible = std::env::var(VISIBLE_VARIABLE).ok();
+    let visible = variable::CUDA_VISIBLE_DEVICES.text_even_empty();
     let names: Vec<_> = usable.iter().map(|device| device.uuid_text()).collect();
     let chosen = visible_of(&names, visible.as_deref()).into_iter();
     let chosen: Vec<_> = chosen.filter_map(|index| usable.get(index).cloned()).collect();

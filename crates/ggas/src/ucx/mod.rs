@@ -103,7 +103,7 @@ impl Context {
 
     fn open() -> Result<Arc<Self>, UcxError> {
         for &(variable, value) in ENVIRONMENT {
-            if std::env::var_os(variable).is_none_or(|is| is != value) {
+            if penstock_process::variable::value(variable).is_none_or(|is| is != value) {
                 return Err(UcxError::Environment { variable, value });
             }
         }

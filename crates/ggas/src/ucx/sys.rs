@@ -6,6 +6,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
+use penstock_process::variable;
+
 use super::UcxError;
 
 /// Requested release of the interface; later libraries accept it.
@@ -15,8 +17,6 @@ pub(super) const API_MINOR: c_uint = 13;
 
 /// Name of the library in the search path.
 const LIBRARY: &str = "libucp.so.0";
-/// Environment variable that names another library.
-const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBUCP";
 
 /// Status: 0 is success, a negative number is an error. The header packs it into a byte.
 pub(super) type Status = i8;
@@ -185,7 +185,7 @@ functions! {
 impl Functions {
     /// Opens the library and finds its functions.
     pub(super) fn open() -> Result<Self, UcxError> {
-        let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
+        let named = variable::LIBUCP.text();
         let path = named.as_deref().unwrap_or(LIBRARY);
         // SAFETY: the caller has checked the variables that keep UCX from hooking functions..
         let library =

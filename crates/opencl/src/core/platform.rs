@@ -7,8 +7,9 @@ use penstock_cl_sys::{
     _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_int,
     cl_name_version, cl_ulong,
 };
-use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms, WORKER_VARIABLE};
+use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms};
 use penstock_client::{Node, Pool, notice};
+use penstock_process::variable;
 use penstock_wire::describe;
 
 use super::device::Device;
@@ -87,7 +88,7 @@ pub(crate) fn platforms() -> &'static [Ref<Platform>] {
 }
 
 fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
-    if std::env::var_os(WORKER_VARIABLE).is_some() {
+    if variable::WORKER.is_on() {
         return None;
     }
     let config = Config::load().inspect_err(|error| notice::once(format_args!("{error}"))).ok()?;

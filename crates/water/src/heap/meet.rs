@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Key, LinkError, Listener, Stream, accept_hello, open};
+use penstock_process::variable;
 use penstock_wire::hello::{Role, TICKET_BYTES, Verdict};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -301,12 +302,12 @@ impl Door {
 /// Returns the name or address at which other hosts reach this one: `WTR_HOST`, otherwise the host
 /// name.
 fn public_name() -> String {
-    std::env::var("WTR_HOST").ok().filter(|name| !name.is_empty()).unwrap_or_else(hostname)
+    variable::WTR_HOST.text().unwrap_or_else(hostname)
 }
 
 /// Returns an unused path for a socket. The listener admits only this user, and removes the file.
 fn socket_path() -> Result<PathBuf, LinkError> {
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = variable::RUNTIME_DIRECTORY.path().unwrap_or_else(std::env::temp_dir);
     let random = secret()
         .map_err(|error| LinkError::System { doing: "naming a socket", source: error.into() })?;
     let name: String = random.iter().take(8).map(|byte| format!("{byte:02x}")).collect();

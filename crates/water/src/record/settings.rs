@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use penstock_process::variable;
+
 use crate::error::Error;
 
 /// What the user asks for.
@@ -29,7 +31,7 @@ impl Settings {
     /// # Errors
     /// A variable has an invalid value.
     pub fn of_environment() -> Result<Self, Error> {
-        Self::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        Self::of(&variable::text)
     }
 
     /// Reads the settings from these variables.
@@ -37,13 +39,10 @@ impl Settings {
     /// # Errors
     /// A variable has an invalid value.
     pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        let record = match variable("WTR_RECORD").as_deref() {
-            None | Some("0") => false,
-            Some("1") => true,
-            Some(other) => {
-                return Err(Error::Invalid(format!("WTR_RECORD is {other}, and must be 0 or 1")));
-            }
-        };
+        let record = variable("WTR_RECORD").map_or(Ok(false), |value| {
+            variable::flag(&value)
+                .ok_or_else(|| Error::Invalid(format!("WTR_RECORD is {value}, and must be 0 or 1")))
+        })?;
         let watchdog_ns = variable("WTR_WATCHDOG").map(|value| nanoseconds(&value)).transpose()?;
         let path = |name| variable(name).map(PathBuf::from);
         let (graph, trace, summary) = (path("WTR_GRAPH"), path("WTR_TRACE"), path("WTR_SUMMARY"));

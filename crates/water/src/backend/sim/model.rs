@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use penstock_cl_sys::*;
+use penstock_process::variable;
 use serde::Deserialize;
 
 use crate::command::{Arg, DeviceInfo, Range, Rank};
@@ -138,17 +139,15 @@ pub enum ModelError {
     },
 }
 
-/// Environment variable with the path of the model. If it is set, devices are simulated.
-pub const VARIABLE: &str = "WTR_SIM";
-
 impl Model {
     /// Reads the model that `WTR_SIM` names. Returns `None` if it names none.
     ///
     /// # Errors
     /// The same as those of [`Self::read`].
     pub fn of_environment() -> Result<Option<Self>, Error> {
-        let path = std::env::var(VARIABLE).ok().filter(|path| !path.is_empty());
-        path.map(|path| Self::read(&path))
+        variable::WTR_SIM
+            .text()
+            .map(|path| Self::read(&path))
             .transpose()
             .map_err(|error| Error::Invalid(error.to_string()))
     }
