@@ -10,6 +10,7 @@
 #       mixed      one node with PoCL and Intel's runtime for CPUs
 #       platforms  two nodes, one with PoCL and one with Intel's runtime
 #   pool_run SECONDS COMMAND...  runs a command on the pool, with a time limit
+#   is_required NEED             whether a test must fail that lacks NEED
 #   pool_stop                    ends the daemons and removes their files
 #
 # PENSTOCK_BIN names the folder with penstock and libpenstock_opencl.so, PENSTOCK_PROGRAMS the
@@ -22,6 +23,9 @@ PENSTOCK_PROGRAMS=${PENSTOCK_PROGRAMS:-$PENSTOCK_TARGET/programs}
 POOL_PIDS=()
 POOL_ENV=()
 POOL_DIR=
+
+# is_required NEED: whether a test fails that lacks NEED. crates/trial/src/skip.rs lists the needs.
+is_required() { case ,${PENSTOCK_TEST_REQUIRE:-}, in *,$1,*) true ;; *) false ;; esac; }
 
 # Starts one daemon with the given arguments. Sets POOL_ADDRESS to the address it listens on.
 pool_serve() {
@@ -71,6 +75,7 @@ pool_start() {
             local intel=$POOL_ROOT/.venv-cuda/vendors/intel.icd pocl=/etc/OpenCL/vendors/pocl.icd
             if [ ! -e "$intel" ] || [ ! -e "$pocl" ]; then
                 echo "PoCL or Intel's runtime (tools/setup.sh cuda) is not installed" >&2
+                is_required intel && return 1
                 return 77
             fi
             if [ "$POOL_KIND" = mixed ]; then

@@ -22,6 +22,15 @@ heaps=$([ $# -eq 0 ] && echo yes) others=yes
 if [ "${names[*]}" = heaps ]; then heaps=yes others='' names=(); fi
 passed=0 failed=0 skipped=0
 
+# lacks NEED REASON: reports a skip, or a failure if NEED is required.
+lacks() {
+    if is_required "$1"; then
+        report FAIL "$1 is required, and is missing: $2"
+    else
+        report skip "SKIPPED: $2"
+    fi
+}
+
 report() {
     local verdict=$1 note=$2 counts
     case $verdict in
@@ -54,8 +63,9 @@ run_on() {
 name=all started=$(date +%s.%N)
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 if ! command -v "${CC:-cc}" >/dev/null; then
-    report skip "SKIPPED: no C compiler"
-    exit 0
+    lacks compiler "no C compiler"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    exit "$failed"
 fi
 "${CC:-cc}" -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
     "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
@@ -85,7 +95,7 @@ heap_tests() {
     toolkit=$(echo "$POOL_ROOT"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13)
     name=heaps started=$(date +%s.%N)
     if [ ! -x "$toolkit/bin/nvcc" ]; then
-        report skip "SKIPPED: no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+        lacks cuda-toolkit "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
         return
     fi
     "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" -o "$ptx" "$here/heap_kernels.cu" &&
@@ -147,7 +157,7 @@ for program in "${names[@]}"; do
         run_on "$chain" "$python" "$here/$program.py"
     else
         started=$(date +%s.%N)
-        report skip "SKIPPED: not built; tests/cuda/run.sh builds it, where .venv-cuda has nvcc"
+        lacks cuda-toolkit "not built; tests/cuda/run.sh builds it, where .venv-cuda has nvcc"
     fi
 done
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -54,13 +54,18 @@ report() {
     printf '%-4s cuda/%-27s %-5s %8s  %s: %s\n' "$verdict" "$name" "$on" \
         "$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')" "$device" "$note"
 }
+# skip_all NEED REASON: skips everything, or fails if NEED is required.
 skip_all() {
     name=all started=$(date +%s.%N)
-    report skip "SKIPPED, ALL ${#names[@]} PROGRAMS: $1" 0 0 ${#names[@]}
+    if is_required "$1"; then
+        report FAIL "$1 is required, and is missing: $2"
+        exit 1
+    fi
+    report skip "SKIPPED, ALL ${#names[@]} PROGRAMS: $2" 0 0 ${#names[@]}
     echo "0 passed, 0 failed, ${#names[@]} skipped"
     exit 0
 }
-[ -x "$env_folder/bin/python" ] || skip_all "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+[ -x "$env_folder/bin/python" ] || skip_all cuda-toolkit "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 
 # Only builds what has changed.
@@ -78,7 +83,7 @@ done
 case $device in
     pocl) export POCL_DEVICES=pthread ;;
     intel)
-        [ -e "$env_folder/vendors/intel.icd" ] || skip_all "no Intel runtime: run \`tools/setup.sh cuda\`"
+        [ -e "$env_folder/vendors/intel.icd" ] || skip_all intel "no Intel runtime: run \`tools/setup.sh cuda\`"
         export OCL_ICD_VENDORS=$env_folder/vendors OPENCL_VENDOR_PATH=$env_folder/vendors ;;
     *) echo "no such device: $device (pocl or intel)" >&2; exit 2 ;;
 esac
@@ -113,8 +118,19 @@ command_of() {
     esac
 }
 
+# on_cores LIST: from now on, this script and what it starts use only these cores.
+on_cores() { taskset --cpu-list --pid "$1" $BASHPID >/dev/null || exit 1; }
+cores=$(taskset --cpu-list --pid $BASHPID | sed 's/.*: //')
+
 for name in "${names[@]}"; do
     [ "$name" = "$without" ] && continue
+    # On one core, the kernel gives all threads equal shares, whatever else runs there. On several
+    # cores, the shares depend on which threads happen to be on a core with others.
+    if [ "$name" = sharing ]; then
+        pool_stop
+        on_cores "${cores%%[-,]*}"
+        pool_start "$on" || exit 1
+    fi
     command_of
     log=$out/log/$name-$on-$device.log
     started=$(date +%s.%N)
@@ -133,7 +149,7 @@ for name in "${names[@]}"; do
             else
                 report FAIL "ended with code 0, but does not say that it passed"
             fi ;;
-        77) report skip "SKIPPED: $last" ;;
+        77) is_required cuda-toolkit && report FAIL "skipped, but its needs are required: $last" || report skip "SKIPPED: $last" ;;
         124 | 137) report FAIL "still running at its limit of time" ;;
         *) report FAIL "ended with code $code" ${counts:-} ;;
     esac
@@ -141,7 +157,8 @@ for name in "${names[@]}"; do
         0 | 77) grep '^  skip' "$log" | sed 's/^/        | /' ;;
         *) grep -v '^  ok ' "$log" | tail -n 25 | sed 's/^/        | /' ;;
     esac
-    if [ "$name" = heaps ] && [ ${#POOL_PIDS[@]} -gt 1 ]; then
+    [ "$name" = sharing ] && on_cores "$cores"
+    if [ "$name" = sharing ] || { [ "$name" = heaps ] && [ ${#POOL_PIDS[@]} -gt 1 ]; }; then
         pool_stop
         pool_start "$on" || exit 1
     fi

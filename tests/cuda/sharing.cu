@@ -2,11 +2,12 @@
 // result.
 //
 //     sharing measure MS              prints the number of rounds that keep the device busy for MS
-//     sharing steady SECONDS ROUNDS   keeps some launches under way, and prints how many ended in
-//                                     each second
-//     sharing short SECONDS ROUNDS    waits for each launch before the next one; prints the median
-//                                     and the 99th percentile
-//     sharing queue SECONDS ROUNDS    keeps a long queue of launches
+//     sharing steady SECONDS ROUNDS   keeps some launches under way
+//     sharing queue SECONDS ROUNDS    keeps a queue of 100 launches
+//     sharing short SECONDS ROUNDS    waits for each launch before the next one
+//
+// The first two print how many launches ended in each half second, the last one prints the median
+// and the 99th percentile of the times of its calls.
 //
 // A client prints "ready" when it is ready, and starts when it reads a line.
 #include "harness.h"
@@ -17,6 +18,7 @@
 namespace {
 
 constexpr int blocks = 16;
+constexpr double slice_s = 0.5;
 
 __global__ void work(unsigned *values, int rounds) {
     unsigned value = values[blockIdx.x];
@@ -53,13 +55,13 @@ int rounds_for(unsigned *values, double wanted_s) {
     return 1 << 28;
 }
 
-// Keeps `depth` launches under way until the time is over. Returns the number of launches that
-// ended in this time.
-long keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds) {
+// Keeps `depth` launches under way until the time is over. Prints the number of launches that ended
+// in each slice of this time.
+void keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds) {
     std::deque<cudaEvent_t> under_way;
-    long ended = 0;
-    const double until = harness::now_s() + seconds;
-    while (harness::now_s() < until) {
+    std::vector<long> ended(static_cast<std::size_t>(seconds / slice_s));
+    const double began = harness::now_s();
+    while (harness::now_s() < began + seconds) {
         while (under_way.size() < depth) {
             cudaEvent_t event{};
             check("event", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -70,11 +72,13 @@ long keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds) 
         check("wait", cudaEventSynchronize(under_way.front()));
         check("destroy", cudaEventDestroy(under_way.front()));
         under_way.pop_front();
-        ended++;
+        const auto slice = static_cast<std::size_t>((harness::now_s() - began) / slice_s);
+        if (slice < ended.size()) ended[slice]++;
     }
     check("drain", cudaDeviceSynchronize());
     for (const cudaEvent_t event : under_way) check("destroy", cudaEventDestroy(event));
-    return ended;
+    for (const long count : ended) std::printf("ended %ld ", count);
+    std::printf("\n");
 }
 
 void short_calls(unsigned *values, int rounds, double seconds) {
@@ -109,10 +113,9 @@ int main(int argc, char **argv) {
     std::fflush(stdout);
     if (std::getchar() == EOF) return 1;
     if (kind == "steady")
-        std::printf("rate %.2f\n",
-                    static_cast<double>(keep_busy(values.data(), rounds, 8, seconds)) / seconds);
+        keep_busy(values.data(), rounds, 8, seconds);
     else if (kind == "queue")
-        std::printf("ended %ld\n", keep_busy(values.data(), rounds, 100, seconds));
+        keep_busy(values.data(), rounds, 100, seconds);
     else if (kind == "short")
         short_calls(values.data(), rounds, seconds);
     else

@@ -27,9 +27,6 @@ from node import (
 )
 from processes import is_alive
 
-# Whether --busy was given.
-is_busy = False
-
 
 def slowest(errors_s):
     """Returns a note on the times after which errors came."""
@@ -262,7 +259,7 @@ def kill_member(times, kind, folder):
         first.stop()
         second.stop()
     late = sum(seconds > ABORTED_WITHIN_S for seconds in aborted_s)
-    if late and not is_busy:
+    if late:
         raise Fault(
             f"{late} of {len(aborted_s)} kernels left later than {ABORTED_WITHIN_S:.0f} s, the last one after {max(aborted_s):.1f} s"
         )

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills clients, workers and daemons in the middle of their work, and checks what is left.
 
-    tests/faults/run.py [--busy] [--times N] [CASE...]
+    tests/faults/run.py [--times N] [CASE...]
 
 After each kill, the survivors must get an OpenCL error within 2 seconds, or not notice it, and
 another client's results must stay right. At the end no process, socket or shared memory may be
@@ -33,14 +33,8 @@ def main():
         default=5,
         help="kills per case (default 5; the bar of the project is 100)",
     )
-    parser.add_argument(
-        "--busy",
-        action="store_true",
-        help="other programs use the machine: late aborts of heaps are counted, and are no failures",
-    )
     parser.add_argument("case", nargs="*", help="parts of the names of the cases")
     arguments = parser.parse_args()
-    cases.is_busy = arguments.busy
     if not (BIN / "penstock").exists():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
     build_load()

@@ -94,7 +94,10 @@ one() {
     . "$here/$name.sh" || return
     [ "$lane" != all ] && [ "$lane" != "$LANE" ] && return
     [ "$on" = two ] && [ "$SEVERAL" = no ] && return
-    if ! why=$(needs); then report skip "$why"; return; fi
+    if ! why=$(needs); then
+        if is_required programs; then report FAIL "$why"; else report skip "$why"; fi
+        return
+    fi
     # The local run comes first, without any pool in its environment. Its result is kept for the
     # other pools of one test run.
     local stamp=$results/$name/local/done-$VERSION-${TEST_RUN:-$$}

@@ -131,7 +131,7 @@ if [ -e "$intel" ] && [ -e /etc/OpenCL/vendors/pocl.icd ]; then
     both platforms
 else
     echo "SKIP water/heaps on two platforms: PoCL or Intel's runtime (tools/setup.sh cuda) is not installed"
-    skipped=$((skipped + 1))
+    if is_required intel; then failed=$((failed + 1)); else skipped=$((skipped + 1)); fi
 fi
 if command -v "${launcher[0]}" >/dev/null && [ -e "$PENSTOCK_BIN/libwtr_mpi_$mpi.so" ]; then
     both ranks
@@ -145,7 +145,7 @@ if command -v "${launcher[0]}" >/dev/null && [ -e "$PENSTOCK_BIN/libwtr_mpi_$mpi
     fi
 else
     echo "SKIP water/heaps on $mpi: ${launcher[0]} or libwtr_mpi_$mpi.so is not here (tools/setup.sh test; make shims)"
-    skipped=$((skipped + 1))
+    if is_required mpi; then failed=$((failed + 1)); else skipped=$((skipped + 1)); fi
 fi
 if [ $pool = 1 ] && [ -x "$PENSTOCK_BIN/penstock" ]; then
     pool_start two || exit 1

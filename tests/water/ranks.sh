@@ -73,7 +73,7 @@ check() {
 for mpi in ${mpis//,/ }; do
     if ! command -v "mpicc.$mpi" >/dev/null || [ ! -e "$PENSTOCK_BIN/libwtr_mpi_$mpi.so" ]; then
         echo "SKIP water on $mpi: mpicc.$mpi or libwtr_mpi_$mpi.so is not here (tools/setup.sh test; make shims)"
-        skipped=$((skipped + 7))
+        if is_required mpi; then failed=$((failed + 1)); else skipped=$((skipped + 7)); fi
         continue
     fi
     for count in ${ranks//,/ }; do

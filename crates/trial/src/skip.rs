@@ -32,6 +32,8 @@ pub enum Need {
     Cuda12Headers,
     /// Open MPI with its compiler.
     Mpi,
+    /// The programs of `tests/programs`.
+    Programs,
     /// UCX and its headers.
     Ucx,
     /// Two processor cores.
@@ -51,7 +53,7 @@ pub enum Need {
 }
 
 impl Need {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -59,6 +61,7 @@ impl Need {
         Self::CudaToolkit,
         Self::Cuda12Headers,
         Self::Mpi,
+        Self::Programs,
         Self::Ucx,
         Self::Cores,
         Self::Clock,
@@ -78,6 +81,7 @@ impl Need {
             Self::CudaToolkit => "cuda-toolkit",
             Self::Cuda12Headers => "cuda-12-headers",
             Self::Mpi => "mpi",
+            Self::Programs => "programs",
             Self::Ucx => "ucx",
             Self::Cores => "cores",
             Self::Clock => "clock",

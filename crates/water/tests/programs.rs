@@ -20,13 +20,14 @@ fn nodes(dot: &str) -> usize {
 const CHILD: &str = "WTR_TRACE_TEST_PROGRAM";
 
 /// Four devices as in the paper's Table 5: seconds for the whole product of 7168 rows. The clock is
-/// 10 times as fast.
+/// 4 times as fast.
+///
+/// The wall clock measures, and other programs on the machine take processors away. At this speed,
+/// the time between the ideal and the bound is 1.2 s, and the simulated devices only sleep. So the
+/// run is only slower than the bound if the machine keeps a thread from running for 1.2 s in sum.
 const SECONDS: [f64; 4] = [63.3, 63.3, 29.4, 68.4];
 const ROWS: usize = 7168;
-const FASTER: f64 = 10.0;
-/// Number of tries; the best one counts. The wall clock measures, and a full machine takes the
-/// processors away.
-const TRIES: usize = 3;
+const FASTER: f64 = 4.0;
 /// The best time that the paper reports for all four, and the ideal.
 const PAPER_BEST_S: f64 = 17.3;
 const IDEAL_S: f64 = 12.46;
@@ -96,21 +97,14 @@ fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
 #[test]
 fn partition_and_self_scheduling_beat_the_papers_best_of_table_5_on_simulated_devices() {
     let folder = Folder::new("table5");
-    let mut best = [f64::INFINITY; 2];
-    for _ in 0..TRIES {
-        let output = child(&folder, "table 5", &[]);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        for (what, best) in ["static: ", "self-scheduled: "].into_iter().zip(&mut best) {
-            let (_, seconds) = text.split_once(what).unwrap_or_else(|| panic!("{text}"));
-            let seconds: f64 = seconds.split(' ').next().unwrap().parse().unwrap();
-            assert!(seconds > IDEAL_S - 0.05, "nothing can be so fast: {text}");
-            *best = seconds.min(*best);
-        }
-        if best.iter().all(|best| *best <= PAPER_BEST_S) {
-            return;
-        }
+    let output = child(&folder, "table 5", &[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for what in ["static: ", "self-scheduled: "] {
+        let (_, seconds) = text.split_once(what).unwrap_or_else(|| panic!("{text}"));
+        let seconds: f64 = seconds.split(' ').next().unwrap().parse().unwrap();
+        assert!(seconds > IDEAL_S - 0.05, "nothing can be so fast: {text}");
+        assert!(seconds <= PAPER_BEST_S, "the paper has {PAPER_BEST_S} s: {text}");
     }
-    panic!("static and self-scheduled: {best:?} s, and the paper has {PAPER_BEST_S} s");
 }
 
 mod programs {
