@@ -9,13 +9,12 @@ mod fit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use penstock_wire::Status;
+use penstock_wire::{IndexSpace, Status};
 
 use crate::error::{Result, refused};
 use crate::event::Event;
 use crate::heap::{Heap, described};
 use crate::kernel::Kernel;
-use crate::launch::Space;
 use crate::order::{set_user_event, user_event};
 use crate::queue::{Access, Queue, Want};
 
@@ -32,7 +31,7 @@ impl Heap {
         &self,
         queues: &[&Arc<Queue>],
         kernel: &Arc<Kernel>,
-        space: Space,
+        space: IndexSpace,
         waits: &[Event],
     ) -> Result<Vec<Event>> {
         let launches: Vec<_> = queues.iter().map(|queue| (*queue, kernel, space)).collect();

@@ -14,7 +14,7 @@ use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::KernelDescription;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, U32, U64, cuda, frame};
+use penstock_wire::{Id, IndexSpace, U32, cuda, frame};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -430,20 +430,12 @@ impl Kernel {
     ///
     /// # Errors
     /// The driver's code.
-    pub fn suggested_local_size(
-        &self,
-        queue: &Queue,
-        dims: u32,
-        offset: [u64; 3],
-        global: [u64; 3],
-    ) -> Result<[u64; 3]> {
+    pub fn suggested_local_size(&self, queue: &Queue, space: IndexSpace) -> Result<[u64; 3]> {
         let call = to_worker::SuggestedLocalSize {
             request: Id::NONE,
             queue: queue.id(),
             kernel: self.id_at(queue.place()),
-            dims: U32::new(dims),
-            offset: offset.map(U64::new),
-            global: global.map(U64::new),
+            space: space.into(),
         };
         let mut args = self.args.lock();
         let asked = self

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use penstock_coherence::HostShape;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
-use penstock_wire::{Status, U32, U64};
+use penstock_wire::{IndexSpace, Status};
 
 use crate::command::{Issue, Later, Spec};
 use crate::error::Result;
@@ -16,10 +16,6 @@ use crate::queue::{Enqueued, Queue, Want};
 use crate::session::Session;
 use crate::uses::Use;
 
-/// An index space: number of dimensions, offset, global size, and local size. Without a local size
-/// the driver chooses one.
-pub type Space = (u32, [u64; 3], [u64; 3], Option<[u64; 3]>);
-
 impl Queue {
     /// Starts a kernel with its present arguments.
     ///
@@ -28,7 +24,7 @@ impl Queue {
     pub fn launch(
         self: &Arc<Self>,
         kernel: &Arc<Kernel>,
-        space: Space,
+        space: IndexSpace,
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
@@ -91,7 +87,7 @@ impl Queue {
     fn send_launch(
         &self,
         kernel: &Kernel,
-        (dims, offset, global, local): Space,
+        space: IndexSpace,
         session: &Session,
         issue: &Issue,
         (args, is_late): (&mut Args, bool),
@@ -100,11 +96,7 @@ impl Queue {
             queue: self.id(),
             kernel: kernel.id_at(self.place()),
             event: issue.event,
-            dims: U32::new(dims),
-            has_local: U32::new(local.is_some().into()),
-            offset: offset.map(U64::new),
-            global: global.map(U64::new),
-            local: local.unwrap_or_default().map(U64::new),
+            space: space.into(),
         };
         let send = |args: &mut Args| {
             args.restore_exec_info(self.place(), call.kernel, self.session());
@@ -124,7 +116,12 @@ impl Queue {
 
     /// Returns the function that sends a launch with all arguments as they were when it was
     /// enqueued.
-    fn launch_later(self: &Arc<Self>, late: LateLaunch, space: Space, mut args: Args) -> Later {
+    fn launch_later(
+        self: &Arc<Self>,
+        late: LateLaunch,
+        space: IndexSpace,
+        mut args: Args,
+    ) -> Later {
         let queue = self.clone();
         Box::new(move |session, issue| {
             queue.send_launch(late.kernel(), space, session, issue, (&mut args, true))

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use penstock_cl_sys::CL_DEVICE_NAME;
+pub use penstock_wire::IndexSpace;
 use penstock_wire::describe;
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +99,7 @@ pub enum Command {
     /// Runs a kernel. If an argument is a heap, the other devices of the heap run it as well.
     Run {
         kernel: ObjectId,
-        range: Range,
+        range: IndexSpace,
         /// All arguments, in order.
         args: Vec<Arg>,
     },
@@ -268,19 +269,6 @@ pub enum Code {
     Source(Vec<u8>),
     /// A binary for `clCreateProgramWithBinary`.
     Binary(Vec<u8>),
-}
-
-/// The work-items of a launch, as in `clEnqueueNDRangeKernel`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Range {
-    /// From 1 to 3.
-    pub dims: u32,
-    /// First global id in each dimension.
-    pub offset: [u64; 3],
-    /// Number of work-items in each dimension.
-    pub global: [u64; 3],
-    /// Size of a work-group in each dimension. `None` lets the driver choose.
-    pub local: Option<[u64; 3]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

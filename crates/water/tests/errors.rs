@@ -10,7 +10,7 @@ use common::{Cluster, Host};
 use water::backend::Backend;
 use water::clock::Real;
 use water::command::{
-    Arg, Code, Command, CommandId, DeviceId, End, Fault, Job, ObjectId, Range, Rank,
+    Arg, Code, Command, CommandId, DeviceId, End, Fault, IndexSpace, Job, ObjectId, Rank,
 };
 use water::error::code;
 use water::request::Request;
@@ -82,7 +82,7 @@ impl Program<'_> {
         waits: &[CommandId],
     ) -> CommandId {
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
-        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let range = IndexSpace::line(1, None);
         self.issue(rank, waits, Command::Run { kernel, range, args })
     }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Cluster, mix};
-use water::command::{Arg, Code, Command, CommandId, DeviceId, ObjectId, Range};
+use water::command::{Arg, Code, Command, CommandId, DeviceId, IndexSpace, ObjectId};
 use water::request::Request;
 use water::root::cost::{Link, Shape};
 use water::root::mode::Mode;
@@ -210,7 +210,7 @@ impl Graph<'_> {
             Arg::Buffer(self.buffers[other].2),
             Arg::Bytes(vec![number]),
         ];
-        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let range = IndexSpace::line(1, None);
         let id = self.issue(rank, device, waits, Command::Run { kernel: object, range, args });
         let beside = self.buffers[other].3.bytes.clone();
         mix(&mut self.buffers[target].3.bytes, &beside, number);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use water::clock::Clock;
 use water::command::{
-    Command, CommandEnd, CommandId, DeviceId, DeviceInfo, ObjectId, Range, Rank, RankInfo, Times,
+    Command, CommandEnd, CommandId, DeviceId, DeviceInfo, IndexSpace, ObjectId, Rank, RankInfo,
+    Times,
 };
 use water::record::summary::{Spent, Summary};
 use water::record::{Recorder, Settings};
@@ -52,7 +53,7 @@ impl Told {
 
     /// Issues a kernel at a given time.
     fn run(&mut self, time: u64, rank: Rank, waits: &[CommandId]) -> CommandId {
-        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let range = IndexSpace::line(1, None);
         self.issue(time, rank, waits, Command::Run { kernel: ObjectId(1), range, args: Vec::new() })
     }
 

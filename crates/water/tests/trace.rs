@@ -19,7 +19,7 @@ use serde_json::Value;
 use water::backend::{Backend, Ended};
 use water::clock::Real;
 use water::command::{
-    Arg, Code, Command, CommandId, DeviceId, DeviceInfo, ObjectId, Range, Rank, Times,
+    Arg, Code, Command, CommandId, DeviceId, DeviceInfo, IndexSpace, ObjectId, Rank, Times,
 };
 use water::doorbell::Doorbell;
 use water::record::watch::Watchdog;
@@ -67,7 +67,7 @@ impl Issued {
         let address = bytes.as_ptr().expose_provenance() as u64;
         let written =
             self.issue(root, rank, &[made], Command::Write { buffer, offset: 0, size, address });
-        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let range = IndexSpace::line(1, None);
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
         let ran = self.issue(root, rank, &[built, written], Command::Run { kernel, range, args });
         let address = result.as_mut_ptr().expose_provenance() as u64;
@@ -561,7 +561,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
             &[],
             Command::CreateKernel { kernel, code, name: "hang".into(), options: String::new() },
         );
-        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let range = IndexSpace::line(1, None);
         let ran = issue(0, &[made], Command::Run { kernel, range, args: Vec::new() });
         let buffer = runtime.with_root(Root::object).unwrap();
         let waiting = issue(1, &[ran], Command::CreateBuffer { buffer, size: 64, flags: 1 });

@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::frame::{Call, Frame, FrameError, Header, Payload, PayloadRule, Request};
 use crate::id::{Id, kind};
 use crate::limits;
+use crate::space::SpaceFrame;
 
 /// Serves one call of a peer.
 pub trait Serve<C: Call> {
@@ -323,9 +324,7 @@ calls! {
         request: Id<kind::Request>,
         queue: Id<kind::Queue>,
         kernel: Id<kind::Kernel>,
-        dims: U32,
-        offset: Triple,
-        global: Triple,
+        space: SpaceFrame,
     }
     /// `clGetKernelWorkGroupInfo`, if the build report has no answer for the device, or if the
     /// answer depends on the arguments (local memory). Payload: the arguments, see [`crate::args`].
@@ -345,12 +344,7 @@ calls! {
         queue: Id<kind::Queue>,
         kernel: Id<kind::Kernel>,
         event: Id<kind::Event>,
-        dims: U32,
-        /// Not 0 if `local` is given; otherwise the driver chooses the work-group size.
-        has_local: U32,
-        offset: Triple,
-        global: Triple,
-        local: Triple,
+        space: SpaceFrame,
     }
     /// `clEnqueueWriteBuffer`, `cuMemcpyHtoD`. Payload: the bytes.
     0x0201 WriteBuffer [PayloadRule::Stream] {

@@ -22,11 +22,13 @@ pub mod frame;
 pub mod hello;
 pub mod id;
 pub mod limits;
+mod space;
 pub mod status;
 mod times;
 
 pub use frame::{Call, Frame, FrameError, Header, Payload, PayloadRule, Request};
 pub use id::Id;
+pub use space::{IndexSpace, SpaceFrame};
 pub use status::Status;
 pub use times::{Times, TimesOf};
 pub use zerocopy::little_endian::{I32, U16, U32, U64};

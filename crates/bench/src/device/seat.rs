@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
-use penstock_client::{ArgValue, Context, Device, Heap, Kernel, Pool, Program, Queue, Space};
+use penstock_client::{ArgValue, Context, Device, Heap, IndexSpace, Kernel, Pool, Program, Queue};
 use penstock_wire::{Status, cuda};
 
 use super::ticks;
@@ -84,9 +84,9 @@ impl Seat {
     }
 
     /// Returns the work-items of a kernel: one work-group.
-    pub(super) fn space(&self) -> Space {
-        let size = [if self.device.is_cuda() { GPU_THREADS } else { 1 }, 1, 1];
-        (1, [0; 3], size, Some(size))
+    pub(super) fn space(&self) -> IndexSpace {
+        let size = if self.device.is_cuda() { GPU_THREADS } else { 1 };
+        IndexSpace::line(size, Some(size))
     }
 
     /// Returns the ticks of the clock that the kernels read, or `None` if there is no clock.

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
-use penstock_wire::{Status, cuda};
+use penstock_wire::{IndexSpace, Status, cuda};
 
 use crate::error::{Error, Result, refused};
 use crate::heap::{Heap, Pe, described};
 use crate::kernel::Kernel;
-use crate::launch::Space;
 use crate::pool::Device;
 use crate::queue::Queue;
 
 /// The part of a collective launch for one device of the heap: a queue of the device, the kernel,
 /// and its index space.
-pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, Space);
+pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, IndexSpace);
 
 /// The work-groups of one PE's kernel.
 struct Fit {
@@ -126,30 +125,25 @@ impl Heap {
 }
 
 /// Returns the number of work-groups of a launch. None is an error.
-fn groups_of((dims, _, global, local): Space) -> Result<u64> {
-    let Some(local) = local else {
-        return Err(refused(
+fn groups_of(space: IndexSpace) -> Result<u64> {
+    match space.groups() {
+        None => Err(refused(
             "a collective launch needs a local work size, because the number of work-groups must \
              be known; give one",
-        ));
-    };
-    let axes = || global.iter().zip(local).take(dims as usize);
-    match axes().map(|(global, local)| global.div_ceil(local.max(1))).fold(1, u64::saturating_mul) {
-        0 => Err(refused(
+        )),
+        Some(0) => Err(refused(
             "a collective launch needs work-items; give a global size that is not zero",
         )),
-        groups => Ok(groups),
+        Some(groups) => Ok(groups),
     }
 }
 
 /// Returns the number of blocks of such a launch that the GPU runs at the same time, as its driver
 /// says for the kernel's present arguments. Waits for the worker when it is asked for the first
 /// time.
-fn resident_blocks(kernel: &Kernel, device: &Device, (dims, _, _, local): Space) -> Result<u64> {
-    let axes = local.iter().flatten().take(dims as usize);
-    let threads = axes.fold(1, |all: u64, size| all.saturating_mul(*size));
-    let threads =
-        u32::try_from(threads).unwrap_or(u32::MAX).min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
+fn resident_blocks(kernel: &Kernel, device: &Device, space: IndexSpace) -> Result<u64> {
+    let threads = u32::try_from(space.group_items().unwrap_or(1)).unwrap_or(u32::MAX);
+    let threads = threads.min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
     match kernel.resident(device, threads) {
         Ok(blocks) => Ok(blocks),
         // Only one block is certain.

@@ -1,6 +1,6 @@
 //! Grid and block of a launch.
 
-use penstock_client::Space;
+use penstock_client::IndexSpace;
 
 /// Grid and block of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub(crate) struct LaunchShape {
 
 impl LaunchShape {
     /// Returns the shape as an index space of the pool.
-    pub(super) fn space(&self) -> Space {
+    pub(super) fn space(&self) -> IndexSpace {
         let global = [0, 1, 2].map(|axis| u64::from(self.grid[axis]) * u64::from(self.block[axis]));
-        (3, [0; 3], global, Some(self.block.map(u64::from)))
+        IndexSpace { dims: 3, offset: [0; 3], global, local: Some(self.block.map(u64::from)) }
     }
 }

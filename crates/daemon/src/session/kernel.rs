@@ -5,12 +5,12 @@ use penstock_device::{Kernel, Range, Want};
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, limits};
+use penstock_wire::{FrameError, Id, IndexSpace, Payload, Status, limits};
 
 use super::command::Names;
 use super::queue::Queue;
 use super::table::Table;
-use super::{Objects, Session, triple};
+use super::{Objects, Session};
 
 impl Objects {
     /// Sets the arguments that came with a call. Continues after a failure, because the client
@@ -111,9 +111,8 @@ impl Serve<to_worker::LaunchKernel> for Session {
         self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
             set?;
             let kernel = order.objects.kernels.get(call.kernel)?;
-            let local = (call.has_local.get() != 0).then(|| triple(call.local));
-            let range =
-                Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
+            let space = IndexSpace::from(call.space);
+            let range = Range::checked(space.dims, space.offset, space.global, space.local)?;
             let heaps = order.objects.views.running(call.kernel);
             // Even if the client wants no event: the heaps must know the launch's end.
             let want = if heaps.is_empty() { order.want } else { Want::Event };
@@ -230,8 +229,8 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
             let kernel = self.objects.kernels.get(call.kernel)?;
             let queue = self.queues.get(call.queue)?;
             self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
-            let range =
-                Range::checked(call.dims.get(), triple(call.offset), triple(call.global), None)?;
+            let space = IndexSpace::from(call.space);
+            let range = Range::checked(space.dims, space.offset, space.global, None)?;
             kernel.suggested_local_size(&queue.device, &range)
         };
         let answer = ask();

@@ -15,7 +15,7 @@ use penstock_wire::describe::{BuildOrder, BuildReport};
 use penstock_wire::hello::feature;
 use penstock_wire::id::kind;
 use penstock_wire::{
-    Call, FrameError, I32, Id, Payload, Request, Status, TimesOf, U32, U64, frame,
+    Call, FrameError, I32, Id, IndexSpace, Payload, Request, Status, TimesOf, U32, U64, frame,
 };
 
 /// Time-out: longer than anything here takes, so that a hanging test fails.
@@ -260,11 +260,7 @@ impl Client {
             queue,
             kernel,
             event,
-            dims: U32::new(1),
-            has_local: U32::ZERO,
-            offset: [U64::ZERO; 3],
-            global: [U64::new(global), U64::new(1), U64::new(1)],
-            local: [U64::ZERO; 3],
+            space: IndexSpace::line(global, None).into(),
         };
         self.send(call, waits, args);
     }

@@ -9,7 +9,7 @@ use penstock_cl_sys::*;
 use penstock_client::{Error, HEADER, Heap, HeapOptions, Memory};
 use penstock_wire::describe::HeapPath;
 
-use super::launch::{kernel_for, range};
+use super::launch::{kernel_for, space};
 use super::waits::{hand_out, wait_list};
 use crate::core::context::Context;
 use crate::core::device::Device;
@@ -122,15 +122,15 @@ cl_entry! {
         // SAFETY: `queues` points to `queue_count` queues.
         let queues = unsafe { array(queues, queue_count as usize, CL_INVALID_VALUE) }?;
         let queues = queues.iter().map(|raw| Queue::borrow_host(*raw)).collect::<ClResult<Vec<_>>>()?;
-        let mut space = None;
+        let mut checked = None;
         for queue in &queues {
             require(Arc::ptr_eq(&queue.context, &mem.context), CL_INVALID_CONTEXT)?;
             let kernel = kernel_for(queue, kernel)?;
             // SAFETY: the program passes `NULL` or arrays of `dims` elements.
-            let range = unsafe { range(queue, &kernel, dims, [offset, global, local]) }?;
-            space = Some((kernel, (range.dims, range.offset, range.global, range.local)));
+            let space = unsafe { space(queue, &kernel, dims, [offset, global, local]) }?;
+            checked = Some((kernel, space));
         }
-        let (kernel, space) = space.ok_or(ClError(CL_INVALID_VALUE))?;
+        let (kernel, space) = checked.ok_or(ClError(CL_INVALID_VALUE))?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&mem.context, wait_count, waits) }?;
         let pool: Vec<_> = queues.iter().map(|queue| &queue.pool).collect();

@@ -1,10 +1,10 @@
 //! Launching kernels.
 
 use penstock_cl_sys::*;
+use penstock_client::IndexSpace;
 
 use super::waits::{hand_out, wait_list, want};
 use crate::core::kernel::Kernel;
-use crate::core::ndrange::NdRange;
 use crate::core::queue::Queue;
 use crate::edge::{ClResult, Object, Ref, array, cl_entry, require, store};
 
@@ -23,14 +23,13 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
         // SAFETY: the program passes `NULL` or arrays of `dims` elements.
-        let range = unsafe { range(&queue, &kernel, dims, [offset, global, local]) }?;
+        let space = unsafe { space(&queue, &kernel, dims, [offset, global, local]) }?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let enqueued = if range.is_empty() {
+        let enqueued = if space.is_empty() {
             queue.pool.pass(&waits, want(event))?
         } else {
             kernel.check_local_memory(&queue.device)?;
-            let space = (range.dims, range.offset, range.global, range.local);
             queue.pool.launch(&kernel.pool, space, &waits, want(event))?
         };
         // SAFETY: the program passes `NULL` or a place for an event.
@@ -49,11 +48,10 @@ cl_entry! {
         // "... equivalent to calling clEnqueueNDRangeKernel with work_dim set to 1,
         // global_work_offset set to NULL, global_work_size[0] set to 1, and local_work_size[0] set
         // to 1."
-        let range = NdRange::checked(kernel.limits(&queue.device)?, 1, None, Some(&[1]), Some(&[1]))?;
+        let space = kernel.limits(&queue.device)?.space(1, None, Some(&[1]), Some(&[1]))?;
         kernel.check_local_memory(&queue.device)?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let space = (range.dims, range.offset, range.global, range.local);
         let enqueued = queue.pool.launch(&kernel.pool, space, &waits, want(event))?;
         // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_TASK, &queue, event) };
@@ -70,17 +68,17 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let kernel = kernel_for(&queue, kernel)?;
         // SAFETY: the program passes `NULL` or arrays of `dims` elements.
-        let range = unsafe { range(&queue, &kernel, dims, [offset, global, std::ptr::null()]) }?;
+        let space = unsafe { space(&queue, &kernel, dims, [offset, global, std::ptr::null()]) }?;
         // "CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL or if any of the values
         // specified in global_work_size are 0."
-        require(!range.is_empty(), CL_INVALID_GLOBAL_WORK_SIZE)?;
+        require(!space.is_empty(), CL_INVALID_GLOBAL_WORK_SIZE)?;
         // "CL_INVALID_VALUE if suggested_local_work_size is NULL."
         require(!suggested.is_null(), CL_INVALID_VALUE)?;
-        let local = match range.local {
+        let local = match space.local {
             Some(required) => required,
-            None => kernel.pool.suggested_local_size(&queue.pool, range.dims, range.offset, range.global)?,
+            None => kernel.pool.suggested_local_size(&queue.pool, space)?,
         };
-        for (axis, size) in local.iter().take(range.dims as usize).enumerate() {
+        for (axis, size) in local.iter().take(space.dims as usize).enumerate() {
             // SAFETY: there is room for one number per dimension.
             unsafe { store(suggested.add(axis), usize::try_from(*size).unwrap_or(usize::MAX)) };
         }
@@ -103,12 +101,12 @@ pub(super) fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>>
 ///
 /// # Safety
 /// Each of `arrays` is `NULL` or points to `dims` numbers.
-pub(super) unsafe fn range(
+pub(super) unsafe fn space(
     queue: &Queue,
     kernel: &Kernel,
     dims: cl_uint,
     arrays: [*const usize; 3],
-) -> ClResult<NdRange> {
+) -> ClResult<IndexSpace> {
     let limits = kernel.limits(&queue.device)?;
     // The arrays are not read if their length is invalid.
     require(dims >= 1 && dims <= limits.dims, CL_INVALID_WORK_DIMENSION)?;
@@ -119,5 +117,5 @@ pub(super) unsafe fn range(
             .transpose()
     };
     let [offset, global, local] = arrays;
-    NdRange::checked(limits, dims, read(offset)?, read(global)?, read(local)?)
+    limits.space(dims, read(offset)?, read(global)?, read(local)?)
 }

@@ -1,6 +1,7 @@
 //! The index space of a launch.
 
 use penstock_cl_sys::*;
+use penstock_client::IndexSpace;
 
 use crate::edge::{ClError, ClResult, require};
 
@@ -47,60 +48,46 @@ impl LocalMemory {
     }
 }
 
-/// Index space of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NdRange {
-    pub(crate) dims: cl_uint,
-    pub(crate) offset: [u64; 3],
-    pub(crate) global: [u64; 3],
-    pub(crate) local: Option<[u64; 3]>,
-}
-
-impl NdRange {
-    /// Returns whether there is nothing to run.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.global.contains(&0)
-    }
-
-    /// Checks an index space. Each array has `dims` elements.
-    pub(crate) fn checked(
-        limits: &Limits,
+impl Limits {
+    /// Makes an index space and checks it. Each array has `dims` elements.
+    pub(crate) fn space(
+        &self,
         dims: cl_uint,
         offset: Option<&[usize]>,
         global: Option<&[usize]>,
         local: Option<&[usize]>,
-    ) -> ClResult<Self> {
+    ) -> ClResult<IndexSpace> {
         // "CL_INVALID_WORK_DIMENSION if work_dim is not a valid value (i.e. a value between 1 and
         // CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)."
-        require(dims >= 1 && dims <= limits.dims, CL_INVALID_WORK_DIMENSION)?;
+        require(dims >= 1 && dims <= self.dims, CL_INVALID_WORK_DIMENSION)?;
         let zeros = [0; 3];
         // "If global_work_size is NULL, or the value in any passed dimension is 0 then the kernel
         // command will trivially succeed"; before OpenCL 2.1 "CL_INVALID_GLOBAL_WORK_SIZE".
         let global = global.unwrap_or(&zeros[..dims as usize]);
-        require(limits.empty || !global.contains(&0), CL_INVALID_GLOBAL_WORK_SIZE)?;
-        let mut range = Self { dims, offset: [0; 3], global: [1; 3], local: None };
+        require(self.empty || !global.contains(&0), CL_INVALID_GLOBAL_WORK_SIZE)?;
+        let mut space = IndexSpace { dims, offset: [0; 3], global: [1; 3], local: None };
         for (axis, size) in global.iter().enumerate() {
             // "CL_INVALID_GLOBAL_WORK_SIZE if any of the values specified in global_work_size[0],
             // ... exceed the maximum value representable by size_t on the device on which the
             // kernel will be enqueued."
-            require(*size as u64 <= limits.address, CL_INVALID_GLOBAL_WORK_SIZE)?;
-            range.global[axis] = *size as u64;
+            require(*size as u64 <= self.address, CL_INVALID_GLOBAL_WORK_SIZE)?;
+            space.global[axis] = *size as u64;
         }
         for (axis, start) in offset.unwrap_or_default().iter().enumerate() {
             // "CL_INVALID_GLOBAL_OFFSET if the value specified in global_work_size + the
             // corresponding values in global_work_offset for any dimensions is greater than the
             // maximum value representable by size t on the device".
-            let end = (*start as u64).checked_add(range.global[axis]);
-            require(end.is_some_and(|end| end <= limits.address), CL_INVALID_GLOBAL_OFFSET)?;
-            range.offset[axis] = *start as u64;
+            let end = (*start as u64).checked_add(space.global[axis]);
+            require(end.is_some_and(|end| end <= self.address), CL_INVALID_GLOBAL_OFFSET)?;
+            space.offset[axis] = *start as u64;
         }
-        range.local = match local {
-            Some(local) => Some(checked_local(limits, global, local)?),
+        space.local = match local {
+            Some(local) => Some(checked_local(self, global, local)?),
             // A kernel compiled for a size runs with that size; not all drivers do this.
-            None if limits.required.contains(&0) => None,
-            None => Some(checked_local(limits, global, &limits.required[..dims as usize])?),
+            None if self.required.contains(&0) => None,
+            None => Some(checked_local(self, global, &self.required[..dims as usize])?),
         };
-        Ok(range)
+        Ok(space)
     }
 }
 
@@ -155,15 +142,14 @@ mod tests {
         global: &[usize],
         local: Option<&[usize]>,
     ) -> i32 {
-        NdRange::checked(limits, dims, offset, Some(global), local).err().map_or(0, |error| error.0)
+        limits.space(dims, offset, Some(global), local).err().map_or(0, |error| error.0)
     }
 
     #[test]
     fn dimensions_that_are_not_given_are_1() {
-        let range =
-            NdRange::checked(&LIMITS, 2, Some(&[3, 4]), Some(&[64, 32]), Some(&[8, 4])).unwrap();
+        let range = LIMITS.space(2, Some(&[3, 4]), Some(&[64, 32]), Some(&[8, 4])).unwrap();
         let local = Some([8, 4, 1]);
-        assert_eq!(range, NdRange { dims: 2, offset: [3, 4, 0], global: [64, 32, 1], local });
+        assert_eq!(range, IndexSpace { dims: 2, offset: [3, 4, 0], global: [64, 32, 1], local });
         assert!(!range.is_empty());
     }
 
@@ -192,7 +178,7 @@ mod tests {
 
     #[test]
     fn nothing_to_run_is_no_error_since_2_1() {
-        assert!(NdRange::checked(&LIMITS, 1, None, None, None).unwrap().is_empty());
+        assert!(LIMITS.space(1, None, None, None).unwrap().is_empty());
         let old = Limits { empty: false, ..LIMITS };
         assert_eq!(code(&old, 2, None, &[4, 0], None), CL_INVALID_GLOBAL_WORK_SIZE);
     }
@@ -200,7 +186,7 @@ mod tests {
     #[test]
     fn a_required_size_is_taken_or_checked() {
         let fixed = Limits { required: [8, 2, 1], ..LIMITS };
-        let range = NdRange::checked(&fixed, 2, None, Some(&[16, 4]), None).unwrap();
+        let range = fixed.space(2, None, Some(&[16, 4]), None).unwrap();
         assert_eq!(range.local, Some([8, 2, 1]));
         assert_eq!(code(&fixed, 2, None, &[16, 4], Some(&[4, 2])), CL_INVALID_WORK_GROUP_SIZE);
         assert_eq!(code(&fixed, 2, None, &[16, 4], Some(&[8, 2])), 0);

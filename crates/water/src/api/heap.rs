@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use super::kernel::{argument, range_of};
 use super::run::{self, Buffer, Heap, Run};
 use super::{Opaque, coded, enter};
-use crate::command::{Arg, Command, CommandId, DeviceId, ObjectId, Range, Rank};
+use crate::command::{Arg, Command, CommandId, DeviceId, IndexSpace, ObjectId, Rank};
 use crate::error::Error;
 use crate::heap::resident::{self, Seat};
 use crate::heap::{HeapPlan, Pe, meet};
@@ -301,7 +301,7 @@ unsafe fn own_argument(
     unsafe { argument(run, kernel, index, 0, buffer) }
 }
 
-fn check_resident(run: &Run, pes: &[Pe], range: &Range) -> Result<(), Error> {
+fn check_resident(run: &Run, pes: &[Pe], range: &IndexSpace) -> Result<(), Error> {
     let mut seats = Vec::with_capacity(pes.len());
     for pe in pes {
         let mut devices = run.devices().iter();

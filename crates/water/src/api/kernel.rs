@@ -2,7 +2,7 @@ use std::ffi::{c_char, c_uint, c_void};
 
 use super::run::{self, Kernel, Run};
 use super::{Opaque, enter, variadic};
-use crate::command::{Arg, Code, Command, Range};
+use crate::command::{Arg, Code, Command, IndexSpace};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -101,13 +101,13 @@ pub unsafe fn range_of(
     offset: *const usize,
     global: *const usize,
     local: *const usize,
-) -> Result<Range, Error> {
+) -> Result<IndexSpace, Error> {
     if !(1..=3).contains(&work_dim) {
         return Err(Error::Invalid(format!("work_dim is {work_dim}, and must be 1, 2 or 3")));
     }
     // SAFETY: the caller guarantees it.
     let sizes = unsafe { triple(global, work_dim, 1) };
-    Ok(Range {
+    Ok(IndexSpace {
         dims: work_dim,
         // SAFETY: the caller guarantees it.
         offset: unsafe { triple(offset, work_dim, 0) }.unwrap_or_default(),

@@ -21,7 +21,7 @@ use self::program::{MadeKernel, ProgramKey};
 use super::{Backend, Ended, Failure, Memory, gone, not_performed, refused};
 use crate::clock::Clock;
 use crate::command::{
-    Arg, Command, CommandId, DeviceInfo, ObjectId, ObjectKind, Range, Rank, Times,
+    Arg, Command, CommandId, DeviceInfo, IndexSpace, ObjectId, ObjectKind, Rank, Times,
 };
 use crate::doorbell::Doorbell;
 use crate::error::code;
@@ -311,7 +311,7 @@ impl OpenCl {
         &self,
         (queue, device): (&Queue, u32),
         kernel: ObjectId,
-        range: &Range,
+        range: &IndexSpace,
         args: &[Arg],
         waits: &[&Event],
     ) -> Result<Option<Event>, Failure> {

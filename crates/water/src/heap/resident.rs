@@ -4,7 +4,7 @@
 
 use penstock_ggas::{NotResident, check_resident, resident_groups};
 
-use crate::command::{DeviceInfo, Range, Rank};
+use crate::command::{DeviceInfo, IndexSpace, Rank};
 use crate::error::Error;
 
 /// A device of a launch.
@@ -33,7 +33,7 @@ impl Seat<'_> {
 /// # Errors
 /// [`Error::Resident`] with the numbers if they cannot. [`Error::Invalid`] if there are no
 /// work-items, or no local size, without which the number of work-groups is not known.
-pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
+pub fn check(seats: &[Seat<'_>], range: &IndexSpace) -> Result<(), Error> {
     let groups = groups(range)?;
     if groups == 0 {
         return Err(Error::Invalid("a collective launch needs at least one work-item".into()));
@@ -59,21 +59,19 @@ fn not_resident(seats: &[Seat<'_>], groups: u64, refusal: NotResident) -> Error 
 }
 
 /// Returns the number of work-groups of a launch.
-fn groups(range: &Range) -> Result<u64, Error> {
-    let local = range.local.ok_or_else(|| {
-        Error::Invalid(
+fn groups(range: &IndexSpace) -> Result<u64, Error> {
+    let (Some(groups), Some(local)) = (range.groups(), range.local()) else {
+        return Err(Error::Invalid(
             "a collective launch needs a local work size: it says how many work-groups there are"
                 .into(),
-        )
-    })?;
-    let mut groups = 1_u64;
-    for (global, local) in range.global.iter().zip(local).take(range.dims as usize) {
+        ));
+    };
+    for (&global, &local) in range.global().iter().zip(local) {
         if local == 0 || !global.is_multiple_of(local) {
             return Err(Error::Invalid(format!(
                 "the global work size {global} is not a multiple of the local work size {local}"
             )));
         }
-        groups = groups.saturating_mul(global / local);
     }
     Ok(groups)
 }
@@ -98,11 +96,11 @@ mod tests {
         }
     }
 
-    fn range(global: u64, local: u64) -> Range {
-        Range { dims: 1, offset: [0; 3], global: [global, 1, 1], local: Some([local, 1, 1]) }
+    fn range(global: u64, local: u64) -> IndexSpace {
+        IndexSpace::line(global, Some(local))
     }
 
-    fn is_refused(seats: &[Seat<'_>], range: &Range) -> bool {
+    fn is_refused(seats: &[Seat<'_>], range: &IndexSpace) -> bool {
         matches!(check(seats, range), Err(Error::Resident(_)))
     }
 
@@ -141,7 +139,7 @@ mod tests {
         let info = device("A", 2);
         let seats = [Seat { rank: 0, info: &info }];
         assert!(matches!(
-            check(&seats, &Range { local: None, ..range(64, 64) }),
+            check(&seats, &IndexSpace { local: None, ..range(64, 64) }),
             Err(Error::Invalid(_))
         ));
         assert!(matches!(check(&seats, &range(65, 64)), Err(Error::Invalid(_))));

@@ -10,7 +10,9 @@ use penstock_cl_sys::CL_MEM_READ_WRITE;
 use water::backend::Backend;
 use water::backend::opencl::OpenCl;
 use water::clock::{Clock, Real};
-use water::command::{Arg, Code, Command, CommandId, DeviceId, ObjectId, Outcome, Range, Rank};
+use water::command::{
+    Arg, Code, Command, CommandId, DeviceId, IndexSpace, ObjectId, Outcome, Rank,
+};
 use water::error::code;
 use water::launch::{self, Launched};
 use water::request::Request;
@@ -219,7 +221,7 @@ impl Program {
         items: u64,
         args: Vec<Arg>,
     ) -> CommandId {
-        let range = Range { dims: 1, offset: [0; 3], global: [items, 1, 1], local: None };
+        let range = IndexSpace::line(items, None);
         self.issue(rank, waits, Command::Run { kernel, range, args })
     }
 }

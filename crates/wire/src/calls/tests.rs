@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
+use crate::IndexSpace;
 
 /// Counts the calls and payload bytes that reach a handler.
 #[derive(Default)]
@@ -104,11 +105,13 @@ fn a_call_survives_the_wire() {
         queue: Id::new(1),
         kernel: Id::new(2),
         event: Id::new(3),
-        dims: 2.into(),
-        has_local: 1.into(),
-        offset: [1.into(), 2.into(), 3.into()],
-        global: [64.into(), 64.into(), 1.into()],
-        local: [8.into(), 8.into(), 1.into()],
+        space: IndexSpace {
+            dims: 2,
+            offset: [1, 2, 0],
+            global: [64, 64, 1],
+            local: Some([8, 8, 1]),
+        }
+        .into(),
     };
     let header = to_worker::LaunchKernel::header(3, 17).unwrap();
     assert_eq!(Header::read_from_bytes(header.as_bytes()).unwrap(), header);

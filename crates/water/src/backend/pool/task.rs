@@ -8,7 +8,7 @@ use penstock_client::{ArgValue, Context, Error, Event, Given, Heap, Memory, Queu
 use super::kernel::PoolKernel;
 use super::landing::Landing;
 use crate::backend::{Failure, gone, not_performed};
-use crate::command::{Arg, Command, ObjectId, ObjectKind, Range};
+use crate::command::{Arg, Command, IndexSpace, ObjectId, ObjectKind};
 use crate::transport::Span;
 
 /// A buffer, which is set once its creation has been sent.
@@ -146,7 +146,7 @@ impl Task {
     fn run(
         &self,
         kernel: ObjectId,
-        range: &Range,
+        range: &IndexSpace,
         args: &[Arg],
         queue: &Arc<Queue>,
         waits: &[Event],
@@ -171,9 +171,8 @@ impl Task {
                 }
             }
         }
-        let range = (range.dims, range.offset, range.global, range.local);
         let launched =
-            queue.launch(kernel, range, waits, Want::Event).map_err(|error| refusal(&error));
+            queue.launch(kernel, *range, waits, Want::Event).map_err(|error| refusal(&error));
         for index in heaps {
             // The kernel may live long and must not keep the heap.
             kernel.set(index, ArgValue::Memory(None));

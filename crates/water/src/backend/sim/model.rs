@@ -7,7 +7,7 @@ use penstock_cl_sys::*;
 use penstock_process::variable;
 use serde::Deserialize;
 
-use crate::command::{Arg, DeviceInfo, Range, Rank};
+use crate::command::{Arg, DeviceInfo, IndexSpace, Rank};
 use crate::error::Error;
 
 /// The model of a run. Every rank reads the same file.
@@ -192,14 +192,13 @@ impl Model {
         &self,
         device: &DeviceModel,
         kernel: &str,
-        range: &Range,
+        range: &IndexSpace,
         args: &[Arg],
     ) -> Result<u64, ModelError> {
         let cost = [&device.kernels, &self.kernels].into_iter().find_map(|costs| costs.get(kernel));
         let any = || [&device.kernels, &self.kernels].into_iter().find_map(|costs| costs.get("*"));
         let cost = cost.or_else(any).ok_or_else(|| ModelError::NoCost(kernel.to_owned()))?;
-        let dims = (range.dims as usize).min(range.global.len());
-        let items: f64 = range.global.iter().take(dims).map(|count| as_f64(*count)).product();
+        let items: f64 = range.global().iter().map(|count| as_f64(*count)).product();
         let mut work = items;
         for index in &cost.times_args {
             let value = args.get(*index).and_then(integer);

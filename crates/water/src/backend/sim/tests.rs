@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::command::{Arg, Code, Range};
+use crate::command::{Arg, Code, IndexSpace};
 
 /// A clock that stands still until it is set.
 #[derive(Debug, Default)]
@@ -54,8 +54,9 @@ fn sim() -> (Sim, Arc<Hand>) {
     (sim, clock)
 }
 
-fn range(items: u64) -> Range {
-    Range { dims: 1, offset: [0; 3], global: [items, 7, 7], local: None }
+fn range(items: u64) -> IndexSpace {
+    // The sizes of dimensions that the space does not have do not count.
+    IndexSpace { global: [items, 7, 7], ..IndexSpace::line(items, None) }
 }
 
 fn start(sim: &mut Sim, id: u64, device: u32, command: &Command, after: &[u64]) {

@@ -1,0 +1,140 @@
+//! The index space of a launch.
+
+use serde::{Deserialize, Serialize};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::calls::Triple;
+use crate::{U32, U64};
+
+/// The work-items of a launch, as `clEnqueueNDRangeKernel` takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexSpace {
+    /// Number of dimensions, from 1 to 3. The others have offset 0 and size 1.
+    pub dims: u32,
+    /// First global id in each dimension.
+    pub offset: [u64; 3],
+    /// Number of work-items in each dimension.
+    pub global: [u64; 3],
+    /// Size of a work-group in each dimension. `None` lets the driver choose.
+    pub local: Option<[u64; 3]>,
+}
+
+impl IndexSpace {
+    /// Makes a space of one dimension that starts at 0.
+    pub const fn line(global: u64, local: Option<u64>) -> Self {
+        let local = match local {
+            Some(local) => Some([local, 1, 1]),
+            None => None,
+        };
+        Self { dims: 1, offset: [0; 3], global: [global, 1, 1], local }
+    }
+
+    /// Returns whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        self.global().contains(&0)
+    }
+
+    /// Returns the number of work-items in each of the dimensions.
+    pub fn global(&self) -> &[u64] {
+        self.used(&self.global)
+    }
+
+    /// Returns the size of a work-group in each of the dimensions.
+    pub fn local(&self) -> Option<&[u64]> {
+        self.local.as_ref().map(|local| self.used(local))
+    }
+
+    /// Returns the number of work-groups, of which the last ones of a dimension may be smaller.
+    /// Without a local size only the driver knows the number.
+    pub fn groups(&self) -> Option<u64> {
+        let axes = self.global().iter().zip(self.local()?);
+        let groups = axes.map(|(global, local)| global.div_ceil((*local).max(1)));
+        Some(groups.fold(1, u64::saturating_mul))
+    }
+
+    /// Returns the number of work-items of a work-group, if the program chose it.
+    pub fn group_items(&self) -> Option<u64> {
+        Some(self.local()?.iter().copied().fold(1, u64::saturating_mul))
+    }
+
+    fn used<'a>(&self, sizes: &'a [u64; 3]) -> &'a [u64] {
+        sizes.get(..self.dims as usize).unwrap_or(sizes)
+    }
+}
+
+/// An index space in the frame of a call.
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+#[repr(C)]
+pub struct SpaceFrame {
+    dims: U32,
+    /// Not 0 if `local` is given.
+    has_local: U32,
+    offset: Triple,
+    global: Triple,
+    local: Triple,
+}
+
+impl From<IndexSpace> for SpaceFrame {
+    fn from(space: IndexSpace) -> Self {
+        Self {
+            dims: U32::new(space.dims),
+            has_local: U32::new(space.local.is_some().into()),
+            offset: space.offset.map(U64::new),
+            global: space.global.map(U64::new),
+            local: space.local.unwrap_or_default().map(U64::new),
+        }
+    }
+}
+
+impl From<SpaceFrame> for IndexSpace {
+    fn from(frame: SpaceFrame) -> Self {
+        let sizes = |sizes: Triple| sizes.map(U64::get);
+        Self {
+            dims: frame.dims.get(),
+            offset: sizes(frame.offset),
+            global: sizes(frame.global),
+            local: (frame.has_local.get() != 0).then(|| sizes(frame.local)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_space_survives_the_wire() {
+        let spaces = [
+            IndexSpace::line(10, None),
+            IndexSpace { dims: 3, offset: [1, 2, 3], global: [4, 5, 6], local: Some([2, 5, 1]) },
+        ];
+        for space in spaces {
+            assert_eq!(IndexSpace::from(SpaceFrame::from(space)), space);
+        }
+    }
+
+    #[test]
+    fn only_the_dimensions_of_the_space_count() {
+        let space =
+            IndexSpace { dims: 2, offset: [0; 3], global: [10, 4, 0], local: Some([4, 2, 0]) };
+        assert!(!space.is_empty());
+        assert_eq!((space.groups(), space.group_items()), (Some(6), Some(8)));
+        assert_eq!((space.global(), space.local()), (&[10, 4][..], Some(&[4, 2][..])));
+        assert_eq!(IndexSpace::line(10, None).groups(), None);
+        assert!(IndexSpace::line(0, Some(4)).is_empty());
+        // A peer may send any number of dimensions.
+        assert_eq!(IndexSpace { dims: 9, ..space }.global(), [10, 4, 0]);
+    }
+}
