@@ -6,6 +6,17 @@
 //! * `core`: the objects behind the handles, which never see a program's raw pointers. The file
 //!   names are those of [`api`].
 //!
+//! The files of `core` have layers. A file imports only files of its own row or of rows below, and
+//! in a row only two files import each other:
+//!
+//! | layer | files |
+//! |---|---|
+//! | what the calls do | `build`, `map`, `pool` (opens the pool as platforms), `svm` |
+//! | objects that hold other objects | `event`, `kernel`, `memory`, `program`, `sampler` |
+//! | the context and its queues | `context`, `queue` |
+//! | the platform and its devices | `device`, `platform` |
+//! | data and decisions | `area`, `arg`, `extensions`, `format`, `image`, `log`, `mapping`, `ndrange`, `rect`, `shadow`, `target` |
+//!
 //! [`api::table`] lists all functions; docs/opencl.md is generated from it.
 
 pub mod api;

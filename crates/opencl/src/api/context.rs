@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::device::{is_type, of_type};
 use crate::core::context::{Context, Notify};
 use crate::core::device::Device;
-use crate::core::platform::{Platform, platforms};
+use crate::core::platform::Platform;
+use crate::core::pool::platforms;
 use crate::edge::{
     Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, properties, require,
 };

@@ -1,7 +1,8 @@
 //! Platforms.
 
 use crate::core::extensions;
-use crate::core::platform::{Platform, platforms};
+use crate::core::platform::Platform;
+use crate::core::pool::platforms;
 use crate::edge::{Answer, ClError, ClResult, Object, cl_entry, require, store};
 use penstock_cl_sys::*;
 use std::ffi::c_void;

@@ -24,7 +24,7 @@ pub(crate) struct Context {
     destructors: Lock<Vec<Box<dyn FnOnce() + Send>>>,
     queues: Lock<Vec<Weak<Handle<Queue>>>>,
     /// Areas of shared virtual memory.
-    pub(crate) svm: super::svm::Areas,
+    pub(crate) svm: super::area::Areas,
     /// Cached answers about image formats.
     pub(crate) image_formats: super::image::FormatCache,
 }

@@ -10,7 +10,7 @@ use penstock_process::Lock;
 
 use super::context::Context;
 use super::image::Image;
-use super::map::Maps;
+use super::mapping::Maps;
 use super::shadow::Pages;
 use crate::edge::{ClError, ClResult, Object, Ref, require};
 
@@ -42,7 +42,7 @@ pub(crate) struct Mem {
     /// `CL_MEM_PROPERTIES`: the program's list with its final 0; empty for `NULL`.
     pub(crate) properties: Vec<cl_mem_properties>,
     /// Shared virtual memory that contains `host_ptr`, and which is then the content.
-    pub(crate) svm: Option<Arc<super::svm::Area>>,
+    pub(crate) svm: Option<Arc<super::area::Area>>,
     shadow: OnceLock<Pages>,
     maps: Lock<Maps>,
     destructors: Lock<Vec<Box<dyn FnOnce() + Send>>>,

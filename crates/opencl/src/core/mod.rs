@@ -1,5 +1,6 @@
-//! The objects behind the handles.
+//! The objects behind the handles. The layers are in the documentation of the crate.
 
+pub(crate) mod area;
 pub(crate) mod arg;
 pub(crate) mod build;
 pub(crate) mod context;
@@ -11,9 +12,11 @@ pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod map;
+pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod ndrange;
 pub(crate) mod platform;
+pub(crate) mod pool;
 pub(crate) mod program;
 pub(crate) mod queue;
 pub(crate) mod rect;

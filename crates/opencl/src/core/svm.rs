@@ -2,16 +2,16 @@
 //! Devices use the workers' memory. The program sees a range while it is mapped; mapping moves the
 //! content as for a buffer.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use penstock_cl_sys::*;
-use penstock_client::{Event, HostShape, Memory, Range, Want};
-use penstock_process::{Lock, SharedLock};
+use penstock_client::{Event, HostShape, Memory, Want};
+use penstock_process::Lock;
 use penstock_wire::Status;
 
+use super::area::{Area, MappedRange};
 use super::context::Context;
-use super::map::Outcome;
+use super::mapping::Outcome;
 use super::queue::Queue;
 use super::shadow::Pages;
 use super::target::{HostSource, HostTarget};
@@ -19,42 +19,6 @@ use crate::edge::{ClError, ClResult, Ref, require};
 
 /// Number of addresses tried before an allocation fails: an address may be taken in some worker.
 const ATTEMPTS: usize = 8;
-
-/// One allocation of shared virtual memory.
-#[derive(Debug)]
-pub(crate) struct Area {
-    /// Released before the pages.
-    pub(crate) pool: Arc<Memory>,
-    pages: Pages,
-    size: usize,
-    maps: Lock<Vec<Mapped>>,
-}
-
-#[derive(Debug)]
-struct Mapped {
-    start: usize,
-    size: usize,
-    writes: bool,
-    outcome: Outcome,
-}
-
-/// Allocations of a context by address.
-#[derive(Debug, Default)]
-pub(crate) struct Areas(SharedLock<BTreeMap<usize, Arc<Area>>>);
-
-impl Areas {
-    /// Returns the allocation that contains an address.
-    pub(crate) fn at(&self, address: usize) -> Option<Arc<Area>> {
-        let areas = self.0.read();
-        let (start, area) = areas.range(..=address).next_back()?;
-        (address - start < area.size).then(|| area.clone())
-    }
-
-    /// Removes the allocation that starts at an address.
-    pub(crate) fn remove(&self, address: usize) -> Option<Arc<Area>> {
-        self.0.write().remove(&address)
-    }
-}
 
 /// Allocates shared virtual memory and returns its address. Returns `None` if the context's devices
 /// or the workers cannot.
@@ -81,7 +45,7 @@ pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) 
         );
         if let Ok(pool) = made {
             let area = Arc::new(Area { pool, pages, size, maps: Lock::default() });
-            context.svm.0.write().insert(address, area);
+            context.svm.insert(address, area);
             return Some(address);
         }
     }
@@ -91,36 +55,6 @@ pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) 
 /// Returns the allocation that contains a range.
 pub(crate) fn find(context: &Context, address: usize, size: usize) -> Option<Arc<Area>> {
     context.svm.at(address).filter(|area| area.offset(address, size).is_some())
-}
-
-impl Area {
-    pub(crate) fn address(&self) -> usize {
-        self.pages.address().addr()
-    }
-
-    /// Returns the offset of a range if it lies in this allocation.
-    fn offset(&self, address: usize, size: usize) -> Option<usize> {
-        let offset = address.checked_sub(self.address())?;
-        (offset.checked_add(size)? <= self.size).then_some(offset)
-    }
-
-    fn range(&self, address: usize, size: usize) -> ClResult<Range> {
-        let offset = self.offset(address, size).ok_or(ClError(CL_INVALID_VALUE))?;
-        Ok(Range { offset: offset as u64, size: size as u64 })
-    }
-
-    /// Returns whether the program has a range mapped, so that its own memory holds the content.
-    fn is_mapped(&self, address: usize, size: usize) -> bool {
-        self.maps
-            .lock()
-            .iter()
-            .any(|it| it.start <= address && address + size <= it.start + it.size)
-    }
-
-    /// Returns the host address of an address in this allocation.
-    fn host(&self, address: usize) -> *mut u8 {
-        self.pages.address().wrapping_add(address - self.address())
-    }
 }
 
 /// Maps a range and returns the event of the map.
@@ -148,7 +82,7 @@ pub(crate) fn map(
         Outcome::of_discard(event.clone(), waits)
     };
     let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
-    area.maps.lock().push(Mapped { start, size, writes, outcome });
+    area.maps.lock().push(MappedRange { start, size, writes, outcome });
     Ok(event)
 }
 
