@@ -6,6 +6,16 @@
 //! runs it on an implementation ([`backend`]). A [`campaign`] runs many programs in child
 //! processes. [`cuda`] has the same parts for CUDA programs; the [`interface`] is what a campaign
 //! knows of both.
+//!
+//! A module imports only modules of its own row or of rows below:
+//!
+//! | layer | modules |
+//! |---|---|
+//! | campaigns over many programs | [`args`], [`campaign`], [`child`], [`message`], [`report`] |
+//! | what a campaign knows of OpenCL and CUDA | [`cuda`], [`interface`], [`shrink`] |
+//! | one program is made, run and printed | [`c`], [`planner`], [`run`] |
+//! | what a program must see, and implementations | [`cl`], [`fake`], [`ledger`], [`model`] |
+//! | data | [`backend`], [`bits`], [`feature`], [`finding`], [`plan`], [`random`] |
 #![deny(unsafe_code)]
 
 pub mod args;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use thiserror::Error;
 
 pub use access::Space;
-pub(super) use order::mems_of;
+pub(crate) use order::mems_of;
 
 use super::plan::{Act, Context, Op, Part, Program, Relies, Stream};
 use crate::bits::Bits;

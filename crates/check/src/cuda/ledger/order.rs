@@ -181,7 +181,7 @@ enum Waits {
 }
 
 /// Returns the device memory that some work uses.
-pub(in crate::cuda) fn mems_of(work: &Work) -> Vec<usize> {
+pub(crate) fn mems_of(work: &Work) -> Vec<usize> {
     let side = |side: &Side| match side {
         Side::Device { mem, .. } => Some(*mem),
         Side::Host(_) => None,
