@@ -8,8 +8,8 @@ use penstock_link::{Address, InstanceId};
 #[derive(Debug, Default)]
 pub struct Claims(BTreeMap<InstanceId, Rank>);
 
-/// A Unix socket comes before TCP, then the order of the list decides.
-type Rank = (bool, usize);
+/// The rank of the address comes first, then its place in the list.
+type Rank = (u8, usize);
 
 impl Claims {
     /// Notes that the daemon `instance` was met at `address`, which has this index in the list.
@@ -17,7 +17,7 @@ impl Claims {
     /// whose instance is not proved counts as a node of its own.
     pub fn claim(&mut self, instance: Option<InstanceId>, index: usize, address: &Address) -> bool {
         let Some(instance) = instance else { return true };
-        let rank = (!matches!(address, Address::Unix(_)), index);
+        let rank = (address.rank(), index);
         let best = self.0.entry(instance).or_insert(rank);
         *best = rank.min(*best);
         *best == rank

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use penstock_link::Address;
 use penstock_process::{Lock, variable};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
@@ -96,10 +97,9 @@ impl session::Peers for Links {
                  each other through the client"
             )));
         }
-        // A worker that can be reached by a Unix socket is preferred as the target: over it the two
-        // share memory.
-        let is_near =
-            |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
+        // A worker with an address on this worker's host is preferred as the target: over a Unix
+        // socket the two share memory.
+        let is_near = |from, to| self.addresses(from, to).iter().any(|it| is_local(it));
         let ways = || self.ways.lock();
         let key = pair(one.0.node(), other.0.node());
         // The way that worked last is tried first: each try in vain takes seconds and leaves a
@@ -150,18 +150,24 @@ impl Links {
         from.request(connect, &frame::encode(&invitation)).wait().is_ok()
     }
 
-    /// Returns the addresses of `to` that `from` may reach. Unix sockets are only for the same
+    /// Returns the addresses of `to` that `from` may reach. Local addresses are only for the same
     /// host, and come first.
     fn addresses(&self, from: &Session, to: &Session) -> Vec<String> {
         let (Some(here), Some(there)) = (self.reach.get(from.node()), self.reach.get(to.node()))
         else {
             return Vec::new();
         };
-        let (unix, other): (Vec<_>, Vec<_>) =
-            there.addresses.iter().cloned().partition(|it| it.starts_with("unix:"));
-        let unix = if here.boot == there.boot { unix } else { Vec::new() };
-        unix.into_iter().chain(other).collect()
+        let (local, other): (Vec<_>, Vec<_>) =
+            there.addresses.iter().cloned().partition(|it| is_local(it));
+        let local = if here.boot == there.boot { local } else { Vec::new() };
+        local.into_iter().chain(other).collect()
     }
+}
+
+/// Returns whether an address of a daemon is valid only on the daemon's host. An address that only
+/// the two workers understand counts as one of a network.
+fn is_local(address: &str) -> bool {
+    address.parse::<Address>().is_ok_and(|address| address.is_local())
 }
 
 fn pair(a: usize, b: usize) -> (usize, usize) {

@@ -78,7 +78,7 @@ fn of_node<'a>(
     boot: &str,
 ) -> impl Iterator<Item = Known<'a>> {
     let same_boot = !boot.is_empty() && node.boot == boot;
-    let is_local = same_boot || matches!(address, Address::Unix(_));
+    let is_local = same_boot || address.is_local();
     let count = node.platforms.iter().map(|platform| platform.devices.len()).sum();
     let devices = node
         .platforms

@@ -348,16 +348,8 @@ impl Daemon {
 
 /// Returns this daemon's addresses for other nodes, with the host's name for wildcards.
 fn reachable(addresses: &[Address]) -> Vec<String> {
-    let public = |address: &Address| match address {
-        Address::Tcp { host, port } if matches!(host.as_str(), "0.0.0.0" | "::") => {
-            Address::Tcp { host: crate::node::host(), port: *port }
-        }
-        Address::Unix(path) => {
-            Address::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
-        }
-        other => other.clone(),
-    };
-    addresses.iter().map(|address| public(address).to_string()).collect()
+    let host = crate::node::host();
+    addresses.iter().map(|address| address.advertised(&host).to_string()).collect()
 }
 
 fn timespec(duration: Duration) -> rustix::event::Timespec {

@@ -46,14 +46,15 @@ struct Pending {
 struct Hello {
     id: u64,
     handle: OwnedFd,
-    is_unix: bool,
+    /// Whether a stranger can have made the connection.
+    may_be_strange: bool,
 }
 
 impl Pending {
     /// Removes the hello that gives way if there are too many: the oldest, which had the most time.
-    /// Strangers connect over TCP, so TCP goes first.
+    /// Connections that a stranger can have made go first.
     fn pop(&mut self) -> Option<Hello> {
-        let oldest = self.open.iter().position(|hello| !hello.is_unix).unwrap_or(0);
+        let oldest = self.open.iter().position(|hello| hello.may_be_strange).unwrap_or(0);
         self.open.remove(oldest)
     }
 }
@@ -70,7 +71,7 @@ impl Hellos {
         }
         let id = pending.next;
         pending.next += 1;
-        pending.open.push_back(Hello { id, handle, is_unix: stream.is_unix() });
+        pending.open.push_back(Hello { id, handle, may_be_strange: stream.needs_key() });
         Ok(id)
     }
 
@@ -172,7 +173,8 @@ impl Daemon {
         // If this fails, the worker sees the hang-up and ends.
         let stream = client.finish(Verdict::Welcome);
         let handed = stream.and_then(|stream| {
-            hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd())
+            let message = ToWorker::Client { features, turn, stream: stream.note() };
+            hand_over(&control, &message, stream.as_fd())
         });
         if handed.is_ok() {
             self.log.info("session", &[("client", &peer)]);
@@ -189,7 +191,8 @@ impl Daemon {
             return accepted.finish(Verdict::WrongTicket).map(drop);
         };
         let stream = accepted.finish(Verdict::Welcome)?;
-        hand_over(&control, &ToWorker::Peer(ticket), stream.as_fd())
+        let message = ToWorker::Peer { ticket, stream: stream.note() };
+        hand_over(&control, &message, stream.as_fd())
     }
 
     /// Sends the node's description, as soon as the first worker has found it out.

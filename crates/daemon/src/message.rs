@@ -32,11 +32,17 @@ pub(crate) enum ToWorker {
         features: u64,
         /// The client's place among the daemon's clients.
         turn: Turn,
+        /// What [`penstock_link::Stream::resume`] needs.
+        stream: Vec<u8>,
     },
     /// The daemon has registered this ticket.
     Admitted([u8; TICKET_BYTES]),
     /// A peer has brought this ticket; the socket comes with the message.
-    Peer([u8; TICKET_BYTES]),
+    Peer {
+        ticket: [u8; TICKET_BYTES],
+        /// What [`penstock_link::Stream::resume`] needs.
+        stream: Vec<u8>,
+    },
 }
 
 /// A device that a worker found.
@@ -144,9 +150,13 @@ mod tests {
         let worker = Control::of(worker);
         let (other, _end) = Control::pair().unwrap();
         let turn = Turn { before: 9, beside: 2 };
-        daemon.send(&ToWorker::Client { features: 7, turn }, Some(other.as_fd())).unwrap();
+        let client = ToWorker::Client { features: 7, turn, stream: b"unix:".to_vec() };
+        daemon.send(&client, Some(other.as_fd())).unwrap();
         let (message, fd) = worker.receive::<ToWorker>(Patience::Never).unwrap().unwrap();
-        assert!(matches!(message, ToWorker::Client { features: 7, turn: heard } if heard == turn));
+        let ToWorker::Client { features: 7, turn: heard, stream } = message else {
+            panic!("another message came: {message:?}");
+        };
+        assert_eq!((heard, stream), (turn, b"unix:".to_vec()));
         assert!(fd.is_some());
         assert!(worker.receive::<ToWorker>(Patience::Never).unwrap().is_none());
         drop(daemon);

@@ -75,13 +75,13 @@ fn run() -> io::Result<()> {
     if control.send(&ToDaemon::Ready { devices, problem }, usage).is_err() {
         return Ok(());
     }
-    let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) =
+    let Ok(Some((ToWorker::Client { features, turn, stream: note }, Some(socket)))) =
         control.receive(Patience::Forever)
     else {
         return Ok(());
     };
     let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
-    let client = Client { socket, features, description: node.encoded(turn) };
+    let client = Client { socket, note, features, description: node.encoded(turn) };
     serve(client, &node, &control, setup, output, log)
 }
 
@@ -103,6 +103,7 @@ fn take_stdin() -> io::Result<OwnedFd> {
 
 struct Client {
     socket: OwnedFd,
+    note: Vec<u8>,
     features: u64,
     description: Vec<u8>,
 }
@@ -161,7 +162,7 @@ fn open(
     output: Arc<Output>,
     log: Logger,
 ) -> Result<(Session, penstock_link::Receiver), LinkError> {
-    let stream = Stream::from_fd(client.socket)?;
+    let stream = Stream::resume(client.socket, &client.note)?;
     let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
     stream.write_all_until(&client.description, deadline)?;
     let (sender, receiver) =
@@ -220,8 +221,8 @@ fn watch(
 fn hear(session: &Arc<Shared>, message: ToWorker, socket: Option<OwnedFd>) {
     match (message, socket) {
         (ToWorker::Admitted(ticket), _) => session.admitted(&ticket),
-        (ToWorker::Peer(ticket), Some(socket)) => {
-            if let Ok(stream) = Stream::from_fd(socket) {
+        (ToWorker::Peer { ticket, stream: note }, Some(socket)) => {
+            if let Ok(stream) = Stream::resume(socket, &note) {
                 session.arrived(&ticket, stream);
             }
         }

@@ -62,7 +62,7 @@ impl fmt::Display for Over {
 
 pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<Joined, HeapError> {
     let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
-    let shares = stream.is_unix() && !state.plan.force_proxy;
+    let shares = stream.passes_descriptors() && !state.plan.force_proxy;
     let ours = Hello {
         from: state.plan.me,
         to: member,
@@ -134,7 +134,7 @@ fn hear(
     deadline: Instant,
 ) -> Result<([u8; HELLO_BYTES], Option<OwnedFd>), HeapError> {
     let mut hello = [0; HELLO_BYTES];
-    if !stream.is_unix() {
+    if !stream.passes_descriptors() {
         stream.read_exact_until(&mut hello, deadline)?;
         return Ok((hello, None));
     }

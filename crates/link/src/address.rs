@@ -1,60 +1,139 @@
 //! The addresses at which a daemon or a worker listens.
 
+use std::cmp::Ordering;
+use std::ffi::OsString;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::error::LinkError;
+use crate::transport::contract::{Completion, Endpoint};
+use crate::transport::{self, tcp, unix};
 
-/// Address of a daemon or a worker.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Address {
-    /// A Unix socket: `unix:PATH`.
-    Unix(PathBuf),
-    /// TCP port: `tcp:HOST:PORT` or `tcp:[V6]:PORT`.
-    Tcp {
-        /// Host name or IP address, without brackets.
-        host: String,
-        /// Port; a listener takes 0 for any free port.
-        port: u16,
-    },
+/// Address of a daemon or a worker: a scheme, which names the transport, and what the transport
+/// makes of the rest.
+#[derive(Clone, Debug)]
+pub struct Address(Arc<dyn Endpoint>);
+
+impl Address {
+    /// Returns the address of a Unix socket.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self(unix::at(path.into()))
+    }
+
+    /// Returns the address of a TCP port. `host` is a name or a numeric address without brackets. A
+    /// listener takes port 0 for any free port.
+    pub fn tcp(host: &str, port: u16) -> Self {
+        Self(tcp::at(host.to_owned(), port))
+    }
+
+    /// Reads an address and completes what it leaves out.
+    ///
+    /// # Errors
+    /// [`LinkError::Address`] if the text is not an address.
+    pub fn read(text: &str, completion: &Completion<'_>) -> Result<Self, LinkError> {
+        let wrong = |why| {
+            let forms = transport::forms(&[]);
+            LinkError::Address { text: text.to_owned(), why, forms }
+        };
+        let named = text
+            .split_once(':')
+            .and_then(|(scheme, rest)| Some((transport::of_scheme(scheme)?, rest)));
+        let (transport, rest) = named.ok_or_else(|| wrong("its scheme is unknown".to_owned()))?;
+        transport.read(rest, completion).map(Self).map_err(wrong)
+    }
+
+    /// Returns the forms of addresses, and then `more`, as a list for a message: "A, B or C".
+    pub fn forms(more: &[&str]) -> String {
+        transport::forms(more)
+    }
+
+    /// Returns whether the address is valid only on the host where it was made.
+    pub fn is_local(&self) -> bool {
+        self.0.is_local()
+    }
+
+    /// Returns the name or the numeric address of the host, if the address has one.
+    pub fn host(&self) -> Option<&str> {
+        self.0.host()
+    }
+
+    /// Returns whether strangers could connect there, so that both sides must prove that they have
+    /// the pool's key.
+    pub fn needs_key(&self) -> bool {
+        self.0.transport().needs_key()
+    }
+
+    /// Returns the rank among several addresses of one daemon. Lower is better.
+    pub fn rank(&self) -> u8 {
+        self.0.transport().rank()
+    }
+
+    /// Returns the name of the transport for messages, for example "Unix sockets".
+    pub fn transport_name(&self) -> &'static str {
+        self.0.transport().name()
+    }
+
+    /// Returns the address under which other processes reach a listener with this address. `host`
+    /// is the name of this host. It replaces a wildcard.
+    #[must_use]
+    pub fn advertised(&self, host: &str) -> Self {
+        Self(self.0.advertised(host))
+    }
+
+    pub(crate) fn new(endpoint: Arc<dyn Endpoint>) -> Self {
+        Self(endpoint)
+    }
+
+    pub(crate) fn endpoint(&self) -> &dyn Endpoint {
+        &*self.0
+    }
+
+    /// What equal addresses have in common.
+    fn identity(&self) -> (&'static str, OsString) {
+        (self.0.transport().scheme(), self.0.text())
+    }
 }
 
 impl FromStr for Address {
     type Err = LinkError;
 
     fn from_str(text: &str) -> Result<Self, LinkError> {
-        let wrong = |why| LinkError::Address { text: text.to_owned(), why };
-        if let Some(path) = text.strip_prefix("unix:") {
-            if path.is_empty() || path.contains('\0') {
-                return Err(wrong("the path is missing or has a zero byte"));
-            }
-            return Ok(Self::Unix(path.into()));
-        }
-        let rest = text
-            .strip_prefix("tcp:")
-            .ok_or_else(|| wrong("it starts with neither unix: nor tcp:"))?;
-        let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
-        let port = port.parse().map_err(|_| wrong("the port is not a number from 0 to 65535"))?;
-        let host = match host.strip_prefix('[') {
-            Some(v6) => v6.strip_suffix(']').ok_or_else(|| wrong("a bracket is not closed"))?,
-            None if host.contains(':') => return Err(wrong("an IPv6 host needs brackets")),
-            None => host,
-        };
-        if host.is_empty() {
-            return Err(wrong("the host is missing"));
-        }
-        Ok(Self::Tcp { host: host.to_owned(), port })
+        Self::read(text, &Completion { port: None, path: &|path| path.into() })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
-        }
+        write!(f, "{}:{}", self.0.transport().scheme(), self.0.text().display())
+    }
+}
+
+impl PartialEq for Address {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Address {}
+
+impl Hash for Address {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+impl PartialOrd for Address {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Address {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank()).then_with(|| self.identity().cmp(&other.identity()))
     }
 }
 
@@ -71,26 +150,70 @@ mod tests {
             "tcp:[fe80::1%eth0]:65535",
             "tcp:0.0.0.0:0",
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+            let address = text.parse::<Address>().unwrap();
+            assert_eq!(address.to_string(), text);
+            assert_eq!(address, text.parse().unwrap());
         }
+        assert_eq!(Address::tcp("::1", 1).to_string(), "tcp:[::1]:1");
+        assert_eq!(Address::unix("/a"), "unix:/a".parse().unwrap());
+        assert_ne!(Address::unix("a:1"), Address::tcp("a", 1));
     }
 
     #[test]
     fn nonsense_is_refused_with_a_reason() {
-        for text in [
-            "",
-            "unix:",
-            "tcp:",
-            "tcp:host",
-            "tcp:host:99999",
-            "tcp:::1:5",
-            "tcp:[::1:5",
-            "tcp::5",
-            "http://x",
-            "unix:a\0b",
+        for (text, why) in [
+            ("", "its scheme is unknown"),
+            ("unix", "its scheme is unknown"),
+            ("unix:", "the path is missing"),
+            ("tcp:", "the host is missing"),
+            ("tcp:host", "the port is missing"),
+            ("tcp:host:99999", "not a number from 0 to 65535"),
+            ("tcp:::1:5", "needs brackets"),
+            ("tcp:[::1:5", "a bracket is not closed"),
+            ("tcp:[::1]5", "only a port follows"),
+            ("tcp:[]:5", "the host is missing"),
+            ("tcp::5", "the host is missing"),
+            ("http://x", "its scheme is unknown"),
+            ("unix:a\0b", "a zero byte"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
-            assert!(error.contains("is not an address"), "{error}");
+            assert!(error.contains("is not an address") && error.contains(why), "{error}");
+            assert!(error.contains("write unix:PATH"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_address_is_completed_where_it_leaves_something_out() {
+        let completion =
+            Completion { port: Some(7), path: &|path| PathBuf::from("/home").join(path) };
+        for (text, complete) in [
+            ("tcp:host", "tcp:host:7"),
+            ("tcp:host:1", "tcp:host:1"),
+            ("tcp:[::1]", "tcp:[::1]:7"),
+            ("tcp:[::1]:1", "tcp:[::1]:1"),
+            ("unix:a", "unix:/home/a"),
+        ] {
+            assert_eq!(Address::read(text, &completion).unwrap().to_string(), complete);
+        }
+        assert!(Address::read("tcp:", &completion).is_err());
+        assert!(Address::read("tcp:host:", &completion).is_err());
+    }
+
+    #[test]
+    fn wildcards_are_advertised_with_the_name_of_the_host() {
+        let advertised = |address: &Address| address.advertised("node7").to_string();
+        assert_eq!(advertised(&Address::tcp("0.0.0.0", 1)), "tcp:node7:1");
+        assert_eq!(advertised(&Address::tcp("::", 1)), "tcp:node7:1");
+        assert_eq!(advertised(&Address::tcp("10.0.0.1", 1)), "tcp:10.0.0.1:1");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Address::unix("a").advertised("node7"), Address::unix(here.join("a")));
+    }
+
+    #[test]
+    fn a_local_address_comes_before_one_of_a_network() {
+        let (local, remote) = (Address::unix("/z"), Address::tcp("a", 1));
+        assert!(local < remote && local.rank() < remote.rank());
+        assert!(local.is_local() && !local.needs_key() && local.host().is_none());
+        assert!(!remote.is_local() && remote.needs_key() && remote.host() == Some("a"));
     }
 }

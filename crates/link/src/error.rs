@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use penstock_wire::FrameError;
 use penstock_wire::hello::Verdict;
 
-use crate::address::Address;
-
 /// Error of a link, of its hello or of its resources.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,11 +14,13 @@ pub enum LinkError {
     #[error("the peer ended the session: {0}")]
     Fault(String),
     /// The text is not an address.
-    #[error("`{text}` is not an address: {why}; write unix:PATH or tcp:HOST:PORT")]
+    #[error("`{text}` is not an address: {why}; write {forms}")]
     Address {
         text: String,
         /// What is wrong with the text.
-        why: &'static str,
+        why: String,
+        /// The forms of addresses.
+        forms: String,
     },
     /// The key file cannot be used.
     #[error("the key file {}: {why}", path.display())]
@@ -36,16 +36,17 @@ pub enum LinkError {
     NoHome,
     /// Nobody answers at the address.
     #[error("cannot connect to {address}: {source}; is penstockd running there?")]
-    Connect { address: Address, source: io::Error },
+    Connect { address: String, source: io::Error },
     /// This process cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
-    Listen { address: Address, source: io::Error },
+    Listen { address: String, source: io::Error },
     /// Another process listens on the address.
     #[error("another process serves {address} already")]
-    InUse { address: Address },
-    /// The link uses TCP, and this side has no key.
+    InUse { address: String },
+    /// Strangers can use the transport of the link, and this side has no key.
     #[error(
-        "{peer} is reached over TCP, which needs the pool's key; copy the key file of that node here (penstock key)"
+        "{peer} is reached over a network, which needs the pool's key; copy the key file of that \
+         node here (penstock key)"
     )]
     NoKey { peer: String },
     /// The peer proved a different key or none.

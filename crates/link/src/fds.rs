@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::error::LinkError;
-use crate::stream::{Readiness, wait_fd};
+use crate::transport::syscall::{Readiness, wait_fd};
 use crate::wait::Patience;
 
 /// Maximum number of file descriptors in one message: two rings, a doorbell and an arena.

@@ -18,7 +18,8 @@ use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
-use crate::stream::{Credentials, Stream};
+use crate::stream::Stream;
+use crate::transport::contract::Credentials;
 
 /// Bytes of magic and version, with which [`Hello`] and [`Welcome`] start in every version.
 const PREFIX_BYTES: usize = 10;
@@ -60,7 +61,7 @@ pub struct Accepted {
     pub ticket: [u8; TICKET_BYTES],
     /// Bits of [`feature`] that both sides have.
     pub features: u64,
-    /// Process that opens the link, on a Unix socket.
+    /// Process that opens the link, if the kernel knows it.
     pub credentials: Option<Credentials>,
     stream: Stream,
     peer: String,
@@ -78,7 +79,7 @@ pub fn open(
     key: Option<&Key>,
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
-    if matches!(address, Address::Tcp { .. }) && key.is_none() {
+    if address.needs_key() && key.is_none() {
         return Err(LinkError::NoKey { peer: address.to_string() });
     }
     let stream = Stream::connect(address, deadline)?;
@@ -100,7 +101,7 @@ pub fn open_patiently(
     prove: bool,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
-    if matches!(address, Address::Tcp { .. }) && key.is_none() {
+    if address.needs_key() && key.is_none() {
         return Err(LinkError::NoKey { peer: address.to_string() });
     }
     let stream = Stream::connect(address, Instant::now() + patience)?;
@@ -144,15 +145,13 @@ fn say_hello(
     let security =
         Security::of(&stream, key).map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
     let talk = Talk { stream: &stream, peer, limit };
+    let features = stream.features();
+    let wishes = if prove { feature::PROVE_INSTANCE } else { 0 };
     let hello = Hello {
         magic: MAGIC,
         version: U16::new(PROTOCOL_VERSION),
         role: U16::new(role as u16),
-        features: U64::new(if prove {
-            feature::ALL | feature::PROVE_INSTANCE
-        } else {
-            feature::ALL
-        }),
+        features: U64::new(features | wishes),
         nonce: nonce()?,
     };
     talk.say(&hello)?;
@@ -184,7 +183,7 @@ fn say_hello(
         last = talk.hear_in_line()?;
     }
     talk.check_verdict(last.verdict)?;
-    Ok(Opened { stream, features: welcome.features.get() & feature::ALL, instance })
+    Ok(Opened { features: welcome.features.get() & features, stream, instance })
 }
 
 /// Returns the peer's instance if its signature matches the two ends that this side sees.
@@ -250,7 +249,7 @@ pub fn accept_hello_as(
         return Err(talk.refuse(Verdict::NoKey));
     };
 
-    let mut welcome = blank_welcome(Verdict::Welcome);
+    let mut welcome = blank_welcome(Verdict::Welcome, stream.features());
     welcome.nonce = nonce()?;
     let instance = instance.filter(|_| hello.features.get() & feature::PROVE_INSTANCE != 0);
     if let (Some(instance), Some((accepting, connecting))) = (instance, stream.ends()) {
@@ -266,7 +265,7 @@ pub fn accept_hello_as(
     if !security.verify(side::CONNECTING, &hello, &told) {
         return Err(talk.refuse_last(Verdict::WrongKey));
     }
-    let features = hello.features.get() & feature::ALL;
+    let features = hello.features.get() & stream.features();
     Ok(Accepted { role, ticket: answer.ticket, features, credentials, peer, deadline, stream })
 }
 
@@ -319,8 +318,8 @@ impl AsFd for Accepted {
 /// How the two sides prove their identity. TLS can be another variant: it would take the stream
 /// after the first two messages.
 enum Security<'a> {
-    /// The kernel identifies the peer; proofs are zero.
-    Kernel,
+    /// The transport lets no strangers in; proofs are zero.
+    Transport,
     /// Both sides prove that they have the pool's key.
     Key(&'a Key),
 }
@@ -330,15 +329,15 @@ struct KeyMissing;
 
 impl<'a> Security<'a> {
     fn of(stream: &Stream, key: Option<&'a Key>) -> Result<Self, KeyMissing> {
-        if stream.is_unix() {
-            return Ok(Self::Kernel);
+        if !stream.needs_key() {
+            return Ok(Self::Transport);
         }
         key.map(Self::Key).ok_or(KeyMissing)
     }
 
     fn prove(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> [u8; PROOF_BYTES] {
         match self {
-            Self::Kernel => [0; PROOF_BYTES],
+            Self::Transport => [0; PROOF_BYTES],
             Self::Key(key) => key.prove(&transcript(prover, hello, welcome)),
         }
     }
@@ -346,7 +345,7 @@ impl<'a> Security<'a> {
     /// Returns whether `welcome.proof` is the prover's.
     fn verify(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> bool {
         match self {
-            Self::Kernel => true,
+            Self::Transport => true,
             Self::Key(key) => key.verify(&transcript(prover, hello, welcome), &welcome.proof),
         }
     }
@@ -464,7 +463,7 @@ impl Talk<'_> {
 
     /// Refuses the peer instead of welcoming it.
     fn refuse(&self, verdict: Verdict) -> LinkError {
-        self.turn_away(&blank_welcome(verdict), verdict)
+        self.turn_away(&blank_welcome(verdict, self.stream.features()), verdict)
     }
 
     /// Refuses the peer after the welcome.
@@ -480,12 +479,12 @@ impl Talk<'_> {
     }
 }
 
-fn blank_welcome(verdict: Verdict) -> Welcome {
+fn blank_welcome(verdict: Verdict, features: u64) -> Welcome {
     Welcome {
         magic: MAGIC,
         version: U16::new(PROTOCOL_VERSION),
         verdict: U16::new(verdict as u16),
-        features: U64::new(feature::ALL),
+        features: U64::new(features),
         nonce: [0; NONCE_BYTES],
         instance: [0; INSTANCE_BYTES],
         signature: [0; SIGNATURE_BYTES],

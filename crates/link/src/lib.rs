@@ -12,6 +12,10 @@
 //! transports. The peer is assumed hostile: what it sends or writes can harm only its own session.
 //! Every wait ends when the peer hangs up, when a TCP peer vanishes, or at [`Sender::close`].
 
+// The tests here and those in `tests/` share a module.
+#[cfg(test)]
+extern crate self as penstock_link;
+
 mod address;
 mod arena;
 mod error;
@@ -26,19 +30,19 @@ mod listener;
 mod memory;
 mod outbox;
 mod receiver;
-mod ring;
 mod sealed;
 mod sender;
 mod shared;
 mod socket;
 mod stream;
 mod threads;
+mod transport;
 mod wait;
 
 pub use address::Address;
 pub use arena::Arena;
 pub use error::LinkError;
-pub use establish::{Side, establish};
+pub use establish::establish;
 pub use fds::{recv_fd, send_fd};
 pub use hello::{
     Accepted, Opened, Progress, accept_hello, accept_hello_as, open, open_on, open_patiently,
@@ -50,6 +54,7 @@ pub use memory::{Addresses, SharedMemory};
 pub use outbox::{Body, Outbox};
 pub use receiver::{Received, Receiver};
 pub use sender::Sender;
-pub use stream::{Credentials, Stream};
+pub use stream::Stream;
 pub use threads::spawn_quiet;
+pub use transport::contract::{Completion, Credentials, Side};
 pub use wait::{Patience, Policy};

@@ -13,8 +13,8 @@ use crate::error::LinkError;
 use crate::joint::Joint;
 use crate::shared::RingOut;
 use crate::socket::SocketOut;
-use crate::stream::Readiness;
 use crate::threads::{HELPER_STACK_BYTES, spawn_quiet};
+use crate::transport::syscall::Readiness;
 
 /// Longest time that small frames stay in a socket's batch without a flush: five round trips of a
 /// fast network, or the time in which a program makes about a hundred calls.
@@ -160,10 +160,7 @@ impl Sender {
         let shared = &self.handle.0;
         shared.joint.check()?;
         let mut state = shared.lock();
-        match &mut state.out {
-            Out::Socket(socket) => shared.ended(socket.flush(&shared.joint)),
-            Out::Ring(_) => Ok(()),
-        }
+        shared.ended(state.out.flush(&shared.joint))
     }
 
     /// Like [`Sender::flush`], but leaves what would block to another thread.
@@ -222,15 +219,9 @@ impl Sender {
         // The thread that holds the lock sends. If that thread is flushing and has passed our
         // frame, the helper sends the frame.
         let Some(mut state) = shared.try_lock() else { return Ok(()) };
-        match &mut state.out {
-            Out::Socket(socket) => {
-                let flushed = socket.flush_now(&shared.joint);
-                shared.ended(flushed)?;
-                shared.call_helper(&mut state);
-                Ok(())
-            }
-            Out::Ring(_) => Ok(()),
-        }
+        shared.ended(state.out.flush_now(&shared.joint))?;
+        shared.call_helper(&mut state);
+        Ok(())
     }
 
     /// Sends a frame whose head is already encoded.
@@ -250,35 +241,24 @@ impl Sender {
         let shared = &self.handle.0;
         shared.joint.check()?;
         let Some(mut state) = shared.try_lock() else { return Ok(false) };
-        match &mut state.out {
-            Out::Ring(ring) => shared.ended(ring.try_frame(&shared.joint, head, payload)),
-            Out::Socket(socket) => {
-                let tried = socket.try_frame(&shared.joint, head, payload);
-                let sent = shared.ended(tried.and_then(|sent| match sent && !more {
-                    true => socket.flush_now(&shared.joint).map(|_| true),
-                    false => Ok(sent),
-                }))?;
-                // Waking the helper costs as much as sending, so only for what is left.
-                if !more {
-                    shared.call_helper(&mut state);
-                }
-                Ok(sent)
+        let sent = shared.ended(state.out.try_frame(&shared.joint, head, payload))?;
+        if !more {
+            if sent {
+                shared.ended(state.out.flush_now(&shared.joint))?;
             }
+            // Waking the helper costs as much as sending, so only for what is left.
+            shared.call_helper(&mut state);
         }
+        Ok(sent)
     }
 
     fn try_send_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<bool, LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
         let Some(mut state) = shared.try_lock() else { return Ok(false) };
-        match &mut state.out {
-            Out::Ring(ring) => shared.ended(ring.try_frame(&shared.joint, head, payload)),
-            Out::Socket(socket) => {
-                let sent = shared.ended(socket.try_frame(&shared.joint, head, payload))?;
-                shared.call_helper(&mut state);
-                Ok(sent)
-            }
-        }
+        let sent = shared.ended(state.out.try_frame(&shared.joint, head, payload))?;
+        shared.call_helper(&mut state);
+        Ok(sent)
     }
 
     fn write(
@@ -290,14 +270,9 @@ impl Sender {
         let shared = &self.handle.0;
         shared.joint.check()?;
         let mut state = shared.lock();
-        match &mut state.out {
-            Out::Ring(ring) => shared.ended(ring.frame(&shared.joint, head, pieces)),
-            Out::Socket(socket) => {
-                shared.ended(socket.frame(&shared.joint, head, bytes, pieces))?;
-                shared.call_helper(&mut state);
-                Ok(())
-            }
-        }
+        shared.ended(state.out.frame(&shared.joint, head, bytes, pieces))?;
+        shared.call_helper(&mut state);
+        Ok(())
     }
 }
 
@@ -315,12 +290,64 @@ impl Drop for Handle {
         }
         let mut state = self.0.lock();
         state.orphan = true;
-        if let Out::Socket(socket) = &mut state.out {
-            let _ = socket.flush_now(&self.0.joint);
-            self.0.call_helper(&mut state);
-        }
+        let _ = state.out.flush_now(&self.0.joint);
+        self.0.call_helper(&mut state);
         drop(state);
         self.0.changed.notify_all();
+    }
+}
+
+/// The only place that sends frames.
+impl Out {
+    /// Sends a frame with a payload of `bytes` bytes, or gathers it. Blocks while the link is full.
+    fn frame(
+        &mut self,
+        joint: &Joint,
+        head: &[&[u8]],
+        bytes: u64,
+        pieces: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), LinkError> {
+        match self {
+            Self::Socket(socket) => socket.frame(joint, head, bytes, pieces),
+            Self::Ring(ring) => ring.frame(joint, head, pieces),
+        }
+    }
+
+    /// Like [`Out::frame`], but never blocks. Returns `false` if nothing was sent.
+    fn try_frame(
+        &mut self,
+        joint: &Joint,
+        head: &[&[u8]],
+        payload: &[u8],
+    ) -> Result<bool, LinkError> {
+        match self {
+            Self::Socket(socket) => socket.try_frame(joint, head, payload),
+            Self::Ring(ring) => ring.try_frame(joint, head, payload),
+        }
+    }
+
+    /// Sends what is gathered. A ring gathers nothing: the peer sees every frame at once.
+    fn flush(&mut self, joint: &Joint) -> Result<(), LinkError> {
+        match self {
+            Self::Socket(socket) => socket.flush(joint),
+            Self::Ring(_) => Ok(()),
+        }
+    }
+
+    /// Like [`Out::flush`], but never blocks. Returns `false` if something is left.
+    fn flush_now(&mut self, joint: &Joint) -> Result<bool, LinkError> {
+        match self {
+            Self::Socket(socket) => socket.flush_now(joint),
+            Self::Ring(_) => Ok(true),
+        }
+    }
+
+    /// Returns since when a frame has been gathered.
+    fn since(&self) -> Option<Instant> {
+        match self {
+            Self::Socket(socket) => socket.since(),
+            Self::Ring(_) => None,
+        }
     }
 }
 
@@ -351,8 +378,7 @@ impl Shared {
 
     /// Ensures that the helper sends what is left in the batch.
     fn call_helper(self: &Arc<Self>, state: &mut State) {
-        let Out::Socket(socket) = &state.out else { return };
-        if socket.since().is_none() {
+        if state.out.since().is_none() {
             return;
         }
         match state.helper {
@@ -409,11 +435,11 @@ impl Shared {
     }
 
     fn next_step(&self, state: &mut State, naps: &mut u32) -> Step {
-        let State { out: Out::Socket(socket), orphan, .. } = state else { return Step::End };
+        let State { out, orphan, .. } = state;
         if self.joint.is_closed() {
             return Step::End;
         }
-        let Some(since) = socket.since() else {
+        let Some(since) = out.since() else {
             return match *naps {
                 _ if *orphan => Step::End,
                 HELPER_NAPS_MAX => {
@@ -431,7 +457,7 @@ impl Shared {
         if !left.is_zero() {
             return Step::Sleep(left);
         }
-        match self.ended(socket.flush_now(&self.joint)) {
+        match self.ended(out.flush_now(&self.joint)) {
             Ok(true) => Step::Sleep(HELPER_NAP),
             Ok(false) => Step::AwaitRoom,
             Err(_) => Step::End,

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use crate::error::LinkError;
 use crate::joint::{Joint, STALL_MIN};
-use crate::ring::{Reader, STEP_BYTES, Writer};
-use crate::stream::{Readiness, Stream};
+use crate::stream::Stream;
+use crate::transport::rings::ring::{Reader, STEP_BYTES, Writer};
+use crate::transport::syscall::Readiness;
 use crate::wait::{Await, Patience, Policy, Waiter};
 
 /// Doorbell bytes taken from a socket at once. More than a few come only from needless rings.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::error::LinkError;
 use crate::joint::{Joint, STALL_MIN};
-use crate::stream::Readiness;
+use crate::transport::syscall::Readiness;
 use crate::wait::{Await, Patience, Policy, Waiter};
 
 /// Number of bytes of small frames that are gathered before they are sent. TCP sends 256 messages

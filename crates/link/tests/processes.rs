@@ -65,7 +65,7 @@ fn start(address: &Address) -> (Child, Sender, Receiver) {
 
 fn addresses(name: &str) -> [Address; 2] {
     let path = std::env::temp_dir().join(format!("penstock-link-{name}-{}", std::process::id()));
-    [Address::Unix(path), "tcp:127.0.0.1:0".parse().unwrap()]
+    [Address::unix(path), "tcp:127.0.0.1:0".parse().unwrap()]
 }
 
 #[test]

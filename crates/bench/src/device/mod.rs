@@ -202,9 +202,8 @@ impl Ring {
         if nodes_of(0) == nodes_of(1) {
             return format!("{to_other} in one worker");
         }
-        let address =
-            self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
-        let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
+        let first = self.pool.nodes().first();
+        let transport = first.map_or("no link", |node| node.address().transport_name());
         format!("{to_other} between workers that meet over {transport}")
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use penstock_client::config::{Config, NodeAddress, Surroundings};
 use penstock_client::{Claims, Surveyed, survey};
-use penstock_link::{Address, InstanceId, Key, LinkError};
+use penstock_link::{InstanceId, Key, LinkError};
 use penstock_wire::describe::Survey;
 use penstock_wire::hello::Role;
 
@@ -63,10 +63,7 @@ fn distinct<T>(
 
 /// Loads the pool's key if the node needs it.
 fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkError> {
-    match (&node.address, key) {
-        (Address::Tcp { .. }, Some(path)) => Key::load(path).map(Some),
-        _ => Ok(None),
-    }
+    key.filter(|_| node.address.needs_key()).map(Key::load).transpose()
 }
 
 /// Asks all daemons at once for their status. Each may take as long as the configuration allows.
@@ -89,15 +86,14 @@ pub fn probe_all(config: &Config) -> Vec<Probed> {
 
 /// Whether the node is on this host, so that its devices are the local ones.
 pub fn is_this_host(node: &NodeAddress) -> bool {
-    match &node.address {
-        Address::Unix(_) => true,
-        Address::Tcp { host, .. } => {
-            Surroundings::of_process().is_own_host(host)
-                || (host.as_str(), 0).to_socket_addrs().is_ok_and(|mut addresses| {
-                    addresses.any(|address| is_own_address(address.ip()))
-                })
-        }
-    }
+    node.address.is_local() || node.address.host().is_some_and(is_own_host)
+}
+
+fn is_own_host(host: &str) -> bool {
+    Surroundings::of_process().is_own_host(host)
+        || (host, 0)
+            .to_socket_addrs()
+            .is_ok_and(|mut addresses| addresses.any(|address| is_own_address(address.ip())))
 }
 
 /// A socket can be bound only to an address of this host.

@@ -60,7 +60,7 @@ impl Home {
     /// As [`Self::start_fake_node`], with a number of devices and a delay before each answer. The
     /// node sends nothing during the delay.
     pub fn start_fake_node_with(&self, devices: u32, delay: Duration) {
-        let listener = Listener::bind(&Address::Unix(self.path.join("node.sock"))).unwrap();
+        let listener = Listener::bind(&Address::unix(self.path.join("node.sock"))).unwrap();
         thread::spawn(move || {
             while let Ok(stream) = listener.accept() {
                 thread::sleep(delay);

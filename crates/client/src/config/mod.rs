@@ -192,14 +192,14 @@ impl Config {
         self.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
-    /// Returns the pool's key if there are nodes over TCP. Nodes on Unix sockets need no key, and a
-    /// TCP node that gets none says that it needs one.
+    /// Returns the pool's key if there are nodes that need it. Nodes on Unix sockets need no key. A
+    /// node that needs one and gets none says so.
     ///
     /// # Errors
     /// If the file of the key cannot be used.
     pub fn load_key(&self) -> Result<Option<Key>, LinkError> {
-        let is_remote = self.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
-        self.key.as_deref().filter(|_| is_remote).map(Key::load).transpose()
+        let is_needed = self.nodes.iter().any(|node| node.address.needs_key());
+        self.key.as_deref().filter(|_| is_needed).map(Key::load).transpose()
     }
 }
 
@@ -321,8 +321,8 @@ impl fmt::Display for Where {
 pub enum ConfigError {
     /// The text is not an address.
     #[error(
-        "{place}: `{value}` is not the address of a node ({reason}); write unix:PATH, \
-         tcp:HOST:PORT or local"
+        "{place}: `{value}` is not the address of a node ({reason}); write {}",
+        Address::forms(&["local"])
     )]
     Address {
         place: Where,

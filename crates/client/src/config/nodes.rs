@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use penstock_link::{Address, LinkError};
+use penstock_link::{Address, Completion, LinkError};
 
 use super::{
     ConfigError, NODES_MAX, NODES_VARIABLE, PORT_DEFAULT, SLURM_VARIABLE, Surroundings, Where,
@@ -25,12 +25,12 @@ pub struct NodeAddress {
 impl NodeAddress {
     /// Returns a node behind a Unix socket.
     pub fn unix(name: &str, path: PathBuf) -> Self {
-        Self { name: name.to_owned(), address: Address::Unix(path) }
+        Self { name: name.to_owned(), address: Address::unix(path) }
     }
 
     /// Returns a node behind a TCP port.
     pub fn tcp(host: &str, port: u16) -> Self {
-        Self { name: host.to_owned(), address: Address::Tcp { host: host.to_owned(), port } }
+        Self { name: host.to_owned(), address: Address::tcp(host, port) }
     }
 }
 
@@ -73,8 +73,8 @@ pub fn read_list_at(
     Ok(nodes)
 }
 
-/// Reads one address: any that [`Address`] understands, `tcp:HOST` for the default port, or `local`
-/// for the user's own daemon.
+/// Reads one address: any that [`Address`] understands, or `local` for the user's own daemon. An
+/// address may leave out the default port.
 pub(super) fn read(
     item: &str,
     place: &Where,
@@ -89,27 +89,13 @@ pub(super) fn read(
     if item == "local" {
         return Ok(NodeAddress::unix(item, surroundings.own_socket()));
     }
-    if let Some(path) = item.strip_prefix("unix:") {
-        if path.is_empty() {
-            return Err(fail("the path is missing".to_owned()));
-        }
-        return Ok(NodeAddress::unix(item, surroundings.expand(path, base)));
-    }
-    let address = with_port(item).parse::<Address>().map_err(|error| match error {
-        LinkError::Address { why, .. } => fail(why.to_owned()),
+    let completion =
+        Completion { port: Some(PORT_DEFAULT), path: &|path| surroundings.expand(path, base) };
+    let address = Address::read(item, &completion).map_err(|error| match error {
+        LinkError::Address { why, .. } => fail(why),
         other => fail(other.to_string()),
     })?;
     Ok(NodeAddress { name: item.to_owned(), address })
-}
-
-/// Completes `tcp:HOST` to `tcp:HOST:PORT`.
-fn with_port(item: &str) -> String {
-    let host = item.strip_prefix("tcp:").unwrap_or_default();
-    let bare = match host.strip_prefix('[') {
-        Some(rest) => rest.ends_with(']'),
-        None => !host.is_empty() && !host.contains(':'),
-    };
-    if bare { format!("{item}:{PORT_DEFAULT}") } else { item.to_owned() }
 }
 
 /// Returns the daemons on `hosts`, each at `port`. This host's own daemon is reached through its

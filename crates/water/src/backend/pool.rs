@@ -25,7 +25,6 @@ use penstock_cl_sys::{
 };
 use penstock_client::config::{Config, NODES_VARIABLE, Source, Surroundings};
 use penstock_client::{Context, Node, Pool, Queue};
-use penstock_link::Address;
 use penstock_wire::describe;
 use rustc_hash::FxHashMap;
 
@@ -476,7 +475,7 @@ fn describe(node: &Node, device: &penstock_client::Device) -> DeviceInfo {
             node: number(node.index()),
             index: device.index(),
             count: number(node.devices().len()),
-            is_local: matches!(node.address(), Address::Unix(_))
+            is_local: node.address().is_local()
                 || (!boot.trim().is_empty() && description.boot == boot.trim()),
         }),
     }

@@ -81,10 +81,10 @@ impl<'a> Meeting<'a> {
         let own = plan.hosts.get(me as usize);
         if later.iter().any(|host| Some(host) == own) {
             let path = socket_path().map_err(Missed::Listen)?;
-            listeners.push(Listener::bind(&Address::Unix(path)).map_err(Missed::Listen)?);
+            listeners.push(Listener::bind(&Address::unix(path)).map_err(Missed::Listen)?);
         }
         if later.iter().any(|host| Some(host) != own) {
-            let everywhere = Address::Tcp { host: "0.0.0.0".into(), port: 0 };
+            let everywhere = Address::tcp("0.0.0.0", 0);
             listeners.push(Listener::bind(&everywhere).map_err(Missed::Listen)?);
         }
         let (key, deadline) = (Key::from_bytes(&plan.secret), Instant::now() + MEET_MAX);
@@ -93,10 +93,8 @@ impl<'a> Meeting<'a> {
 
     /// Returns the message for each member with a higher number.
     pub fn door(&self) -> HeapMessage {
-        let public = |listener: &Listener| match listener.address() {
-            Address::Tcp { port, .. } => Address::Tcp { host: public_name(), port }.to_string(),
-            unix => unix.to_string(),
-        };
+        let host = public_name();
+        let public = |listener: &Listener| listener.address().advertised(&host).to_string();
         HeapMessage::Door {
             member: self.me,
             addresses: self.listeners.iter().map(public).collect(),
@@ -174,9 +172,12 @@ impl<'a> Meeting<'a> {
     fn connect(&self, member: u32, addresses: &[String]) -> Result<Stream, Missed> {
         let mut reasons = Vec::new();
         let is_here = self.host(member) == self.host(self.me);
-        // A path is only valid on its own host.
-        for address in addresses.iter().filter(|address| is_here || !address.starts_with("unix:")) {
-            let opened = address.parse().and_then(|address| {
+        for address in addresses {
+            let address: Result<Address, LinkError> = address.parse();
+            if address.as_ref().is_ok_and(|address| address.is_local() && !is_here) {
+                continue;
+            }
+            let opened = address.and_then(|address| {
                 let ticket = Some(self.ticket(self.me));
                 open(&address, Role::Peer, ticket, Some(&self.key), self.deadline)
             });
@@ -358,7 +359,7 @@ mod tests {
         }
         let mut joined = Vec::new();
         meeting.meet(messages, |member, stream| {
-            joined.push((member, stream.is_unix()));
+            joined.push((member, stream.passes_descriptors()));
             Ok::<(), Missed>(())
         })?;
         joined.sort_unstable();

@@ -1,0 +1,236 @@
+//! What a transport implements.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use penstock_wire::hello::feature;
+use rustix::net::AddressFamily;
+
+use super::rings::ring::Map;
+use super::syscall::{self, Readiness};
+use crate::arena::Arena;
+use crate::error::LinkError;
+use crate::instance::End;
+
+/// Kind of connection.
+pub(crate) trait Transport: fmt::Debug + Send + Sync {
+    /// Returns the text before the first colon of an address.
+    fn scheme(&self) -> &'static str;
+
+    /// Returns the form of an address for messages, for example `unix:PATH`.
+    fn form(&self) -> &'static str;
+
+    /// Returns the name for messages, for example "Unix sockets".
+    fn name(&self) -> &'static str;
+
+    /// Returns whether strangers could connect, so that both sides must prove that they have the
+    /// pool's key.
+    fn needs_key(&self) -> bool;
+
+    /// Returns the rank among the transports that lead to the same daemon. Lower is better.
+    fn rank(&self) -> u8;
+
+    /// Reads the part of an address after the scheme and its colon.
+    ///
+    /// # Errors
+    /// Fails with a reason for the user.
+    fn read(&self, text: &str, completion: &Completion<'_>) -> Result<Arc<dyn Endpoint>, String>;
+
+    /// Returns the families of the sockets that are connections of this transport and nothing more,
+    /// so that a connection can be made of the descriptor alone.
+    fn families(&self) -> &'static [AddressFamily] {
+        &[]
+    }
+
+    /// Takes a connected socket from another process. `state` is what
+    /// [`Connection::state`] returned there, and empty for a socket of one of the
+    /// [`Transport::families`] of which nothing more is known.
+    ///
+    /// # Errors
+    /// Fails if the descriptor or the state is not of this transport.
+    fn adopt(&self, socket: OwnedFd, state: &[u8]) -> io::Result<Box<dyn Connection>>;
+}
+
+/// What a reader of addresses adds to an address that leaves something out.
+pub struct Completion<'a> {
+    /// Port of an address without one.
+    pub port: Option<u16>,
+    /// Makes a path complete, for example one that starts with `~/`.
+    pub path: &'a dyn Fn(&str) -> PathBuf,
+}
+
+impl fmt::Debug for Completion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// Address of one transport.
+pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
+    fn transport(&self) -> &'static dyn Transport;
+
+    /// Returns the address without the scheme. Equal endpoints have equal texts.
+    fn text(&self) -> OsString;
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// Fails if nobody answers before the deadline.
+    fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>>;
+
+    /// Listens. `mode` has the permissions of a socket that lies in the file system.
+    ///
+    /// # Errors
+    /// Fails with [`io::ErrorKind::AddrInUse`] if another process answers there, and with
+    /// [`io::ErrorKind::Unsupported`] if this transport only connects.
+    fn listen(&self, mode: u32) -> io::Result<Bound>;
+
+    /// Returns whether the address is valid only on the host where it was made.
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    /// Returns the name or the numeric address of the host, if the endpoint has one.
+    fn host(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the address under which other processes reach this listener. `host` is the name of
+    /// this host.
+    fn advertised(&self, host: &str) -> Arc<dyn Endpoint>;
+}
+
+/// Number of connections that the system holds before they are accepted. Further connections are
+/// refused (TCP) or wait (Unix). The system may reduce the number to its own limit.
+pub(super) const BACKLOG: i32 = 1_024;
+
+/// Listening socket of a transport.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) socket: OwnedFd,
+    /// Address with what the system has chosen, for example the port.
+    pub(crate) endpoint: Arc<dyn Endpoint>,
+    pub(crate) accepting: Box<dyn Accepting>,
+}
+
+/// Makes connections of the sockets that a listener accepts, and keeps what the listener owns.
+pub(crate) trait Accepting: fmt::Debug + Send + Sync {
+    /// Takes an accepted socket.
+    ///
+    /// # Errors
+    /// Fails if the peer has hung up already.
+    fn take(&self, socket: OwnedFd) -> io::Result<Box<dyn Connection>>;
+}
+
+/// Connected socket of a transport.
+pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
+    fn transport(&self) -> &'static dyn Transport;
+
+    /// Returns the name of the peer for messages.
+    fn peer(&self) -> String;
+
+    /// Returns the identity of the peer if the kernel knows it.
+    fn credentials(&self) -> io::Result<Option<Credentials>> {
+        Ok(None)
+    }
+
+    /// Returns both ends, this one first, as far as both sides see them alike.
+    fn ends(&self) -> Option<(End, End)> {
+        None
+    }
+
+    /// Returns whether descriptors can be sent beside the bytes.
+    fn passes_descriptors(&self) -> bool {
+        false
+    }
+
+    /// Returns the features that a link over this connection can have (`feature`).
+    fn features(&self) -> u64 {
+        feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA)
+    }
+
+    /// Agrees with the peer, which calls this too, on memory that carries the frames from now on.
+    /// Returns `None` if the frames stay on this connection.
+    ///
+    /// # Errors
+    /// Fails if the peer hung up or its memory is not as agreed.
+    fn share_memory(&self, _features: u64, _side: Side) -> Result<Option<Rings>, LinkError> {
+        Ok(None)
+    }
+
+    /// Returns what another process needs beside the descriptor to continue this connection.
+    fn state(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Returns the descriptor.
+    fn into_socket(self: Box<Self>) -> OwnedFd;
+
+    /// Sends what fits now. Returns `None` if nothing fits.
+    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        syscall::send_now(self.as_fd(), pieces)
+    }
+
+    /// Receives what is there. Returns `None` if nothing is.
+    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        syscall::recv_now(self.as_fd(), into)
+    }
+
+    /// Sleeps until the connection is ready or hung up. Returns `false` if the deadline passed.
+    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+        syscall::wait_fd(self.as_fd(), what, deadline)
+    }
+
+    /// Returns whether the peer has hung up, as far as is known without waiting.
+    fn has_hung_up(&self) -> bool {
+        syscall::has_hung_up(self.as_fd())
+    }
+
+    /// Returns whether the peer is gone although nothing has hung up: it leaves what was sent to it
+    /// unanswered. May cost a system call.
+    fn vanished(&self) -> bool {
+        false
+    }
+
+    /// Ends the connection in both directions, which wakes all waiting threads on both sides.
+    fn shutdown(&self) {
+        syscall::shutdown(self.as_fd());
+    }
+}
+
+/// Identity of the process at the other end of a socket, as the kernel reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    pub uid: u32,
+    pub gid: u32,
+    /// Process that connected; 0 for a process that this process's PID namespace does not see.
+    pub pid: i32,
+}
+
+/// Side of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Side that offers shared memory.
+    Client,
+    /// Side that takes the memory.
+    Worker,
+}
+
+/// One side's part of a pair of rings.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    /// Ring that this side writes to.
+    pub(crate) out: Arc<Map>,
+    /// Ring that this side reads from.
+    pub(crate) back: Arc<Map>,
+    /// Carries one byte for each wake-up of a sleeping writer. It is separate from the connection,
+    /// because two threads that wait for one socket would take each other's bytes.
+    pub(crate) space: Box<dyn Connection>,
+    /// Memory for buffers that both sides share.
+    pub(crate) arena: Option<Arc<Arena>>,
+}

@@ -1,0 +1,106 @@
+//! The system calls on connected sockets that the transports share.
+
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+
+use crate::error::LinkError;
+
+/// Condition to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// Bytes or a hang-up have come.
+    Readable,
+    /// Bytes can be sent.
+    Writable,
+}
+
+pub(super) fn send_now(
+    socket: BorrowedFd<'_>,
+    pieces: &[IoSlice<'_>],
+) -> Result<Option<usize>, LinkError> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        let sent = match pieces {
+            [one] => rustix::net::send(socket, one, flags),
+            many => rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        match sent {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(broken(error, "sending")),
+        }
+    }
+}
+
+pub(super) fn recv_now(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+) -> Result<Option<usize>, LinkError> {
+    loop {
+        match rustix::net::recv(socket, &mut *into, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Err(LinkError::Closed),
+            Ok((bytes, _)) => return Ok(Some(bytes)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(broken(error, "receiving")),
+        }
+    }
+}
+
+pub(super) fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let hung_up = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let polled = poll(&mut fds, Some(&now));
+    let [fd] = fds;
+    polled.is_ok() && fd.revents().intersects(hung_up)
+}
+
+pub(super) fn shutdown(socket: BorrowedFd<'_>) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Both);
+}
+
+/// Sleeps until a file descriptor is ready or hung up. Returns `false` if the deadline passed.
+pub(crate) fn wait_fd(
+    fd: BorrowedFd<'_>,
+    what: Readiness,
+    deadline: Option<Instant>,
+) -> Result<bool, LinkError> {
+    let events = match what {
+        Readiness::Readable => PollFlags::IN | PollFlags::RDHUP,
+        Readiness::Writable => PollFlags::OUT,
+    };
+    loop {
+        let mut fds = [PollFd::new(&fd, events)];
+        let left =
+            deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // A deadline beyond the clock's range (292 billion years) is as good as none.
+    let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: duration.subsec_nanos().into() }
+}
+
+fn broken(error: Errno, doing: &'static str) -> LinkError {
+    match error {
+        Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::SHUTDOWN => LinkError::Closed,
+        Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN => {
+            LinkError::Vanished
+        }
+        error => LinkError::system(doing)(error),
+    }
+}
