@@ -12,6 +12,8 @@
 //! transports. The peer is assumed hostile: what it sends or writes can harm only its own session.
 //! Every wait ends when the peer hangs up, when a TCP peer vanishes, or at [`Sender::close`].
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 // The tests here and those in `tests/` share a module.
 #[cfg(test)]
 extern crate self as penstock_link;

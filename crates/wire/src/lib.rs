@@ -13,6 +13,7 @@
 //! This crate does no I/O, reads no clock and has no unsafe code. It treats every byte it decodes
 //! as hostile.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod args;
 pub mod calls;
