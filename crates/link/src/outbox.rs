@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use penstock_process::{Lock, Signal};
 use penstock_trial::{Defect, planted};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id};
@@ -47,11 +48,11 @@ struct Shared {
     sender: Sender,
     /// Bytes of memory that the queue holds.
     held: AtomicUsize,
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Signalled when an item was queued or the outbox was closed.
-    queued: Condvar,
+    queued: Signal,
     /// Signalled when the queue ran empty or the outbox was closed.
-    drained: Condvar,
+    drained: Signal,
 }
 
 #[derive(Default)]
@@ -86,9 +87,9 @@ impl Item {
 impl Outbox {
     /// Makes an outbox over a link.
     pub fn new(sender: Sender) -> Self {
-        let (queued, drained) = (Condvar::new(), Condvar::new());
+        let (queued, drained) = (Signal::new(), Signal::new());
         let shared =
-            Shared { sender, held: AtomicUsize::new(0), state: Mutex::default(), queued, drained };
+            Shared { sender, held: AtomicUsize::new(0), state: Lock::default(), queued, drained };
         Self { handle: Arc::new(Handle(Arc::new(shared))) }
     }
 
@@ -119,7 +120,7 @@ impl Outbox {
         }
         let head = [header.as_bytes(), call.as_bytes(), waits.as_bytes()];
         // On every return the lock ends before `body` is dropped, because its owner may then post.
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         if state.closed {
             return;
         }
@@ -145,7 +146,7 @@ impl Outbox {
         if self.handle.0.sender.check().is_err() {
             return 0;
         }
-        self.handle.0.lock().bytes
+        self.handle.0.state.lock().bytes
     }
 
     /// Returns the bytes of memory that waiting calls hold, without shared bodies, which their
@@ -161,14 +162,13 @@ impl Outbox {
             return false;
         }
         let shared = &self.handle.0;
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         while !state.closed && (state.writing || !state.queue.is_empty()) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            (state, _) =
-                shared.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = shared.drained.wait_timeout(state, left);
         }
         !state.closed
     }
@@ -179,7 +179,7 @@ impl Outbox {
         // Closes the link first, because the writer may be blocked in it.
         shared.sender.close();
         if !matches!(shared.sender.check(), Err(LinkError::Forked)) {
-            shared.end(shared.lock());
+            shared.end(shared.state.lock());
         }
     }
 }
@@ -188,7 +188,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // In a forked child the lock may be held for ever by a thread that does not exist there.
         if self.0.sender.check().is_ok() {
-            self.0.lock().abandoned = true;
+            self.0.state.lock().abandoned = true;
             self.0.queued.notify_all();
         }
     }
@@ -218,10 +218,6 @@ impl fmt::Debug for Body {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn end(&self, mut state: MutexGuard<'_, State>) {
         state.closed = true;
         state.bytes = 0;
@@ -252,7 +248,7 @@ impl Shared {
 
     /// Runs the writer thread, which sends what is queued, in order.
     fn write(self: Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.closed {
             let Some(item) = state.queue.pop_front() else {
                 let ends;
@@ -269,17 +265,17 @@ impl Shared {
             let mut sent = self.sender.send_head(&[&item.head], item.body.bytes());
             drop(item);
             self.held.fetch_sub(held, Relaxed);
-            state = self.lock();
+            state = self.state.lock();
             if sent.is_ok() && state.queue.is_empty() {
                 drop(state);
                 sent = self.sender.flush();
-                state = self.lock();
+                state = self.state.lock();
             }
             state.writing = false;
             state.bytes = state.bytes.saturating_sub(bytes);
             if sent.is_err() {
                 self.end(state);
-                state = self.lock();
+                state = self.state.lock();
             } else if state.queue.is_empty() {
                 self.drained.notify_all();
             }
@@ -290,8 +286,7 @@ impl Shared {
     /// Waits for an item. Returns `true` if the thread may end because none came or none will come.
     fn await_item<'a>(&'a self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
         let quiet = |state: &mut State| state.queue.is_empty() && !state.closed && !state.abandoned;
-        let waited = self.queued.wait_timeout_while(state, WRITER_IDLE_MAX, quiet);
-        let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (state, timeout) = self.queued.wait_timeout_while(state, WRITER_IDLE_MAX, quiet);
         let ends = state.queue.is_empty() && (timeout.timed_out() || state.abandoned);
         (state, ends)
     }

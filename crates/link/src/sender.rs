@@ -1,9 +1,10 @@
 //! The sending end of a link.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use penstock_process::{Lock, Signal};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Header, Id};
 use zerocopy::IntoBytes;
@@ -42,9 +43,9 @@ struct Handle(Arc<Shared>);
 
 struct Shared {
     joint: Arc<Joint>,
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Signalled when the helper has work or its link has ended.
-    changed: Condvar,
+    changed: Signal,
 }
 
 struct State {
@@ -91,10 +92,8 @@ impl Sender {
     }
 
     fn new(joint: Arc<Joint>, out: Out) -> Self {
-        let state = Mutex::new(State { out, helper: Helper::None, orphan: false });
-        Self {
-            handle: Arc::new(Handle(Arc::new(Shared { joint, state, changed: Condvar::new() }))),
-        }
+        let state = Lock::new(State { out, helper: Helper::None, orphan: false });
+        Self { handle: Arc::new(Handle(Arc::new(Shared { joint, state, changed: Signal::new() }))) }
     }
 
     /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until
@@ -159,7 +158,7 @@ impl Sender {
     pub fn flush(&self) -> Result<(), LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         shared.ended(state.out.flush(&shared.joint))
     }
 
@@ -269,7 +268,7 @@ impl Sender {
     ) -> Result<(), LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         shared.ended(state.out.frame(&shared.joint, head, bytes, pieces))?;
         shared.call_helper(&mut state);
         Ok(())
@@ -288,7 +287,7 @@ impl Drop for Handle {
         if self.0.joint.check().is_err() {
             return;
         }
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.orphan = true;
         let _ = state.out.flush_now(&self.0.joint);
         self.0.call_helper(&mut state);
@@ -352,17 +351,12 @@ impl Out {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         for _ in 0..TRY_LOCK_SPINS {
-            match self.state.try_lock() {
-                Ok(state) => return Some(state),
-                Err(TryLockError::Poisoned(state)) => return Some(state.into_inner()),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            if let Some(state) = self.state.try_lock() {
+                return Some(state);
             }
+            std::hint::spin_loop();
         }
         None
     }
@@ -402,20 +396,20 @@ impl Shared {
     /// Runs the helper, which sends what has been in the batch for too long.
     fn help(self: Arc<Self>) {
         let mut naps = 0;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             match self.next_step(&mut state, &mut naps) {
                 Step::End => break,
                 Step::Sleep(time) => {
                     drop(state);
                     std::thread::sleep(time);
-                    state = self.lock();
+                    state = self.state.lock();
                 }
                 Step::AwaitRoom => {
                     drop(state);
                     let until = Instant::now() + HELPER_IDLE_MAX;
                     let waited = self.joint.stream.wait(Readiness::Writable, Some(until));
-                    state = self.lock();
+                    state = self.state.lock();
                     // A peer that does not read ends the helper only if no sender is left.
                     let gone = matches!(waited, Ok(false)) && state.orphan;
                     if self.ended(waited).is_err() || gone {
@@ -475,8 +469,7 @@ impl Shared {
             if left.is_zero() {
                 break;
             }
-            (state, _) =
-                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = self.changed.wait_timeout(state, left);
         }
         state
     }
