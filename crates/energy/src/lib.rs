@@ -4,13 +4,17 @@
 //! `unavailable` with a reason, and never 0. Nothing is estimated, except by a [`PowerModel`] that
 //! the caller provides, in fields whose names begin with `model_`.
 //!
+//! Each module uses only those above it in this table, and the types for components, options and
+//! reasons:
+//!
 //! | module | contents |
 //! |---|---|
 //! | `sources` | NVML, RAPL through powercap and perf, hwmon: finds a node's channels and those that work |
 //! | `tally` | converts readings of one channel to joules: wrap, reset, integration. No clock, no I/O |
-//! | [`Meter`] | reads all channels at start and stop, and some in between by a thread |
-//! | [`Report`] | figures, totals, net of idle, coverage |
 //! | [`cores`] | core-seconds of processes and of the host |
+//! | `span` | what one span of time yields: readings of each channel, and core-seconds |
+//! | [`Report`] | figures, totals, net of idle, coverage; made from spans |
+//! | [`Meter`] | reads all channels at start and stop, and some in between by a thread |
 //! | [`command`] | measures a command |
 //! | `api` | the functions of `penstock_energy.h` |
 //!
@@ -43,6 +47,7 @@ mod options;
 mod reason;
 mod report;
 mod sources;
+mod span;
 mod tally;
 
 pub use component::{Class, Component, Method, Source};

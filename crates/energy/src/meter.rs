@@ -16,8 +16,9 @@ use crate::model::PowerModel;
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::report::{self, Report};
-use crate::sources::{self, Info, Live};
-use crate::tally::{Taken, Tally};
+use crate::sources::{self, ChannelInfo, LiveChannel};
+use crate::span::Span;
+use crate::tally::Tally;
 
 /// Maximum time for measuring idle power, which is meant for the moments around a measurement.
 const IDLE_S_MAX: f64 = 600.0;
@@ -40,11 +41,11 @@ pub struct Channel {
 
 /// Measures energy and core-seconds between [`Meter::start`] and [`Meter::stop`].
 pub struct Meter {
-    shared: Arc<Shared>,
+    shared: Arc<SampledChannels>,
     options: Options,
-    infos: Vec<Info>,
+    infos: Vec<ChannelInfo>,
     epoch: Instant,
-    running: Option<Running>,
+    running: Option<RunningMeasurement>,
     before: Option<Span>,
     measured: Option<Span>,
     after: Option<Span>,
@@ -53,37 +54,29 @@ pub struct Meter {
 
 /// State that the meter shares with its thread.
 #[derive(Debug)]
-struct Shared {
-    rows: Lock<Rows>,
+struct SampledChannels {
+    rows: Lock<ChannelRows>,
     stopped: Signal,
 }
 
 #[derive(Debug)]
-struct Rows {
-    all: Vec<Row>,
+struct ChannelRows {
+    all: Vec<ChannelRow>,
     is_running: bool,
 }
 
 #[derive(Debug)]
-struct Row {
+struct ChannelRow {
     method: Method,
-    state: Result<(Live, Tally), Reason>,
+    state: Result<(LiveChannel, Tally), Reason>,
 }
 
 /// State between start and stop.
 #[derive(Debug)]
-struct Running {
+struct RunningMeasurement {
     began: Instant,
     cores: Moment,
     sampler: Option<JoinHandle<()>>,
-}
-
-/// Result of a span of time, with one entry for each channel.
-#[derive(Clone, Debug)]
-pub(crate) struct Span {
-    pub(crate) seconds: f64,
-    pub(crate) taken: Vec<Result<Taken, Reason>>,
-    pub(crate) cores: CoreSeconds,
 }
 
 impl fmt::Debug for Meter {
@@ -107,11 +100,11 @@ impl Meter {
                 (live, tally)
             });
             infos.push(found.info);
-            all.push(Row { method, state });
+            all.push(ChannelRow { method, state });
         }
         Self {
-            shared: Arc::new(Shared {
-                rows: Lock::new(Rows { all, is_running: false }),
+            shared: Arc::new(SampledChannels {
+                rows: Lock::new(ChannelRows { all, is_running: false }),
                 stopped: Signal::new(),
             }),
             options: options.clone(),
@@ -129,7 +122,7 @@ impl Meter {
     #[must_use]
     pub fn channels(&self) -> Vec<Channel> {
         let rows = self.shared.rows();
-        let channel = |(info, row): (&Info, &Row)| Channel {
+        let channel = |(info, row): (&ChannelInfo, &ChannelRow)| Channel {
             component: info.component.name.clone(),
             class: info.component.class,
             source: info.source,
@@ -251,7 +244,7 @@ impl Meter {
             })?;
         // Last at the start and first at the end, so that reading the channels is not included.
         let (cores, began) = (Moment::now(&self.options.roots), Instant::now());
-        self.running = Some(Running { began, cores, sampler });
+        self.running = Some(RunningMeasurement { began, cores, sampler });
         Ok(())
     }
 
@@ -278,7 +271,7 @@ impl Meter {
     }
 
     /// Returns the seconds and the core-seconds from the start until now.
-    fn since(&self, running: &Running) -> (f64, CoreSeconds) {
+    fn since(&self, running: &RunningMeasurement) -> (f64, CoreSeconds) {
         let seconds = running.began.elapsed().as_secs_f64();
         (seconds, cores::between(&running.cores, &Moment::now(&self.options.roots)))
     }
@@ -288,7 +281,7 @@ impl Meter {
             cores.set_usage("command", usage);
         }
         let rows = self.shared.rows();
-        let taken = |row: &Row| match &row.state {
+        let taken = |row: &ChannelRow| match &row.state {
             Ok((_, tally)) => tally.taken(self.options.watch),
             Err(reason) => Err(reason.clone()),
         };
@@ -302,8 +295,8 @@ impl Drop for Meter {
     }
 }
 
-impl Shared {
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+impl SampledChannels {
+    fn rows(&self) -> MutexGuard<'_, ChannelRows> {
         // A panic cannot leave a tally incomplete.
         self.rows.lock()
     }
@@ -315,7 +308,7 @@ impl Shared {
         while rows.is_running {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                rows.read(epoch, Row::is_sampled);
+                rows.read(epoch, ChannelRow::is_sampled);
                 // From now on: readings that a busy host missed are not made up for.
                 due = Instant::now() + period;
                 continue;
@@ -325,7 +318,7 @@ impl Shared {
     }
 }
 
-impl Rows {
+impl ChannelRows {
     fn clear(&mut self) {
         for row in &mut self.all {
             if let Ok((live, tally)) = &mut row.state {
@@ -334,7 +327,7 @@ impl Rows {
         }
     }
 
-    fn read(&mut self, epoch: Instant, which: impl Fn(&Row) -> bool) {
+    fn read(&mut self, epoch: Instant, which: impl Fn(&ChannelRow) -> bool) {
         for row in self.all.iter_mut().filter(|row| which(row)) {
             if let Ok((live, tally)) = &mut row.state {
                 let value = live.sensor.read();
@@ -345,7 +338,7 @@ impl Rows {
 
     /// Returns the interval at which channels must be read between start and stop, if any must.
     fn period(&self, interval: Duration) -> Option<Duration> {
-        let due = |row: &Row| match (&row.state, row.method) {
+        let due = |row: &ChannelRow| match (&row.state, row.method) {
             (Ok(_), Method::Samples) => Some(interval),
             (Ok((live, _)), Method::Counter) => Tally::reading_due(live.scale),
             (Err(_), _) => None,
@@ -355,9 +348,9 @@ impl Rows {
     }
 }
 
-impl Row {
+impl ChannelRow {
     fn is_sampled(&self) -> bool {
-        let wraps = |live: &Live| live.scale.wraps_after.is_some();
+        let wraps = |live: &LiveChannel| live.scale.wraps_after.is_some();
         self.state.as_ref().is_ok_and(|(live, _)| self.method == Method::Samples || wraps(live))
     }
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::component::{Class, Component, Method, Source};
 use crate::cores::CoreSeconds;
-use crate::meter::Span;
 use crate::model::{ModelFigures, PowerModel};
 use crate::reason::Reason;
-use crate::sources::Info;
+use crate::sources::ChannelInfo;
+use crate::span::Span;
 use crate::tally::Taken;
 
 /// Minimum duration of a measurement in seconds.
@@ -131,7 +131,7 @@ pub struct Check {
 
 /// Makes the report of a measurement.
 pub(crate) fn make(
-    infos: &[Info],
+    infos: &[ChannelInfo],
     before: Option<&Span>,
     span: &Span,
     after: Option<&Span>,
@@ -163,7 +163,7 @@ pub(crate) fn make(
     }
 }
 
-fn figure(info: &Info, taken: &Result<Taken, Reason>, idle: &[Option<Taken>; 2]) -> Figure {
+fn figure(info: &ChannelInfo, taken: &Result<Taken, Reason>, idle: &[Option<Taken>; 2]) -> Figure {
     let [before, after] = idle.each_ref().map(|it| it.as_ref().and_then(watts));
     let idle_watts = mean_of(idle);
     let known = taken.as_ref().ok();
@@ -206,7 +206,7 @@ fn mean_of(idle: &[Option<Taken>; 2]) -> Option<f64> {
     (seconds > 0.0).then(|| known().map(|it| it.joules).sum::<f64>() / seconds)
 }
 
-fn notes_of(info: &Info, taken: &Taken) -> Vec<String> {
+fn notes_of(info: &ChannelInfo, taken: &Taken) -> Vec<String> {
     let mut notes = Vec::new();
     let step = info.step.as_secs_f64();
     let wanted = SECONDS_MIN.max(STEPS_MIN * step);
@@ -228,7 +228,7 @@ fn notes_of(info: &Info, taken: &Taken) -> Vec<String> {
 }
 
 /// Adds up one figure of each component, and marks these figures.
-fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
+fn total(infos: &[ChannelInfo], figures: &mut [Figure]) -> Total {
     let mut covered = BTreeSet::new();
     let mut total = Total::default();
     let (mut joules, mut net, mut mean, mut idle) = (0.0, Some(0.0), Some(0.0), Some(0.0));
@@ -268,7 +268,7 @@ fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
 
 /// Returns the components that no source measured. If a class has no named component, the class
 /// stands for them.
-fn missing(infos: &[Info], figures: &[Figure]) -> Vec<Missing> {
+fn missing(infos: &[ChannelInfo], figures: &[Figure]) -> Vec<Missing> {
     let rows = || infos.iter().zip(figures).filter(|(info, _)| info.component.class.is_in_total());
     let has_figure = |component: &Component| {
         rows().any(|(info, figure)| info.component == *component && figure.joules.is_some())
@@ -291,7 +291,8 @@ fn missing(infos: &[Info], figures: &[Figure]) -> Vec<Missing> {
             continue;
         }
         // A missing source could have measured each component that other sources name.
-        let is_named = |it: &&Info| it.component.class == component.class && !it.component.is_all();
+        let is_named =
+            |it: &&ChannelInfo| it.component.class == component.class && !it.component.is_all();
         let mut named = infos.iter().filter(is_named).map(|it| &it.component).peekable();
         if named.peek().is_none() {
             add(component, reason);
@@ -360,9 +361,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn info(class: Class, name: &str, source: Source, method: Method) -> Info {
+    fn info(class: Class, name: &str, source: Source, method: Method) -> ChannelInfo {
         let step = Duration::from_millis(1);
-        Info {
+        ChannelInfo {
             component: Component::new(class, name),
             source,
             method,

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Found, Info, NumberFile, Scale, text_if_any};
+use super::channel::{ChannelInfo, FoundChannel, Scale};
+use super::kernel_file::{self, NumberFile, text_if_any};
 use crate::component::{Class, Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
@@ -32,9 +33,9 @@ struct Chip {
 }
 
 /// Finds all sensors, up to [`SENSORS_MAX`].
-pub(super) fn find(options: &Options) -> Vec<Found> {
+pub(super) fn find(options: &Options) -> Vec<FoundChannel> {
     let directory = options.roots.sysfs.join("class/hwmon");
-    let chips = match super::names(&directory) {
+    let chips = match kernel_file::names(&directory) {
         Ok(names) => names,
         Err(reason) => return vec![nothing(reason)],
     };
@@ -51,15 +52,15 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
     found
 }
 
-fn nothing(reason: Reason) -> Found {
-    let info = Info {
+fn nothing(reason: Reason) -> FoundChannel {
+    let info = ChannelInfo {
         component: Component::all(Class::Sensor),
         source: Source::Hwmon,
         method: Method::Samples,
         detail: "hwmon".to_owned(),
         step: STEP,
     };
-    Found { info, state: Err(reason) }
+    FoundChannel { info, state: Err(reason) }
 }
 
 impl Chip {
@@ -72,8 +73,8 @@ impl Chip {
         Self { directory, name, device }
     }
 
-    fn sensors(&self) -> Vec<Found> {
-        let names = super::names(&self.directory).unwrap_or_default();
+    fn sensors(&self) -> Vec<FoundChannel> {
+        let names = kernel_file::names(&self.directory).unwrap_or_default();
         let mut found = Vec::new();
         for file in &names {
             if let Some(number) = between(file, "energy", "_input") {
@@ -92,7 +93,7 @@ impl Chip {
         found
     }
 
-    fn counter(&self, file: &str, number: &str) -> Option<Found> {
+    fn counter(&self, file: &str, number: &str) -> Option<FoundChannel> {
         let label = text_if_any(&self.directory.join(format!("energy{number}_label")));
         let label = label.as_deref();
         let component = match (self.name.as_str(), label) {
@@ -116,7 +117,7 @@ impl Chip {
         Some(self.row(component, Method::Counter, file, label, scale))
     }
 
-    fn power(&self, file: &str, number: &str) -> Found {
+    fn power(&self, file: &str, number: &str) -> FoundChannel {
         let label = text_if_any(&self.directory.join(format!("power{number}_label")))
             .or_else(|| text_if_any(&self.directory.join(format!("power{number}_oem_info"))));
         let component = match self.name.as_str() {
@@ -153,11 +154,11 @@ impl Chip {
         file: &str,
         label: Option<&str>,
         scale: Scale,
-    ) -> Found {
+    ) -> FoundChannel {
         let label = label.map(|label| format!(" ({label})")).unwrap_or_default();
         let detail = format!("{}/{file}{label}", self.name);
-        Found {
-            info: Info { component, source: Source::Hwmon, method, detail, step: STEP },
+        FoundChannel {
+            info: ChannelInfo { component, source: Source::Hwmon, method, detail, step: STEP },
             state: NumberFile::channel(self.directory.join(file), scale),
         }
     }

@@ -1,74 +1,30 @@
-//! The channels of a node. Each source has its own file. This one has what they share, and the
-//! trial that distinguishes live counters from dead ones.
+//! The channels of a node, and the trial that distinguishes live counters from dead ones.
+//!
+//! | file | contains |
+//! |---|---|
+//! | `channel.rs` | what all sources say of a channel |
+//! | `kernel_file.rs` | files in which the kernel shows numbers and names |
+//! | `hwmon.rs`, `nvml.rs`, `perf.rs`, `powercap.rs` | one source each |
 
+mod channel;
 mod hwmon;
+mod kernel_file;
 mod nvml;
 mod nvml_library;
 mod perf;
 mod powercap;
 
-use std::fmt;
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::component::{Component, Method, Source};
+use self::channel::RAPL_STEP;
+pub(crate) use self::channel::{ChannelInfo, FoundChannel, LiveChannel, Scale};
+use crate::component::Method;
 use crate::options::Options;
 use crate::reason::Reason;
 
-/// Maximum size of a kernel file that is read: a page, which is sysfs's limit for an attribute.
-const FILE_BYTES_MAX: u64 = 4096;
-/// Maximum length of a number: 20 digits and an end of line fit well.
-const NUMBER_BYTES_MAX: usize = 32;
-/// RAPL steps about once a millisecond.
-const RAPL_STEP: Duration = Duration::from_millis(1);
-
-/// Reads raw values of a channel.
-pub(crate) trait Sensor: Send + fmt::Debug {
-    /// Returns the counter or the power in the channel's own unit.
-    fn read(&mut self) -> Result<u64, Reason>;
-}
-
-/// Meaning of a channel's raw values.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale {
-    /// Joules per unit of a counter, or watts per unit of a sample.
-    pub(crate) per_unit: f64,
-    /// Value after which the counter starts again at 0. If `None`, the counter must not go back.
-    pub(crate) wraps_after: Option<u64>,
-}
-
-/// Description of a channel.
-#[derive(Clone, Debug)]
-pub(crate) struct Info {
-    pub(crate) component: Component,
-    pub(crate) source: Source,
-    pub(crate) method: Method,
-    /// The file, event or function, and what to know about it.
-    pub(crate) detail: String,
-    /// Time between changes of the value, as far as known.
-    pub(crate) step: Duration,
-}
-
-/// A channel that can be read.
-#[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) sensor: Box<dyn Sensor>,
-    pub(crate) scale: Scale,
-}
-
-/// A channel, or the reason why it cannot be read.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) info: Info,
-    pub(crate) state: Result<Live, Reason>,
-}
-
 /// Finds all channels of the node, the most trusted sources first. Takes up to [`Options::watch`]
 /// if a counter does not advance.
-pub(crate) fn find(options: &Options) -> Vec<Found> {
+pub(crate) fn find(options: &Options) -> Vec<FoundChannel> {
     let mut found = nvml::find(options);
     found.extend(powercap::find(options));
     found.extend(perf::find(options));
@@ -79,7 +35,7 @@ pub(crate) fn find(options: &Options) -> Vec<Found> {
 
 /// Detects dead channels: a counter must advance, and a power must not be 0. This thread spins, so
 /// that not all cores sleep.
-fn try_all(found: &mut [Found], watch: Duration) {
+fn try_all(found: &mut [FoundChannel], watch: Duration) {
     let began = Instant::now();
     let mut waiting = Vec::new();
     for (index, it) in found.iter_mut().enumerate() {
@@ -117,70 +73,11 @@ fn spin_until(end: Instant) {
     }
 }
 
-/// A file of the kernel that contains a number.
-#[derive(Debug)]
-struct NumberFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl NumberFile {
-    fn open(path: PathBuf) -> Result<Self, Reason> {
-        let file = File::open(&path).map_err(|error| Reason::of_file(&path, &error))?;
-        Ok(Self { file, path })
-    }
-
-    fn channel(path: PathBuf, scale: Scale) -> Result<Live, Reason> {
-        Ok(Live { sensor: Box::new(Self::open(path)?), scale })
-    }
-}
-
-impl Sensor for NumberFile {
-    fn read(&mut self) -> Result<u64, Reason> {
-        let mut bytes = [0; NUMBER_BYTES_MAX];
-        // Reads from the start, because the kernel makes the text anew each time.
-        let read = self
-            .file
-            .read_at(&mut bytes, 0)
-            .map_err(|error| Reason::of_file(&self.path, &error))?;
-        number(&self.path, &String::from_utf8_lossy(bytes.get(..read).unwrap_or_default()))
-    }
-}
-
-fn number(path: &Path, text: &str) -> Result<u64, Reason> {
-    text.trim().parse().map_err(|_| Reason::malformed(path, text, "number that is not negative"))
-}
-
-/// Reads a file of the kernel as text, without surrounding whitespace.
-fn text(path: &Path) -> Result<String, Reason> {
-    let failed = |error| Reason::of_file(path, &error);
-    let mut text = Vec::new();
-    File::open(path)
-        .map_err(failed)?
-        .take(FILE_BYTES_MAX)
-        .read_to_end(&mut text)
-        .map_err(failed)?;
-    Ok(String::from_utf8_lossy(&text).trim().to_owned())
-}
-
-/// Reads a text of the kernel. Returns `None` if it is missing or empty.
-fn text_if_any(path: &Path) -> Option<String> {
-    text(path).ok().filter(|text| !text.is_empty())
-}
-
-/// Returns the names in a directory. Names that end in numbers are in the order of these.
-fn names(directory: &Path) -> Result<Vec<String>, Reason> {
-    let entries = fs::read_dir(directory).map_err(|error| Reason::of_file(directory, &error))?;
-    let mut names: Vec<String> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort_by_key(|name| (name.len(), name.clone()));
-    Ok(names)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::channel::Sensor;
     use super::*;
-    use crate::component::Class;
+    use crate::component::{Class, Component, Source};
 
     /// A sensor that returns its values one after the other, and then the last one for ever.
     #[derive(Debug)]
@@ -192,16 +89,16 @@ mod tests {
         }
     }
 
-    fn found(method: Method, values: &[u64]) -> Found {
-        Found {
-            info: Info {
+    fn found(method: Method, values: &[u64]) -> FoundChannel {
+        FoundChannel {
+            info: ChannelInfo {
                 component: Component::new(Class::Package, "package-0"),
                 source: Source::Perf,
                 method,
                 detail: "x".to_owned(),
                 step: RAPL_STEP,
             },
-            state: Ok(Live {
+            state: Ok(LiveChannel {
                 sensor: Box::new(Script(values.to_vec())),
                 scale: Scale { per_unit: 1.0, wraps_after: None },
             }),

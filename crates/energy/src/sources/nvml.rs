@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::channel::{ChannelInfo, FoundChannel, LiveChannel, Scale, Sensor};
 use super::nvml_library::{Device, Nvml};
-use super::{Found, Info, Live, Scale, Sensor};
 use crate::component::{Class, Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_millis(100);
 const MODULES: [&str; 3] = ["GH200", "GB200", "GB300"];
 
 /// Finds two channels for each device.
-pub(super) fn find(options: &Options) -> Vec<Found> {
+pub(super) fn find(options: &Options) -> Vec<FoundChannel> {
     let opened = Nvml::open(options.roots.nvml.as_deref());
     let opened = opened.and_then(|nvml| Ok((nvml.devices(DEVICES_MAX)?, Arc::new(nvml))));
     match opened {
@@ -31,18 +31,18 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
     }
 }
 
-fn nothing(reason: Reason) -> Found {
-    Found {
+fn nothing(reason: Reason) -> FoundChannel {
+    FoundChannel {
         info: info(Component::all(Class::Gpu), Method::Counter, "NVML".to_owned()),
         state: Err(reason),
     }
 }
 
-fn info(component: Component, method: Method, detail: String) -> Info {
-    Info { component, source: Source::Nvml, method, detail, step: STEP }
+fn info(component: Component, method: Method, detail: String) -> ChannelInfo {
+    ChannelInfo { component, source: Source::Nvml, method, detail, step: STEP }
 }
 
-fn channels(nvml: &Arc<Nvml>, index: usize, device: Device) -> [Found; 2] {
+fn channels(nvml: &Arc<Nvml>, index: usize, device: Device) -> [FoundChannel; 2] {
     let component = Component::new(Class::Gpu, format!("gpu-{index}"));
     let mut name = nvml.name(device);
     if MODULES.iter().any(|module| name.contains(module)) {
@@ -60,11 +60,11 @@ fn channels(nvml: &Arc<Nvml>, index: usize, device: Device) -> [Found; 2] {
     ]
 }
 
-fn found(component: Component, method: Method, detail: String, sensor: Reading) -> Found {
+fn found(component: Component, method: Method, detail: String, sensor: Reading) -> FoundChannel {
     let scale = Scale { per_unit: MILLI, wraps_after: None };
-    Found {
+    FoundChannel {
         info: info(component, method, detail),
-        state: Ok(Live { sensor: Box::new(sensor), scale }),
+        state: Ok(LiveChannel { sensor: Box::new(sensor), scale }),
     }
 }
 

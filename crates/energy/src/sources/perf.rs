@@ -6,8 +6,9 @@ use std::io::{self, Read as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 
+use super::channel::{ChannelInfo, FoundChannel, LiveChannel, RAPL_STEP, Scale, Sensor};
+use super::kernel_file::{self, NumberFile, text, text_if_any};
 use super::powercap::of_package;
-use super::{Found, Info, Live, NumberFile, RAPL_STEP, Scale, Sensor, text, text_if_any};
 use crate::component::{Class, Component, Method, Source};
 use crate::options::{Options, Roots};
 use crate::reason::Reason;
@@ -35,7 +36,7 @@ struct Pmu<'a> {
 }
 
 /// Finds all events on all packages.
-pub(super) fn find(options: &Options) -> Vec<Found> {
+pub(super) fn find(options: &Options) -> Vec<FoundChannel> {
     let directory = options.roots.sysfs.join("bus/event_source/devices/power");
     let pmu = match Pmu::open(&options.roots, directory) {
         Ok(pmu) => pmu,
@@ -70,10 +71,10 @@ fn all(class: Class) -> Component {
     Component::all(class)
 }
 
-fn row(component: Component, event: &str, state: Result<Live, Reason>) -> Found {
+fn row(component: Component, event: &str, state: Result<LiveChannel, Reason>) -> FoundChannel {
     let detail = format!("power/{event}");
-    Found {
-        info: Info {
+    FoundChannel {
+        info: ChannelInfo {
             component,
             source: Source::Perf,
             method: Method::Counter,
@@ -104,14 +105,14 @@ impl<'a> Pmu<'a> {
     }
 
     /// Opens the event once for each package.
-    fn counters(&self, event: &str, class: Class) -> Vec<Found> {
+    fn counters(&self, event: &str, class: Class) -> Vec<FoundChannel> {
         let prepared = self.config(event).and_then(|config| Ok((config, self.scale(event)?)));
         let (config, per_unit) = match prepared {
             Ok(prepared) => prepared,
             Err(reason) => return vec![row(all(class), event, Err(reason))],
         };
         let one = |&cpu: &u32| {
-            let state = self.counter(event, config, cpu).map(|sensor| Live {
+            let state = self.counter(event, config, cpu).map(|sensor| LiveChannel {
                 sensor,
                 // The kernel extends the counter itself.
                 scale: Scale { per_unit, wraps_after: None },
@@ -157,7 +158,7 @@ impl<'a> Pmu<'a> {
             let value = value
                 .strip_prefix("0x")
                 .map_or_else(|| value.parse(), |it| u64::from_str_radix(it, 16));
-            let place = super::text(&self.directory.join("format").join(name))?;
+            let place = kernel_file::text(&self.directory.join("format").join(name))?;
             config |= placed(&place, value.map_err(|_| wrong())?).ok_or_else(wrong)?;
         }
         Ok(config)
@@ -332,7 +333,10 @@ mod tests {
             Ok(file) => {
                 let mut event = PerfEvent { file, what: "cpu-clock".to_owned() };
                 let first = event.read().unwrap();
-                super::super::spin_until(std::time::Instant::now() + RAPL_STEP);
+                let end = std::time::Instant::now() + RAPL_STEP;
+                while std::time::Instant::now() < end {
+                    std::hint::spin_loop();
+                }
                 assert!(event.read().unwrap() > first);
             }
             Err(error) => penstock_trial::skip(

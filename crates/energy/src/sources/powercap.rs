@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Found, Info, NumberFile, RAPL_STEP, Scale, number, text};
+use super::channel::{ChannelInfo, FoundChannel, LiveChannel, RAPL_STEP, Scale};
+use super::kernel_file::{NumberFile, names, number, text};
 use crate::component::{Class, Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
@@ -13,9 +14,9 @@ const PREFIX: &str = "intel-rapl:";
 const PACKAGE: &str = "package-";
 
 /// Finds all zones, and reports missing domains.
-pub(super) fn find(options: &Options) -> Vec<Found> {
+pub(super) fn find(options: &Options) -> Vec<FoundChannel> {
     let directory = options.roots.sysfs.join("class/powercap");
-    let zones: Vec<String> = match super::names(&directory) {
+    let zones: Vec<String> = match names(&directory) {
         Ok(names) => names.into_iter().filter(|name| name.starts_with(PREFIX)).collect(),
         Err(reason) => return missing(&reason),
     };
@@ -55,7 +56,7 @@ pub(super) fn of_package(class: Class, package: &str) -> Component {
     )
 }
 
-fn missing(reason: &Reason) -> Vec<Found> {
+fn missing(reason: &Reason) -> Vec<FoundChannel> {
     [Class::Package, Class::Dram]
         .map(|class| row(Component::all(class), "powercap", Err(reason.clone())))
         .into()
@@ -72,7 +73,7 @@ fn is_part_of(zone: &str, whole: &str) -> bool {
 
 /// Returns a domain of a package. A domain with an unknown name is left out, because it is not
 /// known what it covers.
-fn domain(directory: &Path, zone: &str, package: &str) -> Option<Found> {
+fn domain(directory: &Path, zone: &str, package: &str) -> Option<FoundChannel> {
     let class = match text(&directory.join(zone).join("name")).ok()?.as_str() {
         "core" => Class::Cores,
         "uncore" => Class::Uncore,
@@ -82,7 +83,7 @@ fn domain(directory: &Path, zone: &str, package: &str) -> Option<Found> {
     Some(counter(directory, zone, of_package(class, package)))
 }
 
-fn counter(directory: &Path, zone: &str, component: Component) -> Found {
+fn counter(directory: &Path, zone: &str, component: Component) -> FoundChannel {
     let zone_directory = directory.join(zone);
     let range = zone_directory.join("max_energy_range_uj");
     let wraps_after =
@@ -92,14 +93,14 @@ fn counter(directory: &Path, zone: &str, component: Component) -> Found {
     row(component, zone, state)
 }
 
-fn row(component: Component, zone: &str, state: Result<super::Live, Reason>) -> Found {
+fn row(component: Component, zone: &str, state: Result<LiveChannel, Reason>) -> FoundChannel {
     let detail = zone.to_owned();
-    let info = Info {
+    let info = ChannelInfo {
         component,
         source: Source::Powercap,
         method: Method::Counter,
         detail,
         step: RAPL_STEP,
     };
-    Found { info, state }
+    FoundChannel { info, state }
 }
