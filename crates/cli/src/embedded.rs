@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use penstock_process::log;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::failure::Failure;
 use crate::serve::LISTENING;
 
-/// Makes the daemon's log visible. By default it is hidden from a person who runs a program.
-pub const LOG_VARIABLE: &str = "PENSTOCK_LOG";
+/// Returns whether the daemon's log goes to standard error. By default it is hidden from a person
+/// who runs a program.
+pub fn shows_log() -> bool {
+    log::is_on(log::Level::Error)
+}
 
 /// Time that a daemon has to end its workers before it is killed.
 const END_MAX: Duration = Duration::from_secs(2);
@@ -32,14 +36,14 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts a daemon that listens on `listen`, with `variables` added to its environment, and
-    /// waits until it listens. Its log goes to the file `log`, unless [`LOG_VARIABLE`] is set.
+    /// waits until it listens. Its log goes to the file `log`, unless [`shows_log`].
     pub fn start(listen: &str, variables: &[(&str, &Path)], log: PathBuf) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe().map_err(failure)?);
         command
             .args(["serve", "--ends-with-parent", "--listen", listen])
             .envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let log = std::env::var_os(LOG_VARIABLE).is_none().then_some(log);
+        let log = (!shows_log()).then_some(log);
         if let Some(log) = &log {
             command.stderr(File::create(log).map_err(Failure::file(log, "write"))?);
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use penstock_link::{
     Address, InstanceId, Key, LinkError, Opened, Progress, Receiver, Sender, Side, open_patiently,
 };
-use penstock_process::Lock;
+use penstock_process::{Lock, log};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Sensors, Timers};
 use penstock_wire::hello::{Role, feature};
@@ -187,6 +187,8 @@ impl Opening<'_> {
             NotDescribed::Link(error) => unreachable(error),
             NotDescribed::Frame(error) => Error::Frame(error),
         })?;
+        let devices = description.platforms.iter().map(|it| it.devices.len()).sum::<usize>();
+        log!(Debug, "node {address} is open, with {devices} devices");
         // Without a device that works on the host's memory, an arena would only cost addresses and
         // descriptors.
         let shares = description

@@ -2,8 +2,7 @@
 //!
 //! The node decides, not the client: its operator knows whether its network suits UCX.
 
-/// Variable of the daemon, which its workers inherit.
-const VARIABLE: &str = "PENSTOCK_HEAP_TRANSPORT";
+use penstock_process::variable::HEAP_TRANSPORT;
 
 /// Transport that this node offers for heaps. UCX is used only if both sides offer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,21 +14,18 @@ pub(crate) enum Transport {
 
 /// An unknown name of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{VARIABLE}: `{0}` is no transport of heaps; write `tcp` or `ucx`")]
+#[error("{variable}: `{0}` is no transport of heaps; write `tcp` or `ucx`", variable = HEAP_TRANSPORT.name)]
 pub struct UnknownTransport(String);
 
 impl Transport {
     /// Returns the transport that the environment names.
     pub(crate) fn configured() -> Result<Self, UnknownTransport> {
-        match std::env::var_os(VARIABLE) {
-            None => Ok(Self::Tcp),
-            Some(name) => Self::named(&name.to_string_lossy()),
-        }
+        HEAP_TRANSPORT.value().map_or(Ok(Self::Tcp), |name| Self::named(&name.to_string_lossy()))
     }
 
     fn named(name: &str) -> Result<Self, UnknownTransport> {
         match name {
-            "" | "tcp" => Ok(Self::Tcp),
+            "tcp" => Ok(Self::Tcp),
             "ucx" => Ok(Self::Ucx),
             other => Err(UnknownTransport(other.to_owned())),
         }
@@ -60,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_none_says_which_there_are() {
-        assert_eq!(Transport::named(""), Ok(Transport::Tcp));
+        assert_eq!(Transport::named("tcp"), Ok(Transport::Tcp));
         assert_eq!(Transport::named("ucx"), Ok(Transport::Ucx));
         let wrong = Transport::named("rdma").unwrap_err().to_string();
         assert_eq!(

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_link::Accepted;
+use penstock_process::variable;
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
@@ -478,10 +479,6 @@ impl Workers {
     }
 }
 
-/// Names the pool's nodes for workers that use Penstock's own library as PENSTOCK_LIBCUDA. Must not
-/// be set for a daemon on one of these nodes.
-const DRIVER_NODES_VARIABLE: &str = "PENSTOCK_LIBCUDA_NODES";
-
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
@@ -494,11 +491,8 @@ fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
         .arg0("penstockd")
         .arg("worker")
         // Penstock's own libraries must not open a pool from inside a worker.
-        .env("PENSTOCK_WORKER", "1")
-        .env(
-            "PENSTOCK_NODES",
-            std::env::var_os(DRIVER_NODES_VARIABLE).unwrap_or_else(|| "none".into()),
-        )
+        .env(variable::WORKER.name, "1")
+        .env(variable::NODES.name, variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into()))
         // The name was checked when the daemon started, so an error here means no settings.
         .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
         .stdin(Stdio::from(theirs))

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use penstock_process::variable;
 use penstock_wire::hello::{KEY_BYTES, PROOF_BYTES};
 use ring::hmac;
 
@@ -29,13 +30,11 @@ impl Key {
     /// # Errors
     /// Fails if neither variable is set.
     pub fn default_path() -> Result<PathBuf, LinkError> {
-        let set =
-            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         // "All paths set in these environment variables must be absolute." (XDG Base Directory
         // Specification)
-        let config = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+        let config = variable::CONFIG_HOME.path().filter(|path| path.is_absolute());
         let config = config
-            .or_else(|| set("HOME").map(|home| home.join(".config")))
+            .or_else(|| variable::HOME.path().map(|home| home.join(".config")))
             .ok_or(LinkError::NoHome)?;
         Ok(config.join("penstock/key"))
     }

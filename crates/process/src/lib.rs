@@ -1,10 +1,11 @@
 //! What every part of Penstock needs from the process that it runs in: locks, environment
-//! variables, the search for programs, and lines on standard output and standard error.
+//! variables, the search for programs, and text on standard output and standard error.
 //!
 //! Penstock's libraries are loaded into other people's programs, so this crate starts no threads
 //! and depends only on `libc`.
 
 pub mod lock;
+pub mod log;
 pub mod notice;
 pub mod search;
 pub mod stdout;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::private::PrivateDirectory;
 use crate::args::GuardArgs;
-use crate::embedded::{Embedded, LOG_VARIABLE, wait_until_ready};
+use crate::embedded::{Embedded, shows_log, wait_until_ready};
 use crate::failure::Failure;
 
 /// Line that the guard prints when everything is ready.
@@ -92,7 +92,7 @@ fn let_go_of_the_program() -> Result<(), Failure> {
         std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failure)?;
     rustix::stdio::dup2_stdin(&null).map_err(|error| failure(error.into()))?;
     rustix::stdio::dup2_stdout(&null).map_err(|error| failure(error.into()))?;
-    if std::env::var_os(LOG_VARIABLE).is_none() {
+    if !shows_log() {
         rustix::stdio::dup2_stderr(&null).map_err(|error| failure(error.into()))?;
     }
     // So that the file system with the current directory can be unmounted.

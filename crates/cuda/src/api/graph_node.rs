@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Weak};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::notice;
 
 use super::graph::{add, edges_are_plain};
 use super::graph_memory::allocation;
@@ -17,7 +18,7 @@ use crate::core::launch::DescribedLaunch;
 use crate::core::library::{self, Kernel};
 use crate::core::memset::Memset;
 use crate::core::shape::LaunchShape;
-use crate::edge::{CuResult, HostCall, Object as _, cu_entry, load, log, require, store};
+use crate::edge::{CuResult, HostCall, Object as _, cu_entry, load, require, store};
 
 /// # Safety
 /// The parameters are those of the function.
@@ -166,7 +167,7 @@ pub(super) unsafe fn any(params: *mut CUgraphNodeParams) -> CuResult<Work> {
             CU_GRAPH_NODE_TYPE_MEM_ALLOC => allocation((&raw mut (*params).params).cast()),
             CU_GRAPH_NODE_TYPE_MEM_FREE => super::graph_memory::release(part(&given)?),
             CU_GRAPH_NODE_TYPE_CONDITIONAL => {
-                log::once(
+                notice::once_about(
                     "conditional",
                     format_args!("conditional nodes of graphs are not served"),
                 );

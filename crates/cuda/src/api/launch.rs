@@ -1,6 +1,7 @@
 use std::ffi::{c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::notice;
 
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
@@ -8,7 +9,7 @@ use crate::core::launch::{DescribedLaunch, LaunchParams};
 use crate::core::library;
 use crate::core::shape::LaunchShape;
 use crate::core::stream::Stream;
-use crate::edge::{Bytes, CuResult, DefaultStream, array, cu_stream_entry, load, log, require};
+use crate::edge::{Bytes, CuResult, DefaultStream, array, cu_stream_entry, load, require};
 
 /// Returns the parameters in `kernelParams` and `extra`.
 ///
@@ -96,7 +97,7 @@ fn check_cooperative(grid: [u32; 3]) -> CuResult {
     if grid == [1, 1, 1] {
         return Ok(());
     }
-    log::once(
+    notice::once_about(
         "cooperative",
         format_args!("cooperative launches of more than one block are not served"),
     );

@@ -1,13 +1,14 @@
 use std::ffi::{c_char, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::notice;
 
 use super::module::{Log, file};
 use crate::core::context::Context;
 use crate::core::link::Link;
 use crate::edge::{
-    Bytes, CuResult, Object as _, check_process, cu_entry, forget, log, new_number, publish,
-    require, store,
+    Bytes, CuResult, Object as _, check_process, cu_entry, forget, new_number, publish, require,
+    store,
 };
 
 /// # Safety
@@ -25,7 +26,7 @@ unsafe fn create(result: *mut CUlinkState) -> CuResult {
 fn add(link: CUlinkState, kind: c_uint, bytes: &[u8], log: &Log) -> CuResult {
     let link = Link::borrow(link)?;
     if ![CU_JIT_INPUT_PTX, CU_JIT_INPUT_FATBINARY].contains(&kind) {
-        log::once("linker input", format_args!("the linker accepts only PTX"));
+        notice::once_about("linker input", format_args!("the linker accepts only PTX"));
         return Err(CUDA_ERROR_NO_BINARY_FOR_GPU);
     }
     log.tell(link.add(bytes))

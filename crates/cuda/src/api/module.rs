@@ -1,13 +1,14 @@
 use std::ffi::{c_char, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::log;
 
 use crate::core::context::Context;
 use crate::core::module::Module;
 use crate::core::program::Refusal;
 use crate::core::{build, platform};
 use crate::edge::{
-    self, Bytes, CuResult, Object as _, array, check_process, cu_entry, log, require, store, text,
+    self, Bytes, CuResult, Object as _, array, check_process, cu_entry, require, store, text,
 };
 
 /// Where the program wants the reason for an error.
@@ -64,7 +65,7 @@ impl Log {
             buffer.write(&[cut, &[0]].concat());
             written = cut.len();
         } else if !told.is_empty() {
-            log::line(format_args!("refused a module: {told}"));
+            log!(Warn, "refused a module: {told}");
         }
         // SAFETY: null, or an element of the program's array: "the option is the size on input, and
         // on output the bytes filled".

@@ -5,9 +5,10 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use penstock_cuda_sys::driver::*;
+use penstock_process::notice;
 
 use super::table;
-use crate::edge::{CuResult, cu_entry, log, require, store, text};
+use crate::edge::{CuResult, cu_entry, require, store, text};
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +125,7 @@ cu_entry! {
     }
     /// Always fails: the undocumented tables of the driver do not exist here.
     fn cuGetExportTable(table: *mut *const c_void, _id: *const CUuuid) {
-        log::once(
+        notice::once_about(
             "cuGetExportTable",
             format_args!(
                 "cuGetExportTable: the driver's undocumented tables are not served; a program that \

@@ -1,11 +1,11 @@
 //! Stubs of all functions that are not served. A stub prints its name once and returns
 //! `CUDA_ERROR_NOT_SUPPORTED`.
 
-use crate::edge::log;
 use penstock_cuda_sys::driver::{CUDA_ERROR_NOT_SUPPORTED, CUresult};
+use penstock_process::notice;
 
 fn refuse(name: &'static str) -> CUresult {
-    log::not_served(name);
+    notice::once(format_args!("{name} is not served"));
     CUDA_ERROR_NOT_SUPPORTED
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
 use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_PTX;
-use penstock_process::{Lock, variable};
+use penstock_process::{Lock, log, notice, variable};
 use penstock_ptx::translate::{Options, Translation, translate};
 
 use super::block::Arena;
 use super::device::Device;
 use super::program::{BuiltKernel, BuiltProgram, Program, Refusal};
 use super::{check, fault};
-use crate::edge::{CuResult, log, of_error};
+use crate::edge::{CuResult, of_error};
 
 /// Returns whether the device's compiler runs when a module is loaded, not at the first use of a
 /// kernel.
@@ -113,7 +113,7 @@ fn compile(
         let hash = rustc_hash::FxBuildHasher.hash_one(&translation.source);
         let path = folder.join(format!("{hash:016x}.cl"));
         if let Err(error) = std::fs::write(&path, &translation.source) {
-            log::line(format_args!("{}: {error}", path.display()));
+            log!(Warn, "{}: {error}", path.display());
         }
     }
     let source = translation.source.as_bytes();
@@ -126,7 +126,7 @@ fn compile(
         let report = program.build_info(&device.pool, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let report = String::from_utf8_lossy(&report);
         let report = report.trim_end_matches('\0').trim();
-        log::once(
+        notice::once_about(
             "build",
             format_args!("the device's compiler refused translated code: {error}\n{report}"),
         );

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_client::{Event, Queue};
 use penstock_cuda_sys::driver::CUdevice;
-use penstock_process::variable;
+use penstock_process::{log, variable};
 
 use super::address::DEVICES_MAX;
 use super::arena::AddressSpace;
@@ -13,7 +13,7 @@ use super::block::Block;
 use super::check::{self, CheckBitmap};
 use super::facts::{DeviceFacts, MemorySizes};
 use super::program::ProgramCache;
-use crate::edge::{CuResult, log, of_error};
+use crate::edge::{CuResult, of_error};
 
 pub(crate) struct Device {
     pub(crate) ordinal: usize,
@@ -93,9 +93,7 @@ impl Device {
             .get_or_init(|| {
                 self.new_queue()
                     .and_then(|queue| CheckBitmap::new(&self.space, queue))
-                    .inspect_err(|_| {
-                        log::line(format_args!("no memory for {}", variable::CHECK.name))
-                    })
+                    .inspect_err(|_| log!(Warn, "no memory for {}", variable::CHECK.name))
                     .ok()
             })
             .as_ref()

@@ -1,11 +1,9 @@
 //! Faults of kernels: their numbers, their codes, and the messages about them.
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::Lock;
+use penstock_process::{Lock, log, notice};
 use penstock_ptx::translate::name_number;
 use rustc_hash::FxHashMap;
-
-use crate::edge::log;
 
 /// Returns the code for a fault in the control block.
 pub(crate) fn code_of(kind: u64) -> CUresult {
@@ -47,19 +45,19 @@ pub(crate) fn report(kind: u64, address: u64, line: u32, text: &[u8]) {
         2 => "used a misaligned address",
         3 => "stopped at a trap",
         ASSERTION => {
-            return log::always(format_args!(
+            return notice::print(format_args!(
                 "Assertion `{}` failed in a kernel",
                 String::from_utf8_lossy(text)
             ));
         }
         STUCK => {
             let name = name_of(address);
-            return log::always(format_args!(
+            return notice::print(format_args!(
                 "kernel {name}: its threads wait for a value in shared memory, or for each \
                  other, but no running thread can end the wait"
             ));
         }
         _ => "failed in an unknown way",
     };
-    log::line(format_args!("a kernel {what}: address {address:#x}, line {line} of its PTX"));
+    log!(Error, "a kernel {what}: address {address:#x}, line {line} of its PTX");
 }

@@ -1,10 +1,10 @@
 //! Linking as far as it needs no machine code: modules of PTX are joined as text.
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::Lock;
+use penstock_process::{Lock, log};
 
 use super::program::{Refusal, ptx_of};
-use crate::edge::{CuResult, Object, log};
+use crate::edge::{CuResult, Object};
 
 pub(crate) struct Link {
     number: u64,
@@ -63,7 +63,7 @@ fn joined(inputs: &[Box<str>]) -> CuResult<String> {
         });
     }
     if let Err(error) = penstock_ptx::module::parse(&text) {
-        log::line(format_args!("modules that cannot be linked: {error}"));
+        log!(Warn, "modules that cannot be linked: {error}");
         return Err(CUDA_ERROR_INVALID_PTX);
     }
     Ok(text)

@@ -7,11 +7,11 @@ use penstock_client::{Context, Pool, identity, notice};
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
-use penstock_process::variable;
+use penstock_process::{log, variable};
 
 use super::address;
 use super::device::Device;
-use crate::edge::{CuResult, check_process, log, of_error, watch_forks};
+use crate::edge::{CuResult, check_process, of_error, watch_forks};
 
 /// The devices of the pool. The pool stays open until the process ends, because no driver code may
 /// run at exit.
@@ -57,7 +57,7 @@ fn open() -> CuResult<Platform> {
     }
     watch_forks();
     let none = |text: std::fmt::Arguments<'_>| -> CUresult {
-        log::line(text);
+        log!(Info, "{text}");
         CUDA_ERROR_NO_DEVICE
     };
     let config = Config::load().map_err(|error| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::*;
-use penstock_process::Lock;
+use penstock_process::{Lock, notice};
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::Module;
 use penstock_ptx::translate::{Argument, Translation};
@@ -15,7 +15,6 @@ use rustc_hash::FxHashMap;
 
 use super::block::Arena;
 use super::capability::CAPABILITY_NUMBER;
-use crate::edge::log;
 
 /// Number of translated modules that a device keeps after they are unloaded. So a program that
 /// loads and unloads a library of kernels in turn compiles it only once. Each takes about 100 KB.
@@ -90,7 +89,7 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
         let text = "a module has only machine code; build it with PTX (nvcc: -gencode \
                     arch=compute_75,code=compute_75; numba-cuda and cuda.core: without \
                     nvidia-nvjitlink)";
-        log::once("no PTX", format_args!("{text}"));
+        notice::once_about("no PTX", format_args!("{text}"));
         return Err(Refusal::new(CUDA_ERROR_NO_BINARY_FOR_GPU, text));
     };
     let text = image.bytes.split(|byte| *byte == 0).next().unwrap_or_default();

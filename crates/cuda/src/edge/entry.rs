@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use penstock_cuda_sys::driver::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult};
+use penstock_process::log;
 
 use super::error::CuResult;
 
@@ -16,16 +17,23 @@ pub(crate) enum DefaultStream {
     PerThread,
 }
 
-/// Runs the body of an entry point. A panic is a defect of ours and must not unwind into the
-/// program.
+/// Runs the body of the entry point `name`. A panic is a defect of ours and must not unwind into
+/// the program.
 #[inline]
-pub(crate) fn guard(body: impl FnOnce() -> CuResult) -> CUresult {
+pub(crate) fn guard(name: &str, body: impl FnOnce() -> CuResult) -> CUresult {
+    log!(Trace, "{name}");
     // The body owns its state, or keeps it behind locks that survive a panic.
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => CUDA_SUCCESS,
+    let code = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return CUDA_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => CUDA_ERROR_UNKNOWN,
-    }
+    };
+    log!(
+        Debug,
+        "{name} returns {}",
+        code.entry().map_or("an unknown code".into(), |(_, name, _)| name.to_string_lossy())
+    );
+    code
 }
 
 /// Defines C functions whose bodies can use `?`.
@@ -38,7 +46,7 @@ macro_rules! cu_entry {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
-            $crate::edge::guard(move || -> $crate::edge::CuResult { $body })
+            $crate::edge::guard(stringify!($name), move || -> $crate::edge::CuResult { $body })
         }
     )+};
 }
@@ -57,7 +65,7 @@ macro_rules! cu_stream_entry {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
             let $default = $crate::edge::DefaultStream::Legacy;
-            $crate::edge::guard(move || -> $crate::edge::CuResult { _ = $default; $body })
+            $crate::edge::guard(stringify!($name), move || -> $crate::edge::CuResult { _ = $default; $body })
         }
 
         $(#[$attribute])*
@@ -69,7 +77,7 @@ macro_rules! cu_stream_entry {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $twin($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
             let $default = $crate::edge::DefaultStream::PerThread;
-            $crate::edge::guard(move || -> $crate::edge::CuResult { _ = $default; $body })
+            $crate::edge::guard(stringify!($twin), move || -> $crate::edge::CuResult { _ = $default; $body })
         }
     )+};
 }
@@ -82,8 +90,8 @@ mod tests {
 
     #[test]
     fn codes_come_out_and_panics_do_not() {
-        assert_eq!(guard(|| Ok(())), CUDA_SUCCESS);
-        assert_eq!(guard(|| Err(CUDA_ERROR_INVALID_VALUE)), CUDA_ERROR_INVALID_VALUE);
-        assert_eq!(guard(|| panic!("a defect")), CUDA_ERROR_UNKNOWN);
+        assert_eq!(guard("cuA", || Ok(())), CUDA_SUCCESS);
+        assert_eq!(guard("cuA", || Err(CUDA_ERROR_INVALID_VALUE)), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(guard("cuA", || panic!("a defect")), CUDA_ERROR_UNKNOWN);
     }
 }

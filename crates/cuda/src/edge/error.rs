@@ -3,6 +3,7 @@
 use penstock_cl_sys::*;
 use penstock_client::Error;
 use penstock_cuda_sys::driver::*;
+use penstock_process::log;
 use penstock_wire::Status;
 
 /// Result of the body of an entry point.
@@ -36,7 +37,7 @@ pub(crate) fn of_status(status: Status) -> CUresult {
 
 /// Returns the code for an error of the pool, and writes the whole error to the log.
 pub(crate) fn of_error(error: &Error) -> CUresult {
-    super::log::line(format_args!("{error}"));
+    log!(Error, "{error}");
     match error {
         Error::Refused { status, .. } => of_status(*status),
         Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => {

@@ -5,7 +5,6 @@ mod entry;
 mod error;
 mod handle;
 mod image;
-pub(crate) mod log;
 mod memory;
 mod pages;
 mod process;

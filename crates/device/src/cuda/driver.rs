@@ -2,17 +2,17 @@
 #![allow(non_snake_case, reason = "names of a C interface")]
 
 use std::ffi::{CStr, CString, c_void};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use penstock_cuda_sys::driver::{CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult};
+use penstock_process::{notice, variable};
 use penstock_wire::cuda;
 use penstock_wire::status::Status;
 
 /// Name under which NVIDIA's driver installs its library.
 const LIBRARY: &str = "libcuda.so.1";
-/// Names another library. It is then used even if it is Penstock's own `libcuda.so.1`.
-const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBCUDA";
 /// Symbol of Penstock's own `libcuda.so.1` only. A worker that used that would call itself for
 /// ever.
 const OUR_MARK: &CStr = c"penstock_libcuda";
@@ -58,13 +58,13 @@ pub(super) fn cuda() -> Option<&'static Cuda> {
 }
 
 fn open() -> Option<Cuda> {
-    let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
-    let path = named.as_deref().unwrap_or(LIBRARY);
+    let named = variable::LIBCUDA.path();
+    let path = named.as_deref().unwrap_or(Path::new(LIBRARY));
     // SAFETY: the library's constructors run here. Whoever installed it allows that.
     let opened = unsafe { libloading::Library::new(path) };
     if let (Err(error), Some(path)) = (&opened, &named) {
         // Most machines have no driver, which is no news; but the user named this one.
-        eprintln!("penstock: {LIBRARY_VARIABLE}={path}: {error}");
+        notice::print(format_args!("{}={}: {error}", variable::LIBCUDA.name, path.display()));
     }
     let library = opened.ok()?;
     let find = |name: &CStr| {

@@ -8,6 +8,7 @@ use penstock_cl_sys::{
     CL_PLATFORM_PROFILE, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, cl_int, cl_platform_id,
     cl_platform_info, cl_uint,
 };
+use penstock_process::variable;
 use penstock_wire::cuda::PLATFORM_NAME;
 use penstock_wire::status::Status;
 
@@ -18,11 +19,6 @@ use super::object::{self, Body, Object};
 
 /// Most GPUs of a node. A driver that reports more has a defect.
 const DEVICES_MAX: c_int = 256;
-/// Names the number of devices that each GPU appears as. They share one context, so their kernels
-/// run at the same time, unlike kernels of two processes. For measurements and tests with one GPU.
-const EACH_VARIABLE: &str = "PENSTOCK_CUDA_EACH";
-/// Upper bound of that number. More devices on one GPU measure nothing new.
-const EACH_MAX: u32 = 8;
 
 /// The platform: CUDA's driver with its GPUs.
 pub(super) struct Platform {
@@ -80,19 +76,10 @@ fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> 
     Ok(devices)
 }
 
-/// Returns the number of devices that each GPU appears as. A bad value is reported and counts as 1.
-fn each() -> u32 {
-    let Some(text) = std::env::var_os(EACH_VARIABLE).filter(|text| !text.is_empty()) else {
-        return 1;
-    };
-    let number = text.to_str().and_then(|text| text.parse().ok());
-    number.filter(|each| (1..=EACH_MAX).contains(each)).unwrap_or_else(|| {
-        eprintln!(
-            "penstock: {EACH_VARIABLE}={}: the value must be a number from 1 to {EACH_MAX}",
-            text.display()
-        );
-        1
-    })
+/// Returns the number of devices that each GPU appears as. They share one context, so their kernels
+/// run at the same time, unlike kernels of two processes.
+fn each() -> u64 {
+    variable::CUDA_EACH.number().unwrap_or(1)
 }
 
 impl Platform {

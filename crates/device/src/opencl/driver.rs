@@ -4,6 +4,7 @@ use std::ffi::{CString, c_void};
 use std::sync::OnceLock;
 
 use penstock_cl_sys::{CL_DEVICE_TYPE_ALL, cl_device_id, cl_platform_id};
+use penstock_process::variable;
 use penstock_wire::status::Status;
 
 use super::api::{self, Functions, function};
@@ -13,7 +14,6 @@ use crate::cuda;
 
 /// Name under which every ICD loader of Linux installs its library.
 const LOADER: &str = "libOpenCL.so.1";
-const LOADER_VARIABLE: &str = "PENSTOCK_LIBOPENCL";
 /// Name of Penstock's own platform. A worker that drove it would call itself for ever.
 const OUR_PLATFORM: &str = "Penstock";
 /// Most platforms or devices that are listed. A driver that reports more has a defect.
@@ -58,7 +58,7 @@ impl Driver {
 
     fn open() -> Result<Self, LoadError> {
         let cuda = cuda::platform();
-        let path = std::env::var(LOADER_VARIABLE).unwrap_or_else(|_| LOADER.to_owned());
+        let path = variable::LIBOPENCL.text().unwrap_or_else(|| LOADER.to_owned());
         // SAFETY: runs the constructors of the loader and the drivers, which are trusted.
         match unsafe { libloading::Library::new(&path) } {
             Ok(library) => {

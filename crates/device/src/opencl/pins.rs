@@ -10,10 +10,12 @@ use std::collections::HashSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use penstock_process::variable::{self, Variable};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// If one of these is set, the operator has chosen how the threads are placed.
-const PLACEMENTS: [&str; 3] = ["POCL_AFFINITY", "DPCPP_CPU_CU_AFFINITY", "SYCL_CPU_CU_AFFINITY"];
+const PLACEMENTS: [Variable; 3] =
+    [variable::POCL_AFFINITY, variable::DPCPP_AFFINITY, variable::SYCL_AFFINITY];
 
 /// CPUs of this process, set if its drivers share them with other processes.
 static SHARED: OnceLock<CpuSet> = OnceLock::new();
@@ -29,7 +31,7 @@ struct State {
 /// From now on, gives drivers' threads in this process all its CPUs. For a process that shares the
 /// host's devices with similar processes; call it before a driver is loaded.
 pub fn share_cpus() {
-    if PLACEMENTS.iter().any(|name| std::env::var_os(name).is_some()) {
+    if PLACEMENTS.iter().any(Variable::is_set) {
         return;
     }
     // If the host has more CPUs than a `CpuSet` can hold, the threads stay where they are.

@@ -10,7 +10,6 @@ pub(crate) mod extensions;
 pub(crate) mod format;
 pub(crate) mod image;
 pub(crate) mod kernel;
-pub(crate) mod log;
 pub(crate) mod map;
 pub(crate) mod mapping;
 pub(crate) mod memory;

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms};
 use penstock_client::{Node, Pool, notice};
-use penstock_process::variable;
+use penstock_process::{log, variable};
 
+use super::context;
 use super::platform::Platform;
-use super::{context, log};
 use crate::edge::Ref;
 
 /// Returns the platforms; an empty list without a pool.
@@ -28,7 +28,7 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
     let config = Config::load().inspect_err(|error| notice::once(format_args!("{error}"))).ok()?;
     if config.nodes.is_empty() {
         // This is no error: the driver may be installed on a host whose user has no pool.
-        log::line(format_args!("no nodes are configured; name them in PENSTOCK_NODES"));
+        log!(Info, "no nodes are configured; name them in PENSTOCK_NODES");
         return None;
     }
     let key =

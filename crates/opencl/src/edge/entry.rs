@@ -2,12 +2,23 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs the body of an entry point. Returns `panicked` if the body panics: a defect of ours must
-/// not unwind into the program.
+use penstock_process::log;
+use penstock_wire::Status;
+
+/// Runs the body of the entry point `name`. Returns `panicked` if the body panics: a defect of ours
+/// must not unwind into the program.
 #[inline]
-pub(crate) fn guard<T>(panicked: T, body: impl FnOnce() -> T) -> T {
+pub(crate) fn guard<T>(name: &str, panicked: T, body: impl FnOnce() -> T) -> T {
+    log!(Trace, "{name}");
     // What the body used is dropped, or behind a lock that survives a panic.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(panicked)
+}
+
+/// Reports the code of a call that has failed.
+#[cold]
+pub(crate) fn failed(name: &str, code: i32) -> i32 {
+    log!(Debug, "{name} returns {}", Status(code));
+    code
 }
 
 /// Defines the C function around a body that uses `?`. The type of the body determines the result:
@@ -25,9 +36,12 @@ macro_rules! cl_entry {
         #[allow(non_snake_case, reason = "C's name")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cl_sys::cl_int {
             let body = move || -> $crate::edge::ClResult<()> { $body };
-            $crate::edge::guard(::penstock_cl_sys::CL_OUT_OF_HOST_MEMORY, move || match body() {
-                Ok(()) => ::penstock_cl_sys::CL_SUCCESS,
-                Err(error) => error.0,
+            let name = stringify!($name);
+            $crate::edge::guard(name, ::penstock_cl_sys::CL_OUT_OF_HOST_MEMORY, move || {
+                match body() {
+                    Ok(()) => ::penstock_cl_sys::CL_SUCCESS,
+                    Err(error) => $crate::edge::failed(name, error.0),
+                }
             })
         }
     )+};
@@ -43,9 +57,11 @@ macro_rules! cl_entry {
         ) -> $made {
             let body = move || -> $crate::edge::ClResult<$made> { $body };
             let panicked = Err($crate::edge::ClError(::penstock_cl_sys::CL_OUT_OF_HOST_MEMORY));
-            let (made, code) = match $crate::edge::guard(panicked, body) {
+            let (made, code) = match $crate::edge::guard(stringify!($name), panicked, body) {
                 Ok(made) => (made, ::penstock_cl_sys::CL_SUCCESS),
-                Err(error) => (::std::ptr::null_mut(), error.0),
+                Err(error) => {
+                    (::std::ptr::null_mut(), $crate::edge::failed(stringify!($name), error.0))
+                }
             };
             // SAFETY: "errcode_ret will return an appropriate error code. If it is NULL, no error
             // code is returned."
@@ -60,7 +76,7 @@ macro_rules! cl_entry {
         /// Every pointer is `NULL` or as OpenCL's description of the function requires.
         #[allow(non_snake_case, reason = "C's name")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> $plain {
-            $crate::edge::guard($panicked, move || -> $plain { $body })
+            $crate::edge::guard(stringify!($name), $panicked, move || -> $plain { $body })
         }
     )+};
 }

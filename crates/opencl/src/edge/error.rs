@@ -2,6 +2,7 @@
 
 use penstock_cl_sys::{CL_OUT_OF_RESOURCES, cl_int};
 use penstock_client::Error;
+use penstock_process::log;
 use penstock_wire::Status;
 
 /// Negative code that an OpenCL function returns.
@@ -29,14 +30,10 @@ impl From<Status> for ClError {
 
 impl From<Error> for ClError {
     fn from(error: Error) -> Self {
-        log(&error);
+        // The program gets a code, which says little.
+        log!(Error, "{error}");
         error.status().into()
     }
-}
-
-/// Writes the whole error to standard error if `PENSTOCK_LOG` is set, because a code says little.
-fn log(error: &Error) {
-    crate::core::log::line(format_args!("{error}"));
 }
 
 #[cfg(test)]

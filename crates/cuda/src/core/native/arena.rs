@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_client::{Context as PoolContext, Memory};
+use penstock_process::notice;
 
 use crate::core::block::Arena;
 use crate::core::reserved;
-use crate::edge::{CuResult, log, of_error};
+use crate::edge::{CuResult, of_error};
 
 /// Smallest allocation that is asked of the driver, in bytes: each takes about 100 µs.
 const GROW_BYTES: u64 = 32 << 20;
@@ -53,7 +54,7 @@ pub(crate) fn allocate(context: &Arc<PoolContext>, device: u64, bytes: u64) -> C
 }
 
 pub(super) fn log_taken() {
-    log::once("addresses", format_args!("{TAKEN}"));
+    notice::once_about("addresses", format_args!("{TAKEN}"));
 }
 
 /// Frees an arena that nothing uses any more.
