@@ -1,8 +1,11 @@
 //! Detection of CUDA's runtime inside a program.
 
+use std::fs::File;
 use std::path::Path;
 
-use crate::elf::{Elf, Machine, Source, Symbol};
+use object::read::{ReadCache, ReadRef};
+
+use crate::elf::{Elf, Symbol};
 
 /// Function that every program with kernels calls before `main`.
 const REGISTER: &str = "__cudaRegisterFatBinary";
@@ -60,22 +63,20 @@ pub enum Runtime {
 
 /// Inspects a file. Returns [`Runtime::Elsewhere`] if it cannot be read or is not a program.
 pub fn inspect(path: &Path) -> Runtime {
-    std::fs::File::open(path)
-        .ok()
-        .and_then(Elf::read)
-        .map_or(Runtime::Elsewhere, |elf| runtime(&elf))
+    let Ok(file) = File::open(path) else { return Runtime::Elsewhere };
+    Elf::read(&ReadCache::new(file)).map_or(Runtime::Elsewhere, |elf| runtime(&elf))
 }
 
 /// Whether the program in a file imports NVRTC's function for machine code. The preloaded library
 /// returns PTX to such a program.
 pub fn wants_machine_code(path: &Path) -> bool {
-    let elf = std::fs::File::open(path).ok().and_then(Elf::read);
+    let Ok(file) = File::open(path) else { return false };
     let wanted = |symbol: &Symbol| symbol.is_wanted && symbol.name == MACHINE_CODE;
-    elf.is_some_and(|elf| elf.dynamic_symbols().iter().any(wanted))
+    Elf::read(&ReadCache::new(file)).is_some_and(|elf| elf.dynamic_symbols().iter().any(wanted))
 }
 
 /// Inspects a program whose headers were read.
-pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
+fn runtime<'data>(elf: &Elf<'data, impl ReadRef<'data>>) -> Runtime {
     let symbols = elf.symbols();
     let archive = symbols.iter().any(|symbol| symbol.name.starts_with(ARCHIVE_PREFIX));
     let registers = symbols.iter().any(|symbol| symbol.is_function_here && symbol.name == REGISTER);
@@ -85,7 +86,7 @@ pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
         let inside = symbols.is_empty() && elf.has_section(DEVICE_CODE) && !shared;
         return if inside { Runtime::Stripped } else { Runtime::Elsewhere };
     }
-    if elf.machine() != Machine::X86_64 {
+    if !elf.is_x86_64() {
         return Runtime::OtherMachine;
     }
     let Some(major) = version(&symbols) else { return Runtime::Unknown };
