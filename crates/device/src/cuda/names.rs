@@ -1,6 +1,10 @@
 //! Names of kernels and variables in a module, from PTX text or a cubin's symbol table. Only hints:
 //! the driver decides whether the module has them. All bytes may come from a hostile client.
 
+use object::LittleEndian as Le;
+use object::elf::{FileHeader64, SHT_SYMTAB, STT_FUNC, STT_OBJECT};
+use object::read::elf::{FileHeader as _, Sym as _};
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) kernels: Vec<String>,
@@ -85,47 +89,19 @@ fn is_name(token: &str) -> bool {
 
 /// Finds the functions and objects in the symbol table of a 64-bit little-endian ELF file.
 fn symbols(image: &[u8]) -> Option<Names> {
-    const SYMBOL_TABLE: u32 = 2;
-    const SECTION_BYTES: usize = 64;
-    const SYMBOL_BYTES: usize = 24;
+    let sections = FileHeader64::<Le>::parse(image).ok()?.sections(Le, image).ok()?;
+    let table = sections.symbols(Le, image, SHT_SYMTAB).ok()?;
     let mut names = Names::default();
-    let sections = size(word::<8>(image, 40)?)?;
-    let count = usize::from(u16::from_le_bytes(word::<2>(image, 60)?));
-    let section = |index: usize| sections.checked_add(index.checked_mul(SECTION_BYTES)?);
-    for index in 0..count {
-        let header = section(index)?;
-        if u32::from_le_bytes(word::<4>(image, header + 4)?) != SYMBOL_TABLE {
-            continue;
-        }
-        let (start, bytes) =
-            (size(word::<8>(image, header + 24)?)?, size(word::<8>(image, header + 32)?)?);
-        let strings =
-            section(usize::try_from(u32::from_le_bytes(word::<4>(image, header + 40)?)).ok()?)?;
-        let (text, text_bytes) =
-            (size(word::<8>(image, strings + 24)?)?, size(word::<8>(image, strings + 32)?)?);
-        let text = image.get(text..text.checked_add(text_bytes)?)?;
-        for at in (0..bytes / SYMBOL_BYTES).take(NAMES_MAX) {
-            let symbol = image.get(start.checked_add(at * SYMBOL_BYTES)?..)?.get(..SYMBOL_BYTES)?;
-            let name = usize::try_from(u32::from_le_bytes(word::<4>(symbol, 0)?)).ok()?;
-            let is_defined = word::<2>(symbol, 6)? != [0; 2];
-            let end = text.get(name..)?.iter().position(|&byte| byte == 0)?;
-            let name = std::str::from_utf8(text.get(name..name + end)?).ok()?;
-            match symbol.get(4)? & 0xF {
-                1 if is_defined && is_name(name) => names.globals.push(name.to_owned()),
-                2 if is_defined && is_name(name) => names.kernels.push(name.to_owned()),
-                _ => {}
-            }
-        }
+    for symbol in table.iter().take(NAMES_MAX).filter(|symbol| !symbol.is_undefined(Le)) {
+        let list = match symbol.st_type() {
+            STT_OBJECT => &mut names.globals,
+            STT_FUNC => &mut names.kernels,
+            _ => continue,
+        };
+        let name = table.symbol_name(Le, symbol).ok().and_then(|name| str::from_utf8(name).ok());
+        list.extend(name.filter(|name| is_name(name)).map(str::to_owned));
     }
     Some(names)
-}
-
-fn word<const BYTES: usize>(image: &[u8], at: usize) -> Option<[u8; BYTES]> {
-    image.get(at..)?.first_chunk().copied()
-}
-
-fn size(word: [u8; 8]) -> Option<usize> {
-    usize::try_from(u64::from_le_bytes(word)).ok().filter(|&size| size <= isize::MAX.unsigned_abs())
 }
 
 #[cfg(test)]
@@ -148,9 +124,12 @@ mod tests {
     fn elf_files_name_theirs() {
         // The header, the section headers of symbols and strings, then both contents.
         let mut image = vec![0_u8; 64];
-        image.splice(..4, *b"\x7fELF");
+        image.splice(..7, *b"\x7fELF\x02\x01\x01");
         image.splice(40..48, 64_u64.to_le_bytes());
+        image.splice(58..60, 64_u16.to_le_bytes());
         image.splice(60..62, 2_u16.to_le_bytes());
+        // The names of the sections are in the second one, too.
+        image.splice(62..64, 1_u16.to_le_bytes());
         let text = b"\0kernel\0table\0outer\0";
         let symbols = [(1_u32, 0x12_u8, 1_u16), (8, 0x11, 1), (14, 0x12, 0)];
         let section = |kind: u32, start: u64, bytes: u64, link: u32| {
