@@ -1,62 +1,10 @@
 /* The driver API with invalid arguments: images that are not images, truncated programs, stale
  * handles, calls before cuInit(). Each returns the code that CUDA documents, and nothing crashes.
  * This is a C program that links with -lcuda, as others do. */
-#include <cuda.h>
+#include "driver.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int cases_passed, cases_failed, failures;
-
-static const char *name_of(CUresult code) {
-    const char *name = "no such code";
-    cuGetErrorName(code, &name);
-    return name;
-}
-
-static void expect(CUresult got, CUresult wanted, const char *call, int line) {
-    if (got == wanted) return;
-    printf("  FAIL driver.c:%d: %s gave %s (%d), not %s\n", line, call, name_of(got), got,
-           name_of(wanted));
-    failures++;
-}
-#define EXPECT_CODE(call, wanted) expect((call), (wanted), #call, __LINE__)
-#define EXPECT(condition)                                                     \
-    do {                                                                      \
-        if (!(condition)) {                                                   \
-            printf("  FAIL driver.c:%d: not so: %s\n", __LINE__, #condition); \
-            failures++;                                                       \
-        }                                                                     \
-    } while (0)
-
-static void run(const char *name, void (*test)(void)) {
-    failures = 0;
-    test();
-    printf("  %s %s\n", failures == 0 ? "ok  " : "FAIL", name);
-    fflush(stdout);
-    if (failures == 0)
-        cases_passed++;
-    else
-        cases_failed++;
-}
-
-static const char ptx[] =
-    ".version 6.4\n.target sm_70\n.address_size 64\n"
-    ".visible .global .align 4 .u32 counter = 7;\n"
-    ".visible .entry fill(.param .u64 to, .param .u32 value, .param .u32 count)\n{\n"
-    "    .reg .pred %p<2>;\n    .reg .b32 %r<6>;\n    .reg .b64 %rd<4>;\n"
-    "    ld.param.u64 %rd1, [to];\n    ld.param.u32 %r1, [value];\n    ld.param.u32 %r2, [count];\n"
-    "    cvta.to.global.u64 %rd1, %rd1;\n"
-    "    mov.u32 %r3, %ctaid.x;\n    mov.u32 %r4, %ntid.x;\n    mov.u32 %r5, %tid.x;\n"
-    "    mad.lo.s32 %r3, %r3, %r4, %r5;\n    setp.ge.u32 %p1, %r3, %r2;\n    @%p1 bra done;\n"
-    "    mul.wide.u32 %rd2, %r3, 4;\n    add.s64 %rd3, %rd1, %rd2;\n    add.s32 %r1, %r1, %r3;\n"
-    "    st.global.u32 [%rd3], %r1;\ndone:\n    ret;\n}\n";
-
-static CUcontext context;
 
 static void calls_before_init_are_refused(void) {
     int count = 0;
@@ -254,20 +202,17 @@ static void attributes_are_those_of_a_device(void) {
 }
 
 int main(void) {
-    run("calls_before_init_are_refused", calls_before_init_are_refused);
-    run("calls_without_a_context_are_refused", calls_without_a_context_are_refused);
+    RUN(calls_before_init_are_refused);
+    RUN(calls_without_a_context_are_refused);
     if (context != NULL) {
-        run("attributes_are_those_of_a_device", attributes_are_those_of_a_device);
-        run("a_module_is_loaded_used_and_unloaded", a_module_is_loaded_used_and_unloaded);
-        run("memory_that_was_freed_is_refused", memory_that_was_freed_is_refused);
-        run("images_that_are_none_are_refused", images_that_are_none_are_refused);
-        run("programs_that_are_cut_off_are_refused", programs_that_are_cut_off_are_refused);
-        run("an_error_names_the_instruction_and_its_line",
-            an_error_names_the_instruction_and_its_line);
-        run("functions_are_found_by_name_and_version", functions_are_found_by_name_and_version);
-        run("a_child_of_a_process_that_uses_cuda_gets_an_error",
-            a_child_of_a_process_that_uses_cuda_gets_an_error);
+        RUN(attributes_are_those_of_a_device);
+        RUN(a_module_is_loaded_used_and_unloaded);
+        RUN(memory_that_was_freed_is_refused);
+        RUN(images_that_are_none_are_refused);
+        RUN(programs_that_are_cut_off_are_refused);
+        RUN(an_error_names_the_instruction_and_its_line);
+        RUN(functions_are_found_by_name_and_version);
+        RUN(a_child_of_a_process_that_uses_cuda_gets_an_error);
     }
-    printf("driver: %d passed, %d failed, 0 skipped\n", cases_passed, cases_failed);
-    return cases_failed > 0;
+    return finish("driver");
 }

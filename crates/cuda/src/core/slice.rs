@@ -11,7 +11,7 @@ use super::copy::{CopyMode, CopySide};
 use super::platform;
 use super::row::{RowSide, Rows};
 use super::stream::Stream;
-use crate::edge::{CuResult, Object as _};
+use crate::edge::{CuResult, Object as _, require};
 
 /// One side of a copy as the program describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,20 @@ impl DescribedSide {
         };
         Ok(Rows { side, pitch: pitch as u64 })
     }
+
+    /// "If specified, srcPitch must be greater than or equal to WidthInBytes + srcXInBytes, and
+    /// srcHeight must be greater than or equal to Height + srcY". The distances have no effect on a
+    /// single row and on a single slice.
+    fn check_distances(&self, [width, height, depth]: [usize; 3]) -> CuResult {
+        let [x, y, _] = self.origin;
+        let fits = |distance: usize, skipped: usize, size: usize| {
+            distance == 0 || skipped.checked_add(size).is_some_and(|end| end <= distance)
+        };
+        let rows_fit = (height == 1 && depth == 1) || fits(self.pitch, x, width);
+        let slices_fit = depth == 1 || fits(self.rows, y, height);
+        let is_array = self.kind == CU_MEMORYTYPE_ARRAY;
+        require(is_array || (rows_fit && slices_fit), CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
 impl SliceCopy {
@@ -99,6 +113,7 @@ impl SliceCopy {
             return Ok(());
         }
         for part in [&self.to, &self.from] {
+            part.check_distances(self.size)?;
             part.slice(0, width, height)?;
             part.slice(depth - 1, width, height)?;
         }
@@ -107,6 +122,8 @@ impl SliceCopy {
 
     pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>, when: CopyMode) -> CuResult {
         let [width, height, depth] = self.size;
+        self.to.check_distances(self.size)?;
+        self.from.check_distances(self.size)?;
         for z in 0..depth {
             let (to, from) = (self.to.slice(z, width, height)?, self.from.slice(z, width, height)?);
             context.copy_rows(stream, to, from, (width as u64, height as u64), when)?;
