@@ -4,11 +4,14 @@
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
 mod common;
+#[path = "../../cuda/tests/documentation/coverage.rs"]
+mod coverage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 
+use coverage::{Calls, callers};
 use penstock_cudart::api::table::{SERVED, UNSERVED};
 
 #[test]
@@ -22,6 +25,16 @@ fn the_table_of_functions_is_up_to_date() {
         fs::read_to_string(&path).unwrap_or_default() == text,
         "run: PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test documentation"
     );
+}
+
+/// Returns the tests of the runtime interface, and the functions that each calls.
+fn runtime_calls() -> Calls {
+    let mut calls = Calls::new();
+    coverage::add(&mut calls, "crates/cudart/tests", &[".rs"]);
+    calls.remove("documentation.rs");
+    coverage::add(&mut calls, "tests/cuda", &[".cu", "harness.h"]);
+    coverage::add(&mut calls, "examples/cuda", &[".cu"]);
+    calls
 }
 
 fn list(major: u32) -> BTreeSet<String> {
@@ -54,11 +67,12 @@ fn document() -> String {
         (false, _) => "13",
     };
     let mut text = BEGINNING.to_owned();
+    let calls = runtime_calls();
     let modules: BTreeMap<&str, &str> = SERVED.iter().copied().collect();
     for (name, second) in firsts(SERVED.iter().map(|(name, _)| *name)) {
         let also = second.map_or(String::new(), |second| format!(", `{}`", &second[name.len()..]));
-        writeln!(text, "| `{name}`{also} | {} | api/{}.rs |", versions(name), modules[name])
-            .unwrap();
+        let (versions, module, tests) = (versions(name), modules[name], callers(&calls, name));
+        writeln!(text, "| `{name}`{also} | {versions} | api/{module}.rs | {tests} |").unwrap();
     }
     text.push_str(UNSERVED_TEXT);
     let mut subjects: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
@@ -105,8 +119,12 @@ from the PTX in its parts.
 Version 12 removed texture references; textures are objects. A name that ends in `_ptsz` or `_ptds`
 is the second form of a function, for programs compiled with `--default-stream per-thread`.
 
-| function | in version | in `crates/cudart/src` |
-|---|---|---|
+The last column names the tests whose source calls the function. A `.rs` file is in
+`crates/cudart/tests` and uses a driver that stands in for CUDA's. A `.cu` file is in `tests/cuda` or
+`examples/cuda` and runs on Penstock's driver.
+
+| function | in version | in `crates/cudart/src` | tested by |
+|---|---|---|---|
 ";
 
 const UNSERVED_TEXT: &str = "
