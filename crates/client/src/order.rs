@@ -1,6 +1,6 @@
-//! Keeps the commands that the state machine of `penstock-coherence` holds back, tells the machine
-//! the ends that it needs to know, and sends what it lets go. One machine serves the whole process,
-//! because the program's memory is one.
+//! Keeps the commands that the state machine of `penstock-coherence` holds back. Reports the ends
+//! of commands to the machine, and sends a command when the machine releases it. One machine serves
+//! the whole process, because the program's memory is one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -369,7 +369,7 @@ impl Order {
         }
     }
 
-    /// Returns the events of a queue's commands that have still to write the program's memory.
+    /// Returns the events of those commands of a queue that will still write the program's memory.
     pub(crate) fn behind_queue(&self, queue: QueueId) -> Vec<Event> {
         if self.is_quiet() {
             return Vec::new();

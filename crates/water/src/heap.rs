@@ -1,5 +1,5 @@
-//! Heaps: memory of equal size for each of several devices. Kernels of all of them reach all of it
-//! (`ggas.h`), so that they can talk to each other without the host. This file has what the ranks
+//! Heaps. A heap has a part of equal size on each of several devices. The kernels of these devices
+//! reach all parts (`ggas.h`), so they communicate without the host. This file has what the ranks
 //! agree on; `heap/meet.rs` connects the members.
 
 pub mod meet;

@@ -18,7 +18,7 @@ const WAIT_NS_MAX: u64 = 1_000_000_000;
 /// returns; the other ranks end with the run.
 ///
 /// # Errors
-/// There is no model of devices, or a rank does not come.
+/// Fails if `WTR_SIM` names no model of devices, or if a rank does not join the run.
 pub fn start() -> Result<Option<Runtime>, Error> {
     let Some(functions) = simulator::functions() else { return Ok(None) };
     let model = Model::of_environment()?;

@@ -82,7 +82,7 @@ impl<I: Interface> Worker<I> {
     ///
     /// # Errors
     ///
-    /// Says why programs cannot run.
+    /// Returns the reason if no program can run on the platform.
     pub fn start(starter: &Starter, seed: u64) -> Result<(Self, Platform<I::Device>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);

@@ -390,7 +390,7 @@ pub enum ConfigError {
     #[error("{path}: longer than {} KiB, so not a pool file; move it away", file::BYTES_MAX >> 10)]
     TooLong { path: PathBuf },
     /// The file is not TOML, or has a key or value that it must not have.
-    #[error("{place}: {message}; see docs/configuration.md for what the file may hold")]
+    #[error("{place}: {message}; see pool.toml(5) for what the file may hold")]
     Syntax {
         place: Where,
         /// The parser's message, in one line.

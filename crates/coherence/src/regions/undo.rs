@@ -1,7 +1,7 @@
 //! The state to which a segment returns when commands that write it have failed.
 //!
-//! A command that fails may have left anything in the copy at its place, or nothing at all: the
-//! device may not even have the memory. The content from before the command is still right, and
+//! A failed command may have left any bytes in the copy at its place. There may even be no copy,
+//! because the device had no memory for it. The content from before the command is still right, and
 //! other places may have it. So a segment keeps its earlier states until the machine hears how its
 //! writers have ended.
 

@@ -64,7 +64,7 @@ fn names() -> &'static Names {
     })
 }
 
-/// Returns "... the newest version of the symbol that is not newer than `version`".
+/// Returns the newest version of a function that is not newer than `version`.
 fn look_up(name: &str, version: c_int, per_thread: bool) -> Found {
     let names = names();
     let newest = |forms: Option<&Forms>| {

@@ -123,7 +123,8 @@ cl_entry! {
         require(!device_timestamp.is_null() && !host_timestamp.is_null(), CL_INVALID_VALUE)?;
         let (before, start) = (host_time(), Instant::now());
         let timers = device.pool.timers()?;
-        // The node's clock differs from ours. Its device was read about half-way.
+        // The node's clock differs from this host's clock. The node read its device about halfway
+        // between the request and the answer.
         let halfway = u64::try_from(start.elapsed().as_nanos() / 2).unwrap_or(0);
         // SAFETY: guaranteed by the caller.
         unsafe { store(device_timestamp, timers.device) };
