@@ -79,8 +79,8 @@ A daemon with several addresses is one node. If no node answers, or if no node h
 the program may use, the command does not start the program.
 
 Overload:
-A node that is asked to start more programs than it can at a time makes the others wait in line. \
-A program waits as long as the daemon lives, and says so on standard error.
+If many programs start together, a node starts as many as it can, and the other programs wait in \
+line. A program waits as long as the daemon lives, and says so on standard error.
 
 Devices:
 The program sees the devices that the query in PENSTOCK_DEVICES selects, in the query's order. \
@@ -391,7 +391,7 @@ pub struct DemoArgs {
     /// Directory for the timelines of the two runs
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub output: PathBuf,
-    /// Arguments for the program, instead of its small defaults
+    /// Arguments for the program; without them it multiplies small matrices
     #[arg(last = true, value_name = "ARGS")]
     pub program_args: Vec<OsString>,
 }

@@ -288,8 +288,9 @@ impl Event {
         }
     }
 
-    /// Calls `hook` with the final status in the thread that ends the event, before other threads
-    /// hear of the end; immediately if the event has ended. `hook` must not block.
+    /// Calls `hook` with the final status when the event ends, in the thread that ends it and
+    /// before other threads can see the end. If the event has ended already, calls `hook` at once.
+    /// `hook` must not block.
     pub(crate) fn when_ended(&self, hook: impl FnOnce(Status) + Send + 'static) {
         let mut shared = self.0.shared.lock();
         match self.raw_status() {
@@ -388,8 +389,8 @@ impl Event {
             (None, waits) => of_no_use = waits,
         }
         self.0.status.store(status.0.min(0), Ordering::Release);
-        // A command that was never sent, or whose node is lost, implies nothing about those before
-        // it.
+        // If a command was never sent, or if its node is lost, its end says nothing about earlier
+        // commands.
         if let Some(mark) = self.0.mark.get().filter(|_| !status.is_error()) {
             mark.progress.reach(mark.serial);
         }

@@ -1,9 +1,9 @@
 //! Symmetric heaps: memory on several devices (PEs) that kernels on all of them reach, over any
 //! places and nodes of a context.
 //!
-//! A heap has no residency: its content never moves. As an argument of a kernel it is bound at each
-//! launch to the view of the queue's device. The content of views, and what kernels can do with
-//! them, is up to `penstock-ggas` in the workers.
+//! A heap has no residency: its content never moves. If a heap is an argument of a kernel, each
+//! launch passes the view of the queue's device. `penstock-ggas` in the workers defines the content
+//! of views and what kernels can do with them.
 
 mod device;
 
@@ -403,8 +403,8 @@ impl Heap {
         let reason = &reason[..reason.floor_char_boundary(max)];
         let call = to_worker::AbortHeap { heap: self.id };
         let mut told = Ok(());
-        // First all nodes that can be told without waiting: a node that takes nothing must not
-        // delay the others.
+        // The nodes that take the message at once come first, because a node that takes nothing
+        // must not delay the others.
         let is_full = |member: &&Arc<Session>| !member.send_at_once(&call, reason.as_bytes());
         for member in self.members.iter().filter(is_full).collect::<Vec<_>>() {
             let sent = member.send(&call, &[], reason.as_bytes()).and_then(|()| member.flush());

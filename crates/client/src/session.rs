@@ -2,9 +2,9 @@
 //!
 //! The thread that waits also receives: the first waiting thread takes the receiver and serves
 //! every frame, including those for other threads, until its own has arrived. So a blocking call
-//! costs no hand-over between threads of the client. A thread of our own receives only if no thread
-//! waits but something must be heard (for a callback, or for an event that is relayed to another
-//! node).
+//! costs no hand-over between threads of the client. Penstock's own thread receives only if no
+//! thread of the program waits, but a message is needed: for a callback, or for an event that is
+//! relayed to another node.
 
 pub(crate) mod failure;
 mod incoming;
@@ -458,7 +458,8 @@ impl Session {
         }
         turn.receiving = true;
         drop(turn);
-        // Without waiting, because no other thread receives meanwhile. A failure is noticed below.
+        // The flush does not wait, because no other thread could receive during the wait. The calls
+        // below notice if it fails.
         _ = self.sender.flush_soon();
         // Shared memory does not report the end of its writer. The frames that a dead worker has
         // left there are taken before the session is lost.

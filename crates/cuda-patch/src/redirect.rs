@@ -85,8 +85,8 @@ pub(crate) fn say(inside: &str, error: &RedirectError) {
 /// that register its kernels. If it is already redirected, nothing changes and the list is empty.
 ///
 /// # Errors
-/// There is a runtime, but it cannot be redirected. No function was changed, unless the error is
-/// [`RedirectError::Protected`].
+/// Fails if there is a runtime that cannot be redirected. Then no function was changed, unless the
+/// error is [`RedirectError::Protected`].
 ///
 /// # Safety
 /// The file is loaded at `base`. No thread runs or enters a function of its runtime, unless it is

@@ -179,7 +179,7 @@ impl<'a> Checker<'a> {
                 }
                 match self.filled(pattern)? {
                     FilledValue::Text(text, true) => Ok(Test::Like(text.into_owned())),
-                    // A value for a hole needs no quotes to be a pattern.
+                    // A value that fills a hole is a pattern without quotes.
                     FilledValue::Text(text, false)
                         if matches!(pattern.kind, WrittenValueKind::Hole { .. }) =>
                     {

@@ -22,8 +22,8 @@ const READY: &str = "ready";
 /// Name of the daemon's socket in the private directory.
 const SOCKET_NAME: &str = "node.sock";
 
-/// Starts the guard of this process. Returns the socket of the daemon that the guard runs if
-/// `serve`.
+/// Starts the guard of this process. If `serve` is set, the guard also runs a daemon, and the
+/// function returns the daemon's socket.
 pub fn start(directory: &PrivateDirectory, serve: bool) -> Result<Option<PathBuf>, Failure> {
     let mut command =
         guard_command(&std::process::id().to_string(), directory.path(), serve).map_err(failure)?;

@@ -1,9 +1,9 @@
 //! Failures that no event of the program reports.
 //!
 //! If a command fails because an event of its wait list has failed, only the command's own event
-//! reports that, as drivers do: the event that failed first has reported its failure already. But a
-//! command also waits for events that the program does not see, such as transfers between nodes. If
-//! one of them fails, the command did not run, and nothing else would report it.
+//! reports that, as with other drivers. The event that failed first has already reported its own
+//! failure. But a command also waits for events that the program does not see, such as transfers
+//! between nodes. If one of them fails, the command did not run, and nothing else would report it.
 
 use std::sync::Arc;
 

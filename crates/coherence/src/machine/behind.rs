@@ -64,8 +64,8 @@ impl Machine {
         ids.reverse();
     }
 
-    /// Notes that later commands which come after this one also come after the commands in
-    /// `behind`.
+    /// Notes what the command comes after. If a later command comes after this one, it also comes
+    /// after the commands in `behind`.
     pub(super) fn note_behind(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
         if self.host.is_empty() && behind.is_empty() {
             self.behind.clear();

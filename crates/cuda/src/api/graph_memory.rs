@@ -118,8 +118,8 @@ cu_entry! {
         unsafe { store(value.cast::<u64>(), known) };
         Ok(())
     }
-    /// "High watermark can only be reset to zero." Has no effect, because it is always the current
-    /// value.
+    /// "High watermark can only be reset to zero." The function has no effect, because the high
+    /// watermark is always the current value.
     fn cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) {
         platform::device(device)?;
         // SAFETY: the program promises that `value` is null or readable.

@@ -140,8 +140,8 @@ cu_entry! {
         Context::current()?;
         Module::borrow(module)?.unload()
     }
-    /// Lazy, unless the program asks for eager loading. Errors in a module are found at load in
-    /// both modes.
+    /// Returns lazy loading, unless the program asks for eager loading. In both modes, errors in a
+    /// module are found when it is loaded.
     fn cuModuleGetLoadingMode(mode: *mut c_uint) {
         platform::devices()?;
         require(!mode.is_null(), CUDA_ERROR_INVALID_VALUE)?;

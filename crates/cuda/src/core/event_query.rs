@@ -1,4 +1,5 @@
-//! Records of events that may be captured, and queries and waits, which no capture may see.
+//! Records, queries and waits of events. A stream capture can contain a record. Queries and waits
+//! make a capture invalid.
 
 use std::sync::Arc;
 
@@ -49,8 +50,7 @@ impl Event {
         Ok(self.mark()?.map(|mark| mark.event))
     }
 
-    /// Implements `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then
-    /// the event counts as complete.
+    /// Implements `cuEventQuery`. An event that was never recorded counts as complete.
     pub(crate) fn query(&self) -> CuResult {
         let Some(mark) = self.mark()? else { return Ok(()) };
         capture::check_safe()?;

@@ -3,7 +3,7 @@
 //!
 //! A heap has the same address on all its devices, and each device sees its own view there.
 //! Translated kernels have a window of addresses for heaps, and each launch gets the view of its
-//! device as an argument. The launch's parameters tell which heap that is. On a GPU of CUDA's own
+//! device as an argument. The parameters of the launch determine the heap. On a GPU of CUDA's own
 //! driver the view has an address of the GPU, which replaces the heap's address among the
 //! parameters.
 

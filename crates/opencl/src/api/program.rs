@@ -207,8 +207,8 @@ cl_entry! {
     ) -> ClResult<()> {
         Program::borrow(program)?;
         // "CL_INVALID_OPERATION if no devices associated with program support destructors for
-        // program scope global variables." Only OpenCL C++ has them, which is not part of OpenCL
-        // 3.0.
+        // program scope global variables." Only OpenCL C++ has such destructors, and it is not part
+        // of OpenCL 3.0.
         Err(ClError(CL_INVALID_OPERATION))
     }
     fn clSetProgramSpecializationConstant(

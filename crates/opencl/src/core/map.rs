@@ -1,10 +1,11 @@
 //! Mapping of regions of memory objects to host memory.
 //!
-//! A map reads the region into the object's host memory. This is its shadow, or the program's
-//! memory with `CL_MEM_USE_HOST_PTR`. There only bytes that differ are written, because it may lie
-//! in read-only pages. An unmap writes exactly the region back if it was mapped for writing. The
-//! bytes are taken when the unmap is sent: from the call on the program may not touch them, but
-//! commands before the unmap may still write them.
+//! A map reads the region into the object's host memory. The host memory is a shadow of the object,
+//! or the program's memory with `CL_MEM_USE_HOST_PTR`. The program's memory may lie in read-only
+//! pages, so a map writes only the bytes there that differ. An unmap writes exactly the region back
+//! if it was mapped for writing. The client takes the bytes when it sends the unmap. It does not
+//! take them in the call, because commands before the unmap may still write them. The program may
+//! not touch them after the call.
 
 use penstock_cl_sys::*;
 use penstock_client::{Event, Want};

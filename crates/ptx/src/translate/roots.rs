@@ -1,5 +1,5 @@
-//! The shared variables in which an address can lie, found by the variables that it is computed
-//! from.
+//! Finds the shared variables into which an address can point, by following the values from which
+//! the address is computed.
 
 use super::effects;
 use crate::ir::{Function, Instruction, Opcode, Operand, Statement, Symbol};

@@ -1,6 +1,6 @@
-//! Checks that kernels that wait for each other can all run at the same time. If all cores have a
-//! work-group that waits for one that has not started, that one never starts. Such a launch is
-//! refused before it hangs.
+//! Checks that kernels that wait for each other can all run at the same time. If the work-groups on
+//! all cores wait for another work-group that has not started, no core becomes free for it, and the
+//! launch hangs. Such a launch is refused.
 
 use penstock_ggas::{NotResident, check_resident, resident_groups};
 

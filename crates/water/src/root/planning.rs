@@ -52,8 +52,8 @@ impl GroupPlan {
         ends.map(|to| Sink { to, first, size: strand.tree.size }).collect()
     }
 
-    /// Returns where the source sends. `first` is the offset of the group's bytes in the source's
-    /// bytes.
+    /// Returns the receivers to which the source sends. `first` is the offset of the group's bytes
+    /// in the source's bytes.
     pub(super) fn source_sinks(&self, first: u64) -> Vec<Sink> {
         self.trees
             .iter()

@@ -1,5 +1,5 @@
-//! Memory nodes of graphs: a node's address is fixed when it is added, and each launch has its
-//! memory there.
+//! Memory nodes of graphs. A node gets its address and its memory when it is added to the graph,
+//! and every launch uses this memory.
 //!
 //! The device keeps the memory as long as the graph or an executable graph of it exists. A separate
 //! record says whether the program holds the memory, because the program may free it without the

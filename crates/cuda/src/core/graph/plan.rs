@@ -172,18 +172,18 @@ impl Plan {
         Ok(leaves.map(|(step, _)| *step).collect())
     }
 
-    /// Chooses a lane for a step. `known`: the bounds of [`Lane::seen`] after each step so far.
+    /// Chooses a lane for a step. `known` has the bounds of [`Lane::seen`] after each earlier step.
     fn lane_for(&mut self, step: usize, lane_of: &[usize], known: &[Vec<usize>]) -> usize {
         let (context, before) = (self.steps[step].context, &self.steps[step].before);
         let fits = |lane: &Lane| context == 0 || lane.context == context;
-        // A lane whose last step this step follows.
+        // The best choice is a lane whose last step is a predecessor of this step.
         let mut follows = before.iter().map(|from| (lane_of[*from], *from));
         if let Some((lane, _)) =
             follows.find(|(lane, from)| fits(&self.lanes[*lane]) && self.lanes[*lane].last == *from)
         {
             return lane;
         }
-        // An empty lane, or a lane all of whose steps come before this step.
+        // The second choice is a lane that is empty, or whose steps all come before this step.
         let idle = self.lanes.iter().enumerate().position(|(at, lane)| {
             let ends_before =
                 |from: usize| known[from].get(at).is_some_and(|seen| *seen > lane.last);

@@ -1,5 +1,5 @@
-//! User objects: a function of the program destroys each when neither the program nor a graph
-//! refers to it.
+//! User objects. When neither the program nor a graph refers to an object any more, a function of
+//! the program destroys it.
 
 use std::sync::Arc;
 
