@@ -9,6 +9,11 @@ DESTDIR ?=
 CFLAGS ?= -O2 -g
 # rustup may have been installed by setup.sh in this very run.
 CARGO = $$( home=$${CARGO_HOME:-$$HOME/.cargo}; [ -x "$$home/bin/cargo" ] && echo "$$home/bin/cargo" || echo cargo )
+# rustup's name for the compiler of rust-toolchain.toml, if that is another one.
+RUSTUP_TOOLCHAIN ?= $(shell tools/toolchain.sh)
+ifneq ($(RUSTUP_TOOLCHAIN),)
+export RUSTUP_TOOLCHAIN
+endif
 # The profile of what is built: `quick` for the tests.
 PROFILE ?= release
 BIN := $(CARGO_TARGET_DIR)/$(PROFILE)
@@ -25,6 +30,9 @@ setup: ## install what is missing to build and to test (Debian packages, .venv, 
 
 setup-build:
 	@tools/setup.sh build
+
+setup-lint:
+	@tools/setup.sh build lint
 
 build: setup-build rust cuda programs shims ## penstock, penstockd, wtrd, libpenstock_opencl.so, libwater.so and the C programs
 
@@ -101,16 +109,16 @@ bench-ggas: setup build ## the applications of examples/ggas, communicating insi
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
-fuzz: ## every decoder for 5 minutes each (installs cargo-fuzz)
+fuzz: setup-build ## every decoder for 5 minutes each (installs cargo-fuzz)
 	@tools/fuzz.sh
 
-format: setup ## format all sources: Rust, C, CUDA and Python
+format: setup-lint ## format all sources: Rust, C, CUDA and Python
 	@tools/format.sh
 
-lint: setup ## formatting, clippy, documentation, spelling, and the rules of tools/policy
+lint: setup-lint ## formatting, clippy, documentation, spelling, and the rules of tools/policy
 	@tools/test.sh --only lint
 
-check: setup ## what needs no device and no daemon: lint, and the tests of the crates that decide (for the inner loop)
+check: setup-lint ## what needs no device and no daemon: lint, and the tests of the crates that decide (for the inner loop)
 	@tools/test.sh --only lint,pure
 
 install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
@@ -147,4 +155,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check install uninstall clean

@@ -1,9 +1,11 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [demo] [test] [cuda] [programs] [lammps] [ucx]     default: build test
+#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [lammps] [ucx]
 #
-#   build     C compiler, OpenCL headers and loader; Rust through rustup, if cargo is missing or old
+#   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
+#             cargo is missing or old
+#   lint      a Python environment in .venv with what checks and formats sources
 #   demo      PoCL, the device of hosts without an accelerator
 #   test      PoCL, the small real programs, two MPIs; a Python environment in .venv with PyOpenCL;
 #             and everything in cuda
@@ -12,6 +14,8 @@
 #   programs  the larger programs: clpeak, OpenMM, OpenCV
 #   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
+#
+# Without a group, installs build and test.
 #
 # Runs as root or with sudo. Reports what it does; prints nothing if everything is installed.
 set -eu
@@ -24,6 +28,7 @@ say() { echo "setup: $*"; }
 packages_of() {
     case $1 in
         build) echo gcc libc6-dev make pkg-config curl ca-certificates ocl-icd-opencl-dev opencl-headers ocl-icd-libopencl1 ;;
+        lint) echo python3 python3-venv ;;
         demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
         test)
             echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
@@ -34,7 +39,7 @@ packages_of() {
         programs) echo clpeak ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
-        *) echo "setup: no such group: $1 (build, demo, test, cuda, programs, lammps, ucx)" >&2; exit 2 ;;
+        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, lammps, ucx)" >&2; exit 2 ;;
     esac
 }
 
@@ -92,18 +97,29 @@ rust_here() {
 
 rust_is_new_enough() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
+# Whether rustup has the toolchain that cargo uses in this folder.
+rustup_has() { rustup toolchain list | grep -q "^$1-"; }
+
 install_rust() {
-    local wanted have
+    local wanted have pinned
     wanted=$(rust_wanted)
-    have=$(rust_here)
-    if rust_is_new_enough "$have" "$wanted"; then return 0; fi
+    pinned=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    RUSTUP_TOOLCHAIN=${RUSTUP_TOOLCHAIN:-$(tools/toolchain.sh)}
+    if [ -n "$RUSTUP_TOOLCHAIN" ]; then export RUSTUP_TOOLCHAIN; else unset RUSTUP_TOOLCHAIN; fi
     if PATH=$cargo_home/bin:$PATH command -v rustup >/dev/null; then
-        # Only for this folder: other projects of this user keep their version.
-        say "cargo ${have:-is absent}${have:+ is too old}; installing Rust $wanted with rustup, for this folder"
-        quietly "rustup toolchain install $wanted" env PATH="$cargo_home/bin:$PATH" \
-            rustup toolchain install --profile minimal -c clippy -c rustfmt "$wanted"
-        quietly "rustup override set $wanted" env PATH="$cargo_home/bin:$PATH" rustup override set "$wanted"
+        PATH=$cargo_home/bin:$PATH
+        if [ -z "${RUSTUP_TOOLCHAIN:-}" ] && ! rustup_has "$pinned"; then
+            # Only this folder uses it: other projects of this user keep their version.
+            say "installing Rust $pinned with rustup, for this folder"
+            quietly "rustup toolchain install $pinned" \
+                rustup toolchain install --profile minimal -c clippy -c rustfmt "$pinned"
+        fi
+        have=$(rust_here)
+        rust_is_new_enough "$have" "$wanted" && return 0
     else
+        # Without rustup, nothing reads rust-toolchain.toml.
+        have=$(rust_here)
+        rust_is_new_enough "$have" "$wanted" && return 0
         say "cargo ${have:-is absent}${have:+ is too old}; installing Rust through rustup (https://rustup.rs) into $cargo_home"
         installer=$(mktemp)
         trap 'rm -f "$installer"' EXIT
@@ -111,7 +127,8 @@ install_rust() {
             say "Rust $wanted or newer is needed, and could not be fetched: install it by hand (https://rustup.rs), then try again" >&2
             exit 1
         fi
-        quietly "the installer of rustup" sh "$installer" -y --profile minimal -c clippy -c rustfmt
+        quietly "the installer of rustup" sh "$installer" -y --profile minimal -c clippy -c rustfmt \
+            --default-toolchain "$pinned"
     fi
     have=$(rust_here)
     rust_is_new_enough "$have" "$wanted" && return 0
@@ -132,14 +149,16 @@ make_environment() {
     fi
 }
 
+# install_python FILE [CONTAINED...]: installs the packages of a file of requirements, which contains
+# those of the other files.
 install_python() {
-    local requirements=$1 stamp
-    stamp=.venv/installed-$(cat tools/python-requirements*.txt | sha256sum | cut -c 1-16)-$(basename "$requirements" .txt)
-    [ -e "$stamp" ] && return 0
+    local requirements=$1 stamp name
+    stamp=.venv/installed-$(cat tools/python-requirements*.txt | sha256sum | cut -c 1-16)
+    [ -e "$stamp-$(basename "$requirements" .txt)" ] && return 0
     make_environment .venv
     say "installing Python packages: $(grep -v '^[#-]' "$requirements" | tr '\n' ' ')"
     .venv/bin/pip install --quiet --disable-pip-version-check -r "$requirements"
-    touch "$stamp"
+    for name in "$@"; do touch "$stamp-$(basename "$name" .txt)"; done
 }
 
 # Parts of the wheels that nothing here uses: an LLVM plugin, a second form of NVRTC, static
@@ -195,8 +214,9 @@ install_packages "${groups[@]}"
 for group in "${groups[@]}"; do
     case $group in
         build) install_rust ;;
+        lint) install_python tools/python-requirements-lint.txt ;;
         test)
-            install_python tools/python-requirements.txt
+            install_python tools/python-requirements.txt tools/python-requirements-lint.txt
             install_pyopencl_tests
             install_cuda ;;
         cuda) install_cuda ;;
