@@ -29,12 +29,12 @@ fn data(number: u64) -> ReadData {
 }
 
 fn size_of_post(number: u64) -> usize {
-    let mut random = Random(number);
-    match random.below(10) {
+    let mut random = Random::new(number);
+    match random.index(10) {
         0..6 => 0,
-        6..8 => random.below(5_000),
-        8 => random.below(300_000),
-        _ => random.below(2 << 20),
+        6..8 => random.index(5_000),
+        8 => random.index(300_000),
+        _ => random.index(2 << 20),
     }
 }
 

@@ -90,7 +90,7 @@ fn impossible_counts_end_the_session_only() {
 
 #[test]
 fn a_peer_that_scribbles_everywhere_does_no_harm() {
-    let mut random = Random(77);
+    let mut random = Random::new(77);
     for _ in 0..300 {
         let (doorbell, _other) = UnixStream::pair().unwrap();
         let (to_worker, to_client) = (good(), good());
@@ -98,18 +98,18 @@ fn a_peer_that_scribbles_everywhere_does_no_harm() {
         let (link, peer) = offered(b"RINGS  1", &fds);
         let (sender, mut receiver) = link.unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
-        let seed = random.next();
+        let seed = random.number();
         thread::scope(|scope| {
             let scribbles = scope.spawn(|| {
-                let mut random = Random(seed);
+                let mut random = Random::new(seed);
                 let files = [std::fs::File::from(to_worker), std::fs::File::from(to_client)];
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    let word = match random.below(3) {
-                        0 => random.next(),
-                        _ => random.next() % (4 << 20),
+                    let word = match random.index(3) {
+                        0 => random.number(),
+                        _ => random.number() % (4 << 20),
                     };
-                    let at = [0, TAIL_AT, 256, 384, DATA_AT, DATA_AT + 8][random.below(6)];
-                    files[random.below(2)].write_all_at(&word.to_le_bytes(), at).unwrap();
+                    let at = [0, TAIL_AT, 256, 384, DATA_AT, DATA_AT + 8][random.index(6)];
+                    files[random.index(2)].write_all_at(&word.to_le_bytes(), at).unwrap();
                 }
             });
             let until = Patience::Until(Instant::now() + Duration::from_millis(2));

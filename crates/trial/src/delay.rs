@@ -13,6 +13,9 @@ use std::sync::{
 #[cfg(feature = "test-delays")]
 use std::time::Duration;
 
+#[cfg(feature = "test-delays")]
+use crate::random::mixed;
+
 macro_rules! places {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A place where a delay may happen.
@@ -98,15 +101,6 @@ fn draw(place: Place) -> Option<u64> {
     let of_place = mixed(seed ^ mixed(index as u64 + 1));
     let mood = mixed(of_place ^ mixed(visit / VISITS_PER_MOOD)) >> 48;
     Some(mood << 48 | mixed(of_place.wrapping_add(visit)) >> 16)
-}
-
-/// The mixing function of the generator SplitMix64.
-#[cfg(feature = "test-delays")]
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }
 
 /// Whether a visit rests. In a slow mood, one in `calm` visits rests, in a restless mood a quarter

@@ -1,15 +1,17 @@
 //! What tests inject into Penstock: random delays, which make rare orders of events happen within
 //! seconds, and planted defects, which show that the checker finds them. Tests also say with this
-//! crate what they cannot check on their host.
+//! crate what they cannot check on their host, and draw random numbers with it.
 //!
 //! Without the features `test-delays` and `planted`, which builds for users do not have, `delay` and
-//! `planted` do nothing. Only tests call [`skip`].
+//! `planted` do nothing. Only tests call [`skip`] and use [`Random`].
 #![forbid(unsafe_code)]
 
 mod defect;
 mod delay;
+mod random;
 mod skip;
 
 pub use defect::{Defect, planted, planted_name};
 pub use delay::{Place, delay, is_put_off};
+pub use random::Random;
 pub use skip::{Need, compiler, is_compiled, is_required, skip};

@@ -4,26 +4,11 @@
 mod common;
 
 use common::{Cluster, mix};
+use penstock_trial::Random;
 use water::command::{Arg, Code, Command, CommandId, DeviceId, IndexSpace, ObjectId};
 use water::request::Request;
 use water::root::cost::{Link, Shape};
 use water::root::mode::Mode;
-
-/// A small random generator, which yields the same graph for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % most
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// Bytes that commands read and write, with their last readers and writers.
 #[derive(Default)]
@@ -79,7 +64,7 @@ impl Graph<'_> {
     }
 
     fn issue_request(&mut self, mut waits: Vec<CommandId>, request: Request) -> CommandId {
-        if !self.all.is_empty() && self.random.chance(20) {
+        if !self.all.is_empty() && self.random.below(100) < 20 {
             let extra = self.random.below(self.all.len() as u64);
             waits.push(self.all[usize::try_from(extra).unwrap()]);
         }
@@ -127,7 +112,7 @@ impl Graph<'_> {
 
     /// Returns a range of bytes, often the whole.
     fn range(&mut self) -> (usize, usize) {
-        if self.random.chance(60) {
+        if self.random.below(100) < 60 {
             return (0, self.size);
         }
         let start = self.pick(self.size);
@@ -143,7 +128,7 @@ impl Graph<'_> {
             73..80 => self.copies(),
             _ => self.read(),
         }
-        if self.random.chance(3) {
+        if self.random.below(100) < 3 {
             self.cluster.runtime().flush();
         }
     }
@@ -158,7 +143,7 @@ impl Graph<'_> {
     fn broadcast(&mut self) {
         let (region, (start, length)) = (self.pick(self.regions.len()), self.range());
         for buffer in 0..self.buffers.len() {
-            if self.random.chance(70) {
+            if self.random.below(100) < 70 {
                 self.write_to(region, buffer, start, length);
             }
         }
@@ -230,7 +215,7 @@ impl Graph<'_> {
     fn copies(&mut self) {
         let (from, (start, length)) = (self.pick(self.buffers.len()), self.range());
         for to in 0..self.buffers.len() {
-            if to != from && self.random.chance(70) {
+            if to != from && self.random.below(100) < 70 {
                 self.copy_to(from, to, start, length);
             }
         }
@@ -298,10 +283,7 @@ impl Graph<'_> {
 }
 
 fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    for _ in 0..8 {
-        random.below(2);
-    }
+    let mut random = Random::new(seed);
     // Most buffers are small enough for eager streams; some take several pieces.
     let size = match random.below(100) {
         0..3 => 300_000,

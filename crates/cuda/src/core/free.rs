@@ -76,6 +76,9 @@ impl FreeRanges {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::core::block::GRAIN_BYTES;
 
@@ -120,29 +123,46 @@ mod tests {
         assert_eq!(free.take(0x400), Some(0x10000));
     }
 
-    #[test]
-    fn handed_out_ranges_never_overlap() {
-        let mut free = FreeRanges::default();
-        free.add(0x100, 1 << 20);
-        let (mut live, mut seed) = (Vec::<(u64, u64)>::new(), 1u64);
-        for _ in 0..20_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if seed >> 63 == 0 || live.is_empty() {
-                let size = ((seed >> 40) % 64 + 1) * GRAIN_BYTES;
-                if let Some(start) = free.take(size) {
-                    assert!(
-                        live.iter()
-                            .all(|(other, bytes)| start + size <= *other || other + bytes <= start)
-                    );
-                    live.push((start, size));
+    /// A step of a program: it takes a range of some grains, or gives back one of its ranges.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take { grains: u64 },
+        GiveBack(proptest::sample::Index),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (1..=64_u64).prop_map(|grains| Step::Take { grains }),
+            any::<proptest::sample::Index>().prop_map(Step::GiveBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn handed_out_ranges_never_overlap(steps in vec(step(), 0..400)) {
+            let mut free = FreeRanges::default();
+            free.add(0x100, 1 << 20);
+            let mut live = Vec::<(u64, u64)>::new();
+            for step in steps {
+                match step {
+                    Step::Take { grains } => {
+                        let size = grains * GRAIN_BYTES;
+                        let Some(start) = free.take(size) else { continue };
+                        let is_apart = |(other, bytes): &(u64, u64)| {
+                            start + size <= *other || other + bytes <= start
+                        };
+                        prop_assert!(live.iter().all(is_apart));
+                        live.push((start, size));
+                    }
+                    Step::GiveBack(index) if !live.is_empty() => {
+                        let (start, size) = live.swap_remove(index.index(live.len()));
+                        free.add(start, size);
+                    }
+                    Step::GiveBack(_) => {}
                 }
-            } else {
-                let index = usize::try_from(seed >> 33).unwrap() % live.len();
-                let (start, size) = live.swap_remove(index);
-                free.add(start, size);
             }
+            live.drain(..).for_each(|(start, size)| free.add(start, size));
+            prop_assert_eq!(free.ranges(), [(0x100, 1 << 20)]);
         }
-        live.drain(..).for_each(|(start, size)| free.add(start, size));
-        assert_eq!(free.ranges(), [(0x100, 1 << 20)]);
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Listener, Receiver, Sender, Side, Stream, establish};
+pub use penstock_trial::Random;
 use penstock_wire::hello::feature;
 use penstock_wire::{FrameError, Header};
 
@@ -75,31 +76,7 @@ pub fn pair(transport: Transport) -> (End, End) {
     (client, worker)
 }
 
-/// Pseudorandom numbers that are the same on every run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap()
-    }
-}
-
 /// Returns bytes that depend on the seed and on their place.
 pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut random = Random(seed);
-    let mut out = Vec::with_capacity(bytes + 8);
-    while out.len() < bytes {
-        out.extend_from_slice(&random.next().to_le_bytes());
-    }
-    out.truncate(bytes);
-    out
+    Random::new(seed).bytes(bytes)
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::machine::{BASE, FREE, Machine};
+use penstock_trial::Random;
 
 /// Tuples of operands for each case: enough for every pair of edge values.
 const TUPLES: usize = 1024;
@@ -190,7 +191,7 @@ impl T {
     }
 
     fn random(self, random: &mut Random) -> u64 {
-        let bits = random.next();
+        let bits = random.number();
         match self {
             Self::Pred => bits & 1,
             Self::I16 | Self::F16 | Self::Bf16 => bits & 0xffff,
@@ -299,12 +300,12 @@ impl Case {
     }
 
     fn tuples(&self, seed: u64) -> Vec<Vec<u64>> {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::new(seed);
         let edges: Vec<Vec<u64>> = self.ins.iter().map(|ty| ty.edges()).collect();
         let combinations: usize = edges.iter().map(Vec::len).product();
         let tuple = |index: usize, random: &mut Random| {
             let mut rest =
-                if combinations <= TUPLES * 3 / 4 { index } else { random.next() as usize };
+                if combinations <= TUPLES * 3 / 4 { index } else { random.number() as usize };
             let only_edges = if combinations <= TUPLES * 3 / 4 {
                 index < combinations
             } else {
@@ -314,7 +315,7 @@ impl Case {
             for (ty, edges) in self.ins.iter().zip(&edges) {
                 let edge = edges[rest % edges.len()];
                 rest /= edges.len();
-                values.push(if only_edges || random.next().is_multiple_of(4) {
+                values.push(if only_edges || random.number().is_multiple_of(4) {
                     edge
                 } else {
                     ty.random(random)
@@ -394,18 +395,6 @@ impl Case {
             }
         }
         (wrong > 0).then(|| format!("{}: {wrong} of {} differ{shown}", self.text, tuples.len()))
-    }
-}
-
-/// A small generator of random numbers.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 }
 

@@ -48,9 +48,9 @@ fn results(machine: &Machine, text: &str, input: &[u32]) -> Vec<u32> {
 
 /// Returns an input in which values repeat within a warp.
 fn input() -> Vec<u32> {
-    let mut random = crate::case::Random(77);
+    let mut random = penstock_trial::Random::new(77);
     (0..2 * THREADS as u32)
-        .map(|thread| if thread / 32 == 2 { 5 } else { (random.next() >> 40) as u32 % 40 })
+        .map(|thread| if thread / 32 == 2 { 5 } else { (random.number() >> 40) as u32 % 40 })
         .collect()
 }
 

@@ -5,6 +5,8 @@
 //! depend on the order in which lanes, or groups of lanes that took different paths, execute their
 //! statements. The emulator detects that, and the test discards such a program.
 
+use penstock_trial::Random;
+
 /// Number of registers of a lane.
 pub const REGISTERS: usize = 6;
 
@@ -14,32 +16,12 @@ pub const WORDS: u32 = 80;
 /// Number of lanes of a warp.
 pub const LANES: u32 = 32;
 
-/// A small generator of random numbers.
-pub struct Random(u64);
+fn small(random: &mut Random, end: u32) -> u32 {
+    u32::try_from(random.below(u64::from(end))).expect("less than the end")
+}
 
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn small(&mut self, end: u32) -> u32 {
-        u32::try_from(self.below(u64::from(end))).expect("less than the end")
-    }
-
-    fn register(&mut self) -> usize {
-        usize::try_from(self.below(REGISTERS as u64)).expect("small")
-    }
+fn register(random: &mut Random) -> usize {
+    random.index(REGISTERS)
 }
 
 /// A word of shared memory.
@@ -198,21 +180,21 @@ fn statements(random: &mut Random, length: u64, at: Where) -> Vec<Statement> {
 fn place(random: &mut Random) -> Place {
     match random.below(10) {
         0..=2 => Place::Own(0),
-        3 => Place::Own(random.small(34)),
+        3 => Place::Own(small(random, 34)),
         4 => Place::Own(1),
-        5 => Place::Crossed(1 + random.small(31)),
-        6 | 7 => Place::Permuted(2 * random.small(16) + 1, random.small(32)),
-        8 => Place::Fixed(random.small(WORDS)),
-        _ => Place::Told(random.register()),
+        5 => Place::Crossed(1 + small(random, 31)),
+        6 | 7 => Place::Permuted(2 * small(random, 16) + 1, small(random, 32)),
+        8 => Place::Fixed(small(random, WORDS)),
+        _ => Place::Told(register(random)),
     }
 }
 
 fn question(random: &mut Random) -> Question {
     match random.below(8) {
-        0 | 1 => Question::Below(1 + random.small(31)),
-        2 | 3 => Question::HasBit(1 << random.small(5)),
-        4 => Question::Is(random.small(20)),
-        5 | 6 => Question::Bits(random.register(), random.small(8), random.small(4)),
+        0 | 1 => Question::Below(1 + small(random, 31)),
+        2 | 3 => Question::HasBit(1 << small(random, 5)),
+        4 => Question::Is(small(random, 20)),
+        5 | 6 => Question::Bits(register(random), small(random, 8), small(random, 4)),
         _ => Question::Odd(place(random)),
     }
 }
@@ -226,19 +208,19 @@ fn statement(random: &mut Random, at: Where) -> Statement {
                 0 => Operation::Add,
                 1 => Operation::Sub,
                 2 => Operation::Xor,
-                _ => Operation::Times(2 * random.small(50) + 3),
+                _ => Operation::Times(2 * small(random, 50) + 3),
             };
-            Statement::Compute(random.register(), operation, random.register(), random.register())
+            Statement::Compute(register(random), operation, register(random), register(random))
         }
         4..=9 => Statement::Load {
-            to: random.register(),
+            to: register(random),
             from: place(random),
             volatile: random.below(3) == 0,
             generic: random.below(5) == 0,
         },
         10..=15 => Statement::Store {
             to: place(random),
-            from: random.register(),
+            from: register(random),
             volatile: random.below(3) == 0,
         },
         16 => {
@@ -247,15 +229,15 @@ fn statement(random: &mut Random, at: Where) -> Statement {
                 1 => Change::Max,
                 _ => Change::Or,
             };
-            Statement::Change { at: place(random), how, from: random.register() }
+            Statement::Change { at: place(random), how, from: register(random) }
         }
-        17 => Statement::Ballot(random.register(), question(random)),
+        17 => Statement::Ballot(register(random), question(random)),
         18 => Statement::Shuffle {
-            to: random.register(),
-            from: random.register(),
-            by: 1 + random.small(31),
+            to: register(random),
+            from: register(random),
+            by: 1 + small(random, 31),
         },
-        19 => Statement::Active(random.register()),
+        19 => Statement::Active(register(random)),
         20 if !apart => Statement::Meet,
         20..=23 if depth < 3 => {
             let (yes, no) = (1 + random.below(4), random.below(4));
@@ -269,7 +251,7 @@ fn statement(random: &mut Random, at: Where) -> Statement {
             let length = 1 + random.below(5);
             let inside = Where { in_loop: true, ..deeper };
             Statement::Loop {
-                turns: 1 + random.small(5),
+                turns: 1 + small(random, 5),
                 at_head: random.below(2) == 0,
                 body: statements(random, length, inside),
             }
@@ -277,7 +259,7 @@ fn statement(random: &mut Random, at: Where) -> Statement {
         26..=27 if in_loop => Statement::BreakIf(question(random)),
         28 if in_loop => Statement::ContinueIf(question(random)),
         29 if random.below(3) == 0 => Statement::ExitIf(question(random)),
-        _ => Statement::Store { to: place(random), from: random.register(), volatile: false },
+        _ => Statement::Store { to: place(random), from: register(random), volatile: false },
     }
 }
 

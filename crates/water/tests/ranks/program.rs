@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_cl_sys::CL_MEM_READ_WRITE;
+use penstock_trial::Random;
 use water::backend::Backend;
 use water::backend::opencl::OpenCl;
 use water::clock::{Clock, Real};
@@ -228,15 +229,7 @@ impl Program {
 
 /// Returns bytes that depend on the seed and the index.
 fn pattern(seed: u64, size: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut bytes = Vec::with_capacity(size + 8);
-    while bytes.len() < size {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend_from_slice(&(state ^ (state >> 29)).to_le_bytes());
-    }
-    bytes.truncate(size);
-    bytes
+    Random::new(seed).bytes(size)
 }
 
 /// Small sizes, sizes around the limits of eager streams (16 KiB) and of pieces (1 MiB), and one

@@ -274,6 +274,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use proptest::bool::weighted;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn graph(edges: &[&[usize]]) -> Arc<Graph> {
@@ -328,19 +332,21 @@ mod tests {
         assert_eq!(Plan::of(&graph).err(), Some(CUDA_ERROR_INVALID_VALUE));
     }
 
-    /// In random graphs each step runs behind all steps that it follows: in the same lane, or
-    /// behind a wait there.
-    #[test]
-    fn nothing_overtakes_what_it_comes_after() {
-        let mut seed = 1u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % below
-        };
-        for _ in 0..200 {
-            let size = usize::try_from(next(30) + 1).unwrap();
-            let edges: Vec<Vec<usize>> =
-                (0..size).map(|node| (0..node).filter(|_| next(4) == 0).collect()).collect();
+    /// Returns the predecessors of each step of an acyclic graph.
+    fn edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
+        vec(vec(weighted(0.25), 30), 1..=30).prop_map(|rows| {
+            let before =
+                |(step, row): (usize, Vec<bool>)| (0..step).filter(|other| row[*other]).collect();
+            rows.into_iter().enumerate().map(before).collect()
+        })
+    }
+
+    proptest! {
+        /// In random graphs each step runs behind all steps that it follows: in the same lane, or
+        /// behind a wait there.
+        #[test]
+        fn nothing_overtakes_what_it_comes_after(edges in edges()) {
+            let size = edges.len();
             let plan = plan(&edges.iter().map(Vec::as_slice).collect::<Vec<_>>());
             // The steps that the next action of each lane follows.
             let mut behind: Vec<Vec<bool>> = vec![vec![false; size]; plan.lanes.len()];
@@ -352,7 +358,7 @@ mod tests {
                         behind[*lane].iter_mut().zip(mark).for_each(|(own, other)| *own |= other);
                     }
                     Action::Step { lane, step } => {
-                        assert!(edges[*step].iter().all(|from| behind[*lane][*from]), "{edges:?}");
+                        prop_assert!(edges[*step].iter().all(|from| behind[*lane][*from]), "{edges:?}");
                         behind[*lane][*step] = true;
                     }
                     Action::Mark { lane, step } => marks[*step] = Some(behind[*lane].clone()),
@@ -363,7 +369,7 @@ mod tests {
                 let other = behind[*join].clone();
                 behind[0].iter_mut().zip(other).for_each(|(own, other)| *own |= other);
             }
-            assert!(behind[0].iter().all(|done| *done), "{edges:?}");
+            prop_assert!(behind[0].iter().all(|done| *done), "{edges:?}");
         }
     }
 }

@@ -26,12 +26,12 @@ pub(crate) fn patience_ends(way: &Way) {
 
 pub(crate) fn try_send_sends_all_or_nothing_and_never_blocks(way: &Way) {
     let ((sender, _back), (_reply, mut receiver)) = way.links();
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut sent = Vec::new();
     let mut refused = 0;
     while refused < 20 && sent.len() < 1_000_000 {
         let number = sent.len() as u64;
-        let bytes = if random.below(10) == 0 { random.below(200_000) } else { random.below(200) };
+        let bytes = if random.index(10) == 0 { random.index(200_000) } else { random.index(200) };
         let before = Instant::now();
         if sender.try_send(&bulk(number), &[], &pattern(number, bytes)).unwrap() {
             sent.push(bytes);
@@ -98,12 +98,12 @@ pub(crate) fn sleepers_are_always_woken(way: &Way) {
                 worker_out.flush().unwrap();
             }
         });
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         for number in 0..rounds {
             client_out.send(&marker(number), &[], &[]).unwrap();
             client_out.flush().unwrap();
             assert_eq!(receive_number(&mut client_in), number);
-            let pause = Duration::from_nanos(random.next() % 120_000);
+            let pause = Duration::from_nanos(random.number() % 120_000);
             let until = Instant::now() + pause;
             if number % 4 == 0 {
                 while Instant::now() < until {
@@ -120,10 +120,10 @@ pub(crate) fn sleepers_are_always_woken(way: &Way) {
                 client_out.send(&bulk(number), &[], &payload).unwrap();
             }
         });
-        let mut random = Random(6);
+        let mut random = Random::new(6);
         for number in 0..20_000 {
-            if random.below(64) == 0 {
-                thread::sleep(Duration::from_micros(random.next() % 300));
+            if random.index(64) == 0 {
+                thread::sleep(Duration::from_micros(random.number() % 300));
             }
             assert_eq!(receive_number(&mut worker_in), number);
         }

@@ -48,16 +48,16 @@ struct Planned {
 }
 
 fn plan(seed: u64, number: u64) -> Planned {
-    let mut random = Random(seed ^ (number << 20));
-    let bytes = match random.below(20) {
+    let mut random = Random::new(seed ^ (number << 20));
+    let bytes = match random.index(20) {
         0..8 => 0,
-        8..14 => random.below(300),
-        14..17 => random.below(9_000),
-        17..19 => random.below(200_000),
-        _ => random.below(6 << 20),
+        8..14 => random.index(300),
+        14..17 => random.index(9_000),
+        17..19 => random.index(200_000),
+        _ => random.index(6 << 20),
     };
-    let waits = if random.below(4) == 0 { random.below(2_000) } else { random.below(4) };
-    let read = if random.below(5) == 0 { random.below(bytes + 1) } else { bytes };
+    let waits = if random.index(4) == 0 { random.index(2_000) } else { random.index(4) };
+    let read = if random.index(5) == 0 { random.index(bytes + 1) } else { bytes };
     Planned {
         waits: (0..waits as u64).map(Id::new).collect(),
         payload: pattern(number, bytes),
@@ -66,17 +66,17 @@ fn plan(seed: u64, number: u64) -> Planned {
 }
 
 fn send_planned(sender: &Sender, seed: u64, count: u64) {
-    let mut random = Random(seed + 1);
+    let mut random = Random::new(seed + 1);
     for number in 0..count {
         let Planned { waits, payload, .. } = plan(seed, number);
-        if random.below(3) == 0 {
-            let cut = 1 + random.below(payload.len() + 10);
+        if random.index(3) == 0 {
+            let cut = 1 + random.index(payload.len() + 10);
             let mut pieces = payload.chunks(cut);
             sender.send_pieces(&bulk(number), &waits, payload.len() as u64, &mut pieces).unwrap();
         } else {
             sender.send(&bulk(number), &waits, &payload).unwrap();
         }
-        if random.below(10) == 0 {
+        if random.index(10) == 0 {
             sender.flush().unwrap();
         }
     }
@@ -89,11 +89,11 @@ fn receive_planned(receiver: &mut Receiver, seed: u64, count: u64) {
         let mut serve = |frame: &Frame<'_>, payload: &mut dyn Payload| {
             assert_eq!(number_of(frame), number);
             assert!(frame.waits == expected.waits);
-            let mut random = Random(number);
+            let mut random = Random::new(number);
             let mut got = vec![0; expected.read];
             let mut rest = got.as_mut_slice();
             while !rest.is_empty() {
-                let step = (1 + random.below(300_000)).min(rest.len());
+                let step = (1 + random.index(300_000)).min(rest.len());
                 let (now, later) = rest.split_at_mut(step);
                 payload.read(now)?;
                 rest = later;
@@ -213,12 +213,12 @@ pub(crate) fn truncated_frames_are_a_hang_up_and_nothing_more(way: &Way) {
 }
 
 pub(crate) fn garbage_is_refused_by_the_table(way: &Way) {
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     for _ in 0..500 {
         let (ours, theirs) = way.streams();
         let (_out, mut receiver) = establish(theirs, 0, Side::Worker, to_worker::check).unwrap();
-        let mut bytes = pattern(random.next(), 200);
-        if random.below(2) == 0 {
+        let mut bytes = pattern(random.number(), 200);
+        if random.index(2) == 0 {
             // A known opcode with wrong lengths.
             bytes[..2].copy_from_slice(&to_worker::InitBuffer::OPCODE.to_le_bytes());
         }
