@@ -121,6 +121,9 @@ lint: setup-lint ## formatting, clippy, documentation, spelling, and the rules o
 check: setup-lint ## what needs no device and no daemon: lint, and the tests of the crates that decide (for the inner loop)
 	@tools/test.sh --only lint,pure
 
+planted: setup-lint ## show that each rule of lint and of the tests fails on a planted violation (some minutes)
+	@tools/policy/planted.sh
+
 install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
 	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock $(DESTDIR)$(PREFIX)/include/CL
@@ -155,4 +158,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check planted install uninstall clean

@@ -1,41 +1,92 @@
 #!/bin/bash
-# Runs every fuzz target: tools/fuzz.sh [SECONDS_EACH (300)] [TARGET...]
+# Runs every fuzz target.
 #
-# Sanitizers need nightly Rust. Without it, RUSTC_BOOTSTRAP=1 makes the stable compiler accept them,
-# too. Inputs that make a target fail are kept in fuzz/artifacts, the corpus in fuzz/corpus.
-set -eu
-cd "$(dirname "$0")/.."
-seconds=${1:-300}
-[ $# -gt 0 ] && shift
-fuzz=(cargo +nightly fuzz)
-if ! cargo +nightly --version >/dev/null 2>&1; then
-    fuzz=(cargo fuzz)
-    export RUSTC_BOOTSTRAP=1
+#   tools/fuzz.sh [SECONDS_EACH (300)] [TARGET...]
+#   tools/fuzz.sh --short [SECONDS_EACH (3)] [TARGET...]
+#
+# Without --short, cargo-fuzz builds the targets with the address sanitizer. That needs nightly Rust.
+# Without it, RUSTC_BOOTSTRAP=1 makes the stable compiler accept sanitizers, too. Inputs that make a
+# target fail are kept in fuzz/artifacts, the corpus in fuzz/corpus.
+#
+# With --short, a stable compiler builds them with coverage and without a sanitizer. Each target
+# starts with the same seed and the same corpus. `make test` does this. Inputs that make a target
+# fail are kept in target/fuzz/artifacts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+short='' seconds=300
+if [ "${1:-}" = --short ]; then short=short seconds=3; shift; fi
+if [ $# -gt 0 ]; then seconds=$1; shift; fi
+targets=("$@")
+if [ $# -eq 0 ]; then
+    for file in fuzz/fuzz_targets/*.rs; do targets+=("$(basename "$file" .rs)"); done
 fi
-tools=$PWD/.cache/cargo-fuzz
-if [ ! -x "$tools/bin/cargo-fuzz" ]; then
-    echo "installing cargo-fuzz"
-    cargo install --quiet --root "$tools" cargo-fuzz --version 0.13.2
-fi
-export PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$PWD/fuzz/target
-[ $# -gt 0 ] || mapfile -t targets < <(cd fuzz && "${fuzz[@]}" list)
-[ $# -eq 0 ] || targets=("$@")
-# Real inputs to start with, from the tests.
-mkdir -p fuzz/corpus/ptx fuzz/corpus/fatbins
-cp crates/ptx/tests/ptx/*.ptx fuzz/corpus/ptx
-cp crates/ptx/tests/ptx/*.fatbin fuzz/corpus/fatbins
+
+# Copies real inputs to start with, from the tests, to the folder of a corpus.
+fill_corpus() {
+    mkdir -p "$1/ptx" "$1/fatbins"
+    cp crates/ptx/tests/ptx/*.ptx "$1/ptx"
+    cp crates/ptx/tests/ptx/*.fatbin "$1/fatbins"
+}
+
+prepare_long() {
+    fuzz=(cargo +nightly fuzz)
+    if ! cargo +nightly --version >/dev/null 2>&1; then
+        fuzz=(cargo fuzz)
+        export RUSTC_BOOTSTRAP=1
+    fi
+    local tools=$PWD/.cache/cargo-fuzz
+    if [ ! -x "$tools/bin/cargo-fuzz" ]; then
+        echo "installing cargo-fuzz"
+        cargo install --quiet --root "$tools" cargo-fuzz --version 0.13.2 || exit 1
+    fi
+    export PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$PWD/fuzz/target
+    logs=$CARGO_TARGET_DIR
+    mkdir -p "$logs"
+    fill_corpus fuzz/corpus
+}
+run_long() {
+    "${fuzz[@]}" run "$1" -- -max_total_time="$seconds" -rss_limit_mb=4096 -print_final_stats=1
+}
+
+# The flags of cargo-fuzz that stable compilers know.
+coverage="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
+coverage+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+coverage+=" -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
+prepare_short() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/fuzz
+    export CARGO_TARGET_DIR
+    logs=$CARGO_TARGET_DIR/artifacts
+    mkdir -p "$logs"
+    # With --target, the flags are not for build scripts and macros.
+    RUSTFLAGS=$coverage cargo build --quiet --manifest-path fuzz/Cargo.toml --profile short \
+        --target "$host" "${targets[@]/#/--bin=}" || { echo "the fuzz targets do not build"; exit 1; }
+    built=$CARGO_TARGET_DIR/$host/short
+    corpus=$(mktemp -d "${TMPDIR:-/tmp}/penstock-fuzz.XXXXXX")
+    trap 'rm -rf "$corpus"' EXIT
+    fill_corpus "$corpus"
+}
+run_short() {
+    mkdir -p "$corpus/$1"
+    "$built/$1" -seed=1 -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 \
+        -print_final_stats=1 -artifact_prefix="$logs/$1-" "$corpus/$1"
+}
+
+if [ -n "$short" ]; then prepare_short; else prepare_long; fi
 passed=0 failed=0
 for target in "${targets[@]}"; do
-    log=$CARGO_TARGET_DIR/$target.log
-    mkdir -p "$CARGO_TARGET_DIR"
-    if "${fuzz[@]}" run "$target" -- -max_total_time="$seconds" -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1; then
-        echo "ok   fuzz/$target  $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions"
+    log=$logs/$target.log
+    if "run_${short:-long}" "$target" >"$log" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        echo "ok   fuzz/$target  $runs executions"
         passed=$((passed + 1))
     else
         echo "FAIL fuzz/$target"
-        tail -n 40 "$log"
+        tail -n 40 "$log" | sed 's/^/        | /'
         failed=$((failed + 1))
     fi
 done
 echo "$passed passed, $failed failed, 0 skipped"
+[ -z "${TEST_TALLY:-}" ] || echo "$passed $failed 0" >>"$TEST_TALLY"
 [ "$failed" -eq 0 ]

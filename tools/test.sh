@@ -1,24 +1,31 @@
 #!/bin/bash
 # Runs all tests, with one line and the time of each; the last line counts the cases.
 #
-#   tools/test.sh [--only GROUP,...] [--lane fast|slow]
-#   GROUP: setup build cargo lint c model water cuda programs bench notices documents load faults
-#          hostile
+#   tools/test.sh [--only STAGE,...] [--lane fast|slow]
+#   STAGE: setup build lint fuzz cargo c model water cuda programs bench notices documents load faults
+#          hostile; and pure, which is a part of cargo that needs neither a device nor a daemon
 # `make test` runs it without arguments. If a test fails, its log is printed.
+#
+# Several stages run at the same time, because many tests wait more than they work: TEST_LANES of
+# them (one more than there are cores). The lines of a stage are printed together when it has ended.
+# The last lines tell the wall time of each stage and the CPU time of its processes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # Without link-time optimisation. PENSTOCK_BIN names another build.
 PROFILE=quick
 export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
+RUSTUP_TOOLCHAIN=${RUSTUP_TOOLCHAIN:-$(tools/toolchain.sh)}
+if [ -n "$RUSTUP_TOOLCHAIN" ]; then export RUSTUP_TOOLCHAIN; else unset RUSTUP_TOOLCHAIN; fi
 . tools/pool.sh
-stages=setup,build,lint,cargo,c,model,water,cuda,programs,bench,notices,documents,load,faults
-stages+=,hostile
+# A stage that takes long comes early, so that no stage runs alone at the end.
+stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,programs,hostile,faults,notices,documents
+stages+=,load,bench
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
         --only) stages=$2; shift ;;
         --lane) lane=$2; shift ;;
-        *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
@@ -33,6 +40,7 @@ wanted() { case ,$stages, in *,$1,*) true ;; *) false ;; esac; }
 line() { printf '%-4s %-20s %-5s %8s  %s\n' "$@"; }
 since() { echo "$(date +%s.%N) $1" | awk '{printf "%.1f s", $1 - $2}'; }
 summary() {
+    [ -e "$logs/times" ] && { echo; cat "$logs/times"; }
     echo "took $(($(date +%s) - began)) s; logs in $logs"
     awk '{p += $1; f += $2; s += $3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0}' "$TEST_TALLY"
     exit $?
@@ -60,13 +68,7 @@ step() {
     return $code
 }
 
-if wanted setup; then
-    STEP_COUNTS= step setup tools/setup.sh build test || summary
-    # A test that lacks what the setup installs fails, and is not skipped.
-    export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-compiler,opencl,intel,cuda-toolkit,mpi,programs}
-fi
-[ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
-if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
+stage_build() { STEP_COUNTS='' step build make --no-print-directory rust cuda programs shims || : >"$logs/build-failed"; }
 
 # with_cargo COMMAND ARGUMENT...: runs a command of cargo that some installations lack.
 with_cargo() {
@@ -74,25 +76,32 @@ with_cargo() {
     echo "cargo has no $1: rustup component add $1"
     return 77
 }
-if wanted lint; then
+stage_lint() {
     step lint/format tools/format.sh --check
     step lint/clippy with_cargo clippy --quiet --workspace --all-targets -- -D warnings
     step lint/doc env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
     step lint/spelling .venv/bin/typos --config typos.toml --format brief
     step lint/policy .venv/bin/python tools/policy/check.py
     step lint/policy-rules .venv/bin/python -m pytest -q -p no:cacheprovider tools/policy
-fi
+    step lint/oldest-rust tools/oldest-rust.sh
+}
 
-# What needs neither a device nor a daemon. The stage `cargo` contains it.
-if wanted pure; then
-    pure=()
+stage_fuzz() { runner tools/fuzz.sh --short; }
+
+# cargo_tests OPTION...: it fails if a test does, which the tally contains, or by itself.
+cargo_tests() {
+    local tally=$logs/cargo-tally-$BASHPID
+    : >"$tally"
+    tools/cargo-tests.py "$logs" "$tally" "$@" ||
+        awk '{f += $2} END {exit f == 0}' "$tally" || echo "0 1 0" >>"$tally"
+    cat "$tally" >>"$TEST_TALLY"
+}
+stage_cargo() { cargo_tests --workspace; }
+stage_pure() {
+    local crate pure=()
     for crate in coherence cuda-sys dql trial wire; do pure+=(-p "penstock-$crate"); done
-    step pure cargo test --quiet "${pure[@]}"
-fi
-if wanted cargo; then
-    # It fails if a test does, which the tally contains, or by itself.
-    tools/cargo-tests.py "$logs" "$TEST_TALLY" || awk '{f += $2} END {exit f == 0}' "$TEST_TALLY" || echo "0 1 0" >>"$TEST_TALLY"
-fi
+    cargo_tests "${pure[@]}"
+}
 
 # runner COMMAND...: runs a script that prints its own lines and adds its counts to the tally. A
 # script that ends without a summary counts as one failure.
@@ -109,7 +118,7 @@ runner() {
         echo "0 1 0" >>"$TEST_TALLY"
     fi
 }
-if wanted c; then
+stage_c() {
     runner tests/c/run.sh --on local
     runner tests/c/run.sh --on unix
     runner tests/c/run.sh --on tcp
@@ -121,8 +130,8 @@ if wanted c; then
     runner tests/c/run.sh --on mixed multi_heaps
     # Nodes that do not reach each other: the client relays.
     runner tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views
-fi
-if wanted model; then
+}
+stage_model() {
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000
     # Random programs, the same in each run. `tests/model/run.sh --seed` searches from other seeds.
     for pool in unix tcp two far apart mixed platforms; do
@@ -131,8 +140,8 @@ if wanted model; then
     for pool in unix two; do
         step model/cuda-$pool tests/model/run.sh --on $pool --cuda --programs 400 --shrink-seconds 10 --findings 3
     done
-fi
-if wanted water; then
+}
+stage_water() {
     step water/programs tests/water/programs.sh "$PENSTOCK_BIN"
     runner tests/water/run.sh --on two
     runner tests/water/ranks.sh --mpi openmpi --ranks 2,4,8
@@ -140,38 +149,112 @@ if wanted water; then
     step water/heaps tests/water/heaps.sh
     step water/simulated tools/sim/test.sh
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
-fi
-if wanted cuda; then
+}
+stage_cuda() {
     # Everything once per device. Over TCP and on two nodes only what depends on the transport or
     # needs two devices.
     runner tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors
-    # The runs share the programs that the first one built. Shares of a device are measured while
-    # nothing else runs.
-    runner tests/cuda/run.sh --on unix --device pocl --without sharing &
-    runner tests/cuda/run.sh --on unix --device intel --without sharing
+    # The runs share the programs that the first one built.
+    runner tests/cuda/run.sh --on unix --device pocl &
+    runner tests/cuda/run.sh --on unix --device intel
     wait
-    runner tests/cuda/run.sh --on unix --device pocl sharing
-    runner tests/cuda/run.sh --on unix --device intel sharing
     runner tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static heaps
     runner tests/cuda/run.sh --on two --device intel heaps
     runner tests/cuda/run.sh --on far heaps
     runner tests/cuda/native.sh
-fi
-if wanted programs; then
+}
+stage_programs() {
     for pool in unix tcp two; do runner tests/programs/run.sh --lane "$lane" --on "$pool"; done
-fi
-if wanted bench; then
+}
+stage_bench() {
     # Not for the figures, but because each measurement checks its data.
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
-fi
-if wanted notices; then runner tests/notices/run.py; fi
-if wanted documents; then runner tests/documents/run.py; fi
-if wanted load; then runner tests/load/run.py --programs 40 --on tcp --alone 4; fi
-if wanted faults; then runner tests/faults/run.py --times 5; fi
-if wanted hostile; then
+}
+stage_notices() { runner tests/notices/run.py; }
+stage_documents() { runner tests/documents/run.py; }
+stage_load() { runner tests/load/run.py --programs 40 --on tcp --alone 4; }
+stage_faults() { runner tests/faults/run.py --times 5; }
+stage_hostile() {
     # Attacks wait more than they work, so two runs share them, each with its own daemon.
     runner tests/hostile/run.sh --part 1/2 &
     runner tests/hostile/run.sh --part 2/2
     wait
+}
+
+# Prints the stages that must end before a stage can run.
+needs() {
+    case $1 in
+        build | lint | fuzz) ;;
+        # Two commands of cargo that use one folder wait for each other.
+        cargo) echo lint ;;
+        pure) echo lint cargo ;;
+        *) echo build ;;
+    esac
+}
+
+# run_stage NAME: runs one stage, and keeps its output and its times.
+run_stage() {
+    local started
+    set +m
+    started=$(date +%s.%N)
+    "stage_$1" </dev/null 2>&1
+    # The second line has the CPU time of all processes that have ended: user and system.
+    times >"$logs/times-$1"
+    awk -v name="$1" -v wall="$(since "$started")" -F '[ms ]+' '
+        NR == 2 {printf "%-10s %10s  %8.1f s of CPU time\n", name, wall, 60 * ($1 + $3) + $2 + $4}
+    ' "$logs/times-$1" >>"$logs/times"
+}
+
+if wanted setup; then
+    STEP_COUNTS='' step setup tools/setup.sh build test || summary
+    # A test that lacks what the setup installs fails, and is not skipped.
+    export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-compiler,opencl,intel,cuda-toolkit,mpi,programs}
 fi
+[ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
+
+lanes=${TEST_LANES:-$(($(nproc) + 1))}
+declare -A running=() ended=()
+waiting=()
+for name in ${stages//,/ }; do
+    [ "$name" = setup ] && continue
+    declare -F "stage_$name" >/dev/null || { echo "no such stage: $name" >&2; exit 2; }
+    waiting+=("$name")
+done
+# A process group for each stage, so that all of it can be ended.
+set -m
+trap 'for pid in "${!running[@]}"; do kill -- "-$pid" 2>/dev/null; done; exit 130' INT TERM
+
+# Starts the stages that can run now.
+start_stages() {
+    local name need left=()
+    for name in "${waiting[@]}"; do
+        for need in $(needs "$name"); do
+            if wanted "$need" && [ -z "${ended[$need]:-}" ]; then left+=("$name"); continue 2; fi
+        done
+        if [ ${#running[@]} -ge "$lanes" ]; then left+=("$name"); continue; fi
+        if [ ${#waiting[@]} -eq 1 ] && [ ${#running[@]} -eq 0 ]; then
+            # Nothing else prints, so its lines can be printed at once.
+            : >"$logs/stage-$name.live"
+            run_stage "$name" &
+        else
+            run_stage "$name" >"$logs/stage-$name.out" &
+        fi
+        running[$!]=$name
+    done
+    waiting=("${left[@]}")
+}
+start_stages
+while [ ${#running[@]} -gt 0 ]; do
+    wait -n -p pid
+    name=${running[$pid]}
+    unset "running[$pid]"
+    ended[$name]=yes
+    [ -e "$logs/stage-$name.live" ] || cat "$logs/stage-$name.out"
+    if [ "$name" = build ] && [ -e "$logs/build-failed" ]; then
+        # No other stage can tell anything.
+        for pid in "${!running[@]}"; do kill -- "-$pid" 2>/dev/null; done
+        summary
+    fi
+    start_stages
+done
 summary

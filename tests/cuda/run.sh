@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and runs CUDA programs on a pool without an NVIDIA device, through `penstock run`.
 #
-#   tests/cuda/run.sh [--on unix|tcp|two|far] [--device pocl|intel] [--without NAME] [NAME...]
+#   tests/cuda/run.sh [--on unix|tcp|two|far] [--device pocl|intel] [NAME...]
 #
 # Programs: examples/cuda with the shared (NAME) and the static runtime (NAME-static); *.py, *.cu
 # and *.c beside this file. Prints one line per program with its time, logs of failures, and a
@@ -11,13 +11,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
 on=unix
 device=pocl
-without=
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
         --device) device=$2; shift ;;
-        --without) without=$2; shift ;;
         -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
         -*) echo "no such option: $1" >&2; exit 2 ;;
         *) names+=("$(basename "$1")") ;;
@@ -126,7 +124,6 @@ on_cores() { taskset --cpu-list --pid "$1" $BASHPID >/dev/null || exit 1; }
 cores=$(taskset --cpu-list --pid $BASHPID | sed 's/.*: //')
 
 for name in "${names[@]}"; do
-    [ "$name" = "$without" ] && continue
     # On one core, the kernel gives all threads equal shares, whatever else runs there. On several
     # cores, the shares depend on which threads happen to be on a core with others.
     if [ "$name" = sharing ]; then

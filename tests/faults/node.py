@@ -20,8 +20,7 @@ ERROR_WITHIN_S = 2.0
 # Additional time on a busy machine, where threads may wait for a processor. Each line shows the
 # worst time.
 FULL_MACHINE_S = 6.0
-# The bar for kernels in a heap that loses a member. A later end is a failure; with --busy, only if
-# it is more than FULL_MACHINE_S later.
+# The bar for kernels in a heap that loses a member. A later end is a failure.
 ABORTED_WITHIN_S = 1.0
 # After this time, a test stops waiting.
 PATIENCE_S = 60

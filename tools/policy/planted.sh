@@ -1,0 +1,129 @@
+#!/bin/bash
+# Plants one violation of each rule in a copy of the sources, and demands that the stage of
+# tools/test.sh that checks the rule fails and names it.
+#
+#   tools/policy/planted.sh [NAME...]
+#
+# Prints one line per violation; the last line counts them. The copy is in target/planted. This takes
+# some minutes, because several rules are those of the compiler. `make planted` runs it.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+root=$PWD
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+export CARGO_TARGET_DIR
+copy=$CARGO_TARGET_DIR/planted
+log=$CARGO_TARGET_DIR/planted.log
+python=$root/.venv/bin/python
+chosen=("$@")
+passed=0 failed=0
+
+renew() {
+    rm -rf "$copy"
+    mkdir -p "$copy"
+    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+        if [ -e "$file" ]; then printf '%s\0' "$file"; fi
+    done | xargs -0 cp --parents -t "$copy"
+    ln -s "$root/.venv" "$copy/.venv"
+    git -C "$copy" init -q
+    git -C "$copy" add -A
+}
+
+# fails NAME PATTERN FILE TEXT COMMAND...: appends TEXT to FILE in the copy, runs COMMAND there,
+# which must fail and print PATTERN, and restores FILE. With the option `-e` before NAME, TEXT is a
+# script for sed that changes FILE.
+fails() {
+    local how=append name pattern file text was
+    if [ "$1" = -e ]; then how=edit; shift; fi
+    name=$1 pattern=$2 file=$copy/$3 text=$4
+    shift 4
+    if [ ${#chosen[@]} -gt 0 ] && ! printf '%s\n' "${chosen[@]}" | grep -qx -- "$name"; then return; fi
+    was=$(mktemp)
+    if [ -e "$file" ]; then cp "$file" "$was"; else rm "$was"; fi
+    if [ $how = edit ]; then sed -i -e "$text" "$file"; else printf '%s\n' "$text" >>"$file"; fi
+    if [ -e "$was" ] && cmp -s "$file" "$was"; then
+        report FAIL "$name" "nothing was planted in $file"
+    elif (cd "$copy" && "$@") >"$log" 2>&1; then
+        report FAIL "$name" "the violation was not found"
+    elif ! grep -qE -- "$pattern" "$log"; then
+        report FAIL "$name" "the output does not say: $pattern"
+    else
+        report ok "$name" "$(grep -m 1 -E -- "$pattern" "$log" | cut -c 1-90)"
+    fi
+    if [ -e "$was" ]; then mv "$was" "$file"; else rm -f "$file"; fi
+}
+report() {
+    printf '%-4s planted/%-24s %s\n' "$@"
+    if [ "$1" = ok ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        tail -n 30 "$log" 2>/dev/null | sed 's/^/        | /'
+    fi
+}
+
+policy() { "$python" tools/policy/check.py --rule "$1"; }
+clippy() { cargo clippy --quiet -p "$1" --all-targets -- -D warnings; }
+doc() { RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p "$1" --no-deps; }
+# Runs the tests of a crate as `make test` does, and fails if one failed or, with the word `skips`,
+# if one was skipped.
+tests() {
+    local tally
+    tally=$(mktemp)
+    tools/cargo-tests.py "$CARGO_TARGET_DIR" "$tally" -p "$1" --lib
+    awk -v skips="${2:-}" '{f += $2; s += $3} END {exit f > 0 || (skips && s > 0)}' "$tally"
+}
+
+# Prints a script for sed that adds a test `planted` with this body to a file with tests.
+test_with() {
+    printf '0,/^    #\\[test\\]/s//    #[test]\\n    fn planted() { %s }\\n\\n&/' "$1"
+}
+
+# Makes five files that import each other in a circle.
+circle() {
+    local files=(a b c d e a) at
+    mkdir -p crates/dql/src/planted
+    for at in 0 1 2 3 4; do
+        echo "use super::${files[at + 1]}::X;" >"crates/dql/src/planted/${files[at]}.rs"
+    done
+    policy circles
+}
+
+renew
+fails format-rust 'planted' crates/dql/src/lib.rs 'pub  fn planted( ) { }' tools/format.sh --check
+fails format-c 'clang-format-violations' tests/c/harness.c 'int  planted( void ){return 1;}' tools/format.sh --check
+fails format-python 'planted.py|reformat|^' tools/planted.py 'x=[1,2 ,3]' tools/format.sh --check
+fails clippy 'casting `usize` to `u8`' crates/dql/src/lib.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes.len() as u8 }' clippy penstock-dql
+fails unsafe-forbidden 'forbid|unsafe' crates/dql/src/lib.rs 'pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }' clippy penstock-dql
+fails unsafe-undocumented 'missing a safety comment' crates/stdout/src/lib.rs 'pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }' clippy penstock-stdout
+fails indexing-clippy 'indexing may panic' crates/wire/src/args.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes[0] }' clippy penstock-wire
+fails -e oldest-rust-clippy 'current MSRV.*is `?1.85' Cargo.toml 's/^rust-version = .*/rust-version = "1.85"/' clippy penstock-wire
+fails -e oldest-rust 'wants Rust 1.999 at least' Cargo.toml 's/^rust-version = .*/rust-version = "1.999"/' tools/oldest-rust.sh
+fails doc 'unresolved link to `Nothing`' crates/dql/src/lib.rs '/// See [`Nothing`].
+pub fn planted() {}' doc penstock-dql
+# The word is put together here, because this file is checked, too.
+fails spelling 'should be `receive' README.md "The worker $(printf 'rec%sves' ie) it." .venv/bin/typos --config typos.toml --format brief
+fails -e arrows 'arrows: dql depends on client' crates/dql/Cargo.toml 's/^\[lints\]/[dependencies.penstock-client]\nworkspace = true\n\n[lints]/' policy arrows
+fails unsafe-place 'unsafe: crates/dql' crates/dql/src/planted.rs 'fn f() { unsafe { g() } }' policy unsafe
+fails -e indexing 'indexing: crates/wire' crates/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' policy indexing
+fails file-lines 'file-lines: tools/planted.py' tools/planted.py "$(printf 'x = 1\n%.0s' {1..601})" policy file-lines
+fails function-lines 'function-lines: .*planted' crates/dql/src/planted.rs "$(echo 'fn planted() {'; printf '    f();\n%.0s' {1..70}; echo '}')" policy function-lines
+fails width 'width: tools/planted.py' tools/planted.py "# $(printf 'x%.0s' {1..100})" policy width
+fails -e dependencies-banned 'is banned' tools/policy/policy.toml 's/^banned = \[/&"serde", /' policy dependencies
+fails -e dependencies-licence 'licence' tools/policy/policy.toml 's/"ISC", //' policy dependencies
+fails circles 'circles: 5 files of crates/dql' crates/dql/src/planted.rs 'mod a; mod b; mod c; mod d; mod e;' circle
+fails -e fuzz 'planted' crates/dql/src/query.rs \
+    '0,/pub fn parse.*/s//&\n        assert!(!text.starts_with("PLAN"), "planted");/' \
+    tools/fuzz.sh --short 10 queries
+skip='skip(Need::Graphviz, "it is planted");'
+fails -e skip-counted 'skipped: skip::tests::planted: it is planted' \
+    crates/trial/src/skip.rs "$(test_with "$skip")" tests penstock-trial skips
+fails -e skip-required 'names graphviz, and it is missing' \
+    crates/trial/src/skip.rs "$(test_with "$skip")" \
+    env PENSTOCK_TEST_REQUIRE=graphviz bash -c "$(declare -f tests); tests penstock-trial"
+fails -e skip-in-no-test 'not in the thread of a test' \
+    crates/trial/src/skip.rs "$(test_with "std::thread::spawn(|| $skip).join().unwrap();")" \
+    tests penstock-trial
+fails -e test-that-fails 'planted.*FAILED' \
+    crates/trial/src/skip.rs "$(test_with 'panic!();')" tests penstock-trial
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
