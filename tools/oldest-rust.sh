@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks that all crates compile with the oldest supported Rust, which is `rust-version` in Cargo.toml.
+# Checks that all crates compile with the oldest supported Rust: `rust-version` in Cargo.toml.
 #
 # In the usual case, rust-toolchain.toml names that version, so that the other tests check this.
 # Otherwise this needs the toolchain with that version, and is skipped (code 77) without it.
@@ -18,12 +18,13 @@ case $here. in
         exit 0 ;;
 esac
 # rustup must not download a compiler here, so only installed ones are asked.
-for name in $(rustup toolchain list 2>/dev/null | sed -n "s/^\(${oldest//./\\.}\(\.[0-9]*\)\?\)-.*/\1/p"); do
+wanted="s/^\(${oldest//./\\.}\(\.[0-9]*\)\?\)-.*/\1/p"
+for name in $(rustup toolchain list 2>/dev/null | sed -n "$wanted"); do
     if rustc "+$name" --version >/dev/null 2>&1; then
         cargo "+$name" check --quiet --workspace --all-targets || exit 1
         echo "all crates compile with Rust $oldest"
         exit 0
     fi
 done
-echo "Rust $oldest is not installed, and the compiler here is $here: rustup toolchain install $oldest"
+echo "the compiler is $here, and Rust $oldest is not there: rustup toolchain install $oldest"
 exit 77

@@ -2,8 +2,8 @@
 # Runs all tests, with one line and the time of each; the last line counts the cases.
 #
 #   tools/test.sh [--only STAGE,...] [--lane fast|slow]
-#   STAGE: setup build lint fuzz cargo c model water cuda programs bench notices documents load faults
-#          hostile; and pure, which is a part of cargo that needs neither a device nor a daemon
+#   STAGE: setup build lint fuzz cargo c model water cuda programs bench notices documents load
+#          faults hostile; and pure, a part of cargo that needs neither a device nor a daemon
 # `make test` runs it without arguments. If a test fails, its log is printed.
 #
 # Several stages run at the same time, because many tests wait more than they work: TEST_LANES of
@@ -68,7 +68,10 @@ step() {
     return $code
 }
 
-stage_build() { STEP_COUNTS='' step build make --no-print-directory rust cuda programs shims || : >"$logs/build-failed"; }
+stage_build() {
+    STEP_COUNTS='' step build make --no-print-directory rust cuda programs shims ||
+        : >"$logs/build-failed"
+}
 
 # with_cargo COMMAND ARGUMENT...: runs a command of cargo that some installations lack.
 with_cargo() {
@@ -208,7 +211,8 @@ run_stage() {
 if wanted setup; then
     STEP_COUNTS='' step setup tools/setup.sh build test || summary
     # A test that lacks what the setup installs fails, and is not skipped.
-    export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-compiler,opencl,intel,cuda-toolkit,mpi,programs}
+    there=compiler,opencl,intel,cuda-toolkit,mpi,programs
+    export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-$there}
 fi
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 

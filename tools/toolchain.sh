@@ -1,7 +1,7 @@
 #!/bin/bash
-# Prints the name of the rustup toolchain to use in place of the one in rust-toolchain.toml: rustup's
-# default toolchain, if it has the same version and the other is not installed. Otherwise prints
-# nothing. rustup would download the same compiler again under its other name.
+# Prints the name of the rustup toolchain to use in place of the one in rust-toolchain.toml, or
+# nothing. It is rustup's default toolchain, if that has the same version and the other is not
+# installed. rustup would download the same compiler again under its other name.
 #
 #   RUSTUP_TOOLCHAIN=$(tools/toolchain.sh)
 cd "$(dirname "$0")/.." || exit 1

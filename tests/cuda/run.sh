@@ -66,7 +66,7 @@ skip_all() {
     echo "0 passed, 0 failed, ${#names[@]} skipped"
     exit 0
 }
-[ -x "$env_folder/bin/python" ] || skip_all cuda-toolkit "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+[ -x "$env_folder/bin/python" ] || skip_all cuda-toolkit "no .venv-cuda with nvcc: tools/setup.sh cuda"
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 
 # Only builds what has changed.
@@ -84,7 +84,7 @@ done
 case $device in
     pocl) export POCL_DEVICES=pthread ;;
     intel)
-        [ -e "$env_folder/vendors/intel.icd" ] || skip_all intel "no Intel runtime: run \`tools/setup.sh cuda\`"
+        [ -e "$env_folder/vendors/intel.icd" ] || skip_all intel "no Intel runtime: tools/setup.sh cuda"
         export OCL_ICD_VENDORS=$env_folder/vendors OPENCL_VENDOR_PATH=$env_folder/vendors ;;
     *) echo "no such device: $device (pocl or intel)" >&2; exit 2 ;;
 esac
@@ -149,7 +149,12 @@ for name in "${names[@]}"; do
             else
                 report FAIL "ended with code 0, but does not say that it passed"
             fi ;;
-        77) is_required cuda-toolkit && report FAIL "skipped, but its needs are required: $last" || report skip "SKIPPED: $last" ;;
+        77)
+            if is_required cuda-toolkit; then
+                report FAIL "its needs are required, and it was skipped: $last"
+            else
+                report skip "SKIPPED: $last"
+            fi ;;
         124 | 137) report FAIL "still running at its limit of time" ;;
         *) report FAIL "ended with code $code" ${counts:-} ;;
     esac

@@ -291,8 +291,8 @@ def idle_costs_nothing(node):
         return round(cpu_of(pid) - was, 3) if is_alive(pid) else 1
 
     def is_at_rest():
-        """Returns whether all workers have started and no process works for half a second. A process
-        that looks for work from time to time never comes to rest."""
+        """Returns whether all workers have started and no process works for half a second. A
+        process that looks for work from time to time never comes to rest."""
         control = node.control()
         if control["spare_workers"] != 2 or control["starting_workers"]:
             return False

@@ -4,8 +4,8 @@
 #
 #   tools/policy/planted.sh [NAME...]
 #
-# Prints one line per violation; the last line counts them. The copy is in target/planted. This takes
-# some minutes, because several rules are those of the compiler. `make planted` runs it.
+# Prints one line per violation; the last line counts them. The copy is in target/planted. This
+# takes some minutes, because several rules are those of the compiler. `make planted` runs it.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
@@ -36,7 +36,7 @@ fails() {
     if [ "$1" = -e ]; then how=edit; shift; fi
     name=$1 pattern=$2 file=$copy/$3 text=$4
     shift 4
-    if [ ${#chosen[@]} -gt 0 ] && ! printf '%s\n' "${chosen[@]}" | grep -qx -- "$name"; then return; fi
+    case " ${chosen[*]:-$name} " in *" $name "*) ;; *) return ;; esac
     was=$(mktemp)
     if [ -e "$file" ]; then cp "$file" "$was"; else rm "$was"; fi
     if [ $how = edit ]; then sed -i -e "$text" "$file"; else printf '%s\n' "$text" >>"$file"; fi
@@ -89,29 +89,46 @@ circle() {
 }
 
 renew
-fails format-rust 'planted' crates/dql/src/lib.rs 'pub  fn planted( ) { }' tools/format.sh --check
-fails format-c 'clang-format-violations' tests/c/harness.c 'int  planted( void ){return 1;}' tools/format.sh --check
-fails format-python 'planted.py|reformat|^' tools/planted.py 'x=[1,2 ,3]' tools/format.sh --check
-fails clippy 'casting `usize` to `u8`' crates/dql/src/lib.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes.len() as u8 }' clippy penstock-dql
-fails unsafe-forbidden 'forbid|unsafe' crates/dql/src/lib.rs 'pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }' clippy penstock-dql
-fails unsafe-undocumented 'missing a safety comment' crates/stdout/src/lib.rs 'pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }' clippy penstock-stdout
-fails indexing-clippy 'indexing may panic' crates/wire/src/args.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes[0] }' clippy penstock-wire
-fails -e oldest-rust-clippy 'current MSRV.*is `?1.85' Cargo.toml 's/^rust-version = .*/rust-version = "1.85"/' clippy penstock-wire
-fails -e oldest-rust 'wants Rust 1.999 at least' Cargo.toml 's/^rust-version = .*/rust-version = "1.999"/' tools/oldest-rust.sh
-fails doc 'unresolved link to `Nothing`' crates/dql/src/lib.rs '/// See [`Nothing`].
+dql=crates/dql/src
+unsafe='pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }'
+format=(tools/format.sh --check)
+fails format-rust 'planted' $dql/lib.rs 'pub  fn planted( ) { }' "${format[@]}"
+fails format-c 'clang-format-violations' tests/c/harness.c 'int  a( void ){return 1;}' \
+    "${format[@]}"
+fails format-python 'would be reformatted' tools/planted.py 'x=[1,2 ,3]' "${format[@]}"
+fails clippy 'casting `usize` to `u8`' \
+    $dql/lib.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes.len() as u8 }' clippy penstock-dql
+fails unsafe-forbidden 'usage of an `unsafe` block' $dql/lib.rs "$unsafe" clippy penstock-dql
+fails unsafe-undocumented 'missing a safety comment' \
+    crates/process/src/lib.rs "$unsafe" clippy penstock-process
+fails indexing-clippy 'indexing may panic' \
+    crates/wire/src/args.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes[0] }' clippy penstock-wire
+fails -e oldest-rust-clippy 'current MSRV .* is `1.85' \
+    Cargo.toml 's/^rust-version = .*/rust-version = "1.85"/' clippy penstock-wire
+fails -e oldest-rust 'wants Rust 1.999 at least' \
+    Cargo.toml 's/^rust-version = .*/rust-version = "1.999"/' tools/oldest-rust.sh
+fails doc 'unresolved link to `Nothing`' $dql/lib.rs '/// See [`Nothing`].
 pub fn planted() {}' doc penstock-dql
 # The word is put together here, because this file is checked, too.
-fails spelling 'should be `receive' README.md "The worker $(printf 'rec%sves' ie) it." .venv/bin/typos --config typos.toml --format brief
-fails -e arrows 'arrows: dql depends on client' crates/dql/Cargo.toml 's/^\[lints\]/[dependencies.penstock-client]\nworkspace = true\n\n[lints]/' policy arrows
-fails unsafe-place 'unsafe: crates/dql' crates/dql/src/planted.rs 'fn f() { unsafe { g() } }' policy unsafe
-fails -e indexing 'indexing: crates/wire' crates/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' policy indexing
-fails file-lines 'file-lines: tools/planted.py' tools/planted.py "$(printf 'x = 1\n%.0s' {1..601})" policy file-lines
-fails function-lines 'function-lines: .*planted' crates/dql/src/planted.rs "$(echo 'fn planted() {'; printf '    f();\n%.0s' {1..70}; echo '}')" policy function-lines
-fails width 'width: tools/planted.py' tools/planted.py "# $(printf 'x%.0s' {1..100})" policy width
-fails -e dependencies-banned 'is banned' tools/policy/policy.toml 's/^banned = \[/&"serde", /' policy dependencies
+fails spelling 'should be `receive' README.md "The worker $(printf 'rec%sves' ie) it." \
+    .venv/bin/typos --config typos.toml --format brief
+fails -e arrows 'arrows: dql depends on client' crates/dql/Cargo.toml \
+    's/^\[lints\]/[dependencies.penstock-client]\nworkspace = true\n\n[lints]/' policy arrows
+fails unsafe-place 'unsafe: crates/dql' $dql/planted.rs "$unsafe" policy unsafe
+fails -e indexing 'indexing: crates/wire' \
+    crates/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' policy indexing
+fails file-lines 'file-lines: tools/planted.py' \
+    tools/planted.py "$(printf 'x = 1\n%.0s' {1..601})" policy file-lines
+fails function-lines 'function-lines: .*planted' $dql/planted.rs \
+    "$(echo 'fn planted() {'; printf '    f();\n%.0s' {1..70}; echo '}')" policy function-lines
+fails width 'width: tools/planted.py' \
+    tools/planted.py "# $(printf 'x%.0s' {1..100})" policy width
+fails -e dependencies-banned 'is banned' \
+    tools/policy/policy.toml 's/^banned = \[/&"serde", /' policy dependencies
 fails -e dependencies-licence 'licence' tools/policy/policy.toml 's/"ISC", //' policy dependencies
-fails circles 'circles: 5 files of crates/dql' crates/dql/src/planted.rs 'mod a; mod b; mod c; mod d; mod e;' circle
-fails -e fuzz 'planted' crates/dql/src/query.rs \
+fails circles 'circles: 5 files of crates/dql' \
+    $dql/planted.rs 'mod a; mod b; mod c; mod d; mod e;' circle
+fails -e fuzz 'planted' $dql/query.rs \
     '0,/pub fn parse.*/s//&\n        assert!(!text.starts_with("PLAN"), "planted");/' \
     tools/fuzz.sh --short 10 queries
 skip='skip(Need::Graphviz, "it is planted");'

@@ -2,8 +2,8 @@
 //! seconds, and planted defects, which show that the checker finds them. Tests also say with this
 //! crate what they cannot check on their host, and draw random numbers with it.
 //!
-//! Without the features `test-delays` and `planted`, which builds for users do not have, `delay` and
-//! `planted` do nothing. Only tests call [`skip`] and use [`Random`].
+//! Without the features `test-delays` and `planted`, which builds for users do not have, `delay`
+//! and `planted` do nothing. Only tests call [`skip`] and use [`Random`].
 #![forbid(unsafe_code)]
 
 mod defect;

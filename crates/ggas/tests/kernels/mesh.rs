@@ -88,7 +88,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Returns where the ICD loader finds Intel's runtime for CPUs. Skips the test if it is missing.
+    /// Returns where the ICD loader finds Intel's runtime for CPUs. Skips the test without it.
     pub fn intel_vendors() -> Option<PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-cuda/vendors");
         if folder.join("intel.icd").exists() {
@@ -202,7 +202,7 @@ impl Mesh {
         std::fs::write(self.folder.join(name), []).unwrap();
     }
 
-    /// Waits for all members and returns their messages, or `None` after a skip if some had no device.
+    /// Waits for all members and returns their messages. Skips the test if some had no device.
     pub fn finish(mut self) -> Option<Vec<Said>> {
         let said: Vec<Said> =
             (0..self.children.len()).map(|member| self.hear(member, "")).collect();
