@@ -142,7 +142,7 @@ fails -e skip-required 'names graphviz, and it is missing' \
     crates/trial/src/skip.rs "$(test_with "$skip")" \
     env PENSTOCK_TEST_REQUIRE=graphviz bash -c "$(declare -f tests); tests penstock-trial"
 fails -e skip-in-no-test 'not in the thread of a test' \
-    crates/trial/src/skip.rs "$(test_with "std::thread::spawn(|| $skip).join().unwrap();")" \
+    crates/trial/src/skip.rs "$(test_with "thread::spawn(|| { $skip }).join().unwrap();")" \
     tests penstock-trial
 fails -e test-that-fails 'planted.*FAILED' \
     crates/trial/src/skip.rs "$(test_with 'panic!();')" tests penstock-trial
