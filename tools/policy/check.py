@@ -173,6 +173,14 @@ def unsafe_places(tree):
             yield Finding("unsafe", name, count, text)
 
 
+def no_printed_skips(tree):
+    """A test that cannot check something calls `penstock_trial::skip`, which is counted."""
+    for name in tree.rust():
+        if re.search(r'println!\(\s*"SKIP', tree.text(name)) and "/trial/src/" not in name:
+            text = f"{name} prints that a test is skipped: call penstock_trial::skip"
+            yield Finding("skips", name, 1, text)
+
+
 def no_indexing(tree):
     """The crates that decode bytes of a peer refuse indexing, which panics on a wrong length."""
     for crate in tree.policy["decoders"]["crates"]:
@@ -229,6 +237,7 @@ RULES = {
     "function-lines": function_lines,
     "width": width,
     "unsafe": unsafe_places,
+    "skips": no_printed_skips,
     "indexing": no_indexing,
     "dependencies": dependencies,
 }

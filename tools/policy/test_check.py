@@ -48,6 +48,7 @@ PLANTED = [
     ("function-lines", "crates/low/src/sys.rs", "fn f() {\n" + "\n" * 5 + "}\n"),
     ("width", "README.md", "word " * 13 + "\n"),
     ("unsafe", "crates/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
+    ("skips", "crates/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
     ("indexing", "crates/low/src/lib.rs", "mod a;\n"),
 ]
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use penstock_cuda_sys::driver::{FUNCTIONS, Function};
+use penstock_trial::{Need, skip};
 
 /// Returns C's name of a Rust type of the list.
 fn in_c(rust: &str) -> String {
@@ -71,8 +72,7 @@ fn headers() -> Option<PathBuf> {
 #[test]
 fn the_list_has_the_types_of_nvidias_header() {
     let Some(headers) = headers() else {
-        eprintln!("SKIPPED: no headers of CUDA 13; run tools/setup.sh cuda");
-        return;
+        return skip(Need::CudaToolkit, "no headers of CUDA 13: run tools/setup.sh cuda");
     };
     let output = compile(&program(FUNCTIONS), &headers);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
