@@ -30,7 +30,10 @@ pub trait Serve<C: Call> {
 }
 
 mod define;
+mod show;
 use define::calls;
+use show::Show as _;
+pub use show::Shown;
 
 /// Position or size of a region: `[x, y, z]` or `[width, height, depth]`, with OpenCL's meaning for
 /// image arrays and for images of fewer dimensions.
@@ -594,6 +597,13 @@ calls! {
     /// The content for a [`to_worker::ReceiveMem`]. If the sender could not obtain it, the status
     /// is an error and the payload is empty.
     0x9001 TransferData [PayloadRule::Stream] { transfer: Id<kind::Transfer>, status: I32 }
+}
+
+/// Returns the fields of a call of any direction as text, as [`to_worker::show`] does.
+pub fn show(opcode: u16, body: &[u8]) -> Option<Shown> {
+    to_worker::show(opcode, body)
+        .or_else(|| to_client::show(opcode, body))
+        .or_else(|| to_peer::show(opcode, body))
 }
 
 #[cfg(test)]

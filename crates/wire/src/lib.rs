@@ -8,6 +8,7 @@
 //! * [`hello`] is the opening of a link, before any call.
 //! * [`describe`] is how a node describes itself: platforms, devices, kernels.
 //! * [`cuda`] is what a node that drives CUDA itself tells beyond that.
+//! * [`trace`] is the format of the files that record all frames of a process.
 //! * [`limits`] names every limit and gives its derivation.
 //!
 //! This crate does no I/O, reads no clock and has no unsafe code. It treats every byte it decodes
@@ -26,6 +27,7 @@ pub mod limits;
 mod space;
 pub mod status;
 mod times;
+pub mod trace;
 
 pub use frame::{Call, Frame, FrameError, Header, Payload, PayloadRule, Request};
 pub use id::Id;

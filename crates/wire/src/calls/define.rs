@@ -50,6 +50,22 @@ macro_rules! calls {
                 }
             }
 
+            /// Returns the fields of a call as text, for people who read a trace. Returns `None` if
+            /// the opcode is unknown or the body does not have its size.
+            pub fn show(opcode: u16, body: &[u8]) -> Option<Shown> {
+                match opcode {
+                    $($code => {
+                        #[allow(unused_variables, reason = "some calls have no fields")]
+                        let call = $name::read_from_bytes(body).ok()?;
+                        Some(Shown {
+                            name: stringify!($name),
+                            fields: vec![$((stringify!($field), call.$field.show())),*],
+                        })
+                    })*
+                    _ => None,
+                }
+            }
+
             /// Passes a frame to the handler of its call.
             ///
             /// # Errors
