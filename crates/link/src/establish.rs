@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_wire::hello::feature;
 use penstock_wire::{FrameError, Header};
 
 use crate::error::LinkError;
@@ -11,6 +12,7 @@ use crate::sender::Sender;
 use crate::shared::{RingIn, RingOut};
 use crate::socket::SocketIn;
 use crate::stream::Stream;
+use crate::trace::LinkTrace;
 use crate::transport::contract::{Rings, Side};
 use crate::transport::rings::ring::{Reader, Writer};
 use crate::wait::Policy;
@@ -29,13 +31,20 @@ pub fn establish(
     side: Side,
     check: fn(&Header) -> Result<(), FrameError>,
 ) -> Result<(Sender, Receiver), LinkError> {
+    let trace = LinkTrace::begin(side, &stream.peer());
+    // A trace has only what travels in frames.
+    let features = if trace.is_some() && side == Side::Client {
+        features & !feature::SHARED_ARENA
+    } else {
+        features
+    };
     let shared = stream.share_memory(features, side)?;
     let Some(Rings { out, back, space, arena }) = shared else {
-        let joint = Arc::new(Joint::new(stream, None, None));
+        let joint = Arc::new(Joint::new(stream, None, None).traced(trace));
         let input = In::Socket(SocketIn::new(Policy::DEFAULT));
         return Ok((Sender::over_socket(joint.clone()), Receiver::new(joint, input, check)));
     };
-    let joint = Arc::new(Joint::new(stream, Some(Stream::new(space)), arena));
+    let joint = Arc::new(Joint::new(stream, Some(Stream::new(space)), arena).traced(trace));
     let input = In::Ring(RingIn::new(Reader::new(back), Policy::DEFAULT));
     Ok((
         Sender::over_ring(joint.clone(), RingOut::new(Writer::new(out))),

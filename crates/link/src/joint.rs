@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::fork::Owner;
 use crate::stream::Stream;
+use crate::trace::LinkTrace;
 
 /// Time after which a sender that waits for room calls `on_stall`: the peer may be waiting until
 /// this side takes what the peer sends. A worker that is merely busy with a copy takes less time.
@@ -33,6 +34,8 @@ pub(crate) struct Joint {
     pub(crate) space: Option<Stream>,
     /// Memory for buffers that both sides share.
     pub(crate) arena: Option<Arc<Arena>>,
+    /// Records all frames, if this process does that.
+    pub(crate) trace: Option<LinkTrace>,
     on_stall: OnceLock<OnStall>,
     closed: AtomicBool,
     owner: Owner,
@@ -42,7 +45,12 @@ impl Joint {
     pub(crate) fn new(stream: Stream, space: Option<Stream>, arena: Option<Arc<Arena>>) -> Self {
         let (on_stall, closed, owner) =
             (OnceLock::new(), AtomicBool::new(false), Owner::this_process());
-        Self { stream, space, arena, on_stall, closed, owner }
+        Self { stream, space, arena, trace: None, on_stall, closed, owner }
+    }
+
+    pub(crate) fn traced(mut self, trace: Option<LinkTrace>) -> Self {
+        self.trace = trace;
+        self
     }
 
     pub(crate) fn on_stall(&self, tell: Box<dyn Fn() + Send + Sync>) {

@@ -38,6 +38,7 @@ mod shared;
 mod socket;
 mod stream;
 mod threads;
+mod trace;
 mod transport;
 mod wait;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use penstock_wire::id::kind;
 use penstock_wire::limits::BODY_BYTES_MAX;
 use penstock_wire::{Frame, FrameError, Header, Id, Payload};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::LinkError;
 use crate::joint::Joint;
@@ -113,6 +113,9 @@ impl Receiver {
         let (body, waits) = rest.ok_or(FrameError::Broken)?;
         let waits = <[Id<kind::Event>]>::ref_from_bytes(waits).map_err(|_| FrameError::Broken)?;
         let frame = Frame { header, body, waits };
+        if let Some(trace) = &joint.trace {
+            trace.received(&[&bytes, body, waits.as_bytes()]);
+        }
 
         let mut payload = LinkPayload {
             input: &mut self.input,
@@ -216,6 +219,9 @@ impl Payload for LinkPayload<'_> {
         match self.input.read(self.joint, into) {
             Ok(()) => {
                 self.left -= bytes;
+                if let Some(trace) = &self.joint.trace {
+                    trace.received_payload(into);
+                }
                 Ok(())
             }
             Err(failure) => {

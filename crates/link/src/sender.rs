@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use penstock_process::{Lock, Signal};
 use penstock_wire::id::kind;
-use penstock_wire::{Call, Header, Id};
+use penstock_wire::{Call, FrameError, Header, Id};
 use zerocopy::IntoBytes;
 
 use crate::arena::Arena;
@@ -229,6 +229,19 @@ impl Sender {
         self.write(head, payload.len() as u64, &mut pieces.into_iter())
     }
 
+    /// Sends a frame that was encoded before: its head (header, body and wait list) and its
+    /// payload. The peer checks the frame as any other.
+    ///
+    /// # Errors
+    /// Fails if the header does not tell the size of the payload, or the link has ended.
+    pub fn send_encoded(&self, head: &[u8], payload: &[u8]) -> Result<(), LinkError> {
+        let frame = penstock_wire::trace::head(head)?;
+        if frame.header.payload.get() != payload.len() as u64 {
+            return Err(FrameError::PayloadTooShort.into());
+        }
+        self.send_head(&[head], payload)
+    }
+
     /// Like [`Sender::try_send`] followed by [`Sender::flush_now`], for a frame whose head is
     /// already encoded. With `more` it does not flush: the caller sends another frame at once.
     pub(crate) fn try_send_now(
@@ -306,6 +319,19 @@ impl Out {
         bytes: u64,
         pieces: &mut dyn Iterator<Item = &[u8]>,
     ) -> Result<(), LinkError> {
+        let Some(trace) = &joint.trace else { return self.put(joint, head, bytes, pieces) };
+        trace.sent(head);
+        let mut traced = pieces.inspect(|piece| trace.sent_payload(piece));
+        self.put(joint, head, bytes, &mut traced)
+    }
+
+    fn put(
+        &mut self,
+        joint: &Joint,
+        head: &[&[u8]],
+        bytes: u64,
+        pieces: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), LinkError> {
         match self {
             Self::Socket(socket) => socket.frame(joint, head, bytes, pieces),
             Self::Ring(ring) => ring.frame(joint, head, pieces),
@@ -319,9 +345,13 @@ impl Out {
         head: &[&[u8]],
         payload: &[u8],
     ) -> Result<bool, LinkError> {
-        match self {
+        let mut put = || match self {
             Self::Socket(socket) => socket.try_frame(joint, head, payload),
             Self::Ring(ring) => ring.try_frame(joint, head, payload),
+        };
+        match &joint.trace {
+            Some(trace) => trace.sent_if(head, payload, put),
+            None => put(),
         }
     }
 

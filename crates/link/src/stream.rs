@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use penstock_wire::FrameError;
 use rustix::net::{SocketType, sockopt};
 
 use crate::address::Address;
@@ -135,6 +136,29 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Receives a message of at most `bytes_max` bytes that has its size in front. Daemons send
+    /// such messages after the hello.
+    ///
+    /// # Errors
+    /// Fails if the message is larger, the peer hung up or the deadline passed. `name` is for the
+    /// error.
+    pub fn read_sized_until(
+        &self,
+        name: &'static str,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, LinkError> {
+        let mut size = [0; 4];
+        self.read_exact_until(&mut size, deadline)?;
+        let got = u64::from(u32::from_le_bytes(size));
+        let Some(size) = usize::try_from(got).ok().filter(|&size| size <= bytes_max) else {
+            return Err(FrameError::PayloadTooLarge { name, got, max: bytes_max as u64 }.into());
+        };
+        let mut bytes = vec![0; size];
+        self.read_exact_until(&mut bytes, deadline)?;
+        Ok(bytes)
     }
 
     /// Sends all of `bytes`.

@@ -38,6 +38,10 @@ variables! {
             "longest silence of a node while its link is opened, in ms";
         LOG = "PENSTOCK_LOG": Kind::Text, "off",
             "which messages go to standard error: levels and modules";
+        TRACE = "PENSTOCK_TRACE": Kind::Path, "–",
+            "the file, without the process id, that gets every frame of a process";
+        TRACE_PAYLOAD = "PENSTOCK_TRACE_PAYLOAD": Kind::Number(0, u64::MAX), "everything",
+            "the number of bytes that a trace keeps of each payload";
         TRUST_CONST = "PENSTOCK_TRUST_CONST": Kind::Flag(false), "off",
             "kernels are trusted not to write through pointers to const";
         PEERS = "PENSTOCK_PEERS": Kind::Flag(true), "on",
