@@ -173,7 +173,10 @@ stage_bench() {
     # Not for the figures, but because each measurement checks its data.
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 }
-stage_notices() { runner tests/notices/run.py; }
+stage_notices() {
+    runner tests/notices/run.py
+    runner tests/trace/run.py
+}
 stage_documents() { runner tests/documents/run.py; }
 stage_load() { runner tests/load/run.py --programs 40 --on tcp --alone 4; }
 stage_faults() { runner tests/faults/run.py --times 5; }

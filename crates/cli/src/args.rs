@@ -188,6 +188,25 @@ See docs/notes/checker.md.
 Exit status:
 0 if nothing was found; 1 if something was found; 2 if no program could be run.";
 
+const AFTER_TRACE: &str = "\
+Examples:
+  PENSTOCK_TRACE=/tmp/t penstock run -- ./program
+  penstock trace show /tmp/t.*
+  penstock trace show --call LaunchKernel --call EventDone /tmp/t.4711
+  penstock trace replay /tmp/t.4711
+
+Traces:
+With PENSTOCK_TRACE=FILE each process of Penstock writes the frames that it sends and receives to \
+FILE.PID, with the time of each frame. A program that `penstock run` starts, and the workers of \
+the daemon that this command starts for the local devices, inherit the variable. A daemon that \
+runs already, or on another node, needs the variable in its own environment. With \
+PENSTOCK_TRACE_PAYLOAD=BYTES a trace keeps only that number of bytes of each payload. A trace \
+contains the program's data, and only its user can read it. See docs/debugging.md.
+
+Exit status:
+0 if the traces were shown, or if all answers of the replay are those of the trace; 1 if an \
+answer differs or the replay failed; 2 if a file is not a trace.";
+
 const AFTER_DEMO: &str = "\
 Examples:
   penstock demo
@@ -234,6 +253,9 @@ pub enum Command {
     /// Show or create the key that nodes and clients need over TCP
     #[command(after_help = AFTER_KEY)]
     Key(KeyArgs),
+    /// Show what the processes of a session sent to each other, or send it once more
+    #[command(after_help = AFTER_TRACE, subcommand)]
+    Trace(TraceCommand),
     /// Write the man pages into a directory
     #[command(hide = true)]
     Man(ManArgs),
@@ -384,6 +406,52 @@ pub struct CommArgs {
 
 fn comm_path() -> PossibleValuesParser {
     PossibleValuesParser::new(penstock_bench::plan::Path::ALL.map(penstock_bench::plan::Path::name))
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Print the frames of one or more traces, in the order of their times
+    Show(TraceShowArgs),
+    /// Send the calls of a client's trace to another worker, and compare its answers
+    Replay(TraceReplayArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct TraceShowArgs {
+    /// Traces to show together
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+    /// Show only this call, such as LaunchKernel. Can be given several times
+    #[arg(long, value_name = "NAME")]
+    pub call: Vec<String>,
+    /// Show only the link with this number
+    #[arg(long, value_name = "NUMBER")]
+    pub link: Option<u32>,
+    /// Show only the process with this id
+    #[arg(long, value_name = "PID")]
+    pub process: Option<u32>,
+    /// Show whole payloads in hexadecimal
+    #[arg(long)]
+    pub payload: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceReplayArgs {
+    /// Trace of a client
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Link of the trace to replay, if the client had several
+    #[arg(long, value_name = "NUMBER")]
+    pub link: Option<u32>,
+    /// Node to use, instead of the configured ones
+    #[arg(long, value_name = "ADDRESS")]
+    pub nodes: Option<String>,
+    /// Longest wait for one answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub patience: u64,
 }
 
 #[derive(Args, Debug)]

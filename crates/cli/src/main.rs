@@ -18,6 +18,7 @@ mod serve;
 mod sim;
 mod status;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Sim(args) => sim::sim(&args),
         Command::Energy(args) => energy::energy(&args),
         Command::Key(args) => key::key(&args),
+        Command::Trace(command) => trace::trace(&command),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Guard(args) => run::guard::guard(&args),

@@ -25,14 +25,7 @@ pub fn ask(
     let opened = penstock_link::open(address, role, None, key, deadline)?;
     let stream = opened.stream;
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
-    let mut length = [0; 4];
-    stream.read_exact_until(&mut length, deadline)?;
-    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if length > STATUS_BYTES_MAX {
-        return Err(not_ours());
-    }
-    let mut bytes = vec![0; length];
-    stream.read_exact_until(&mut bytes, deadline)?;
+    let bytes = stream.read_sized_until("the status", STATUS_BYTES_MAX, deadline)?;
     let status = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;
     Ok((status, opened.instance))
 }

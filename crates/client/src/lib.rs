@@ -65,4 +65,4 @@ pub use queue::{Access, Queue, Range, Rect, Want};
 pub use select::select_described;
 pub use session::{Pending, Session, Target};
 pub use source::{Given, Source};
-pub use survey::{Surveyed, survey};
+pub use survey::{Surveyed, open_link, survey};

@@ -208,19 +208,10 @@ impl Opening<'_> {
 
     fn hear_description(&self, opened: &Opened) -> Result<NodeDescription, NotDescribed> {
         let deadline = Instant::now() + self.patience;
-        let mut size = [0; 4];
-        opened.stream.read_exact_until(&mut size, deadline)?;
-        let size = u32::from_le_bytes(size) as usize;
-        if size > limits::DESCRIPTION_BYTES_MAX {
-            return Err(NotDescribed::Frame(FrameError::PayloadTooLarge {
-                name: "the node's description",
-                got: size as u64,
-                max: limits::DESCRIPTION_BYTES_MAX as u64,
-            }));
-        }
-        let mut bytes = vec![0; size];
-        opened.stream.read_exact_until(&mut bytes, deadline)?;
-        frame::decode("the node's description", &bytes).map_err(NotDescribed::Frame)
+        let name = "the node's description";
+        let bytes_max = limits::DESCRIPTION_BYTES_MAX;
+        let bytes = opened.stream.read_sized_until(name, bytes_max, deadline)?;
+        frame::decode(name, &bytes).map_err(NotDescribed::Frame)
     }
 
     fn holds(&self, instance: Option<InstanceId>, index: usize) -> bool {

@@ -3,9 +3,13 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, InstanceId, Key, LinkError, Progress};
+use penstock_link::{
+    Address, InstanceId, Key, LinkError, Progress, Receiver, Sender, Side, establish,
+    open_patiently,
+};
+use penstock_wire::calls::to_client;
 use penstock_wire::describe::Survey;
-use penstock_wire::hello::Role;
+use penstock_wire::hello::{Role, feature};
 use penstock_wire::{frame, limits};
 
 /// Size of an answer in bytes: a description, and a sentence about the drivers.
@@ -32,18 +36,30 @@ pub fn survey(
     prove: bool,
 ) -> Result<Surveyed, LinkError> {
     let mut go_on = |_: Progress| ControlFlow::Continue(());
-    let opened =
-        penstock_link::open_patiently(address, Role::Survey, key, patience, prove, &mut go_on)?;
-    let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
+    let opened = open_patiently(address, Role::Survey, key, patience, prove, &mut go_on)?;
     let deadline = Instant::now() + patience;
-    let mut length = [0; 4];
-    opened.stream.read_exact_until(&mut length, deadline)?;
-    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if length > BYTES_MAX {
-        return Err(not_ours());
-    }
-    let mut bytes = vec![0; length];
-    opened.stream.read_exact_until(&mut bytes, deadline)?;
-    let survey = frame::decode("a survey", &bytes).map_err(|_| not_ours())?;
+    let bytes = opened.stream.read_sized_until("the survey", BYTES_MAX, deadline)?;
+    let survey = frame::decode("a survey", &bytes)
+        .map_err(|_| LinkError::NotPenstock { peer: address.to_string() })?;
     Ok(Surveyed { survey, instance: opened.instance })
+}
+
+/// Opens a link to a worker of a daemon, for a tool that makes its calls itself. `patience` is the
+/// time for each answer of the daemon.
+///
+/// # Errors
+/// If the daemon does not answer or refuses.
+pub fn open_link(
+    address: &Address,
+    key: Option<&Key>,
+    patience: Duration,
+) -> Result<(Sender, Receiver), LinkError> {
+    let mut go_on = |_: Progress| ControlFlow::Continue(());
+    let opened = open_patiently(address, Role::Client, key, patience, false, &mut go_on)?;
+    let deadline = Instant::now() + patience;
+    let (name, bytes_max) = ("the node's description", limits::DESCRIPTION_BYTES_MAX);
+    opened.stream.read_sized_until(name, bytes_max, deadline)?;
+    // Everything has to travel in frames, as in the trace that a tool sends once more.
+    let features = opened.features & !feature::SHARED_ARENA;
+    establish(opened.stream, features, Side::Client, to_client::check)
 }

@@ -62,7 +62,7 @@ fn distinct<T>(
 }
 
 /// Loads the pool's key if the node needs it.
-fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkError> {
+pub fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkError> {
     key.filter(|_| node.address.needs_key()).map(Key::load).transpose()
 }
 
