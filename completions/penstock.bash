@@ -25,6 +25,9 @@ _penstock() {
             penstock,completions)
                 cmd="penstock__subcmd__completions"
                 ;;
+            penstock,config)
+                cmd="penstock__subcmd__config"
+                ;;
             penstock,demo)
                 cmd="penstock__subcmd__demo"
                 ;;
@@ -59,7 +62,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench check demo sim energy key completions"
+            opts="-h -V --help --version serve devices run status bench check demo sim energy key config completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -212,6 +215,20 @@ _penstock() {
             ;;
         penstock__subcmd__completions)
             opts="-h --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__config)
+            opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -36,6 +36,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a m
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a program, or list the energy sources of this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or create the key that nodes and clients need over TCP'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, or local for the user\'s own socket. Can be given several times [default: local]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
@@ -117,4 +118,5 @@ complete -c penstock -n "__fish_penstock_using_subcommand energy" -s h -l help -
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l create -d 'Create a new key, unless there is one already'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l path -d 'Print only the path of the key file'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand config" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand completions" -s h -l help -d 'Print help'

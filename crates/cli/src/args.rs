@@ -104,6 +104,14 @@ Examples:
   penstock key --create
   scp -p \"$(penstock key --path)\" gpu01:.config/penstock/key";
 
+const AFTER_CONFIG: &str = "\
+Problems:
+Each problem is a line on standard error: a value that cannot be read, a mistake in pool.toml, or \
+a variable that begins with PENSTOCK_ or WTR_ and that Penstock does not read.
+
+Exit status:
+0 if there is no problem; 2 otherwise.";
+
 const AFTER_SIM: &str = "\
 Examples:
   tools/sim/build.sh /tmp/sim
@@ -256,6 +264,9 @@ pub enum Command {
     /// Show what the processes of a session sent to each other, or send it once more
     #[command(after_help = AFTER_TRACE, subcommand)]
     Trace(TraceCommand),
+    /// List the environment variables that Penstock reads, and say which values it cannot read
+    #[command(after_help = AFTER_CONFIG)]
+    Config,
     /// Write the man pages into a directory
     #[command(hide = true)]
     Man(ManArgs),

@@ -9,7 +9,7 @@ use penstock_link::LinkError;
 /// Exit status: the command failed.
 const FAILED: u8 = 1;
 /// Exit status: the command line or the configuration is wrong. Clap uses the same number.
-const USAGE: u8 = 2;
+pub const USAGE: u8 = 2;
 /// Exit status: no node answers.
 const NO_NODE: u8 = 3;
 /// Exit status of `penstock run`: the pool could not be set up. This and the next two follow `env`,

@@ -5,6 +5,7 @@
 mod args;
 mod bench;
 mod check;
+mod config;
 mod demo;
 mod devices;
 mod embedded;
@@ -55,6 +56,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Energy(args) => energy::energy(&args),
         Command::Key(args) => key::key(&args),
         Command::Trace(command) => trace::trace(&command),
+        Command::Config => config::config(),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Guard(args) => run::guard::guard(&args),

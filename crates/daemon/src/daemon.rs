@@ -12,7 +12,7 @@ use penstock_wire::hello::Verdict;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::door::{Door, Hellos};
-use crate::log::{Log, Logger, Throttle};
+use crate::log::{self, Log, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
 use crate::transport::{Transport, UnknownTransport};
 use crate::workers::{Ended, Workers};
@@ -71,7 +71,6 @@ pub(crate) struct Daemon {
     allow_users: Vec<u32>,
     user: u32,
     pub(crate) started: Instant,
-    pub(crate) log: Logger,
     workers: Mutex<Workers>,
     /// Signalled when a worker became ready, failed or ended.
     pub(crate) changed: Condvar,
@@ -125,7 +124,7 @@ pub fn serve_until(
     let listeners: Vec<Arc<Listener>> =
         listeners.map(|it| it.map(Arc::new)).collect::<Result<_, _>>()?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
-    let log = Logger::new(options.log);
+    log::begin(options.log, false);
     let daemon = Arc::new(Daemon {
         key,
         instance: Instance::create()?,
@@ -141,7 +140,6 @@ pub fn serve_until(
         refused: AtomicU64::new(0),
         refusals: Throttle::default(),
         complaints: Throttle::default(),
-        log,
         addresses,
     });
     for listener in &listeners {
@@ -155,10 +153,10 @@ pub fn serve_until(
     let start = ToWorker::Start { addresses: reachable, key: options.key, log: options.log };
     daemon.start_workers(program, &start);
     if let Some(why) = transport.lack() {
-        daemon.log.warn("heaps reach other nodes over TCP", &[("why", &why)]);
+        tracing::warn!(why, "heaps reach other nodes over TCP");
     }
     for address in &daemon.addresses {
-        daemon.log.info("listening", &[("address", address)]);
+        tracing::info!(%address, "listening");
     }
     ready(&daemon.addresses);
     daemon.supervise(program, &start, end);
@@ -188,7 +186,7 @@ impl Daemon {
         for _ in 0..workers.missing(now) {
             if let Err(error) = workers.start(program, start, now) {
                 drop(workers);
-                self.log.warn("a worker could not be started", &[("error", &error)]);
+                tracing::warn!(%error, "a worker could not be started");
                 self.changed.notify_all();
                 return;
             }
@@ -210,7 +208,7 @@ impl Daemon {
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
-                    self.log.warn("the daemon cannot wait for events", &[("error", &error)]);
+                    tracing::warn!(%error, "the daemon cannot wait for events");
                     return;
                 }
             }
@@ -230,7 +228,7 @@ impl Daemon {
             }
             let hanging = self.workers().end_hanging(Instant::now());
             for id in hanging {
-                self.log.warn("a worker hangs while it starts and is killed", &[("worker", &id)]);
+                tracing::warn!(worker = id, "a worker hangs while it starts and is killed");
             }
             self.serve_line();
             self.start_workers(program, start);
@@ -257,7 +255,7 @@ impl Daemon {
         }
         let gone = self.workers().note_line(Instant::now());
         if gone > 0 {
-            self.log.info("clients left the line", &[("clients", &gone)]);
+            tracing::info!(clients = gone, "clients left the line");
         }
     }
 
@@ -273,7 +271,7 @@ impl Daemon {
                         && known.as_ref() != Some(problem)
                         && self.complaints.pass(self.started.elapsed().as_secs()).is_some()
                     {
-                        self.log.warn("drivers", &[("worker", &id), ("problem", problem)]);
+                        tracing::warn!(worker = id, %problem, "drivers");
                     }
                     self.workers().heard(id, message, came);
                     self.changed.notify_all();
@@ -291,22 +289,17 @@ impl Daemon {
     fn tell_end(&self, ended: &Ended) {
         let client = ended.client.as_deref().unwrap_or("none");
         let told = ended.told.as_deref().unwrap_or("nothing");
-        let fields: &crate::log::Fields<'_> = &[
-            ("worker", &ended.worker),
-            ("client", &client),
-            ("status", &ended.status),
-            ("told", &told),
-        ];
+        let (worker, status) = (ended.worker, &ended.status);
         if ended.orderly {
-            self.log.info("session ended", fields);
+            tracing::info!(worker, client, %status, told, "session ended");
         } else {
-            self.log.warn("a worker ended unexpectedly", fields);
+            tracing::warn!(worker, client, %status, told, "a worker ended unexpectedly");
         }
     }
 
     /// Ends the daemon: refuses clients, ends the workers, removes the socket files.
     fn end(&self, listeners: &[Arc<Listener>]) {
-        self.log.info("ending", &[]);
+        tracing::info!("ending");
         // Set first, so that a listener's end does not count as a failure.
         self.workers().ending = true;
         for listener in listeners {
@@ -332,8 +325,7 @@ impl Daemon {
     /// Logs that a connection found no descriptor or thread, unless there are too many such lines.
     pub(crate) fn note_dropped(&self, why: &io::Error) {
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
-            self.log
-                .warn("a connection was dropped", &[("error", why), ("suppressed", &suppressed)]);
+            tracing::warn!(error = %why, suppressed, "a connection was dropped");
         }
     }
 
@@ -341,7 +333,7 @@ impl Daemon {
     pub(crate) fn note_refusal(&self, peer: &str, why: &LinkError) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
-            self.log.warn("refused", &[("peer", &peer), ("why", why), ("suppressed", &suppressed)]);
+            tracing::warn!(peer, %why, suppressed, "refused");
         }
     }
 }

@@ -101,9 +101,7 @@ impl Door {
                 Ok(stream) => self.admit(stream),
                 Err(_) if self.daemon.is_ending() => return,
                 Err(error) => {
-                    self.daemon
-                        .log
-                        .warn("a connection could not be accepted", &[("error", &error)]);
+                    tracing::warn!(%error, "a connection could not be accepted");
                     thread::sleep(ACCEPT_RETRY);
                 }
             }
@@ -177,7 +175,7 @@ impl Daemon {
             hand_over(&control, &message, stream.as_fd())
         });
         if handed.is_ok() {
-            self.log.info("session", &[("client", &peer)]);
+            tracing::info!(client = %peer, "session");
         } else {
             // No client will come. Closing its control socket tells the worker.
             _ = rustix::net::shutdown(&*control, Shutdown::Both);

@@ -1,9 +1,19 @@
-//! Structured logs: one line per event, on standard error.
+//! The log of a daemon and its workers: one line for each event, on standard error. The code
+//! writes events with the macros of `tracing`; this module writes the lines.
 
-use std::fmt::{Display, Write as _};
-use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::fmt::{Debug, Display};
+
+use penstock_process::Lock;
+use penstock_process::log::{self, Filter, Level};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -36,14 +46,6 @@ impl Display for Log {
     }
 }
 
-/// A log: its format, and the process that writes it.
-#[derive(Clone, Debug, Default)]
-pub struct Logger {
-    format: Log,
-    /// Process id of a worker, whose lines name it.
-    worker: Option<u32>,
-}
-
 /// Longest value in a line, in characters; longer ones are cut. A client may have chosen the text.
 const VALUE_CHARS_MAX: usize = 500;
 
@@ -52,7 +54,7 @@ const LINES_PER_SECOND_MAX: u32 = 20;
 
 /// Limits the number of lines of one kind.
 #[derive(Debug, Default)]
-pub(crate) struct Throttle(Mutex<Window>);
+pub(crate) struct Throttle(Lock<Window>);
 
 #[derive(Debug, Default)]
 struct Window {
@@ -64,7 +66,7 @@ struct Window {
 impl Throttle {
     /// If a line may be written in this second, returns the number of lines suppressed before it.
     pub(crate) fn pass(&self, second: u64) -> Option<u64> {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.0.lock();
         if window.second != second {
             (window.second, window.lines) = (second, 0);
         }
@@ -77,68 +79,125 @@ impl Throttle {
     }
 }
 
-/// Keys and values of an event.
-pub type Fields<'a> = [(&'a str, &'a dyn Display)];
+/// Begins the log of this process, with the events that `PENSTOCK_LOG` asks for. Without the
+/// variable these are the events of normal operation. Only the first call has an effect.
+pub(crate) fn begin(format: Log, is_worker: bool) {
+    let normal = || Filter { default: Level::Info, modules: Vec::new() };
+    let filter = Filter::of_process().unwrap_or_else(normal);
+    let lines = Lines { format, worker: is_worker.then(std::process::id) };
+    _ = tracing::subscriber::set_global_default(subscriber(lines, &filter, std::io::stderr));
+    log::set_writer(filter, write_message);
+}
 
-impl Logger {
-    pub fn new(format: Log) -> Self {
-        Self { format, worker: None }
+/// Target of the messages of libraries. They have passed the filter when they arrive.
+const LIBRARY: &str = "library";
+
+/// Writes a message of a library into this log.
+fn write_message(level: Level, module: &str, text: std::fmt::Arguments<'_>) {
+    match level {
+        Level::Off => {}
+        Level::Error => tracing::error!(target: LIBRARY, module, "{text}"),
+        Level::Warn => tracing::warn!(target: LIBRARY, module, "{text}"),
+        Level::Info => tracing::info!(target: LIBRARY, module, "{text}"),
+        Level::Debug => tracing::debug!(target: LIBRARY, module, "{text}"),
+        Level::Trace => tracing::trace!(target: LIBRARY, module, "{text}"),
     }
+}
 
-    #[must_use]
-    pub fn of_worker(self) -> Self {
-        Self { worker: Some(std::process::id()), ..self }
+fn subscriber(
+    lines: Lines,
+    filter: &Filter,
+    output: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> impl Subscriber + Send + Sync {
+    let own = filter.modules.iter().filter(|(name, _)| name.split("::").next() == Some("daemon"));
+    let targets = Targets::new()
+        .with_target("penstock_daemon", limit(filter.default))
+        .with_targets(own.map(|(name, level)| (format!("penstock_{name}"), limit(*level))))
+        .with_target(LIBRARY, LevelFilter::TRACE);
+    // The layer formats a line and writes it at once, so that lines of several processes do not
+    // mix. It ignores errors.
+    let layer = tracing_subscriber::fmt::layer().event_format(lines).with_writer(output);
+    tracing_subscriber::registry().with(layer.with_filter(targets))
+}
+
+fn limit(level: Level) -> LevelFilter {
+    match level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
     }
+}
 
-    /// Logs an event of normal operation.
-    pub fn info(&self, event: &str, fields: &Fields<'_>) {
-        self.write("info", event, fields);
-    }
+/// Writes the line of an event.
+struct Lines {
+    format: Log,
+    /// Process id of a worker, whose lines name it.
+    worker: Option<u32>,
+}
 
-    /// Logs an event that somebody should look at.
-    pub fn warn(&self, event: &str, fields: &Fields<'_>) {
-        self.write("warn", event, fields);
-    }
-
-    fn write(&self, level: &str, event: &str, fields: &Fields<'_>) {
-        let mut line = self.line(SystemTime::now(), level, event, fields);
-        line.push('\n');
-        // One write per line, so that lines of several processes do not mix. Errors are ignored.
-        _ = std::io::stderr().write_all(line.as_bytes());
-    }
-
-    fn line(&self, now: SystemTime, level: &str, event: &str, fields: &Fields<'_>) -> String {
-        let time = timestamp(now);
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        let mut told = Told::default();
+        event.record(&mut told);
+        let worker = self.worker.map(|worker| ("worker", worker.to_string()));
+        let fields = worker.into_iter().chain(told.fields);
         match self.format {
             Log::Text => {
-                let mut line = format!("{time} {level} {event}");
-                if let Some(worker) = self.worker {
-                    _ = write!(line, " worker={worker}");
-                }
+                write!(line, "{time} {level} {}", told.event)?;
                 for (key, value) in fields {
-                    _ = write!(line, " {key}={}", quoted(&cut(value)));
+                    write!(line, " {key}={}", quoted(&value))?;
                 }
-                line
+                writeln!(line)
             }
             Log::Json => {
                 let mut object = serde_json::Map::new();
                 object.insert("time".into(), time.into());
                 object.insert("level".into(), level.into());
-                object.insert("event".into(), event.into());
-                if let Some(worker) = self.worker {
-                    object.insert("worker".into(), worker.into());
-                }
-                for (key, value) in fields {
-                    object.insert((*key).into(), cut(value).into());
-                }
-                serde_json::Value::Object(object).to_string()
+                object.insert("event".into(), told.event.into());
+                object.extend(fields.map(|(key, value)| (key.to_owned(), value.into())));
+                writeln!(line, "{}", serde_json::Value::Object(object))
             }
         }
     }
 }
 
-fn cut(value: &dyn Display) -> String {
-    let mut text = value.to_string();
+/// The name of an event, and its fields.
+#[derive(Default)]
+struct Told {
+    event: String,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Visit for Told {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let value = cut(format!("{value:?}"));
+        match field.name() {
+            "message" => self.event = value,
+            name => self.fields.push((name, value)),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+fn cut(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(VALUE_CHARS_MAX) {
         text.truncate(end);
         text.push_str("...");
@@ -153,59 +212,84 @@ fn quoted(value: &str) -> String {
     if plain { value.to_owned() } else { format!("{value:?}") }
 }
 
-/// Formats a time as in RFC 3339, in UTC with milliseconds.
-fn timestamp(now: SystemTime) -> String {
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
-        since.subsec_millis()
-    )
-}
-
-/// Returns the Gregorian date of a day since 1970-01-01. It counts in years that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year_of_era + carry, month, day)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::io::{self, Write};
+    use std::sync::Arc;
 
     use super::*;
 
+    #[derive(Clone, Default)]
+    struct Written(Arc<Lock<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Returns the lines that `work` logs, without their times.
+    fn lines(format: Log, filter: &str, work: impl FnOnce()) -> Vec<String> {
+        let (written, filter) = (Written::default(), Filter::parse(filter).unwrap());
+        let output = written.clone();
+        let lines = Lines { format, worker: None };
+        let subscriber = subscriber(lines, &filter, move || output.clone());
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = std::mem::take(&mut *written.0.lock());
+        let text = String::from_utf8(bytes).unwrap();
+        let without_time = |line: &str| match format {
+            Log::Text => {
+                let (time, rest) = line.split_once(' ').unwrap();
+                assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");
+                rest.to_owned()
+            }
+            Log::Json => line.to_owned(),
+        };
+        text.lines().map(without_time).collect()
+    }
+
     #[test]
-    fn lines_are_lines() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_186_784_042);
-        let fields: &Fields<'_> = &[("peer", &"process 7"), ("evil", &"a\nb=\"c\""), ("n", &3)];
-        let text = Logger::new(Log::Text).line(now, "info", "event", fields);
+    fn an_event_is_one_line() {
+        let evil = "a\nb=\"c\"";
+        let event = || tracing::info!(peer = "process 7", evil = %evil, n = 3, "session ended");
         assert_eq!(
-            text,
-            "2026-11-20T14:59:44.042Z info event peer=\"process 7\" evil=\"a\\nb=\\\"c\\\"\" n=3"
+            lines(Log::Text, "1", event),
+            ["info session ended peer=\"process 7\" evil=\"a\\nb=\\\"c\\\"\" n=3"]
         );
-        let json = Logger::new(Log::Json).line(now, "info", "event", fields);
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["evil"], "a\nb=\"c\"");
+        let json = lines(Log::Json, "1", event);
+        let object: serde_json::Value = serde_json::from_str(&json[0]).unwrap();
+        assert_eq!((json.len(), &object["evil"]), (1, &evil.into()));
+        assert_eq!((&object["level"], &object["event"]), (&"info".into(), &"session ended".into()));
+        assert_eq!(object["n"], "3");
+    }
+
+    #[test]
+    fn the_filter_takes_levels_and_modules() {
+        let events = || {
+            tracing::info!("normal");
+            tracing::warn!("strange");
+            write_message(Level::Trace, "link", format_args!("a frame"));
+        };
+        // What a library writes has passed its own filter.
+        let library = "trace a frame module=link";
+        assert_eq!(lines(Log::Text, "off", events), [library]);
+        assert_eq!(lines(Log::Text, "warn", events), ["warn strange", library]);
+        assert_eq!(
+            lines(Log::Text, "warn,daemon::log=info", events),
+            ["info normal", "warn strange", library]
+        );
+        assert_eq!(lines(Log::Text, "daemon=warn,info", events), ["warn strange", library]);
     }
 
     #[test]
     fn long_values_are_cut() {
         let long = "\u{e4}".repeat(70_000);
-        let line = Logger::new(Log::Text).line(
-            SystemTime::UNIX_EPOCH,
-            "info",
-            "event",
-            &[("evil", &long)],
-        );
-        assert!(line.len() < 1_100 && line.ends_with("..."));
+        let lines = lines(Log::Text, "1", || tracing::info!(evil = %long, "event"));
+        assert!(lines[0].len() < 1_100 && lines[0].ends_with("..."));
     }
 
     #[test]
@@ -216,12 +300,5 @@ mod tests {
         assert_eq!(throttle.pass(5), None);
         assert_eq!(throttle.pass(6), Some(2));
         assert_eq!(throttle.pass(6), Some(0));
-    }
-
-    #[test]
-    fn dates_of_leap_years() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_777), (2026, 11, 20));
     }
 }

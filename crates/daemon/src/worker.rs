@@ -13,7 +13,7 @@ use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::limits::HELLO_MS_MAX;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use crate::log::Logger;
+use crate::log::{self, Log};
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node::Node;
 use crate::session::{Admissions, Output, PeerSetup, Session, Shared};
@@ -26,7 +26,8 @@ pub fn worker_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            Logger::default().of_worker().warn("a worker could not start", &[("error", &error)]);
+            log::begin(Log::default(), true);
+            tracing::warn!(%error, "a worker could not start");
             ExitCode::FAILURE
         }
     }
@@ -38,12 +39,13 @@ fn run() -> io::Result<()> {
     let control = Arc::new(Control::of(take_stdin()?));
     crate::sys::offer_to_oom_killer();
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, key, log }, _))) = control.receive(Patience::Forever)
+    let Ok(Some((ToWorker::Start { addresses, key, log: format }, _))) =
+        control.receive(Patience::Forever)
     else {
         return Ok(());
     };
-    let log = Logger::new(log).of_worker();
-    end_at_panic(log.clone());
+    log::begin(format, true);
+    end_at_panic();
     let output = Output::capture()?;
     penstock_device::share_cpus();
     let (node, problem) = Node::find(addresses);
@@ -61,7 +63,7 @@ fn run() -> io::Result<()> {
     let key = match key.as_deref().map(Key::load).transpose() {
         Ok(key) => key.map(Arc::new),
         Err(error) => {
-            log.warn("no key for other nodes", &[("error", &error)]);
+            tracing::warn!(%error, "no key for other nodes");
             None
         }
     };
@@ -82,13 +84,13 @@ fn run() -> io::Result<()> {
     };
     let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
     let client = Client { socket, note, features, description: node.encoded(turn) };
-    serve(client, &node, &control, setup, output, log)
+    serve(client, &node, &control, setup, output)
 }
 
 /// Ends this worker after a panic in any thread: nobody must wait for a dead thread.
-fn end_at_panic(log: Logger) {
-    std::panic::set_hook(Box::new(move |what| {
-        log.warn("a defect ends the session", &[("panic", what)]);
+fn end_at_panic() {
+    std::panic::set_hook(Box::new(|what| {
+        tracing::warn!(panic = %what, "a defect ends the session");
         crate::sys::exit_now(101)
     }));
 }
@@ -114,7 +116,6 @@ fn serve(
     control: &Arc<Control>,
     setup: PeerSetup,
     output: Arc<Output>,
-    log: Logger,
 ) -> io::Result<()> {
     // This thread watches for the client's end, because the serving thread may be inside a driver.
     let watched = rustix::io::fcntl_dupfd_cloexec(&client.socket, 3)?;
@@ -122,10 +123,9 @@ fn serve(
     let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
     thread::scope(|scope| {
         let (started, start) = mpsc::channel();
-        let log_of_session = log.clone();
         let bell = &bell;
         let session = move || {
-            let why = match open(client, node, setup, output, log_of_session) {
+            let why = match open(client, node, setup, output) {
                 Ok((session, receiver)) => {
                     // This fails only if the process is ending.
                     _ = started.send(session.shared());
@@ -147,7 +147,7 @@ fn serve(
             || "the client hung up while a driver was busy".to_owned(),
             |why| why.to_string(),
         );
-        log.info("the session ends", &[("why", &why)]);
+        tracing::info!(why, "the session ends");
         _ = control.send(&ToDaemon::Ended(why), None);
         // No return from `main`: drivers' exit handlers wait for kernels and may crash.
         crate::sys::exit_now(0)
@@ -160,14 +160,13 @@ fn open(
     node: &Node,
     setup: PeerSetup,
     output: Arc<Output>,
-    log: Logger,
 ) -> Result<(Session, penstock_link::Receiver), LinkError> {
     let stream = Stream::resume(client.socket, &client.note)?;
     let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
     stream.write_all_until(&client.description, deadline)?;
     let (sender, receiver) =
         penstock_link::establish(stream, client.features, Side::Worker, to_worker::check)?;
-    Ok((Session::new(node, sender, setup, Some(output), log), receiver))
+    Ok((Session::new(node, sender, setup, Some(output)), receiver))
 }
 
 enum Watched {

@@ -105,6 +105,14 @@ pub fn text(name: &str) -> Option<String> {
     value(name)?.into_string().ok()
 }
 
+/// Returns the names of the variables that look like Penstock's and that Penstock does not read.
+#[must_use]
+pub fn unknown() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_ours = |name: &str| name.starts_with("PENSTOCK_") || name.starts_with("WTR_");
+    names.filter(|name| is_ours(name) && ALL.iter().all(|it| it.name != name)).collect()
+}
+
 /// Reads a value that says yes or no.
 #[must_use]
 pub fn flag(text: &str) -> Option<bool> {

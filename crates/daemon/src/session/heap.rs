@@ -247,7 +247,7 @@ impl Shared {
 
     pub(super) fn complain_of(&self, event: &str, error: &dyn Display) {
         if let Some(suppressed) = self.complaints.pass(self.started.elapsed().as_secs()) {
-            self.log.warn(event, &[("error", error), ("suppressed", &suppressed)]);
+            tracing::warn!(%error, suppressed, "{event}");
         }
     }
 

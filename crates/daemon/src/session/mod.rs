@@ -41,7 +41,7 @@ use penstock_wire::{FrameError, I32, Id, Status, frame};
 
 use rustc_hash::FxHashMap;
 
-use crate::log::{Logger, Throttle};
+use crate::log::Throttle;
 use crate::node::Node;
 use crate::usage::Meter;
 use event::Events;
@@ -100,18 +100,11 @@ pub struct Shared {
     /// Limits the log lines about peers, which a client can cause.
     complaints: Throttle,
     started: Instant,
-    pub(crate) log: Logger,
 }
 
 impl Session {
     /// Makes a session over a link to a client.
-    pub fn new(
-        node: &Node,
-        sender: Sender,
-        setup: PeerSetup,
-        output: Option<Arc<Output>>,
-        log: Logger,
-    ) -> Self {
+    pub fn new(node: &Node, sender: Sender, setup: PeerSetup, output: Option<Arc<Output>>) -> Self {
         let shared = Arc::new(Shared {
             outbox: Outbox::new(sender),
             events: Events::default(),
@@ -126,7 +119,6 @@ impl Session {
             gated: AtomicBool::new(false),
             complaints: Throttle::default(),
             started: Instant::now(),
-            log,
         });
         if let Some(output) = &shared.output {
             output.attach(&shared);
@@ -205,7 +197,7 @@ impl Shared {
     /// Logs an event that a client or peer can cause, unless there are too many.
     fn complain(&self, event: &str, error: &LinkError) {
         if let Some(suppressed) = self.complaints.pass(self.started.elapsed().as_secs()) {
-            self.log.warn(event, &[("error", error), ("suppressed", &suppressed)]);
+            tracing::warn!(%error, suppressed, "{event}");
         }
     }
 

@@ -50,7 +50,7 @@ impl Output {
         let output = self.clone();
         let thread = thread::Builder::new().name("output".into()).spawn(move || output.run());
         if let Err(error) = thread {
-            shared.log.warn("no thread for output", &[("error", &error)]);
+            tracing::warn!(%error, "no thread for output");
         }
     }
 

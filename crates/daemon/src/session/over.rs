@@ -40,7 +40,7 @@ impl Shared {
         for member in others {
             match heap.over(member) {
                 Some(over @ Over::Ucx(_)) => {
-                    self.log.info("heap", &[("member", &member), ("path", &over)])
+                    tracing::info!(member, path = %over, "heap");
                 }
                 Some(Over::StreamInstead(why)) => {
                     self.complain_of("a heap reaches another node over TCP", &why)

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_daemon::log::{Log, Logger};
 use penstock_daemon::node::Node;
 use penstock_daemon::session::{PeerSetup, Session, Shared};
 use penstock_link::{LinkError, Patience, Received, Receiver, Sender, Side, Stream};
@@ -71,8 +70,7 @@ impl Client {
                 Ok(link) => link,
                 Err(error) => return error,
             };
-            let session =
-                Session::new(node(), sender, PeerSetup::default(), None, Logger::new(Log::Text));
+            let session = Session::new(node(), sender, PeerSetup::default(), None);
             told.send(session.shared()).unwrap();
             session.run(receiver)
         });
