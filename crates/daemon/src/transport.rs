@@ -14,7 +14,10 @@ pub(crate) enum Transport {
 
 /// An unknown name of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variable}: `{0}` is no transport of heaps; write `tcp` or `ucx`", variable = HEAP_TRANSPORT.name)]
+#[error(
+    "{variable}: `{0}` is no transport of heaps; write `tcp` or `ucx`",
+    variable = HEAP_TRANSPORT.name
+)]
 pub struct UnknownTransport(String);
 
 impl Transport {

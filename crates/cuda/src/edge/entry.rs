@@ -65,7 +65,10 @@ macro_rules! cu_stream_entry {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
             let $default = $crate::edge::DefaultStream::Legacy;
-            $crate::edge::guard(stringify!($name), move || -> $crate::edge::CuResult { _ = $default; $body })
+            $crate::edge::guard(stringify!($name), move || -> $crate::edge::CuResult {
+                _ = $default;
+                $body
+            })
         }
 
         $(#[$attribute])*
@@ -77,7 +80,10 @@ macro_rules! cu_stream_entry {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $twin($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
             let $default = $crate::edge::DefaultStream::PerThread;
-            $crate::edge::guard(stringify!($twin), move || -> $crate::edge::CuResult { _ = $default; $body })
+            $crate::edge::guard(stringify!($twin), move || -> $crate::edge::CuResult {
+                _ = $default;
+                $body
+            })
         }
     )+};
 }

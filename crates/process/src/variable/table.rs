@@ -3,7 +3,9 @@
 use super::{Group, Kind, Variable};
 
 macro_rules! variables {
-    ($($group:ident { $($id:ident = $name:literal: $kind:expr, $default:literal, $about:literal;)* })*) => {
+    ($($group:ident {
+        $($id:ident = $name:literal: $kind:expr, $default:literal, $about:literal;)*
+    })*) => {
         $($(
             pub const $id: Variable = Variable {
                 name: $name,
@@ -90,7 +92,8 @@ variables! {
             "the directory that has the host's sys and proc";
         ENERGY_NVML = "PENSTOCK_ENERGY_NVML": Kind::Path, "searched",
             "NVIDIA's management library, for the energy of GPUs";
-        RUNTIME_DIRECTORY = "XDG_RUNTIME_DIR": Kind::Path, "`/run/user/UID`, else `/tmp/penstock-UID`",
+        RUNTIME_DIRECTORY = "XDG_RUNTIME_DIR": Kind::Path,
+            "`/run/user/UID`, else `/tmp/penstock-UID`",
             "the directory of your own daemon's socket and of the files of `penstock run`";
     }
     Water {
@@ -133,7 +136,8 @@ variables! {
             "the directory that has penstock/pool.toml and penstock/key";
         SLURM_NODES = "SLURM_JOB_NODELIST": Kind::Text, "–",
             "the nodes of the allocation, which are the pool's if nothing else names nodes";
-        PATH = "PATH": Kind::Path, "`/bin:/usr/bin`", "the directories in which programs are looked up";
+        PATH = "PATH": Kind::Path, "`/bin:/usr/bin`",
+            "the directories in which programs are looked up";
         CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES": Kind::Text, "all devices",
             "the devices that a CUDA program sees";
         CUDA_MODULE_LOADING = "CUDA_MODULE_LOADING": Kind::Text, "`LAZY`",
