@@ -110,7 +110,7 @@ stage_pure() {
 # script that ends without a summary counts as one failure.
 runner() {
     local printed=$logs/runner-$BASHPID.log summary='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' code
-    "$@" | tee "$printed" | grep -vE "$summary"
+    "$@" | tee "$printed" | grep --line-buffered -vE "$summary"
     code=${PIPESTATUS[0]}
     if grep -qE "$summary" "$printed"; then return; fi
     if [ "$code" -eq 77 ]; then
