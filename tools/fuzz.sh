@@ -83,7 +83,7 @@ for target in "${targets[@]}"; do
         passed=$((passed + 1))
     else
         echo "FAIL fuzz/$target"
-        tail -n 40 "$log" | sed 's/^/        | /'
+        { grep -A 2 'panicked at' "$log"; tail -n 30 "$log"; } | sed 's/^/        | /'
         failed=$((failed + 1))
     fi
 done
