@@ -64,6 +64,12 @@ pub enum Failure {
         /// Number of devices in the pool.
         all: usize,
     },
+    /// No directory is known in which the key file could lie.
+    #[error(
+        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so there is no default place for \
+         the key file; set HOME"
+    )]
+    NoHome,
     /// An operation on a file failed.
     #[error("{}: cannot {doing} it: {source}", path.display())]
     File {

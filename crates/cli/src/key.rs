@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use penstock_client::config::Config;
+use penstock_client::config::{Config, Surroundings};
 use penstock_link::Key;
 
 use crate::args::KeyArgs;
@@ -47,6 +47,6 @@ pub fn key(args: &KeyArgs) -> Result<ExitCode, Failure> {
 pub fn key_path() -> Result<PathBuf, Failure> {
     Ok(match Config::load()?.key {
         Some(path) => path,
-        None => Key::default_path()?,
+        None => Surroundings::of_process().key_file().ok_or(Failure::NoHome)?,
     })
 }

@@ -29,11 +29,6 @@ pub enum LinkError {
         /// What is wrong with the file, and what to do.
         why: String,
     },
-    /// No home directory is known in which the key file could lie.
-    #[error(
-        "neither XDG_CONFIG_HOME nor HOME is set, so there is no default place for the key file"
-    )]
-    NoHome,
     /// Nobody answers at the address.
     #[error("cannot connect to {address}: {source}; is penstockd running there?")]
     Connect { address: String, source: io::Error },

@@ -4,9 +4,8 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use penstock_process::variable;
 use penstock_wire::hello::{KEY_BYTES, PROOF_BYTES};
 use ring::hmac;
 
@@ -22,21 +21,6 @@ impl Key {
     /// Makes a key from its bytes.
     pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
-    }
-
-    /// Returns the default key file: `$XDG_CONFIG_HOME/penstock/key`, or `~/.config/penstock/key`
-    /// if that variable is not set.
-    ///
-    /// # Errors
-    /// Fails if neither variable is set.
-    pub fn default_path() -> Result<PathBuf, LinkError> {
-        // "All paths set in these environment variables must be absolute." (XDG Base Directory
-        // Specification)
-        let config = variable::CONFIG_HOME.path().filter(|path| path.is_absolute());
-        let config = config
-            .or_else(|| variable::HOME.path().map(|home| home.join(".config")))
-            .ok_or(LinkError::NoHome)?;
-        Ok(config.join("penstock/key"))
     }
 
     /// Reads a key file, which has 64 hexadecimal digits.
@@ -140,6 +124,7 @@ fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     use super::*;
 
