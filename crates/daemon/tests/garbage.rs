@@ -5,7 +5,6 @@ mod common;
 
 use common::node;
 use penstock_cl_sys::{CL_MEM_OBJECT_IMAGE2D, CL_RGBA, CL_UNSIGNED_INT8};
-use penstock_daemon::log::{Log, Logger};
 use penstock_daemon::session::{PeerSetup, Session};
 use penstock_link::Side;
 use penstock_wire::calls::{to_client, to_worker};
@@ -30,8 +29,7 @@ impl Victim {
         let (sender, _) =
             penstock_link::establish(there, 0, Side::Worker, to_worker::check).unwrap();
         let client = penstock_link::establish(here, 0, Side::Client, to_client::check).unwrap();
-        let session =
-            Session::new(node(), sender, PeerSetup::default(), None, Logger::new(Log::Text));
+        let session = Session::new(node(), sender, PeerSetup::default(), None);
         let mut victim = Self { session, client };
         let (context, queue, program) = (Id::new(1), Id::new(2), Id::new(8));
         victim.good(
