@@ -169,9 +169,7 @@ def what_is_no_trace_is_refused(place, client, worker):
 
 
 def payloads_can_be_left_out(place, *_):
-    client, _ = place.record(
-        "short", PROGRAMS / "matmul", "--n", "256", PENSTOCK_TRACE_PAYLOAD="4"
-    )
+    client, _ = place.record("short", PROGRAMS / "matmul", "--n", "256", PENSTOCK_TRACE_PAYLOAD="4")
     events = [event for event in place.show(client) if event.get("payload_bytes", 0) > 4]
     assert events and all(len(event["payload"].split()) <= 4 for event in events)
     status, _, err = place.call("trace", "replay", str(client))

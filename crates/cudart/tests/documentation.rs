@@ -120,8 +120,8 @@ Version 12 removed texture references; textures are objects. A name that ends in
 is the second form of a function, for programs compiled with `--default-stream per-thread`.
 
 The last column names the tests whose source calls the function. A `.rs` file is in
-`crates/cudart/tests` and uses a driver that stands in for CUDA's. A `.cu` file is in `tests/cuda` or
-`examples/cuda` and runs on Penstock's driver.
+`crates/cudart/tests` and uses a driver that stands in for CUDA's. A `.cu` file is in `tests/cuda`
+or `examples/cuda` and runs on Penstock's driver.
 
 | function | in version | in `crates/cudart/src` | tested by |
 |---|---|---|---|

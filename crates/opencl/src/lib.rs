@@ -15,7 +15,8 @@
 //! | objects that hold other objects | `event`, `kernel`, `memory`, `program`, `sampler` |
 //! | the context and its queues | `context`, `queue` |
 //! | the platform and its devices | `device`, `platform` |
-//! | data and decisions | `area`, `arg`, `extensions`, `format`, `image`, `mapping`, `ndrange`, `rect`, `shadow`, `target` |
+//! | data that objects hold | `area`, `arg`, `image`, `mapping`, `shadow`, `target` |
+//! | decisions | `extensions`, `format`, `ndrange`, `rect` |
 //!
 //! [`api::table`] lists all functions; docs/opencl.md is generated from it.
 

@@ -31,13 +31,10 @@ pub trait Serve<C: Call> {
 
 mod define;
 mod show;
+pub use crate::space::Triple;
 use define::calls;
 use show::Show as _;
 pub use show::Shown;
-
-/// Position or size of a region: `[x, y, z]` or `[width, height, depth]`, with OpenCL's meaning for
-/// image arrays and for images of fewer dimensions.
-pub type Triple = [U64; 3];
 
 calls! {
     /// Calls of a client to its worker.

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::calls::Triple;
 use crate::{U32, U64};
+
+/// Position or size of a region: `[x, y, z]` or `[width, height, depth]`, with OpenCL's meaning for
+/// image arrays and for images of fewer dimensions.
+pub type Triple = [U64; 3];
 
 /// The work-items of a launch, as `clEnqueueNDRangeKernel` takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -115,7 +115,7 @@ pub enum TraceError {
     NotATrace,
     #[error("this trace has version {0} of the format; this program reads version {VERSION}")]
     Version(u16),
-    #[error("this trace was written by a Penstock with protocol {0}; ours is {ours}", ours = PROTOCOL_VERSION)]
+    #[error("this trace has protocol {0}; this program reads protocol {PROTOCOL_VERSION}")]
     Protocol(u16),
     #[error("the record at byte {at} is not one of a trace")]
     Record {

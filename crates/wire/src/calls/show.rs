@@ -2,9 +2,8 @@
 
 use zerocopy::little_endian::{I32, U32, U64};
 
-use super::Triple;
 use crate::id::Id;
-use crate::space::{IndexSpace, SpaceFrame};
+use crate::space::{IndexSpace, SpaceFrame, Triple};
 
 /// A call as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
