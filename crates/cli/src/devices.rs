@@ -165,7 +165,7 @@ mod tests {
                         (CL_DEVICE_MAX_COMPUTE_UNITS, 80u32.to_le_bytes().to_vec()),
                         (CL_DEVICE_GLOBAL_MEM_SIZE, (8u64 << 30).to_le_bytes().to_vec()),
                     ],
-                    shares_host_memory: false,
+                    ..DeviceDescription::default()
                 }],
             }],
             turn: Turn::default(),

@@ -14,7 +14,7 @@ use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::KernelDescription;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, IndexSpace, U32, cuda, frame};
+use penstock_wire::{Id, IndexSpace, Request, U32, frame};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -377,13 +377,18 @@ impl Kernel {
             device: U32::new(device.index()),
             name: U32::new(name),
         };
+        self.ask_with_args(device, call)
+    }
+
+    /// Sends a query together with the present arguments, and waits for the answer.
+    fn ask_with_args<C: Request>(&self, device: &Device, call: C) -> Result<C::Reply> {
+        let place = self.place_of(device)?;
         let mut args = self.args.lock();
-        let context = self.program.context();
         let asked = self
-            .send_args(|| Ok(device.session().request(call, args.changed_for(context, device)?)))
+            .send_args(|| Ok(device.session().request(call, args.changed(place, device)?)))
             .and_then(Pending::wait);
         // The worker may have failed before it set the arguments.
-        asked.inspect_err(|_| args.resend(context.place_of(device)))
+        asked.inspect_err(|_| args.resend(Some(place)))
     }
 
     /// Runs `send`, which encodes and sends the arguments of a launch that was held back.
@@ -415,9 +420,10 @@ impl Kernel {
         if let Some(known) = find(&self.resident.lock()) {
             return Ok(known);
         }
-        let answer =
-            self.work_group_info(device, cuda::KERNEL_RESIDENT.saturating_add(work_items))?;
-        let groups = answer.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let kernel = self.id_for(device)?;
+        let work_items = U32::new(work_items);
+        let call = to_worker::ResidentGroups { request: Id::NONE, kernel, work_items };
+        let groups = self.ask_with_args(device, call)?;
         let mut known = self.resident.lock();
         if known.len() == RESIDENT_FORMS_MAX {
             known.clear();
@@ -437,14 +443,7 @@ impl Kernel {
             kernel: self.id_at(queue.place()),
             space: space.into(),
         };
-        let mut args = self.args.lock();
-        let asked = self
-            .send_args(|| {
-                Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?))
-            })
-            .and_then(Pending::wait);
-        // The worker may have failed before it set the arguments.
-        asked.inspect_err(|_| args.resend(Some(queue.place())))
+        self.ask_with_args(queue.device(), call)
     }
 
     pub(crate) fn id_at(&self, place: usize) -> Id<kind::Kernel> {
@@ -452,8 +451,11 @@ impl Kernel {
     }
 
     fn id_for(&self, device: &Device) -> Result<Id<kind::Kernel>> {
-        let place = self.program.context().place_of(device);
-        place.map(|place| self.id_at(place)).ok_or_else(|| {
+        self.place_of(device).map(|place| self.id_at(place))
+    }
+
+    fn place_of(&self, device: &Device) -> Result<usize> {
+        self.program.context().place_of(device).ok_or_else(|| {
             Error::Config("the device does not belong to the kernel's context".into())
         })
     }
@@ -573,13 +575,6 @@ impl Args {
             (self.sent.get_mut(place), self.views_of.get_mut(place))
         {
             (*sent, *views_of) = (0, None);
-        }
-    }
-
-    fn changed_for(&mut self, context: &Context, device: &Device) -> Result<&[u8]> {
-        match context.place_of(device) {
-            Some(place) => self.changed(place, device),
-            None => Ok(&[]),
         }
     }
 }

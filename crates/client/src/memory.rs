@@ -11,7 +11,7 @@ use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::ImageDescription;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, Status, U32, U64, frame};
+use penstock_wire::{Id, Request, Status, U32, U64, frame};
 
 use crate::arena::Part;
 use crate::context::Context;
@@ -163,20 +163,53 @@ impl Memory {
         address: u64,
     ) -> Result<Arc<Self>> {
         let kind = MemoryKind::Svm { address, alignment };
+        Self::at_address(context, kind, flags, size, |context, mem| to_worker::AllocSvm {
+            request: Id::NONE,
+            mem,
+            context,
+            flags: U64::new(flags),
+            size: U64::new(size),
+            alignment: U32::new(alignment),
+            address: U64::new(address),
+        })
+    }
+
+    /// Makes a buffer of `size` bytes of a variable of a CUDA module, at the variable's address.
+    /// Waits for the worker.
+    ///
+    /// # Errors
+    /// If the worker knows no such variable.
+    pub fn variable(
+        context: &Arc<Context>,
+        flags: u64,
+        size: u64,
+        address: u64,
+    ) -> Result<Arc<Self>> {
+        let kind = MemoryKind::Svm { address, alignment: 1 };
+        Self::at_address(context, kind, flags, size, |context, mem| {
+            to_worker::CreateVariableBuffer {
+                request: Id::NONE,
+                mem,
+                context,
+                address: U64::new(address),
+                size: U64::new(size),
+            }
+        })
+    }
+
+    /// Makes memory that has the same address in all places. `call` asks a worker for it.
+    fn at_address<C: Request<Reply = ()>>(
+        context: &Arc<Context>,
+        kind: MemoryKind,
+        flags: u64,
+        size: u64,
+        call: impl Fn(Id<kind::Context>, Id<kind::Mem>) -> C,
+    ) -> Result<Arc<Self>> {
         let mut memory = Self::object(context.clone(), kind, flags, size, None, 0);
         memory.keep_coherent(false);
         // Created in all places now: the address must be free in each worker.
         for (index, (place, id)) in context.places().iter().zip(&memory.ids).enumerate() {
-            let call = to_worker::AllocSvm {
-                request: Id::NONE,
-                mem: *id,
-                context: place.id,
-                flags: U64::new(flags),
-                size: U64::new(size),
-                alignment: U32::new(alignment),
-                address: U64::new(address),
-            };
-            place.session.request(call, &[]).wait()?;
+            place.session.request(call(place.id, *id), &[]).wait()?;
             // Noted now, so that it is released there if another place refuses.
             memory.note_created(index);
         }

@@ -11,6 +11,7 @@ use penstock_link::{
 };
 use penstock_process::{Lock, log};
 use penstock_wire::calls::{to_client, to_worker};
+use penstock_wire::cuda::GpuDescription;
 use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Sensors, Timers};
 use penstock_wire::hello::{Role, feature};
 use penstock_wire::{FrameError, U32, frame, limits};
@@ -47,6 +48,7 @@ pub struct Device {
     index: u32,
     info: Info,
     shares_host_memory: bool,
+    gpu: Option<GpuDescription>,
     parent: Option<Arc<Device>>,
 }
 
@@ -298,6 +300,7 @@ impl Node {
                         platform,
                         index: description.index,
                         info: description.info.clone(),
+                        gpu: description.gpu.clone(),
                         shares_host_memory: description.shares_host_memory,
                         parent: None,
                     })
@@ -349,10 +352,15 @@ impl Device {
         describe::find(&self.info, name)
     }
 
-    /// Returns whether the device is a GPU that its node drives through CUDA's driver, see
-    /// [`penstock_wire::cuda`].
+    /// Returns what CUDA's driver reports, if the device is a GPU that its node drives through
+    /// this driver, see [`penstock_wire::cuda`].
+    pub fn gpu(&self) -> Option<&GpuDescription> {
+        self.gpu.as_ref()
+    }
+
+    /// Returns whether the device is a GPU that its node drives through CUDA's driver.
     pub fn is_cuda(&self) -> bool {
-        self.info(penstock_wire::cuda::DEVICE_DRIVER_VERSION).is_some()
+        self.gpu.is_some()
     }
 
     pub fn all_info(&self) -> &Info {
@@ -391,6 +399,7 @@ impl Device {
                     platform: self.platform,
                     index: part.index,
                     info: part.info,
+                    gpu: part.gpu,
                     shares_host_memory: part.shares_host_memory,
                     parent: Some(self.clone()),
                 })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use penstock_ggas::with_header;
 use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
+use penstock_wire::cuda::Global;
 use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, Info, KernelDescription};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Request, Status, U32, frame};
@@ -33,6 +34,8 @@ struct Built {
     /// Kernels that any device has. [`KernelDescription::work_group`] tells which devices.
     kernels: Vec<Arc<KernelDescription>>,
     info: Info,
+    /// Variables of a CUDA module.
+    globals: Vec<Global>,
 }
 
 impl Built {
@@ -46,6 +49,7 @@ impl Built {
                 self.devices.push(((place, device), info));
             }
             self.info = report.info;
+            self.globals = report.globals;
             merge(&mut kernels, report.kernels.into_iter().map(|kernel| at_place(kernel, place)));
         }
         // If builds disagree about a kernel, the last one counts.
@@ -64,6 +68,15 @@ impl Built {
         }
         self.kernels.retain(|kernel| !kernel.work_group.is_empty());
     }
+}
+
+/// The inputs of a build, compilation or link.
+#[derive(Default)]
+struct Inputs<'a> {
+    options: Option<&'a str>,
+    programs: &'a [Input<'a>],
+    /// See [`BuildOrder::globals`].
+    globals: Option<Vec<String>>,
 }
 
 /// An input of a compilation or link. For a header, the text is the name under which it is
@@ -215,7 +228,20 @@ impl Program {
         options: impl Into<Option<&'a str>>,
     ) -> Result<()> {
         let options = options.into();
-        self.make(devices, options, &[], |program| to_worker::BuildProgram {
+        self.make(devices, Inputs { options, ..Inputs::default() }, |program| {
+            to_worker::BuildProgram { request: Id::NONE, program }
+        })
+    }
+
+    /// Has CUDA's driver load a module for its device. `globals` are the names of the variables
+    /// that [`Program::globals`] returns if the module has them, or `None` for those that are
+    /// visible in the module. Waits as [`Program::build`].
+    ///
+    /// # Errors
+    /// As [`Program::build`].
+    pub fn load_module(&self, device: &Arc<Device>, globals: Option<Vec<String>>) -> Result<()> {
+        let inputs = Inputs { globals, ..Inputs::default() };
+        self.make(std::slice::from_ref(device), inputs, |program| to_worker::BuildProgram {
             request: Id::NONE,
             program,
         })
@@ -231,7 +257,8 @@ impl Program {
         options: Option<&str>,
         headers: &[Input<'_>],
     ) -> Result<()> {
-        self.make(devices, options, headers, |program| to_worker::CompileProgram {
+        let inputs = Inputs { options, programs: headers, globals: None };
+        self.make(devices, inputs, |program| to_worker::CompileProgram {
             request: Id::NONE,
             program,
         })
@@ -240,8 +267,7 @@ impl Program {
     fn make<C: Request<Reply = BuildReport>>(
         &self,
         devices: &[Arc<Device>],
-        options: Option<&str>,
-        inputs: &[Input<'_>],
+        inputs: Inputs<'_>,
         call: impl Fn(Id<kind::Program>) -> C,
     ) -> Result<()> {
         let mut pending = Vec::new();
@@ -250,7 +276,7 @@ impl Program {
             if here.is_empty() || id.is_none() {
                 continue;
             }
-            let order = order(here, options, inputs, index);
+            let order = inputs.order(here, index);
             pending.push((index, place.session.request(call(*id), &frame::encode(&order))));
         }
         self.collect(pending)
@@ -267,7 +293,8 @@ impl Program {
         options: Option<&str>,
         inputs: &[&Arc<Program>],
     ) -> Result<(Arc<Self>, Result<()>)> {
-        let inputs: Vec<Input<'_>> = inputs.iter().map(|program| ("", *program)).collect();
+        let programs: Vec<Input<'_>> = inputs.iter().map(|program| ("", *program)).collect();
+        let inputs = Inputs { options, programs: &programs, globals: None };
         let mut ids = vec![Id::NONE; context.places().len()];
         let mut pending = Vec::new();
         for (index, place) in context.places().iter().enumerate() {
@@ -277,7 +304,7 @@ impl Program {
             }
             let program = crate::ids::next_id();
             let call = to_worker::LinkProgram { request: Id::NONE, program, context: place.id };
-            let order = order(here, options, &inputs, index);
+            let order = inputs.order(here, index);
             pending.push((index, place.session.request(call, &frame::encode(&order))));
             ids[index] = program;
         }
@@ -334,6 +361,11 @@ impl Program {
     /// Returns the kernels of the executable. The list is empty before a successful build.
     pub fn kernels(&self) -> Vec<Arc<KernelDescription>> {
         self.built.lock().kernels.clone()
+    }
+
+    /// Returns the variables of a CUDA module, see [`Program::load_module`].
+    pub fn globals(&self) -> Vec<Global> {
+        self.built.lock().globals.clone()
     }
 
     /// Returns the binary of each device of the program that has one. Waits for the workers.
@@ -482,15 +514,15 @@ fn each_place(
     context.places().iter().map(make).collect()
 }
 
-fn order(
-    devices: Vec<u32>,
-    options: Option<&str>,
-    inputs: &[Input<'_>],
-    place: usize,
-) -> BuildOrder {
-    let id = |program: &Program| program.ids.get(place).map_or(0, |id| id.get());
-    let programs = inputs.iter().map(|(name, program)| ((*name).to_owned(), id(program))).collect();
-    BuildOrder { devices, options: options.map(str::to_owned), programs }
+impl Inputs<'_> {
+    /// Returns what a place shall do for its devices.
+    fn order(&self, devices: Vec<u32>, place: usize) -> BuildOrder {
+        let id = |program: &Program| program.ids.get(place).map_or(0, |id| id.get());
+        let programs = self.programs.iter();
+        let programs = programs.map(|(name, program)| ((*name).to_owned(), id(program))).collect();
+        let options = self.options.map(str::to_owned);
+        BuildOrder { devices, options, programs, globals: self.globals.clone() }
+    }
 }
 
 /// Returns the node-wide indices of those `devices` that belong to a place.

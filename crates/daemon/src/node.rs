@@ -36,8 +36,7 @@ impl Node {
             let mut description =
                 PlatformDescription { info: platform.info(), devices: Vec::new() };
             for (device, index) in platform.devices().into_iter().zip((0..).skip(devices.len())) {
-                let (info, shares_host_memory) = (device.info(), device.shares_host_memory());
-                description.devices.push(DeviceDescription { index, info, shares_host_memory });
+                description.devices.push(describe(&device, index));
             }
             devices.extend(platform.devices());
             described.push(description);
@@ -87,6 +86,12 @@ impl Node {
         let length = u32::try_from(bytes.len()).unwrap_or_default();
         [length.to_le_bytes().as_slice(), &bytes].concat()
     }
+}
+
+/// Describes a device that has this index in the node.
+pub(crate) fn describe(device: &device::Device, index: u32) -> DeviceDescription {
+    let (info, gpu) = (device.info(), device.gpu());
+    DeviceDescription { index, info, shares_host_memory: device.shares_host_memory(), gpu }
 }
 
 /// Returns memory with the description, for the daemon.

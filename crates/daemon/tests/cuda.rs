@@ -115,7 +115,7 @@ fn a_module_runs_on_addresses() {
     let (program, report) = session.build(MODULE);
     assert_eq!(report.status, 0, "{report:?}");
     assert_eq!(report.kernels.len(), 2);
-    assert!(find(&report.devices[0].1, cuda::BUILD_GLOBALS).is_some());
+    assert!(report.kernels.iter().all(|kernel| kernel.function.is_some()));
     let count = 100_000_u32;
     let [a, b, c] = [0; 3].map(|_| session.client.buffer(session.context, u64::from(count) * 4));
     let addresses = [a, b, c].map(|mem| session.address(mem).unwrap());
@@ -149,6 +149,50 @@ fn addresses_are_those_of_buffers_and_their_parts() {
     assert_ne!(address, 0);
     assert_eq!(session.address(part), Ok(address + 1024));
     assert_eq!(session.address(Id::new(999_999)), Err(Status::INVALID_MEM_OBJECT));
+}
+
+#[test]
+fn a_variable_of_a_module_is_a_buffer_at_its_address() {
+    let Some(mut session) = session() else { return };
+    let (_, report) = session.build(MODULE);
+    let named: Vec<_> = report.globals.iter().map(|it| (it.name.as_str(), it.size)).collect();
+    assert_eq!(named, [("table", 64)]);
+    let at = report.globals[0].address + 16;
+    let mut make = |address, size| {
+        let (mem, context) = (session.client.id(), session.context);
+        let (request, address, size) = (Id::NONE, U64::new(address), U64::new(size));
+        let call = to_worker::CreateVariableBuffer { request, mem, context, address, size };
+        (mem, session.client.request(call, &[]).0)
+    };
+    // CL_INVALID_HOST_PTR: the variable has 48 bytes from there on.
+    assert_eq!(make(at, 49).1, Status(-37));
+    let (mem, status) = make(at, 48);
+    assert_eq!(status, Status::OK);
+    assert_eq!(session.address(mem), Ok(at));
+    session.client.write(session.queue, mem, 0, &[7; 48]);
+    assert_eq!(session.client.read(session.queue, mem, 48), [7; 48]);
+}
+
+#[test]
+fn a_kernel_tells_how_many_of_its_blocks_run_at_the_same_time() {
+    let Some(mut session) = session() else { return };
+    let (program, _) = session.build(MODULE);
+    let kernel = session.client.id();
+    session.client.send(to_worker::CreateKernel { kernel, program }, &[], b"add");
+    let mut ask = |work_items, local| {
+        let call = to_worker::ResidentGroups {
+            request: Id::NONE,
+            kernel,
+            work_items: U32::new(work_items),
+        };
+        let args = args(&[Arg::Bytes(&[0; 32]), Arg::Local(local)]);
+        let (status, bytes) = session.client.request(call, &args);
+        status.ok().map(|()| frame::decode::<u64>("ResidentGroups", &bytes).unwrap())
+    };
+    // The stand-in has 4 multiprocessors of 2,048 threads and 8 blocks, and 100 KiB of shared
+    // memory each.
+    assert_eq!((ask(1, 0), ask(1024, 0), ask(1, 50 << 10)), (Ok(32), Ok(8), Ok(8)));
+    assert_eq!(ask(cuda::RESIDENT_THREADS_MAX, 0), Err(Status::INVALID_VALUE));
 }
 
 #[test]

@@ -152,7 +152,12 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
         1 => small().prop_map(|list| frame::encode(&list)),
         1 => (0..40_u64).prop_map(|width| frame::encode(&shape(width))),
         1 => (small(), prop::option::of("[ -~]{0,20}"), 0..12_u64).prop_map(|(devices, options, program)| {
-            frame::encode(&BuildOrder { devices, options, programs: vec![("h".into(), program)] })
+            frame::encode(&BuildOrder {
+                devices,
+                options,
+                programs: vec![("h".into(), program)],
+                globals: None,
+            })
         }),
         1 => small().prop_map(|devices| frame::encode(&BuiltInKernels { devices, names: "a;b".into() })),
         1 => any::<[u8; 32]>().prop_map(|ticket| {

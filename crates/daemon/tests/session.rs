@@ -719,12 +719,11 @@ fn programs_are_compiled_linked_and_loaded_again() {
         b"#define VALUE 42\n",
     );
     let programs = vec![("value.h".to_owned(), header.get())];
-    let order = BuildOrder { devices: vec![0], options: None, programs };
+    let order = BuildOrder { devices: vec![0], programs, ..BuildOrder::default() };
     let call = to_worker::CompileProgram { request: Id::NONE, program: main };
     let (status, report) = client.request(call, &frame::encode(&order));
     assert_eq!(status, Status::OK, "{:?}", frame::decode::<BuildReport>("a report", &report));
-    let order =
-        BuildOrder { devices: vec![0], options: None, programs: vec![(String::new(), main.get())] };
+    let order = BuildOrder { programs: vec![(String::new(), main.get())], ..order };
     let call = to_worker::LinkProgram { request: Id::NONE, program: linked, context };
     let (status, report) = client.request(call, &frame::encode(&order));
     let report: BuildReport = frame::decode("a report", &report).unwrap();

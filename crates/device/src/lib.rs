@@ -1,6 +1,5 @@
-//! Safe interface to what a worker can drive: [`opencl`], the platforms that the node's ICD loader
-//! finds. CUDA's own driver is one more platform: `cuda` wraps it in an OpenCL driver with OpenCL's
-//! dispatch table, so that the code above it handles only one kind of driver.
+//! Safe interface to what a worker can drive: the OpenCL platforms that the node's ICD loader
+//! finds, and CUDA's own driver, which is one more platform.
 //!
 //! The client checks the arguments that its API requires it to check, because there the program
 //! gets the error at once. This crate does not rely on that: whatever sizes, offsets and values a
@@ -8,15 +7,47 @@
 //! A *driver* that crashes takes down the worker, and only that client's session.
 //!
 //! All objects are cheap to clone and may be used from any thread.
+//!
+//! # Layers
+//!
+//! Each layer uses only those below it.
+//!
+//! 1. `load` finds the drivers.
+//! 2. `context`, `mem`, `image`, `queue`, `transfer`, `image_command`, `program` and `probe` have
+//!    the public methods. They check what a client may have got wrong, once for all drivers.
+//! 3. `opencl` and `cuda` are the two drivers. They do not know each other.
+//! 4. `driver` and `event` say what a driver must be able to do (traits), and define the objects.
+//! 5. `home`, `staging`, `account`, `range`, `region` and `format` know nothing of drivers.
 
+mod account;
+mod context;
 mod cuda;
-pub mod opencl;
+mod driver;
+mod event;
+mod format;
+mod home;
+mod image;
+mod image_command;
+mod load;
+mod mem;
+mod opencl;
+mod probe;
+mod program;
+mod queue;
+mod range;
+mod region;
 mod staging;
+mod transfer;
 
-pub use opencl::{
-    Arg, Context, Device, Driver, Event, Home, HomeBytes, HostMemory, Kernel, LoadError, Mem,
-    Platform, Program, Queue, Range, Reading, Rect, Sampler, Share, Times, Want, pixel_bytes,
-    share_cpus,
-};
+pub use account::Share;
+pub use driver::{Arg, Context, Device, Kernel, Mem, Platform, Program, Queue, Sampler, Want};
+pub use event::{Event, Reading, Times};
+pub use format::pixel_bytes;
+pub use home::{Home, HostMemory};
+pub use load::{Driver, LoadError};
+pub use mem::HomeBytes;
+pub use opencl::share_cpus;
 pub use penstock_wire::status::Status;
+pub use range::Range;
+pub use region::Rect;
 pub use staging::Staged;

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 
+use penstock_process::Lock;
 use penstock_wire::status::Status;
 
-use crate::cuda::Pinned;
-use crate::opencl::home::Mapping;
+use crate::home::Mapping;
 
 /// Smallest size of blocks that come from the pool; below it the allocator is as fast.
 const POOLED_BYTES_MIN: usize = 64 << 10;
@@ -18,8 +18,18 @@ const POOLED_BYTES_MAX: usize = 64 << 20;
 /// Most bytes that the pool keeps for reuse: four of the largest blocks.
 const POOL_BYTES_MAX: usize = 256 << 20;
 
+/// Pins the pages of a block for a driver until the result is dropped; `None` if that fails.
+pub(crate) type Pin = fn(*mut u8, usize) -> Option<Box<dyn Send>>;
+
+static PIN: OnceLock<Pin> = OnceLock::new();
+
+/// From now on, has large blocks pinned.
+pub(crate) fn pin_with(pin: Pin) {
+    _ = PIN.set(pin);
+}
+
 static HELD: AtomicU64 = AtomicU64::new(0);
-static POOL: Mutex<Pool> = Mutex::new(Pool { blocks: Vec::new(), bytes: 0 });
+static POOL: Lock<Pool> = Lock::new(Pool { blocks: Vec::new(), bytes: 0 });
 
 struct Pool {
     blocks: Vec<Pages>,
@@ -29,7 +39,7 @@ struct Pool {
 /// Memory of a large block.
 struct Pages {
     // Dropped in this order: pinned memory must exist until it is unpinned.
-    pinned: Option<Pinned>,
+    pinned: Option<Box<dyn Send>>,
     mapping: Mapping,
 }
 
@@ -63,15 +73,26 @@ impl Staged {
         };
         // Pinned once per block: pinning costs as much as a copy or two.
         if pages.pinned.is_none() && capacity <= POOLED_BYTES_MAX {
-            pages.pinned = Pinned::new(pages.mapping.address(), capacity);
+            pages.pinned = PIN.get().and_then(|pin| pin(pages.mapping.address(), capacity));
         }
         HELD.fetch_add(capacity as u64, Ordering::Relaxed);
         Ok(Self { block: Block::Large(Some(pages)), length })
     }
 
+    /// Whether the bytes are pinned.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(&self.block, Block::Large(Some(pages)) if pages.pinned.is_some())
+    }
+
     /// Returns the number of bytes staged in this process now, for `limits::STAGED_BYTES_MAX`.
     pub fn held() -> u64 {
         HELD.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Staged {
+    fn default() -> Self {
+        Self::from(Vec::new())
     }
 }
 
@@ -148,7 +169,7 @@ impl Pool {
 }
 
 fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    POOL.lock()
 }
 
 #[cfg(test)]

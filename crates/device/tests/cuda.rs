@@ -9,7 +9,7 @@ use penstock_cl_sys::{
     CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_TYPE, CL_MEM_OBJECT_IMAGE2D, CL_PROGRAM_BUILD_LOG,
 };
 use penstock_device::{
-    Arg, Context, Event, Kernel, Mem, Program, Queue, Range, Rect, Status, Want,
+    Arg, Context, Event, Kernel, Mem, Program, Queue, Range, Rect, Staged, Status, Want,
 };
 use penstock_wire::cuda;
 use penstock_wire::describe::find;
@@ -29,13 +29,13 @@ fn a_gpu_tells_the_truth_about_itself() {
     assert_eq!(devices[1].name(), "Stand-in GPU 1");
     assert!(!devices[0].shares_host_memory());
     let info = devices[0].info();
-    let int = |name| i32::from_ne_bytes(*find(&info, name).unwrap().first_chunk().unwrap());
+    let gpu = devices[0].gpu().unwrap();
     // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MULTIPROCESSOR_COUNT
-    assert_eq!((int(cuda::DEVICE_ATTRIBUTE + 75), int(cuda::DEVICE_ATTRIBUTE + 16)), (7, 4));
-    assert_eq!(find(&info, cuda::DEVICE_ATTRIBUTE + 200), None);
-    assert_eq!(int(cuda::DEVICE_DRIVER_VERSION), 13_000);
-    assert_eq!(find(&info, cuda::DEVICE_UUID), Some([0x50; 16].as_slice()));
-    assert_eq!(find(&info, cuda::DEVICE_PCI_BUS_ID), Some(b"0000:01:00.0\0".as_slice()));
+    let attribute = |number| gpu.attributes.get(number);
+    assert_eq!((attribute(75), attribute(16), attribute(200)), (Some(7), Some(4), None));
+    assert_eq!(gpu.driver_version, 13_000);
+    assert_eq!(gpu.uuid, Some([0x50; 16]));
+    assert_eq!(gpu.pci_bus_id.as_deref(), Some("0000:01:00.0"));
     // CL_DEVICE_TYPE (custom, so that programs that want OpenCL C do not get it) and
     // CL_DEVICE_GLOBAL_MEM_SIZE.
     assert_eq!(find(&info, CL_DEVICE_TYPE), Some(16_u64.to_ne_bytes().as_slice()));
@@ -73,9 +73,11 @@ fn content_goes_there_and_back() {
         queue.write(&mem, 2, staged(&content), &[], Want::Nothing).unwrap();
         let back = queue.read(&mem, 2, size as u64, &[]).unwrap().wait().unwrap();
         assert!(*back == *content, "{size}");
-        // From memory that is not pinned.
         mem.init(1, &content).unwrap();
         assert!(read_all(&queue, &mem)[1..=size] == *content, "{size}");
+        // From memory that is not pinned.
+        queue.write(&mem, 3, Staged::from(content.clone()), &[], Want::Nothing).unwrap();
+        assert!(read_all(&queue, &mem)[3..] == *content, "{size}");
     }
 }
 
@@ -177,30 +179,35 @@ fn a_build_tells_of_kernels_and_variables() {
     let report = program.report(Ok(()), &devices);
     let names: Vec<&str> = report.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
     assert_eq!(names, ["add", "sleep_ns", "trap", "shape", "empty"]);
-    let globals = cuda::globals(find(&report.devices[0].1, cuda::BUILD_GLOBALS).unwrap()).unwrap();
+    let globals = &report.globals;
     assert_eq!((globals[0].name.as_str(), globals[0].size, globals.len()), ("table", 64, 1));
     assert_ne!(globals[0].address, 0);
     assert_eq!((report.kernels[0].args.len(), report.kernels[0].arg_info), (3, true));
+    // CL_KERNEL_WORK_GROUP_SIZE
     let numbers = &report.kernels[0].work_group[0].1;
+    assert_eq!(find(numbers, 0x11B0), Some(1024_usize.to_ne_bytes().as_slice()));
+    let function = report.kernels[0].function.as_ref().unwrap();
     // CU_FUNC_ATTRIBUTE_NUM_REGS
-    assert_eq!(find(numbers, cuda::KERNEL_ATTRIBUTE + 4), Some(20_i32.to_ne_bytes().as_slice()));
-    let params: Vec<u8> =
-        [0_u64, 8, 8, 8, 16, 8, 24, 4].iter().flat_map(|word| word.to_le_bytes()).collect();
-    assert_eq!(find(numbers, cuda::KERNEL_PARAMS), Some(params.as_slice()));
+    assert_eq!(function.attributes.get(4), Some(20));
+    let params = function.params.as_ref().unwrap().iter().map(|param| (param.offset, param.size));
+    assert!(params.eq([(0, 8), (8, 8), (16, 8), (24, 4)]));
     // A part of a variable is a buffer, too.
     let queue = Queue::new(&context, &context.devices()[0], 0, 0).unwrap();
-    let variable = Mem::svm(&context, 1, 32, 1, globals[0].address + 16).unwrap();
+    let variable = Mem::variable(&context, globals[0].address + 16, 32).unwrap();
     queue.write(&variable, 0, staged(&[5; 32]), &[], Want::Nothing).unwrap();
     assert!(read_all(&queue, &variable).iter().all(|&byte| byte == 5));
     assert_eq!(variable.device_address(), Ok(globals[0].address + 16));
     // CL_INVALID_HOST_PTR
-    assert_eq!(Mem::svm(&context, 1, 49, 1, globals[0].address + 16).err(), Some(Status(-37)));
-    assert_eq!(Mem::svm(&context, 1, 1, 1, 0x1000).err(), Some(Status(-37)));
+    assert_eq!(Mem::variable(&context, globals[0].address + 16, 49).err(), Some(Status(-37)));
+    assert_eq!(Mem::variable(&context, 0x1000, 1).err(), Some(Status(-37)));
+    // It is no shared virtual memory.
+    let svm = Mem::svm(&context, 1, 32, 1, globals[0].address + 16);
+    assert_eq!(svm.err(), Some(Status::INVALID_OPERATION));
     // Only the variables that are asked for, if the module has them.
-    program.build(context.devices(), "--globals=none,table").unwrap();
-    let report = program.report(Ok(()), &devices);
-    let globals = cuda::globals(find(&report.devices[0].1, cuda::BUILD_GLOBALS).unwrap()).unwrap();
-    assert_eq!(globals.len(), 1);
+    program.name_variables(Some(vec!["none".to_owned(), "table".to_owned()]));
+    assert_eq!(program.report(Ok(()), &devices).globals, report.globals);
+    program.name_variables(Some(Vec::new()));
+    assert_eq!(program.report(Ok(()), &devices).globals, []);
     assert_eq!(program.binaries(&devices).unwrap(), [(5, MODULE.as_bytes().to_vec())]);
 }
 

@@ -193,21 +193,13 @@ fn pieces_at_other_distances_are_refused_and_given_back() {
 #[test]
 fn the_driver_says_how_many_blocks_run_at_a_time() {
     let Some((context, _)) = first() else { return };
-    let device = context.devices()[0].clone();
     let kernel = kernel_of(&context, "empty");
-    let ask = |threads| {
-        let answer = kernel.work_group_info(&device, cuda::KERNEL_RESIDENT + threads).unwrap();
-        u64::from_ne_bytes(*answer.first_chunk().unwrap())
-    };
+    let ask = |threads| kernel.resident_groups(threads).unwrap();
     // The stand-in has 4 multiprocessors of 2,048 threads and 8 blocks.
     assert_eq!((ask(1), ask(512), ask(1024), ask(1025)), (32, 16, 8, 0));
     kernel.set(cuda::ARG_SHARED, Arg::Local(50 << 10)).unwrap();
     assert_eq!(ask(1), 8);
-    assert!(
-        kernel
-            .work_group_info(&device, cuda::KERNEL_RESIDENT + cuda::KERNEL_RESIDENT_THREADS_MAX)
-            .is_err()
-    );
+    assert!(kernel.resident_groups(cuda::RESIDENT_THREADS_MAX).is_err());
 }
 
 #[test]

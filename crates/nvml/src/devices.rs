@@ -11,7 +11,6 @@ use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
 };
 use penstock_process::{Lock, variable};
-use penstock_wire::cuda;
 
 use crate::code;
 use crate::held::Held;
@@ -96,13 +95,10 @@ impl Watched {
 
     /// Returns the compute capability of a GPU that its node uses through CUDA's driver.
     pub(crate) fn capability(&self) -> Option<(i32, i32)> {
-        let told = |attribute: u32| {
-            let bytes = self.device.info(cuda::DEVICE_ATTRIBUTE + attribute)?;
-            bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
-        };
+        let attributes = &self.device.gpu()?.attributes;
         Some((
-            told(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            told(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            attributes.get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attributes.get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ))
     }
 

@@ -1,5 +1,5 @@
-//! What a node that drives CUDA's driver itself tells beside the answers to OpenCL's queries: query
-//! numbers from a range that no vendor uses, and statuses that keep CUDA's error codes.
+//! What a node that drives CUDA's driver itself tells of its GPUs, kernels and modules, and
+//! statuses that keep CUDA's error codes.
 //!
 //! Such a node shows a platform with the name [`PLATFORM_NAME`], with one device of type
 //! `CL_DEVICE_TYPE_CUSTOM` for each GPU. Program binaries are modules (PTX text, cubin, fat
@@ -7,9 +7,12 @@
 //! buffer ([`ARG_PARAMS`]), the dynamic shared memory, given as local memory of that size
 //! ([`ARG_SHARED`]), and the view of a symmetric heap whose address is among the parameters
 //! ([`ARG_HEAP`]). Work-groups are blocks; the global size is grid times block.
+//!
 //! [`crate::calls::to_worker::MemAddress`] tells a buffer's address. A variable of a module lies in
-//! no buffer; [`crate::calls::to_worker::AllocSvm`] with an address and size within the variable
-//! makes a buffer of it.
+//! no buffer; [`crate::calls::to_worker::CreateVariableBuffer`] makes a buffer of it.
+//! [`crate::calls::to_worker::ResidentGroups`] asks how many blocks a GPU runs at the same time.
+
+use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
 
@@ -26,43 +29,61 @@ pub const ARG_SHARED: u32 = 1;
 /// or be set to none.
 pub const ARG_HEAP: u32 = 2;
 
-/// Query of `clGetDeviceInfo`: this number plus a `CUdevice_attribute`. The answer is an `i32`.
-pub const DEVICE_ATTRIBUTE: u32 = 0x4F00_0000;
-/// Number of device attributes that may be asked for: over a hundred more than CUDA 13.0 has.
+/// Number of device attributes that a node asks for: over a hundred more than CUDA 13.0 has.
 pub const DEVICE_ATTRIBUTES_MAX: u32 = 256;
-/// Query of `clGetDeviceInfo`: the answer of `cuDriverGetVersion`, an `i32`.
-pub const DEVICE_DRIVER_VERSION: u32 = 0x4F00_1000;
-/// Query of `clGetDeviceInfo`: the answer of `cuDeviceGetUuid`, 16 bytes.
-pub const DEVICE_UUID: u32 = 0x4F00_1001;
-/// Query of `clGetDeviceInfo`: the answer of `cuDeviceGetPCIBusId`, a text.
-pub const DEVICE_PCI_BUS_ID: u32 = 0x4F00_1002;
-
-/// Query of `clGetKernelWorkGroupInfo`: this number plus a `CUfunction_attribute`. The answer is an
-/// `i32`.
-pub const KERNEL_ATTRIBUTE: u32 = 0x4F01_0000;
-/// Number of kernel attributes that may be asked for: those of CUDA 13.0.
+/// Number of kernel attributes that a node asks for: those of CUDA 13.0.
 pub const KERNEL_ATTRIBUTES_MAX: u32 = 16;
-/// Query of `clGetKernelWorkGroupInfo`: the place of each parameter in the buffer, as pairs of
-/// `u64`, offset and size. There is no answer if the driver cannot tell (before CUDA 12.4).
-pub const KERNEL_PARAMS: u32 = 0x4F01_1000;
+/// Largest number of threads per block in [`crate::calls::to_worker::ResidentGroups`]: four times
+/// the limit of any GPU.
+pub const RESIDENT_THREADS_MAX: u32 = 4096;
 
-/// Query of `clGetKernelWorkGroupInfo`: this number plus the number of threads of a block. The
-/// answer, a `u64`, is the number of such blocks, with the dynamic shared memory of the kernel's
-/// argument, that an otherwise idle GPU runs at the same time. There is no answer if the driver
-/// cannot tell.
-pub const KERNEL_RESIDENT: u32 = 0x4F01_2000;
-/// Largest number of threads per block in such a query: four times the limit of any GPU.
-pub const KERNEL_RESIDENT_THREADS_MAX: u32 = 4096;
+/// Attributes that the driver reports, by the number of their `CUdevice_attribute` or
+/// `CUfunction_attribute`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes(pub Vec<(u32, i32)>);
 
-/// Query of `clGetProgramBuildInfo`: the module's variables, see [`globals`].
-pub const BUILD_GLOBALS: u32 = 0x4F02_0000;
-/// Build option: names, separated by commas, of the variables that the answer to [`BUILD_GLOBALS`]
-/// shall list if the module has them. Without this option the answer lists the variables that are
-/// visible in the module (PTX text, or the symbol table of a cubin).
-pub const GLOBALS_OPTION: &str = "--globals=";
+impl Attributes {
+    /// Asks for the attributes with the numbers below `max`.
+    pub fn ask(max: u32, ask: impl Fn(u32) -> Option<i32>) -> Self {
+        Self((0..max).filter_map(|number| Some((number, ask(number)?))).collect())
+    }
+
+    /// Returns an attribute if the driver knows it.
+    pub fn get(&self, number: u32) -> Option<i32> {
+        self.0.iter().find(|(known, _)| *known == number).map(|(_, value)| *value)
+    }
+}
+
+/// A GPU that its node drives through CUDA's driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuDescription {
+    /// The result of `cuDriverGetVersion`.
+    pub driver_version: i32,
+    /// The result of `cuDeviceGetUuid`.
+    pub uuid: Option<[u8; 16]>,
+    /// The result of `cuDeviceGetPCIBusId`.
+    pub pci_bus_id: Option<String>,
+    pub attributes: Attributes,
+}
+
+/// A kernel of a module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionDescription {
+    pub attributes: Attributes,
+    /// The parameters, or `None` if the driver cannot tell (before CUDA 12.4).
+    pub params: Option<Vec<Param>>,
+}
+
+/// The place of a parameter in the buffer of [`ARG_PARAMS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Param {
+    pub offset: u64,
+    /// Size of the parameter in bytes.
+    pub size: u64,
+}
 
 /// A variable of a module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Global {
     /// Name in the module.
     pub name: String,
@@ -70,36 +91,6 @@ pub struct Global {
     pub address: u64,
     /// Size of the variable in bytes.
     pub size: u64,
-}
-
-/// Encodes the answer to [`BUILD_GLOBALS`]: for each variable its address, its size, the length of
-/// its name, and the name.
-pub fn write_globals(globals: &[Global]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for global in globals {
-        bytes.extend_from_slice(&global.address.to_le_bytes());
-        bytes.extend_from_slice(&global.size.to_le_bytes());
-        bytes.extend_from_slice(&(global.name.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(global.name.as_bytes());
-    }
-    bytes
-}
-
-/// Decodes the answer to [`BUILD_GLOBALS`]. Returns `None` if the bytes are not such an answer.
-pub fn globals(mut bytes: &[u8]) -> Option<Vec<Global>> {
-    let mut found = Vec::new();
-    while !bytes.is_empty() {
-        let mut word = || {
-            let (head, rest) = bytes.split_first_chunk::<8>()?;
-            bytes = rest;
-            Some(u64::from_le_bytes(*head))
-        };
-        let (address, size, length) = (word()?, word()?, usize::try_from(word()?).ok()?);
-        let (name, rest) = bytes.split_at_checked(length)?;
-        bytes = rest;
-        found.push(Global { name: String::from_utf8(name.to_vec()).ok()?, address, size });
-    }
-    Some(found)
 }
 
 /// A status is this number minus CUDA's code. It is far below the codes of OpenCL and its
@@ -139,16 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn variables_come_back_as_they_were_written() {
-        let table = Global { name: "table".into(), address: 0x7000_0000, size: 256 };
-        let empty = Global { name: String::new(), address: 1, size: 0 };
-        let written = write_globals(&[table.clone(), empty.clone()]);
-        assert_eq!(globals(&written), Some(vec![table, empty]));
-        assert_eq!(globals(&[]), Some(Vec::new()));
-        for length in 1..written.len() {
-            let cut = globals(written.get(..length).unwrap());
-            assert!(cut.is_none() || cut.is_some_and(|cut| cut.len() == 1), "{length}");
-        }
-        assert_eq!(globals(&[0xFF; 24]), None);
+    fn attributes_are_those_that_the_driver_knows() {
+        let even =
+            |number: u32| number.is_multiple_of(2).then(|| i32::try_from(number).unwrap() * 10);
+        let attributes = Attributes::ask(5, even);
+        assert_eq!(attributes.0, [(0, 0), (2, 20), (4, 40)]);
+        assert_eq!(
+            (attributes.get(2), attributes.get(3), attributes.get(6)),
+            (Some(20), None, None)
+        );
     }
 }

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cuda;
+
 /// Answers of a driver: the number of each query (`CL_DEVICE_NAME`...) and the bytes of its answer.
 pub type Info = Vec<(u32, Vec<u8>)>;
 
@@ -55,7 +57,7 @@ pub struct PlatformDescription {
 }
 
 /// A device of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceDescription {
     /// Index in the node, over all platforms. Sub-devices continue the numbering.
     pub index: u32,
@@ -64,6 +66,8 @@ pub struct DeviceDescription {
     /// Whether kernels and the worker see the same memory, found by a probe. If they do, any host
     /// address can be shared.
     pub shares_host_memory: bool,
+    /// What CUDA's driver reports, if the node drives the device through it.
+    pub gpu: Option<cuda::GpuDescription>,
 }
 
 /// Load of a device; a field is `None` if unknown. The differences of two readings give the share
@@ -118,6 +122,10 @@ pub struct BuildOrder {
     /// For a compilation: the header programs, each with the name under which it is included. For a
     /// link: the input programs, with empty names.
     pub programs: Vec<(String, u64)>,
+    /// For a CUDA module: the names of the variables that the report shall list if the module has
+    /// them. Without names, the report lists the variables that are visible in the module (PTX
+    /// text, or the symbol table of a cubin).
+    pub globals: Option<Vec<String>>,
 }
 
 /// The inputs of `clCreateProgramWithBuiltInKernels`.
@@ -152,6 +160,8 @@ pub struct BuildReport {
     /// Answers of `clGetProgramInfo` that depend on the build (scope constructors and destructors,
     /// IL).
     pub info: Info,
+    /// Variables of a CUDA module.
+    pub globals: Vec<cuda::Global>,
 }
 
 /// A kernel of a built program.
@@ -166,6 +176,8 @@ pub struct KernelDescription {
     pub arg_info: bool,
     /// For each device: its node-wide index and the answers of `clGetKernelWorkGroupInfo`.
     pub work_group: Vec<(u32, Info)>,
+    /// What CUDA's driver reports, if it has loaded the kernel.
+    pub function: Option<cuda::FunctionDescription>,
 }
 
 /// The driver's answers to `clGetKernelArgInfo` for one argument.

@@ -2,7 +2,7 @@
 //! an error that names the limit.
 
 /// Version of the protocol. Peers with another version are refused, see [`crate::hello`].
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Size of a call's body in bytes, without wait list and payload. The largest, an image copy, needs
 /// under 200; 512 leaves more than twice that.

@@ -93,7 +93,7 @@ impl Home {
 
 /// The fake node's survey.
 fn fake_survey(devices: u32) -> Survey {
-    let device = |index| DeviceDescription { index, info: Vec::new(), shares_host_memory: false };
+    let device = |index| DeviceDescription { index, ..DeviceDescription::default() };
     let platform =
         PlatformDescription { info: Vec::new(), devices: (0..devices).map(device).collect() };
     let node = NodeDescription {

@@ -64,7 +64,7 @@ impl Heap {
     fn check_blocks(&self, fits: &[Fit]) -> Result<()> {
         let gpu = |fit: &Fit| {
             let device = &self.pes.get(fit.pe)?.device;
-            Some((device.node(), device.info(cuda::DEVICE_UUID)?))
+            Some((device.node(), device.gpu()?.uuid?))
         };
         for fit in fits {
             let Some(groups_max) = fit.groups_max else { continue };
@@ -143,7 +143,7 @@ fn groups_of(space: IndexSpace) -> Result<u64> {
 /// time.
 fn resident_blocks(kernel: &Kernel, device: &Device, space: IndexSpace) -> Result<u64> {
     let threads = u32::try_from(space.group_items().unwrap_or(1)).unwrap_or(u32::MAX);
-    let threads = threads.min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
+    let threads = threads.min(cuda::RESIDENT_THREADS_MAX - 1);
     match kernel.resident(device, threads) {
         Ok(blocks) => Ok(blocks),
         // Only one block is certain.

@@ -4,7 +4,6 @@ use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_INTEGRATED,
 };
-use penstock_wire::cuda;
 
 use super::described;
 use crate::pool::Device;
@@ -15,17 +14,13 @@ pub(super) fn refusal_of(device: &Device) -> Option<String> {
         return None;
     }
     let name = described(device);
-    if !device.is_cuda() {
+    let Some(gpu) = device.gpu() else {
         return Some(format!(
             "{name} does not compute on its host's memory, so other devices' kernels can not reach \
              it; use CPU devices, or GPUs that CUDA's own driver drives"
         ));
-    }
-    let attribute = |number| {
-        let bytes =
-            device.info(cuda::DEVICE_ATTRIBUTE + number).and_then(|bytes| bytes.first_chunk());
-        bytes.is_some_and(|bytes| i32::from_ne_bytes(*bytes) != 0)
     };
+    let attribute = |number| gpu.attributes.get(number).is_some_and(|value| value != 0);
     let why = if attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED) {
         "is an integrated GPU (CU_DEVICE_ATTRIBUTE_INTEGRATED), and it is not known whether it \
          sees memory as other GPUs do"

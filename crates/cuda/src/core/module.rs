@@ -404,12 +404,8 @@ impl Function {
         {
             let build = self.loaded.program.build(&self.loaded.device, false)?;
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-            return native::module::kernel_attribute(
-                &self.loaded.device,
-                &made.description,
-                attribute,
-            )
-            .ok_or(CUDA_ERROR_INVALID_VALUE);
+            return native::module::kernel_attribute(&made.description, attribute)
+                .ok_or(CUDA_ERROR_INVALID_VALUE);
         }
         let entry = self.entry();
         let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);

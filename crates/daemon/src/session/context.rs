@@ -6,6 +6,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
 
 use super::{Objects, Session};
+use crate::node::describe;
 
 impl Serve<to_worker::CreateContext> for Session {
     fn serve(
@@ -80,12 +81,11 @@ impl Objects {
         let meter = self.meter(index);
         let describe = |part: device::Device| {
             let index = u32::try_from(self.devices.len()).map_err(|_| Status::OUT_OF_RESOURCES)?;
-            let info = part.info();
-            let shares_host_memory = part.shares_host_memory();
+            let description = describe(&part, index);
             let meter = meter.clone().filter(|_| self.meters.len() == self.devices.len());
             self.meters.extend(meter);
             self.devices.push(part);
-            Ok(DeviceDescription { index, info, shares_host_memory })
+            Ok(description)
         };
         parts.into_iter().map(describe).collect()
     }

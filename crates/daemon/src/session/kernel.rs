@@ -240,6 +240,26 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
     }
 }
 
+impl Session {
+    /// Sets the arguments that came with a query about a kernel, and answers it.
+    fn answer_with_args<T: serde::Serialize>(
+        &mut self,
+        (request, kernel): (Id<kind::Request>, Id<kind::Kernel>),
+        payload: &mut dyn Payload,
+        ask: impl FnOnce(&Objects, &Kernel) -> Result<T, Status>,
+    ) -> Result<(), FrameError> {
+        let args = Args::take(payload)?;
+        let queues = args.queues(&self.queues);
+        let answer = self.objects.kernels.get(kernel).and_then(|kernel| {
+            self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
+            ask(&self.objects, kernel)
+        });
+        self.objects.views.bind(kernel, args.iter());
+        self.shared.reply(request, &answer);
+        Ok(())
+    }
+}
+
 impl Serve<to_worker::KernelWorkGroupInfo> for Session {
     fn serve(
         &mut self,
@@ -247,17 +267,21 @@ impl Serve<to_worker::KernelWorkGroupInfo> for Session {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let args = Args::take(payload)?;
-        let queues = args.queues(&self.queues);
-        let ask = || {
-            let kernel = self.objects.kernels.get(call.kernel)?;
-            let device = self.objects.device(call.device.get())?;
-            self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
-            kernel.work_group_info(device, call.name.get())
-        };
-        let answer = ask();
-        self.objects.views.bind(call.kernel, args.iter());
-        self.shared.reply(call.request, &answer);
-        Ok(())
+        self.answer_with_args((call.request, call.kernel), payload, |objects, kernel| {
+            kernel.work_group_info(objects.device(call.device.get())?, call.name.get())
+        })
+    }
+}
+
+impl Serve<to_worker::ResidentGroups> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ResidentGroups,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.answer_with_args((call.request, call.kernel), payload, |_, kernel| {
+            kernel.resident_groups(call.work_items.get())
+        })
     }
 }

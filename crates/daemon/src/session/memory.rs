@@ -89,6 +89,25 @@ impl Serve<to_worker::MemAddress> for Session {
     }
 }
 
+impl Serve<to_worker::CreateVariableBuffer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateVariableBuffer,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let context = self.objects.contexts.get(call.context);
+        let made = context.and_then(|context| {
+            device::Mem::variable(context, call.address.get(), call.size.get())
+        });
+        let answer = made.as_ref().map(drop).map_err(|status| *status);
+        self.objects.mems.insert(call.mem, made)?;
+        self.shared.reply(call.request, &answer);
+        Ok(())
+    }
+}
+
 impl Serve<to_worker::CreateSampler> for Session {
     fn serve(
         &mut self,

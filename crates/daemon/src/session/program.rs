@@ -98,6 +98,7 @@ impl Session {
             } else {
                 program.build(&devices, order.options.as_deref())
             };
+            program.name_variables(order.globals);
             Ok(program.report(built, &indexed))
         });
     }

@@ -9,9 +9,9 @@ use penstock_cuda_sys::driver::{
 };
 use penstock_wire::status::Status;
 
+use super::address::Address;
 use super::device::Device;
 use super::driver::check;
-use super::object::Address;
 
 /// Time that a thread polls before it sleeps. A sleeping thread needs some 20 µs to wake up.
 const LOOK_MAX: Duration = Duration::from_micros(30);

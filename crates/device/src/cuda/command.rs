@@ -1,5 +1,6 @@
 //! What commands do, and how they are issued to a stream.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -8,31 +9,33 @@ use penstock_cuda_sys::driver::{
     CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
     CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CUDA_MEMCPY3D, CUlaunchAttribute, CUlaunchConfig,
 };
+use penstock_process::Lock;
 use penstock_wire::status::Status;
 
 use super::driver::check;
 use super::event::Event;
-use super::memory::Memory;
 use super::module::Function;
-use super::object::{Address, Ref};
 use super::parts::Layout;
-use super::pinned::{SLOT_BYTES, Slots, is_pinned};
-use super::stream::{Landing, Stream};
+use super::slot::SLOT_BYTES;
+use super::stream::{Begun, Landing, Stream};
+use crate::staging::Staged;
 
 /// Most bytes of a write that CUDA copies within the call; for more it waits for the device.
 const TAKEN_AT_ONCE_MAX: usize = 64 << 10;
 
+/// Memory that must live until the stream has a command.
+pub(super) type Kept = Option<Arc<dyn Any + Send + Sync>>;
+
 /// A command that has not been issued to its stream, or not all of it.
 pub(super) struct Command {
     pub(super) work: Work,
-    pub(super) waits: Vec<Ref<Event>>,
-    pub(super) event: Option<Ref<Event>>,
-    /// Memory that must live until the stream has the command.
-    pub(super) _keep: [Option<Ref<Memory>>; 2],
+    pub(super) waits: Vec<Arc<Event>>,
+    pub(super) event: Option<Arc<Event>>,
+    pub(super) _keep: [Kept; 2],
     /// Time at which it was enqueued, in ns; 0 if the queue does not profile.
     pub(super) queued: u64,
     /// Set when the first part is issued.
-    pub(super) begun: Option<super::stream::Begun>,
+    pub(super) begun: Option<Begun>,
 }
 
 /// What a command does.
@@ -49,16 +52,16 @@ pub(super) enum Work {
         bytes: usize,
         pattern: Vec<u8>,
     },
-    /// Writes from host memory without gaps, of which `done` bytes have been issued.
+    /// Writes bytes without gaps, of which `done` have been issued.
     Write {
-        from: Address<u8>,
+        from: Staged,
         to: Layout,
         done: usize,
     },
-    /// Reads to host memory without gaps; `done` as above.
+    /// Reads bytes without gaps; `done` as above.
     Read {
         from: Layout,
-        to: Address<u8>,
+        to: Arc<Lock<Staged>>,
         done: usize,
     },
 }
@@ -70,8 +73,8 @@ pub(super) struct Launch {
     /// Bytes of dynamic shared memory.
     pub(super) shared: u32,
     pub(super) params: Vec<u8>,
-    /// View of a symmetric heap among the parameters; must live until the stream has the launch.
-    pub(super) heap: Option<Ref<Memory>>,
+    /// View of a symmetric heap among the parameters.
+    pub(super) heap: Kept,
 }
 
 /// How much of a command was issued to its stream.
@@ -92,8 +95,8 @@ impl Work {
             Self::Fill { to, bytes, pattern } => {
                 fill(stream, *to, *bytes, pattern).map(|()| Given::All(None))
             }
-            Self::Write { from, to, done } => write(stream, *from, to, done, may_wait),
-            Self::Read { from, to, done } => read(stream, from, *to, done, may_wait),
+            Self::Write { from, to, done } => write(stream, from, to, done, may_wait),
+            Self::Read { from, to, done } => read(stream, from, to, done, may_wait),
         }
     }
 }
@@ -181,59 +184,65 @@ impl Launch {
 
 fn write(
     stream: &Arc<Stream>,
-    from: Address<u8>,
+    from: &mut Staged,
     to: &Layout,
     done: &mut usize,
     may_wait: bool,
 ) -> Result<Given, Status> {
     let whole = to.bytes();
-    if whole <= TAKEN_AT_ONCE_MAX || is_pinned(from.get(), whole) {
-        upload(stream, from.get(), to)?;
+    if whole <= TAKEN_AT_ONCE_MAX {
+        upload(stream, from.as_ptr(), to)?;
         return Ok(Given::All(None));
     }
+    if from.is_pinned() {
+        upload(stream, from.as_ptr(), to)?;
+        return Ok(Given::All(Some(Landing::Written(std::mem::take(from)))));
+    }
+    let device = stream.device();
     loop {
         let part = to.part(*done, SLOT_BYTES);
-        let Some(slot) = Slots::take(stream.device(), part.bytes(), may_wait)? else {
+        let Some(mut slot) = device.slots().take(device.cuda(), part.bytes(), may_wait)? else {
             return Ok(Given::NoRoom);
         };
-        // SAFETY: the command's bytes stay until its event ends; the slot has room for the part.
-        unsafe { slot.address().copy_from_nonoverlapping(from.get().add(*done), part.bytes()) };
+        slot.fill(from.get(*done..*done + part.bytes()).ok_or(Status::INVALID_VALUE)?);
         upload(stream, slot.address(), &part)?;
         *done += part.bytes();
-        let landing = Landing { slot, to: None };
+        let landing = Landing::Sent(slot);
         if *done == whole {
             return Ok(Given::All(Some(landing)));
         }
-        stream.fly_slot(landing)?;
+        stream.fly_alone(landing)?;
     }
 }
 
 fn read(
     stream: &Arc<Stream>,
     from: &Layout,
-    to: Address<u8>,
+    to: &Arc<Lock<Staged>>,
     done: &mut usize,
     may_wait: bool,
 ) -> Result<Given, Status> {
     let whole = from.bytes();
-    if is_pinned(to.get(), whole) {
-        download(stream, from, to.get())?;
-        return Ok(Given::All(None));
+    let mut target = to.lock();
+    if target.is_pinned() {
+        download(stream, from, target.as_mut_ptr())?;
+        return Ok(Given::All(Some(Landing::Read(to.clone()))));
     }
+    drop(target);
+    let device = stream.device();
     loop {
         let part = from.part(*done, SLOT_BYTES);
-        let Some(slot) = Slots::take(stream.device(), part.bytes(), may_wait)? else {
+        let Some(slot) = device.slots().take(device.cuda(), part.bytes(), may_wait)? else {
             return Ok(Given::NoRoom);
         };
         download(stream, &part, slot.address())?;
-        // SAFETY: the command's memory has room for all of `from`.
-        let target = Address::new(unsafe { to.get().add(*done) });
+        let range = *done..*done + part.bytes();
         *done += part.bytes();
-        let landing = Landing { slot, to: Some((target, part.bytes())) };
+        let landing = Landing::Received { slot, to: to.clone(), range };
         if *done == whole {
             return Ok(Given::All(Some(landing)));
         }
-        stream.fly_slot(landing)?;
+        stream.fly_alone(landing)?;
     }
 }
 
@@ -242,7 +251,7 @@ fn upload(stream: &Arc<Stream>, from: *const u8, to: &Layout) -> Result<(), Stat
     let cuda = stream.device().cuda();
     if to.is_linear() {
         // SAFETY: the range lies within a buffer. `from` has the bytes until the device has read
-        // them: it is pinned memory that is kept, or CUDA copies it in the call.
+        // them: it is pinned memory that the landing keeps, or CUDA copies it in the call.
         return check(unsafe {
             (cuda.cuMemcpyHtoDAsync)(to.address, from.cast(), to.bytes(), stream.raw())
         });

@@ -11,7 +11,8 @@ use penstock_process::{notice, variable};
 use penstock_wire::cuda;
 use penstock_wire::status::Status;
 
-/// Name under which NVIDIA's driver installs its library.
+/// Name under which NVIDIA's driver installs its library. If the user names another one, that is
+/// used even if it is Penstock's own `libcuda.so.1`.
 const LIBRARY: &str = "libcuda.so.1";
 /// Symbol of Penstock's own `libcuda.so.1` only. A worker that used that would call itself for
 /// ever.
@@ -95,6 +96,19 @@ pub(super) fn check(code: CUresult) -> Result<(), Status> {
 /// Converts a name for a call; fails if it contains a NUL.
 pub(super) fn c_name(name: &str) -> Result<CString, Status> {
     CString::new(name).map_err(|_| Status::INVALID_VALUE)
+}
+
+/// Returns the text before the first NUL.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// Returns the result of `cuDriverGetVersion`, or 0 if that fails.
+pub(super) fn driver_version(cuda: &Cuda) -> i32 {
+    let mut version = 0;
+    // SAFETY: `version` outlives the call.
+    check(unsafe { (cuda.cuDriverGetVersion)(&mut version) }).map_or(0, |()| version)
 }
 
 #[cfg(test)]

@@ -1,76 +1,49 @@
 //! Events: the status of commands, callbacks, and what other commands wait for.
 
-use std::ffi::c_void;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, MutexGuard};
 
-use penstock_cl_sys::{
-    _cl_event, CL_COMMAND_USER, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS,
-    CL_EVENT_COMMAND_TYPE, CL_PROFILING_COMMAND_COMPLETE, CL_PROFILING_COMMAND_END,
-    CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_SUBMIT,
-    CL_PROFILING_INFO_NOT_AVAILABLE, CL_QUEUED, CL_SUBMITTED, cl_context, cl_event, cl_event_info,
-    cl_int, cl_profiling_info, cl_uint,
-};
+use penstock_cl_sys::{CL_QUEUED, CL_SUBMITTED};
+use penstock_process::{Lock, Signal};
 use penstock_wire::status::Status;
 
-use super::answer::{Answer, Place};
 use super::clock::Stamp;
-use super::context::Context;
-use super::object::{self, Address, Body, Object, Ref};
+use crate::event::{Done, EventDriver, Times};
 
 pub(super) struct Event {
-    command: u32,
+    /// Number of the context.
+    context: u64,
     /// Number of the stream; `None` for a user event.
     stream: Option<u64>,
-    state: Mutex<State>,
-    changed: Condvar,
+    progress: Lock<Progress>,
+    changed: Signal,
 }
 
-struct State {
-    /// `CL_QUEUED`, `CL_SUBMITTED`, `CL_COMPLETE`, or a negative error code.
-    status: cl_int,
+struct Progress {
+    /// `CL_QUEUED`, `CL_SUBMITTED`, `CL_COMPLETE`, or a failure.
+    status: Status,
     /// End of the command in its stream, once it has been issued.
     stamp: Option<Arc<Stamp>>,
     /// Whether the host still has to copy bytes when the device reaches `stamp`.
     lands: bool,
-    told: Vec<Told>,
-    times: Option<Times>,
-}
-
-/// Times of a command's phases, in ns on the host's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) queued: u64,
-    pub(super) submitted: u64,
-    pub(super) started: u64,
-    pub(super) ended: u64,
-}
-
-type Callback = unsafe extern "C" fn(cl_event, cl_int, *mut c_void);
-
-/// A callback that is due at `status`.
-struct Told {
-    status: cl_int,
-    callback: Callback,
-    data: Address<c_void>,
+    told: Vec<Done>,
+    times: Times,
 }
 
 /// Callbacks that are due. They must be called without any lock.
 #[must_use]
 pub(super) struct Callbacks {
-    event: Ref<Event>,
-    status: cl_int,
-    due: Vec<Told>,
+    status: Status,
+    times: Times,
+    due: Vec<Done>,
 }
 
 impl Callbacks {
     pub(super) fn call(self) {
-        for told in self.due {
-            // "event_command_status ... if the command was abnormally terminated, the error code".
-            // Otherwise it is the status that the callback was registered for.
-            let status = if self.status < 0 { self.status } else { told.status };
-            // SAFETY: function and data come from `clSetEventCallback`; called once, and the event
-            // lives.
-            unsafe { (told.callback)(self.event.handle(), status, told.data.get()) };
+        for done in self.due {
+            // A panic must not end the thread, which other commands need. Such a panic is a defect
+            // that tests must find.
+            _ = catch_unwind(AssertUnwindSafe(|| done(self.status, self.times)));
         }
     }
 }
@@ -86,215 +59,110 @@ pub(super) enum Wait {
     Host,
 }
 
-impl Body for Event {
-    type Raw = _cl_event;
-    const TAG: usize = 0x5043_4406;
-    const WRONG: Status = Status::INVALID_EVENT;
-}
-
 impl Event {
-    pub(super) fn of_command(command: u32, stream: u64) -> Ref<Self> {
-        Self::new(command, Some(stream), CL_QUEUED)
+    pub(super) fn of_command(context: u64, stream: u64) -> Arc<Self> {
+        Self::new(context, Some(stream), Status(CL_QUEUED))
     }
 
-    fn new(command: u32, stream: Option<u64>, status: cl_int) -> Ref<Self> {
-        Object::new(Self {
-            command,
-            stream,
-            state: Mutex::new(State {
-                status,
-                stamp: None,
-                lands: false,
-                told: Vec::new(),
-                times: None,
-            }),
-            changed: Condvar::new(),
-        })
+    pub(super) fn of_user(context: u64) -> Arc<Self> {
+        Self::new(context, None, Status(CL_SUBMITTED))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(context: u64, stream: Option<u64>, status: Status) -> Arc<Self> {
+        let (told, times) = (Vec::new(), Times::default());
+        let progress = Progress { status, stamp: None, lands: false, told, times };
+        let (progress, changed) = (Lock::new(progress), Signal::new());
+        Arc::new(Self { context, stream, progress, changed })
     }
 
-    pub(super) fn status(&self) -> cl_int {
-        self.lock().status
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
     }
 
     /// Returns what a command of this stream must do about the event.
     pub(super) fn wait_in(&self, stream: u64) -> Wait {
-        let state = self.lock();
-        match (&state.stamp, state.status) {
+        let progress = self.lock();
+        match (&progress.stamp, progress.status.0) {
             (_, ..0) => Wait::Failed,
             (_, 0) => Wait::Over,
             (Some(_), _) if self.stream == Some(stream) => Wait::Over,
-            (Some(stamp), _) => Wait::Stamp(stamp.clone(), state.lands),
+            (Some(stamp), _) => Wait::Stamp(stamp.clone(), progress.lands),
             (None, _) => Wait::Host,
         }
     }
 
     /// Blocks until the event has a stamp or has ended.
     pub(super) fn wait_until_sent(&self) {
-        let mut state = self.lock();
-        while state.status > 0 && state.stamp.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_open = |it: &mut Progress| it.status.0 > 0 && it.stamp.is_none();
+        let sent = self.changed.wait_while(self.lock(), is_open);
+        drop(sent);
     }
 
     /// Blocks until it has ended.
-    pub(super) fn wait_until_ended(&self) -> cl_int {
-        let mut state = self.lock();
-        while state.status > 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.status
+    pub(super) fn wait_until_ended(&self) -> Status {
+        let ended = self.changed.wait_while(self.lock(), |progress| progress.status.0 > 0);
+        ended.status
     }
-}
 
-impl Object<Event> {
     /// Marks the command as issued. `lands`: the host has to copy bytes when the device is done.
-    pub(super) fn sent(self: &Ref<Event>, stamp: Arc<Stamp>, lands: bool) -> Callbacks {
-        self.change(CL_SUBMITTED, |state| {
-            state.stamp = Some(stamp);
-            state.lands = lands;
-        })
-    }
-
-    /// Ends the event with `CL_COMPLETE` or a failure. Only the first call counts.
-    pub(super) fn end(self: &Ref<Event>, status: cl_int, times: Option<Times>) -> Callbacks {
-        self.change(status, |state| {
-            state.times = times;
-            state.stamp = None;
-        })
-    }
-
-    fn change(self: &Ref<Event>, status: cl_int, set: impl FnOnce(&mut State)) -> Callbacks {
-        let mut state = self.lock();
-        let mut due = Vec::new();
-        if state.status > status.max(0) {
-            state.status = status;
-            set(&mut state);
-            let (now, later) =
-                std::mem::take(&mut state.told).into_iter().partition(|told| status <= told.status);
-            (due, state.told) = (now, later);
+    pub(super) fn sent(&self, stamp: Arc<Stamp>, lands: bool) {
+        let mut progress = self.lock();
+        if progress.status.0 > 0 {
+            progress.status = Status(CL_SUBMITTED);
+            (progress.stamp, progress.lands) = (Some(stamp), lands);
             self.changed.notify_all();
         }
-        Callbacks { event: self.clone(), status, due }
     }
 
-    /// Registers a callback, or returns it if it is due already.
-    fn tell(self: &Ref<Event>, told: Told) -> Callbacks {
-        let mut state = self.lock();
-        let status = state.status;
+    /// Ends the event with [`Status::OK`] or a failure. Only the first call counts.
+    pub(super) fn end(&self, status: Status, times: Times) -> Callbacks {
+        let mut progress = self.lock();
         let mut due = Vec::new();
-        if status <= told.status {
-            due.push(told);
-        } else {
-            state.told.push(told);
+        if progress.status.0 > 0 {
+            (progress.status, progress.times) = (status, times);
+            progress.stamp = None;
+            due = std::mem::take(&mut progress.told);
+            self.changed.notify_all();
         }
-        Callbacks { event: self.clone(), status, due }
+        Callbacks { status, times, due }
     }
 }
 
-pub(super) unsafe extern "C" fn create_user(context: cl_context, code: *mut cl_int) -> cl_event {
-    let make = || {
-        // SAFETY: the caller passes a live handle of this platform.
-        unsafe { object::get::<Context>(context) }?;
-        Ok(object::give(Event::new(CL_COMMAND_USER, None, CL_SUBMITTED)))
-    };
-    // SAFETY: the caller passes null or a writable location.
-    unsafe { object::made(code, make) }
-}
+impl EventDriver for Event {
+    fn context_id(&self) -> u64 {
+        self.context
+    }
 
-pub(super) unsafe extern "C" fn set_user_status(event: cl_event, status: cl_int) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let event = unsafe { object::share::<Event>(event) }?;
-        // "CL_INVALID_VALUE if the execution_status is not CL_COMPLETE or a negative integer
-        // value."
-        if status > 0 {
-            return Err(Status::INVALID_VALUE);
-        }
+    fn status(&self) -> Status {
+        self.lock().status
+    }
+
+    fn times(&self) -> Times {
+        self.lock().times
+    }
+
+    fn wait(&self) -> Result<(), Status> {
+        self.wait_until_ended().ok()
+    }
+
+    fn complete(self: Arc<Self>, status: Status) -> Result<(), Status> {
         // "CL_INVALID_OPERATION if the execution_status for event has already been changed by a
         // previous call".
-        if event.command != CL_COMMAND_USER || event.status() <= 0 {
+        if self.stream.is_some() || self.status().0 <= 0 {
             return Err(Status::INVALID_OPERATION);
         }
-        event.end(status, None).call();
+        let status = if status.is_error() { status } else { Status::OK };
+        self.end(status, Times::default()).call();
         Ok(())
-    })
-}
+    }
 
-pub(super) unsafe extern "C" fn set_callback(
-    event: cl_event,
-    status: cl_int,
-    callback: Option<Callback>,
-    data: *mut c_void,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let event = unsafe { object::share::<Event>(event) }?;
-        let callback = callback.ok_or(Status::INVALID_VALUE)?;
-        if !(CL_COMPLETE..=CL_SUBMITTED).contains(&status) {
-            return Err(Status::INVALID_VALUE);
+    fn on_complete(self: Arc<Self>, done: Done) {
+        let mut progress = self.lock();
+        if progress.status.0 > 0 {
+            return progress.told.push(done);
         }
-        event.tell(Told { status, callback, data: Address::new(data) }).call();
-        Ok(())
-    })
-}
-
-pub(super) unsafe extern "C" fn release(event: cl_event) -> cl_int {
-    // SAFETY: the caller gives up its own reference.
-    unsafe { object::release::<Event>(event) }
-}
-
-pub(super) unsafe extern "C" fn wait(count: cl_uint, list: *const cl_event) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes `count` live events.
-        let events = unsafe { object::share_list::<Event>(count, list, Status::INVALID_VALUE) }?;
-        let failed = events.iter().map(|event| event.wait_until_ended()).any(|status| status < 0);
-        if failed { Err(Status::WAIT_LIST_FAILED) } else { Ok(()) }
-    })
-}
-
-pub(super) unsafe extern "C" fn get_info(
-    event: cl_event,
-    name: cl_event_info,
-    size: usize,
-    value: *mut c_void,
-    true_size: *mut usize,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let event = unsafe { object::get::<Event>(event) }?;
-        let answer = match name {
-            CL_EVENT_COMMAND_EXECUTION_STATUS => Answer::int(event.status()),
-            CL_EVENT_COMMAND_TYPE => Answer::uint(event.command),
-            _ => return Err(Status::INVALID_VALUE),
-        };
-        // SAFETY: the caller passes locations of the size that it names.
-        unsafe { Place { size, value, true_size }.write(&answer) }
-    })
-}
-
-pub(super) unsafe extern "C" fn get_profiling_info(
-    event: cl_event,
-    name: cl_profiling_info,
-    size: usize,
-    value: *mut c_void,
-    true_size: *mut usize,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let event = unsafe { object::get::<Event>(event) }?;
-        let times = event.lock().times.ok_or(Status(CL_PROFILING_INFO_NOT_AVAILABLE))?;
-        let time = match name {
-            CL_PROFILING_COMMAND_QUEUED => times.queued,
-            CL_PROFILING_COMMAND_SUBMIT => times.submitted,
-            CL_PROFILING_COMMAND_START => times.started,
-            CL_PROFILING_COMMAND_END | CL_PROFILING_COMMAND_COMPLETE => times.ended,
-            _ => return Err(Status::INVALID_VALUE),
-        };
-        // SAFETY: the caller passes locations of the size that it names.
-        unsafe { Place { size, value, true_size }.write(&Answer::ulong(time)) }
-    })
+        let (status, times) = (progress.status, progress.times);
+        drop(progress);
+        Callbacks { status, times, due: vec![done] }.call();
+    }
 }

@@ -1,37 +1,36 @@
 //! Kernels and their three arguments: parameters, dynamic shared memory, heap.
 
-use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use penstock_cl_sys::*;
 use penstock_cuda_sys::driver::{
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
 };
+use penstock_process::Lock;
 use penstock_wire::cuda::{
-    ARG_HEAP, ARG_PARAMS, ARG_SHARED, KERNEL_ATTRIBUTE, KERNEL_ATTRIBUTES_MAX, KERNEL_PARAMS,
-    KERNEL_RESIDENT, KERNEL_RESIDENT_THREADS_MAX,
+    ARG_HEAP, ARG_PARAMS, ARG_SHARED, Attributes, FunctionDescription, KERNEL_ATTRIBUTES_MAX,
+    RESIDENT_THREADS_MAX,
 };
+use penstock_wire::describe::{ArgDescription, Info, KernelDescription, find};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
 
-use super::answer::{Answer, Place};
-use super::command::Launch;
-use super::device;
-use super::memory::Memory;
-use super::module::Function;
-use super::object::{self, Body, Object};
-use super::program::Program;
+use super::answer::{sizes, ulong};
+use super::command::{Kept, Launch};
+use super::memory::{Memory, memory};
+use super::module::{Function, Module};
+use crate::driver::{Arg, Device, KernelDriver};
+use crate::range::Range;
 
-/// Size of a warp if the driver does not report it.
-pub(super) const WARP_MIN: usize = 32;
 /// Most threads of a block if the caller names no local size; most kernels do well with it.
 const BLOCK_THREADS: usize = 256;
+/// Number of arguments of every kernel.
+const ARGS: usize = ARG_HEAP as usize + 1;
 
 pub(super) struct Kernel {
-    name: String,
     function: Arc<Function>,
-    args: Mutex<Args>,
+    args: Lock<Args>,
 }
 
 #[derive(Clone, Default)]
@@ -40,134 +39,154 @@ struct Args {
     params: Option<Vec<u8>>,
     shared: u32,
     /// View of a symmetric heap. Weak: "clSetKernelArg does not update the reference count".
-    heap: Option<Weak<Object<Memory>>>,
-}
-
-impl Body for Kernel {
-    type Raw = _cl_kernel;
-    const TAG: usize = 0x5043_4405;
-    const WRONG: Status = Status::INVALID_KERNEL;
+    heap: Option<Weak<Memory>>,
 }
 
 impl Kernel {
+    pub(super) fn new(module: &Arc<Module>, name: &str) -> Result<Self, Status> {
+        let found = Function::new(module, name);
+        let function = Arc::new(found.map_err(|_| Status(CL_INVALID_KERNEL_NAME))?);
+        Ok(Self { function, args: Lock::default() })
+    }
+
     fn args(&self) -> MutexGuard<'_, Args> {
-        self.args.lock().unwrap_or_else(PoisonError::into_inner)
+        self.args.lock()
     }
 
     /// Makes a launch with the current arguments.
-    pub(super) fn launch(
-        &self,
-        dims: usize,
-        offset: Option<[usize; 3]>,
-        global: [usize; 3],
-        local: Option<[usize; 3]>,
-    ) -> Result<Launch, Status> {
-        let (grid, block) = shape(dims, offset, global, local)?;
+    pub(super) fn launch(&self, range: &Range) -> Result<Launch, Status> {
+        let (grid, block) = shape(range)?;
         let args = self.args();
+        let missing = Status(CL_INVALID_KERNEL_ARGS);
+        // "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel ...
+        // because of insufficient resources".
+        if args.shared as usize > self.function.module().device().shared_bytes() {
+            return Err(Status::OUT_OF_RESOURCES);
+        }
         let params = match (&args.params, self.function.params_bytes()) {
             (Some(params), _) => params.clone(),
             (None, Some(0) | None) => Vec::new(),
-            (None, Some(_)) => return Err(Status(CL_INVALID_KERNEL_ARGS)),
+            (None, Some(_)) => return Err(missing),
         };
-        let gone = Status::INVALID_MEM_OBJECT;
-        let heap = args.heap.as_ref().map(|heap| heap.upgrade().ok_or(gone)).transpose()?;
+        let heap: Kept = match &args.heap {
+            Some(heap) => Some(heap.upgrade().ok_or(missing)?),
+            None => None,
+        };
         let (function, shared) = (self.function.clone(), args.shared);
         Ok(Launch { function, grid, block, shared, params, heap })
     }
 
-    fn set(&self, index: u32, size: usize, value: Option<&[u8]>) -> Result<(), Status> {
+    /// Returns the answers of `clGetKernelWorkGroupInfo`.
+    fn work_group(&self) -> Info {
+        let size = |attribute| {
+            let value = self.function.attribute(attribute).ok()?;
+            Some(u64::try_from(value).unwrap_or(0))
+        };
+        let threads = size(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+            .map(|threads| sizes(&[usize::try_from(threads).unwrap_or(0)]));
+        let shared = u64::from(self.args().shared);
+        let local = size(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).map(|own| ulong(own + shared));
+        let answers = [
+            (CL_KERNEL_WORK_GROUP_SIZE, threads),
+            (CL_KERNEL_COMPILE_WORK_GROUP_SIZE, Some(sizes(&[0; 3]))),
+            (CL_KERNEL_LOCAL_MEM_SIZE, local),
+            (
+                CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                Some(sizes(&[self.function.module().device().warp()])),
+            ),
+            (CL_KERNEL_PRIVATE_MEM_SIZE, size(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES).map(ulong)),
+        ];
+        answers.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).collect()
+    }
+
+    /// Describes the kernel, for the devices with these indices in the node.
+    pub(super) fn describe(&self, name: String, devices: &[(u32, Device)]) -> KernelDescription {
+        let arg = |address, type_name: &str, name: &str| ArgDescription {
+            address,
+            access: CL_KERNEL_ARG_ACCESS_NONE,
+            type_qualifier: CL_KERNEL_ARG_TYPE_NONE,
+            type_name: type_name.to_owned(),
+            name: name.to_owned(),
+        };
+        // In the order of ARG_PARAMS, ARG_SHARED and ARG_HEAP.
+        let args: [ArgDescription; ARGS] = [
+            arg(CL_KERNEL_ARG_ADDRESS_PRIVATE, "params", "params"),
+            arg(CL_KERNEL_ARG_ADDRESS_LOCAL, "uchar*", "shared"),
+            arg(CL_KERNEL_ARG_ADDRESS_GLOBAL, "uchar*", "heap"),
+        ];
+        let attribute = |number| self.function.attribute(number).ok();
+        KernelDescription {
+            name,
+            attributes: String::new(),
+            args: args.to_vec(),
+            arg_info: true,
+            work_group: devices.iter().map(|(index, _)| (*index, self.work_group())).collect(),
+            function: Some(FunctionDescription {
+                attributes: Attributes::ask(KERNEL_ATTRIBUTES_MAX, attribute),
+                params: self.function.params().map(<[_]>::to_vec),
+            }),
+        }
+    }
+}
+
+impl KernelDriver for Kernel {
+    fn duplicate(&self) -> Result<Box<dyn KernelDriver>, Status> {
+        let args = Lock::new(self.args().clone());
+        Ok(Box::new(Self { function: self.function.clone(), args }))
+    }
+
+    fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
+        let wrong_size = Status(CL_INVALID_ARG_SIZE);
         let mut args = self.args();
-        match (index, value) {
-            (ARG_PARAMS, Some(bytes)) => {
+        match (index, arg) {
+            (ARG_PARAMS, Arg::Bytes(bytes)) => {
                 // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type". Bytes
                 // behind the last parameter do no harm and are dropped.
                 let known = self.function.params_bytes().unwrap_or(bytes.len());
-                let bytes = bytes.get(..known).ok_or(Status(CL_INVALID_ARG_SIZE))?;
-                if bytes.len() as u64 > limits::ARGS_BYTES_MAX {
-                    return Err(Status(CL_INVALID_ARG_SIZE));
+                let given = bytes.get(..known).filter(|_| !bytes.is_empty()).ok_or(wrong_size)?;
+                if given.len() as u64 > limits::ARGS_BYTES_MAX {
+                    return Err(wrong_size);
                 }
-                match &mut args.params {
-                    Some(known) => {
-                        known.clear();
-                        known.extend_from_slice(bytes);
-                    }
-                    none => *none = Some(bytes.to_vec()),
-                }
+                let params = args.params.get_or_insert_default();
+                params.clear();
+                params.extend_from_slice(given);
             }
-            (ARG_SHARED, None) => {
-                args.shared = u32::try_from(size).map_err(|_| Status(CL_INVALID_ARG_SIZE))?;
+            (ARG_SHARED, Arg::Local(bytes)) => {
+                args.shared = u32::try_from(bytes).map_err(|_| wrong_size)?;
             }
-            (ARG_HEAP, Some(bytes)) => {
-                let bytes = bytes.try_into().map_err(|_| Status(CL_INVALID_ARG_SIZE))?;
-                let view =
-                    std::ptr::with_exposed_provenance_mut::<_cl_mem>(usize::from_ne_bytes(bytes));
-                args.heap = if view.is_null() {
-                    None
-                } else {
-                    // SAFETY: the caller passes a live handle of this platform.
-                    Some(Arc::downgrade(&unsafe { object::share(view) }?))
-                };
+            (ARG_HEAP, Arg::Mem(view)) => {
+                args.heap = view.map(memory).transpose()?.map(Arc::downgrade);
             }
-            (ARG_PARAMS | ARG_SHARED | ARG_HEAP, _) => return Err(Status(CL_INVALID_ARG_VALUE)),
+            (ARG_PARAMS..=ARG_HEAP, _) => return Err(Status(CL_INVALID_ARG_VALUE)),
             _ => return Err(Status(CL_INVALID_ARG_INDEX)),
         }
         Ok(())
     }
 
-    fn work_group_answer(&self, name: u32) -> Result<Answer, Status> {
-        let size = |attribute| {
-            let value = self.function.attribute(attribute)?;
-            Ok::<u64, Status>(u64::try_from(value).unwrap_or(0))
-        };
-        Ok(match name {
-            CL_KERNEL_WORK_GROUP_SIZE => {
-                let threads = size(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
-                Answer::sizes(&[usize::try_from(threads).unwrap_or(0)])
-            }
-            CL_KERNEL_COMPILE_WORK_GROUP_SIZE => Answer::sizes(&[0; 3]),
-            CL_KERNEL_LOCAL_MEM_SIZE => {
-                let own = size(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
-                Answer::ulong(own + u64::from(self.args().shared))
-            }
-            CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => {
-                Answer::sizes(&[device::preferred_multiple(self.function.module().device())])
-            }
-            CL_KERNEL_PRIVATE_MEM_SIZE => Answer::ulong(size(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?),
-            KERNEL_PARAMS => {
-                let params = self.function.params().ok_or(Status::INVALID_VALUE)?;
-                let words = params.iter().flat_map(|&(offset, size)| [offset as u64, size as u64]);
-                Answer::bytes(words.flat_map(u64::to_le_bytes).collect())
-            }
-            _ if (KERNEL_RESIDENT..KERNEL_RESIDENT + KERNEL_RESIDENT_THREADS_MAX)
-                .contains(&name) =>
-            {
-                let shared = self.args().shared;
-                Answer::ulong(self.function.resident_blocks(name - KERNEL_RESIDENT, shared)?)
-            }
-            _ => {
-                let attribute = name.checked_sub(KERNEL_ATTRIBUTE).ok_or(Status::INVALID_VALUE)?;
-                if attribute >= KERNEL_ATTRIBUTES_MAX {
-                    return Err(Status::INVALID_VALUE);
-                }
-                Answer::int(self.function.attribute(attribute)?)
-            }
-        })
+    fn arg_count(&self) -> usize {
+        ARGS
+    }
+
+    fn work_group_info(&self, _device: &Device, name: u32) -> Result<Vec<u8>, Status> {
+        find(&self.work_group(), name).map(<[u8]>::to_vec).ok_or(Status::INVALID_VALUE)
+    }
+
+    fn resident_groups(&self, work_items: u32) -> Result<u64, Status> {
+        if work_items >= RESIDENT_THREADS_MAX {
+            return Err(Status::INVALID_VALUE);
+        }
+        let shared = self.args().shared;
+        self.function.resident_blocks(work_items, shared)
     }
 }
 
 /// Returns grid and block of a range: one block per work-group.
-fn shape(
-    dims: usize,
-    offset: Option<[usize; 3]>,
-    global: [usize; 3],
-    local: Option<[usize; 3]>,
-) -> Result<([u32; 3], [u32; 3]), Status> {
-    if !(1..=3).contains(&dims) {
-        return Err(Status(CL_INVALID_WORK_DIMENSION));
-    }
-    if offset.is_some_and(|offset| offset != [0; 3]) {
+fn shape(range: &Range) -> Result<([u32; 3], [u32; 3]), Status> {
+    if *range.offset() != [0; 3] {
         return Err(Status(CL_INVALID_GLOBAL_OFFSET));
     }
+    let global = *range.global();
+    let local = range.local().copied();
     let local = local.unwrap_or_else(|| [largest_divisor(global[0]), 1, 1]);
     let (mut grid, mut block) = ([1; 3], [1; 3]);
     for index in 0..3 {
@@ -191,145 +210,22 @@ fn largest_divisor(global: usize) -> usize {
     (1..=BLOCK_THREADS).rev().find(|&size| global.is_multiple_of(size)).unwrap_or(1)
 }
 
-pub(super) unsafe extern "C" fn create(
-    program: cl_program,
-    name: *const c_char,
-    code: *mut cl_int,
-) -> cl_kernel {
-    let make = || {
-        // SAFETY: the caller passes a live handle of this platform.
-        let program = unsafe { object::get::<Program>(program) }?;
-        if name.is_null() {
-            return Err(Status::INVALID_VALUE);
-        }
-        // SAFETY: the name ends with a NUL.
-        let name =
-            unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status(CL_INVALID_KERNEL_NAME))?;
-        let function =
-            Function::new(&program.module()?, name).map_err(|_| Status(CL_INVALID_KERNEL_NAME))?;
-        let (name, function) = (name.to_owned(), Arc::new(function));
-        Ok(object::give(Object::new(Kernel { name, function, args: Mutex::default() })))
-    };
-    // SAFETY: the caller passes null or a writable location.
-    unsafe { object::made(code, make) }
-}
-
-pub(super) unsafe extern "C" fn duplicate(kernel: cl_kernel, code: *mut cl_int) -> cl_kernel {
-    let make = || {
-        // SAFETY: the caller passes a live handle of this platform.
-        let kernel = unsafe { object::get::<Kernel>(kernel) }?;
-        let (name, function) = (kernel.name.clone(), kernel.function.clone());
-        let args = Mutex::new(kernel.args().clone());
-        Ok(object::give(Object::new(Kernel { name, function, args })))
-    };
-    // SAFETY: the caller passes null or a writable location.
-    unsafe { object::made(code, make) }
-}
-
-pub(super) unsafe extern "C" fn release(kernel: cl_kernel) -> cl_int {
-    // SAFETY: the caller gives up its own reference.
-    unsafe { object::release::<Kernel>(kernel) }
-}
-
-pub(super) unsafe extern "C" fn set_arg(
-    kernel: cl_kernel,
-    index: cl_uint,
-    size: usize,
-    value: *const c_void,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let kernel = unsafe { object::get::<Kernel>(kernel) }?;
-        // SAFETY: the value has `size` bytes.
-        let bytes =
-            (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast(), size) });
-        kernel.set(index, size, bytes)
-    })
-}
-
-pub(super) unsafe extern "C" fn get_info(
-    kernel: cl_kernel,
-    name: cl_kernel_info,
-    size: usize,
-    value: *mut c_void,
-    true_size: *mut usize,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let kernel = unsafe { object::get::<Kernel>(kernel) }?;
-        let answer = match name {
-            CL_KERNEL_FUNCTION_NAME => Answer::text(&kernel.name),
-            CL_KERNEL_NUM_ARGS => Answer::uint(ARG_HEAP + 1),
-            CL_KERNEL_ATTRIBUTES => Answer::text(""),
-            _ => return Err(Status::INVALID_VALUE),
-        };
-        // SAFETY: the caller passes locations of the size that it names.
-        unsafe { Place { size, value, true_size }.write(&answer) }
-    })
-}
-
-pub(super) unsafe extern "C" fn get_arg_info(
-    kernel: cl_kernel,
-    index: cl_uint,
-    name: cl_kernel_arg_info,
-    size: usize,
-    value: *mut c_void,
-    true_size: *mut usize,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        unsafe { object::get::<Kernel>(kernel) }?;
-        let (space, type_name, arg_name) = match index {
-            ARG_PARAMS => (CL_KERNEL_ARG_ADDRESS_PRIVATE, "params", "params"),
-            ARG_SHARED => (CL_KERNEL_ARG_ADDRESS_LOCAL, "uchar*", "shared"),
-            ARG_HEAP => (CL_KERNEL_ARG_ADDRESS_GLOBAL, "uchar*", "heap"),
-            _ => return Err(Status(CL_INVALID_ARG_INDEX)),
-        };
-        let answer = match name {
-            CL_KERNEL_ARG_ADDRESS_QUALIFIER => Answer::uint(space),
-            CL_KERNEL_ARG_ACCESS_QUALIFIER => Answer::uint(CL_KERNEL_ARG_ACCESS_NONE),
-            CL_KERNEL_ARG_TYPE_QUALIFIER => Answer::ulong(CL_KERNEL_ARG_TYPE_NONE),
-            CL_KERNEL_ARG_TYPE_NAME => Answer::text(type_name),
-            CL_KERNEL_ARG_NAME => Answer::text(arg_name),
-            _ => return Err(Status::INVALID_VALUE),
-        };
-        // SAFETY: the caller passes locations of the size that it names.
-        unsafe { Place { size, value, true_size }.write(&answer) }
-    })
-}
-
-pub(super) unsafe extern "C" fn get_work_group_info(
-    kernel: cl_kernel,
-    _device: cl_device_id,
-    name: cl_kernel_work_group_info,
-    size: usize,
-    value: *mut c_void,
-    true_size: *mut usize,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let kernel = unsafe { object::get::<Kernel>(kernel) }?;
-        // SAFETY: the caller passes locations of the size that it names.
-        unsafe { Place { size, value, true_size }.write(&kernel.work_group_answer(name)?) }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn ranges_become_grids_of_blocks() {
-        assert_eq!(shape(2, None, [64, 8, 1], Some([16, 4, 1])), Ok(([4, 2, 1], [16, 4, 1])));
-        assert_eq!(shape(1, Some([0; 3]), [1000, 1, 1], None), Ok(([4, 1, 1], [250, 1, 1])));
+        let shape = |dims, offset, global, local| {
+            shape(&Range::checked(dims, offset, global, local).unwrap())
+        };
+        assert_eq!(shape(2, [0; 3], [64, 8, 1], Some([16, 4, 1])), Ok(([4, 2, 1], [16, 4, 1])));
+        assert_eq!(shape(1, [0; 3], [1000, 1, 1], None), Ok(([4, 1, 1], [250, 1, 1])));
         let code = |status: Result<_, Status>| status.unwrap_err().0;
-        assert_eq!(code(shape(1, None, [10, 1, 1], Some([4, 1, 1]))), CL_INVALID_WORK_GROUP_SIZE);
-        assert_eq!(code(shape(1, None, [4, 1, 1], Some([0, 1, 1]))), CL_INVALID_WORK_GROUP_SIZE);
-        assert_eq!(code(shape(1, Some([1, 0, 0]), [4, 1, 1], None)), CL_INVALID_GLOBAL_OFFSET);
-        assert_eq!(code(shape(0, None, [1; 3], None)), CL_INVALID_WORK_DIMENSION);
-        assert_eq!(
-            code(shape(1, None, [1 << 40, 1, 1], Some([1; 3]))),
-            CL_INVALID_GLOBAL_WORK_SIZE
-        );
+        let uneven = shape(1, [0; 3], [10, 1, 1], Some([4, 1, 1]));
+        assert_eq!(code(uneven), CL_INVALID_WORK_GROUP_SIZE);
+        assert_eq!(code(shape(1, [1, 0, 0], [4, 1, 1], None)), CL_INVALID_GLOBAL_OFFSET);
+        let large = shape(1, [0; 3], [1 << 40, 1, 1], Some([1; 3]));
+        assert_eq!(code(large), CL_INVALID_GLOBAL_WORK_SIZE);
     }
 }

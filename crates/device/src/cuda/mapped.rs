@@ -1,11 +1,8 @@
 //! Memory of this process, shared with others, that a GPU's kernels load from and store into: the
 //! views of symmetric heaps. The driver pins its pages and gives the GPU addresses for them.
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use penstock_cl_sys::cl_context;
 use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_INTEGRATED, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE,
@@ -13,64 +10,38 @@ use penstock_cuda_sys::driver::{
 };
 use penstock_wire::status::Status;
 
-use super::context::Context;
 use super::device::Device;
 use super::driver::check;
-use super::object::{self, Object};
-use crate::opencl::HostMemory;
+use crate::home::HostMemory;
 
 /// Lent memory that a GPU can use. All kernels that use it must have ended before it is dropped.
-pub(crate) struct Mapped {
-    device: &'static Object<Device>,
-    /// Its start on the host; `address` is its start on the GPU.
-    start: usize,
+pub(super) struct Mapped {
+    device: &'static Device,
+    /// Start of the memory on the GPU.
     address: CUdeviceptr,
-    bytes: usize,
     /// Starts of the registered pieces.
     registered: Vec<usize>,
     /// Dropped last, after the pages are unpinned.
     memory: Box<dyn HostMemory>,
 }
 
-/// All mapped memory of this process, by its start on the host.
-static ALL: Mutex<BTreeMap<usize, Weak<Mapped>>> = Mutex::new(BTreeMap::new());
-
-fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<Mapped>>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns this host memory if at least `bytes` of it are mapped for this device.
-pub(super) fn at(
-    device: &'static Object<Device>,
-    start: usize,
-    bytes: usize,
-) -> Option<Arc<Mapped>> {
-    let mapped = all().get(&start)?.upgrade()?;
-    (mapped.bytes >= bytes && std::ptr::eq(mapped.device, device)).then_some(mapped)
-}
-
 impl Mapped {
-    /// Maps all pieces of the memory for the device of a context.
+    /// Maps all pieces of the memory for the device.
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` if the driver cannot map host memory, or if the pieces have other
     /// distances on the GPU than on the host; the driver's errors.
-    ///
-    /// # Safety
-    /// The context is one of this platform's.
-    pub(crate) unsafe fn new(
-        context: cl_context,
+    pub(super) fn new(
+        device: &'static Device,
         memory: Box<dyn HostMemory>,
-    ) -> Result<Arc<Self>, Status> {
-        // SAFETY: the caller passes a context of this platform; devices are never freed.
-        let device = unsafe { object::get::<Context>(context) }?.device;
+    ) -> Result<Self, Status> {
         if !can_map(device) {
             return Err(Status::INVALID_OPERATION);
         }
         device.enter()?;
         let (start, bytes) = memory.range();
         let start = start.as_ptr().expose_provenance();
-        let mut mapped = Self { device, start, address: 0, bytes, registered: Vec::new(), memory };
+        let mut mapped = Self { device, address: 0, registered: Vec::new(), memory };
         let mut distance = None;
         for piece in mapped.memory.pieces() {
             let at = start.checked_add(piece.start).ok_or(Status::INVALID_VALUE)?;
@@ -86,8 +57,6 @@ impl Mapped {
             }
         }
         mapped.address = (start as u64).wrapping_add(distance.ok_or(Status::INVALID_VALUE)?);
-        let mapped = Arc::new(mapped);
-        all().insert(start, Arc::downgrade(&mapped));
         Ok(mapped)
     }
 
@@ -127,12 +96,6 @@ fn unregister(device: &Device, at: usize) {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let mut known = all();
-        // An entry with references belongs to other memory at the same start.
-        if known.get(&self.start).is_some_and(|one| one.strong_count() == 0) {
-            known.remove(&self.start);
-        }
-        drop(known);
         if self.device.enter().is_ok() {
             self.registered.iter().for_each(|&at| unregister(self.device, at));
         }

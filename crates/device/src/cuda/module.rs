@@ -1,21 +1,22 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
     CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
     CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CUfunc_st, CUfunction, CUmod_st, CUmodule,
 };
-use penstock_wire::cuda::Global;
+use penstock_process::Lock;
+use penstock_wire::cuda::{Global, Param};
 use penstock_wire::status::Status;
 use penstock_wire::{cuda, limits};
 
+use super::address::Address;
 use super::device::Device;
-use super::driver::{c_name, check};
+use super::driver::{c_name, check, text};
 use super::names;
-use super::object::{Address, Object};
 use super::reaper::{self, Reaper, Remains};
 use super::shared::SharedLimits;
 
@@ -28,7 +29,7 @@ const SHARED_UNASKED: u32 = 48 << 10;
 
 /// A module in a device's context.
 pub(super) struct Module {
-    device: &'static Object<Device>,
+    device: &'static Device,
     raw: Address<CUmod_st>,
     /// Names found in its image.
     seen: names::Names,
@@ -40,16 +41,13 @@ pub(super) struct Function {
     module: Arc<Module>,
     /// Dynamic shared memory that a launch may have without asking again.
     shared_max: AtomicU32,
-    /// Offset and size of each parameter, if the driver reports them.
-    params: Option<Vec<(usize, usize)>>,
+    /// The parameters, if the driver reports them.
+    params: Option<Vec<Param>>,
 }
 
 impl Module {
     /// Loads an image. Returns the module or the error, and the compiler's log.
-    pub(super) fn load(
-        device: &'static Object<Device>,
-        image: &[u8],
-    ) -> (Result<Self, Status>, String) {
+    pub(super) fn load(device: &'static Device, image: &[u8]) -> (Result<Self, Status>, String) {
         if let Err(status) = device.enter() {
             return (Err(status), String::new());
         }
@@ -102,7 +100,7 @@ impl Module {
         )
     }
 
-    pub(super) fn device(&self) -> &'static Object<Device> {
+    pub(super) fn device(&self) -> &'static Device {
         self.device
     }
 
@@ -155,7 +153,7 @@ impl Module {
     pub(super) fn globals(self: &Arc<Self>, asked: Option<&[String]>) -> Vec<Global> {
         let names = asked.unwrap_or(&self.seen.globals);
         let globals: Vec<Global> = names.iter().filter_map(|name| self.global(name).ok()).collect();
-        let mut variables = VARIABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut variables = VARIABLES.lock();
         variables.retain(|_, (_, module)| module.strong_count() > 0);
         for global in &globals {
             let size = usize::try_from(global.size).unwrap_or(0);
@@ -182,11 +180,11 @@ impl Module {
 }
 
 /// All reported variables of all modules of this process, by address.
-static VARIABLES: Mutex<BTreeMap<u64, (usize, Weak<Module>)>> = Mutex::new(BTreeMap::new());
+static VARIABLES: Lock<BTreeMap<u64, (usize, Weak<Module>)>> = Lock::new(BTreeMap::new());
 
 /// Returns the module with a variable that contains these bytes.
 pub(super) fn with_variable(address: u64, bytes: usize) -> Option<Arc<Module>> {
-    let variables = VARIABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let variables = VARIABLES.lock();
     let (start, (size, module)) = variables.range(..=address).next_back()?;
     let offset = usize::try_from(address - start).ok()?;
     let lies_within = offset.checked_add(bytes).is_some_and(|end| end <= *size);
@@ -224,18 +222,18 @@ impl Function {
         &self.module
     }
 
-    /// Returns offset and size of each parameter, if the driver reports them.
-    pub(super) fn params(&self) -> Option<&[(usize, usize)]> {
+    /// Returns the parameters, if the driver reports them.
+    pub(super) fn params(&self) -> Option<&[Param]> {
         self.params.as_deref()
     }
 
     /// Returns the size of the packed parameters, if the driver reports it.
     pub(super) fn params_bytes(&self) -> Option<usize> {
-        self.params()
-            .map(|params| params.iter().map(|(offset, size)| offset + size).max().unwrap_or(0))
+        let end = |param: &Param| usize::try_from(param.offset.saturating_add(param.size)).ok();
+        self.params()?.iter().map(end).max().unwrap_or(Some(0))
     }
 
-    fn ask_params(&self) -> Option<Vec<(usize, usize)>> {
+    fn ask_params(&self) -> Option<Vec<Param>> {
         let ask = self.module.device.cuda().cuFuncGetParamInfo?;
         self.module.device.enter().ok()?;
         let mut params = Vec::new();
@@ -243,7 +241,7 @@ impl Function {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: the function lives with its module; both locations outlive the call.
             match check(unsafe { ask(self.raw(), index, &mut offset, &mut size) }) {
-                Ok(()) => params.push((offset, size)),
+                Ok(()) => params.push(Param { offset: offset as u64, size: size as u64 }),
                 // "CUDA_ERROR_INVALID_VALUE if the parameter index is greater than or equal to the
                 // number of parameters". Other errors do not tell the number.
                 Err(status) if cuda::code(status) == Some(1) => return Some(params),
@@ -305,10 +303,4 @@ impl Function {
         self.shared_max.fetch_max(now, Ordering::AcqRel);
         Ok(())
     }
-}
-
-/// Returns the text before the first NUL.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }

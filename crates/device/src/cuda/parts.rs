@@ -1,5 +1,7 @@
 //! Layout of content in a buffer, and its division into parts that fit a slot.
 
+use crate::region::Placed;
+
 /// A box of bytes on the device: `extent[2]` slices of `extent[1]` rows of `extent[0]` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -18,16 +20,9 @@ impl Layout {
         Self { address, extent: [bytes, 1, 1], row_pitch: bytes, slice_pitch: bytes }
     }
 
-    /// Lays out a box in a buffer at `base`, with the arguments of `clEnqueueReadBufferRect`. A
-    /// pitch of 0 means no gaps. The caller has checked that the box lies within the buffer.
-    pub(super) fn rect(
-        base: u64,
-        origin: [usize; 3],
-        extent: [usize; 3],
-        pitches: (usize, usize),
-    ) -> Self {
-        let row_pitch = if pitches.0 == 0 { extent[0] } else { pitches.0 };
-        let slice_pitch = if pitches.1 == 0 { extent[1] * row_pitch } else { pitches.1 };
+    /// Lays out a rectangle in a buffer at `base`.
+    pub(super) fn rect(base: u64, at: &Placed, extent: [usize; 3]) -> Self {
+        let Placed { origin, row_pitch, slice_pitch } = *at;
         let start = origin[2] * slice_pitch + origin[1] * row_pitch + origin[0];
         Self { address: base + start as u64, extent, row_pitch, slice_pitch }
     }
@@ -121,10 +116,13 @@ mod tests {
 
     #[test]
     fn what_has_no_gaps_is_one_run() {
-        assert!(Layout::rect(0, [0; 3], [4, 3, 2], (0, 0)).merged().is_linear());
-        assert!(Layout::rect(0, [4, 1, 0], [4, 1, 1], (16, 64)).merged().is_linear());
-        assert!(!Layout::rect(0, [0; 3], [4, 3, 2], (5, 0)).merged().is_linear());
-        assert!(!Layout::rect(0, [0; 3], [4, 3, 2], (4, 16)).merged().is_linear());
-        assert_eq!(Layout::rect(1000, [2, 1, 1], [4, 3, 2], (8, 32)).address, 1000 + 32 + 8 + 2);
+        let rect = |base, origin, extent, (row_pitch, slice_pitch)| {
+            Layout::rect(base, &Placed { origin, row_pitch, slice_pitch }, extent)
+        };
+        assert!(rect(0, [0; 3], [4, 3, 2], (4, 12)).merged().is_linear());
+        assert!(rect(0, [4, 1, 0], [4, 1, 1], (16, 64)).merged().is_linear());
+        assert!(!rect(0, [0; 3], [4, 3, 2], (5, 15)).merged().is_linear());
+        assert!(!rect(0, [0; 3], [4, 3, 2], (4, 16)).merged().is_linear());
+        assert_eq!(rect(1000, [2, 1, 1], [4, 3, 2], (8, 32)).address, 1000 + 32 + 8 + 2);
     }
 }

@@ -1,154 +1,165 @@
 //! The one platform: CUDA's driver.
 
-use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::c_int;
+use std::sync::Arc;
 
 use penstock_cl_sys::{
-    _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_NAME,
-    CL_PLATFORM_PROFILE, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, cl_int, cl_platform_id,
-    cl_platform_info, cl_uint,
+    CL_PLATFORM_EXTENSIONS, CL_PLATFORM_NAME, CL_PLATFORM_PROFILE, CL_PLATFORM_VENDOR,
+    CL_PLATFORM_VERSION,
 };
 use penstock_process::variable;
 use penstock_wire::cuda::PLATFORM_NAME;
+use penstock_wire::describe::Info;
 use penstock_wire::status::Status;
 
-use super::answer::{Answer, Place};
-use super::device::Device;
+use super::about::{VENDOR, opencl_version};
+use super::answer::text;
+use super::context::Context;
+use super::device::{self, Device as OwnDevice};
 use super::driver::{Cuda, check, cuda};
-use super::object::{self, Body, Object};
+use super::event::Event as OwnEvent;
+use super::memory::Memory;
+use super::pinned;
+use super::program::Program;
+use super::queue::Queue;
+use crate::driver;
+use crate::driver::{
+    Backing, ContextDriver, Device, DeviceDriver, MemDriver, Notify, PlatformDriver, ProgramDriver,
+    QueueDriver,
+};
+use crate::event::Event;
+use crate::home::HostMemory;
+use crate::staging;
 
 /// Most GPUs of a node. A driver that reports more has a defect.
 const DEVICES_MAX: c_int = 256;
-
 /// The platform: CUDA's driver with its GPUs.
-pub(super) struct Platform {
+struct Platform {
     cuda: &'static Cuda,
-    devices: Vec<&'static Object<Device>>,
+    devices: &'static [&'static OwnDevice],
 }
 
-impl Body for Platform {
-    type Raw = _cl_platform_id;
-    const TAG: usize = 0x5043_4400;
-    const WRONG: Status = Status(CL_INVALID_PLATFORM);
+/// Returns the platform if there are a driver and a GPU.
+pub(crate) fn platform() -> Option<Box<dyn PlatformDriver>> {
+    let cuda = cuda()?;
+    let devices = devices(cuda).ok().filter(|devices| !devices.is_empty())?;
+    staging::pin_with(pinned::pin);
+    Some(Box::new(Platform { cuda, devices: device::set_all(devices) }))
 }
 
-static PLATFORM: OnceLock<Option<&'static Object<Platform>>> = OnceLock::new();
-
-/// Returns the platform's handle if there are a driver and a GPU.
-pub(crate) fn platform() -> Option<cl_platform_id> {
-    found().map(Object::handle)
-}
-
-fn found() -> Option<&'static Object<Platform>> {
-    *PLATFORM.get_or_init(|| {
-        let cuda = cuda()?;
-        let devices = devices(cuda).ok().filter(|devices| !devices.is_empty())?;
-        // Handles of platforms and devices stay valid for ever.
-        Some(Box::leak(Box::new(Object::plain(Platform { cuda, devices }))))
-    })
-}
-
-/// Returns the devices of the platform if it has been found already.
-pub(super) fn known_devices() -> &'static [&'static Object<Device>] {
-    match PLATFORM.get() {
-        Some(Some(platform)) => &platform.devices,
-        _ => &[],
-    }
-}
-
-fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> {
+fn devices(cuda: &'static Cuda) -> Result<Vec<OwnDevice>, Status> {
     let mut count = 0;
     // SAFETY: `count` outlives the call.
     check(unsafe { (cuda.cuDeviceGetCount)(&mut count) })?;
-    let (each, mut devices) = (each(), Vec::new());
+    // The devices of one GPU share one context, so their kernels run at the same time, unlike
+    // kernels of two processes. For measurements and tests with one GPU.
+    let each = variable::CUDA_EACH.number().unwrap_or(1);
+    let mut devices = Vec::new();
     for index in 0..count.min(DEVICES_MAX) {
         let mut ordinal = 0;
         // SAFETY: `ordinal` outlives the call.
         check(unsafe { (cuda.cuDeviceGet)(&mut ordinal, index) })?;
-        for _ in 0..each {
-            devices.push(&*Box::leak(Box::new(Object::plain(Device::new(
-                cuda,
-                ordinal,
-                each > 1,
-            )))));
-        }
+        devices.extend((0..each).map(|_| OwnDevice::new(cuda, ordinal, each > 1)));
     }
     Ok(devices)
 }
 
-/// Returns the number of devices that each GPU appears as. They share one context, so their kernels
-/// run at the same time, unlike kernels of two processes.
-fn each() -> u64 {
-    variable::CUDA_EACH.number().unwrap_or(1)
-}
-
-impl Platform {
-    pub(super) fn devices(&self) -> &[&'static Object<Device>] {
-        &self.devices
+impl PlatformDriver for Platform {
+    fn name(&self) -> String {
+        PLATFORM_NAME.to_owned()
     }
 
-    fn answer(&self, name: u32) -> Result<Answer, Status> {
-        let text = match name {
-            CL_PLATFORM_NAME => PLATFORM_NAME.to_owned(),
-            CL_PLATFORM_VENDOR => "NVIDIA Corporation".to_owned(),
-            CL_PLATFORM_PROFILE => "FULL_PROFILE".to_owned(),
-            CL_PLATFORM_VERSION => opencl_version(self.cuda),
-            CL_PLATFORM_EXTENSIONS => String::new(),
-            _ => return Err(Status::INVALID_VALUE),
-        };
-        Ok(Answer::text(&text))
+    fn info(&self) -> Info {
+        let version = opencl_version(self.cuda);
+        let texts = [
+            (CL_PLATFORM_PROFILE, "FULL_PROFILE"),
+            (CL_PLATFORM_VERSION, &version),
+            (CL_PLATFORM_NAME, PLATFORM_NAME),
+            (CL_PLATFORM_VENDOR, VENDOR),
+            (CL_PLATFORM_EXTENSIONS, ""),
+        ];
+        texts.map(|(name, value)| (name, text(value))).to_vec()
+    }
+
+    fn devices(&self) -> Vec<Box<dyn DeviceDriver>> {
+        self.devices.iter().map(|device| Box::new(*device) as _).collect()
+    }
+
+    fn is_cuda(&self) -> bool {
+        true
+    }
+
+    /// `notify` is never called, because every failure is reported where it happens.
+    fn context(
+        &self,
+        devices: &[Device],
+        _notify: Notify,
+    ) -> Result<Box<dyn ContextDriver>, Status> {
+        // Memory belongs to one GPU; the session moves content between contexts.
+        let [device] = devices else { return Err(Status::INVALID_DEVICE) };
+        let device: &'static OwnDevice = device.driver::<&'static OwnDevice>()?;
+        Ok(Box::new(Context::new(driver::next_context_id(), device)?))
     }
 }
 
-/// Returns the result of `cuDriverGetVersion`, or 0 if that fails.
-pub(super) fn driver_version(cuda: &Cuda) -> c_int {
-    let mut version = 0;
-    // SAFETY: `version` outlives the call.
-    check(unsafe { (cuda.cuDriverGetVersion)(&mut version) }).map_or(0, |()| version)
-}
+impl ContextDriver for Arc<Context> {
+    fn id(&self) -> u64 {
+        self.id
+    }
 
-/// Formats the driver's version, like "13.0".
-pub(super) fn version_text(cuda: &Cuda) -> String {
-    let version = driver_version(cuda);
-    format!("{}.{}", version / 1000, version % 1000 / 10)
-}
+    fn user_event(&self) -> Result<Event, Status> {
+        Ok(Event(OwnEvent::of_user(self.id)))
+    }
 
-/// Returns the OpenCL version whose functions may be called. 3.0 is needed for device timers and
-/// copies of kernels; most of its other features are optional.
-pub(super) fn opencl_version(cuda: &Cuda) -> String {
-    format!("OpenCL 3.0 CUDA {}", version_text(cuda))
-}
-
-pub(super) unsafe extern "C" fn get_ids(
-    count: cl_uint,
-    list: *mut cl_platform_id,
-    number: *mut cl_uint,
-) -> cl_int {
-    object::code(|| {
-        let platform = found().ok_or(Status::INVALID_VALUE)?;
-        if !list.is_null() && count > 0 {
-            // SAFETY: the caller's list has at least one entry.
-            unsafe { list.write(platform.handle()) };
+    fn queue(
+        &self,
+        _device: &Device,
+        properties: u64,
+        size: u32,
+    ) -> Result<Box<dyn QueueDriver>, Status> {
+        if size != 0 {
+            return Err(Status::INVALID_VALUE);
         }
-        if !number.is_null() {
-            // SAFETY: not null, so the caller made it writable.
-            unsafe { number.write(1) };
-        }
-        Ok(())
-    })
-}
+        Ok(Box::new(Queue::new(self, properties)?))
+    }
 
-pub(super) unsafe extern "C" fn get_info(
-    platform: cl_platform_id,
-    name: cl_platform_info,
-    size: usize,
-    value: *mut c_void,
-    true_size: *mut usize,
-) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        let platform = unsafe { object::get::<Platform>(platform) }?;
-        // SAFETY: the caller's places, with the size that the caller names.
-        unsafe { Place { size, value, true_size }.write(&platform.answer(name)?) }
-    })
+    fn buffer(
+        &self,
+        _flags: u64,
+        bytes: usize,
+        backing: Backing,
+    ) -> Result<Box<dyn MemDriver>, Status> {
+        match backing {
+            Backing::Device(share) => Ok(Box::new(Memory::new(self, bytes, share)?)),
+            // The GPU has addresses of its own for memory of the host.
+            Backing::Home(..) => Err(Status::INVALID_OPERATION),
+        }
+    }
+
+    fn mapped(
+        &self,
+        _bytes: usize,
+        memory: Box<dyn HostMemory>,
+    ) -> Result<Box<dyn MemDriver>, Status> {
+        Ok(Box::new(Memory::mapped(self, memory)?))
+    }
+
+    fn variable(&self, address: u64, bytes: usize) -> Result<Box<dyn MemDriver>, Status> {
+        Ok(Box::new(Memory::variable(self, address, bytes)?))
+    }
+
+    fn program_with_binaries(
+        &self,
+        binaries: &[(Device, Vec<u8>)],
+        _codes: &mut [i32],
+    ) -> Result<Box<dyn ProgramDriver>, Status> {
+        let [(device, image)] = binaries else { return Err(Status::INVALID_VALUE) };
+        // "CL_INVALID_DEVICE if any device in device_list is not in the list of devices associated
+        // with context."
+        let own = device.driver::<&'static OwnDevice>();
+        if !own.is_ok_and(|own| std::ptr::eq(*own, self.device)) {
+            return Err(Status::INVALID_DEVICE);
+        }
+        Ok(Box::new(Program::new(self.device, image.clone())))
+    }
 }

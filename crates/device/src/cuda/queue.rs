@@ -2,108 +2,132 @@
 
 use std::sync::Arc;
 
-use penstock_cl_sys::{
-    _cl_command_queue, CL_INVALID_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES,
-    cl_command_queue, cl_command_queue_properties, cl_context, cl_device_id, cl_int,
-    cl_queue_properties,
-};
+use penstock_cl_sys::{CL_INVALID_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
+use penstock_process::Lock;
 use penstock_wire::status::Status;
 
+use super::command::{Kept, Work};
 use super::context::Context;
-use super::object::{self, Body, Object};
-use super::stream::Stream;
+use super::event::Event as OwnEvent;
+use super::kernel::Kernel;
+use super::memory::{Memory, memory};
+use super::stream::{Stream, Wish};
+use crate::driver::{Command, QueueDriver, Source, Want};
+use crate::event::{Event, ReadBytes, Reading};
+use crate::staging::Staged;
 
 /// A queue. When it is dropped, its remaining commands still run.
-pub(super) struct Queue {
-    pub(super) stream: Arc<Stream>,
-}
-
-impl Body for Queue {
-    type Raw = _cl_command_queue;
-    const TAG: usize = 0x5043_4407;
-    const WRONG: Status = Status::INVALID_COMMAND_QUEUE;
-}
+pub(super) struct Queue(Arc<Stream>);
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.stream.close();
+        self.0.close();
     }
 }
 
-/// Most entries of a list of properties; only one property has a meaning here.
-const PROPERTIES_MAX: usize = 16;
-
-unsafe fn make(
-    context: cl_context,
-    device: cl_device_id,
-    properties: cl_command_queue_properties,
-) -> Result<cl_command_queue, Status> {
-    // SAFETY: the caller passes a live handle of this platform.
-    let context = unsafe { object::get::<Context>(context) }?;
-    if device != context.device.handle() {
-        return Err(Status::INVALID_DEVICE);
-    }
-    // Streams are in order.
-    if properties & !CL_QUEUE_PROFILING_ENABLE != 0 {
-        return Err(Status(CL_INVALID_QUEUE_PROPERTIES));
-    }
-    let stream = Stream::new(context.device, properties != 0)?;
-    Ok(object::give(Object::new(Queue { stream })))
+fn keep(memory: &Arc<Memory>) -> Kept {
+    Some(memory.clone())
 }
 
-pub(super) unsafe extern "C" fn create(
-    context: cl_context,
-    device: cl_device_id,
-    properties: cl_command_queue_properties,
-    code: *mut cl_int,
-) -> cl_command_queue {
-    // SAFETY: the caller passes live handles, and null or a writable location.
-    unsafe { object::made(code, || make(context, device, properties)) }
-}
-
-pub(super) unsafe extern "C" fn create_with_properties(
-    context: cl_context,
-    device: cl_device_id,
-    properties: *const cl_queue_properties,
-    code: *mut cl_int,
-) -> cl_command_queue {
-    let make_it = || {
-        let mut bits = 0;
-        if !properties.is_null() {
-            for index in 0..PROPERTIES_MAX {
-                // SAFETY: the list ends with a 0 in place of a name, and none was read so far.
-                let name = unsafe { properties.add(2 * index).read() };
-                if name == 0 {
-                    break;
-                }
-                if name != cl_queue_properties::from(CL_QUEUE_PROPERTIES) {
-                    return Err(Status::INVALID_VALUE);
-                }
-                // SAFETY: each name is followed by its value.
-                bits = unsafe { properties.add(2 * index + 1).read() };
-            }
+/// Returns what a command does, and the memory that must stay until the stream has it.
+fn work_of(command: Command<'_>) -> Result<(Work, [Kept; 2]), Status> {
+    Ok(match command {
+        // A context has one device, so all memory is already there.
+        Command::Marker | Command::Barrier | Command::Migrate { .. } => {
+            (Work::Nothing, [None, None])
         }
-        // SAFETY: the caller passes live handles of this platform.
-        unsafe { make(context, device, bits) }
-    };
-    // SAFETY: the caller passes null or a writable location.
-    unsafe { object::made(code, make_it) }
-}
-
-pub(super) unsafe extern "C" fn release(queue: cl_command_queue) -> cl_int {
-    // SAFETY: the caller gives up its own reference.
-    unsafe { object::release::<Queue>(queue) }
-}
-
-/// Does nothing: streams start by themselves.
-pub(super) unsafe extern "C" fn flush(queue: cl_command_queue) -> cl_int {
-    // SAFETY: the caller passes a live handle of this platform.
-    object::code(|| unsafe { object::get::<Queue>(queue) }.map(|_| ()))
-}
-
-pub(super) unsafe extern "C" fn finish(queue: cl_command_queue) -> cl_int {
-    object::code(|| {
-        // SAFETY: the caller passes a live handle of this platform.
-        unsafe { object::get::<Queue>(queue) }?.stream.finish()
+        Command::Launch { kernel, range } => {
+            (Work::Launch(kernel.driver::<Kernel>()?.launch(range)?), [None, None])
+        }
+        Command::Write { mem, offset, bytes } => {
+            let mem = memory(mem)?;
+            let to = mem.range(offset, bytes.len());
+            (Work::Write { from: bytes, to, done: 0 }, [keep(mem), None])
+        }
+        Command::WriteRect { mem, at, region, bytes } => {
+            let mem = memory(mem)?;
+            let to = mem.rect(&at, region).merged();
+            (Work::Write { from: bytes, to, done: 0 }, [keep(mem), None])
+        }
+        Command::Copy { source, from, target, to, bytes } => {
+            let (source, target) = (memory(source)?, memory(target)?);
+            let (from, to) = (source.range(from, bytes), target.range(to, bytes));
+            (Work::Copy { from, to }, [keep(source), keep(target)])
+        }
+        Command::CopyRect { source, from, target, to, region } => {
+            let (source, target) = (memory(source)?, memory(target)?);
+            let (from, to) = (source.rect(&from, region), target.rect(&to, region));
+            (Work::Copy { from, to }, [keep(source), keep(target)])
+        }
+        Command::Fill { mem, pattern, offset, bytes } => {
+            let mem = memory(mem)?;
+            let to = mem.range(offset, bytes).address;
+            (Work::Fill { to, bytes, pattern: pattern.to_vec() }, [keep(mem), None])
+        }
+        Command::Image(_) => return Err(Status::INVALID_OPERATION),
     })
+}
+
+impl Queue {
+    pub(super) fn new(context: &Context, properties: u64) -> Result<Self, Status> {
+        // Streams are in order.
+        if properties & !CL_QUEUE_PROFILING_ENABLE != 0 {
+            return Err(Status(CL_INVALID_QUEUE_PROPERTIES));
+        }
+        Ok(Self(Stream::new(context.id, context.device, properties != 0)?))
+    }
+
+    fn give(
+        &self,
+        work: Work,
+        keep: [Kept; 2],
+        waits: &[&Event],
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        let waits = waits.iter().map(|event| event.shared_driver::<OwnEvent>());
+        let waits = waits.collect::<Result<Vec<_>, Status>>()?;
+        let event = self.0.enqueue(work, Wish { waits, event, keep })?;
+        Ok(event.map(|event| Event(event)))
+    }
+}
+
+impl QueueDriver for Queue {
+    fn enqueue(
+        &self,
+        command: Command<'_>,
+        waits: &[&Event],
+        want: Want,
+    ) -> Result<Option<Event>, Status> {
+        let (work, keep) = work_of(command)?;
+        self.give(work, keep, waits, want == Want::Event)
+    }
+
+    fn read(&self, source: &Source<'_>, into: Staged, waits: &[&Event]) -> Result<Reading, Status> {
+        let (mem, from) = match source {
+            Source::Buffer { mem, offset } => {
+                let mem = memory(mem)?;
+                (mem, mem.range(*offset, into.len()))
+            }
+            Source::Rect { mem, at, region } => {
+                let mem = memory(mem)?;
+                (mem, mem.rect(at, *region).merged())
+            }
+            Source::Image { .. } => return Err(Status::INVALID_OPERATION),
+        };
+        let to = Arc::new(Lock::new(into));
+        let work = Work::Read { from, to: to.clone(), done: 0 };
+        // A command with an event returns it.
+        let event = self.give(work, [keep(mem), None], waits, true)?;
+        let event = event.ok_or(Status::OUT_OF_RESOURCES)?;
+        Ok(Reading::new(event, ReadBytes::Shared(to)))
+    }
+
+    /// Does nothing: streams start by themselves.
+    fn flush(&self) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), Status> {
+        self.0.finish()
+    }
 }

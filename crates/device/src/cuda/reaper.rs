@@ -1,23 +1,22 @@
 //! Frees resources on a thread per device, once the device has finished all that it was given.
 
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
 
 use penstock_cuda_sys::driver::{CUdeviceptr, CUmod_st};
 use penstock_wire::status::Status;
 
-use super::device::Device;
-use super::mapped::Mapped;
-use super::object::Address;
-use super::platform;
+use super::address::Address;
+use super::device::{self, Device};
+use crate::account::Share;
 
 /// A resource to be freed.
 pub(super) enum Remains {
-    /// Device memory; the function runs when it is freed.
-    Memory(CUdeviceptr, Box<dyn FnOnce() + Send>),
+    /// Device memory, and the share that it counts for.
+    Memory(CUdeviceptr, Share),
     Module(Address<CUmod_st>),
-    /// Host memory; the function runs when nothing uses it any more.
-    Mapped(Arc<Mapped>, Box<dyn FnOnce() + Send>),
+    /// Something that is dropped when nothing uses it any more.
+    Kept(Box<dyn Send>),
     /// Reports that everything before it is freed.
     Mark(Sender<()>),
 }
@@ -74,20 +73,17 @@ fn reap(device: &'static Device, all: Vec<Remains>) {
     let _ = entered.map(|()| unsafe { (device.cuda().cuCtxSynchronize)() });
     for remains in all {
         match remains {
-            Remains::Memory(address, then) => {
+            Remains::Memory(address, share) => {
                 // SAFETY: the memory's object is gone, so this is the last use. A failure is
                 // ignored.
                 let _ = entered.map(|()| unsafe { (device.cuda().cuMemFree)(address) });
-                then();
+                drop(share);
             }
             Remains::Module(module) => {
                 // SAFETY: as above; the module's kernels are gone too.
                 let _ = entered.map(|()| unsafe { (device.cuda().cuModuleUnload)(module.get()) });
             }
-            Remains::Mapped(mapped, then) => {
-                drop(mapped);
-                then();
-            }
+            Remains::Kept(kept) => drop(kept),
             // The receiver may be gone.
             Remains::Mark(tell) => _ = tell.send(()),
         }
@@ -96,7 +92,7 @@ fn reap(device: &'static Device, all: Vec<Remains>) {
 
 /// Waits until everything that was released is freed. Returns false if nothing was ever released.
 pub(crate) fn drain() -> bool {
-    let drained = platform::known_devices().iter().filter(|device| Reaper::drain(device));
+    let drained = device::all().iter().filter(|device| Reaper::drain(device));
     drained.count() > 0
 }
 

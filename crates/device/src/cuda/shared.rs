@@ -2,11 +2,12 @@
 //! overwritten, not raised, so concurrent launches could leave the smaller of their sizes.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use penstock_process::Lock;
 
 /// Limit of each function by its address. Several kernels of a module may name one function.
 #[derive(Debug, Default)]
-pub(super) struct SharedLimits(Mutex<BTreeMap<usize, u32>>);
+pub(super) struct SharedLimits(Lock<BTreeMap<usize, u32>>);
 
 impl SharedLimits {
     /// Allows a function at least `bytes` of dynamic shared memory and returns its limit. `known`
@@ -22,7 +23,7 @@ impl SharedLimits {
         known: u32,
         set: impl FnOnce() -> Result<(), E>,
     ) -> Result<u32, E> {
-        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = self.0.lock();
         let limit = limits.entry(function).or_insert(known);
         if *limit < bytes {
             set()?;

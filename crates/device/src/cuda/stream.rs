@@ -2,35 +2,39 @@
 //! submitter if the command must wait. The lander does the host's work when the device is done.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use penstock_cl_sys::CL_COMPLETE;
 use penstock_cuda_sys::driver::{CU_STREAM_NON_BLOCKING, CUstream, CUstream_st};
+use penstock_process::{Lock, Signal};
 use penstock_wire::status::Status;
 
+use super::address::Address;
 use super::clock::{self, Base, Stamp};
-use super::command::{Command, Given, Work};
+use super::command::{Command, Given, Kept, Work};
 use super::device::Device;
 use super::driver::check;
-use super::event::{Callbacks, Event, Times, Wait};
-use super::memory::Memory;
-use super::object::{Address, Object, Ref};
-use super::pinned::Slot;
+use super::event::{Callbacks, Event, Wait};
+use super::slot::Slot;
+use crate::event::{EventDriver, Times};
+use crate::staging::Staged;
 
 pub(super) struct Stream {
     id: u64,
-    device: &'static Object<Device>,
+    /// Number of the context.
+    context: u64,
+    device: &'static Device,
     raw: Address<CUstream_st>,
     /// Reference point of times; `None` if events have no times.
-    base: Option<Mutex<Base>>,
-    order: Mutex<Order>,
+    base: Option<Lock<Base>>,
+    order: Lock<Order>,
     /// Signalled when a command is enqueued, and when all have been issued.
-    ordered: Condvar,
-    air: Mutex<Air>,
+    ordered: Signal,
+    air: Lock<Air>,
     /// Signalled when a flight is added, and when all have landed.
-    flown: Condvar,
+    flown: Signal,
 }
 
 /// Commands that have not been issued to the device.
@@ -58,17 +62,36 @@ struct Air {
 struct Flight {
     stamp: Arc<Stamp>,
     landing: Option<Landing>,
-    event: Option<(Ref<Event>, Begun)>,
+    event: Option<(Arc<Event>, Begun)>,
     /// Reads of other streams that the device has finished, but whose bytes may still be in slots.
     /// This flight's end is reported after theirs.
-    after: Vec<Ref<Event>>,
+    after: Vec<Arc<Event>>,
 }
 
-/// Pinned memory that the device has finished with.
-pub(super) struct Landing {
-    pub(super) slot: Slot,
-    /// Target and number of the bytes to copy out of the slot; `None` for a write.
-    pub(super) to: Option<(Address<u8>, usize)>,
+/// Host memory that the device has finished with when it reaches a point.
+#[allow(dead_code, reason = "some memory is only kept to be dropped")]
+pub(super) enum Landing {
+    /// Bytes that the device has read.
+    Written(Staged),
+    /// A slot whose bytes the device has read.
+    Sent(Slot),
+    /// Bytes that the device has filled.
+    Read(Arc<Lock<Staged>>),
+    /// A slot that the device has filled, for this range of the bytes.
+    Received { slot: Slot, to: Arc<Lock<Staged>>, range: Range<usize> },
+}
+
+impl Landing {
+    /// Copies the bytes that are in a slot.
+    fn copy(&self) {
+        if let Self::Received { slot, to, range } = self {
+            let mut to = to.lock();
+            // After a failure of another part, the bytes may be gone.
+            if let Some(to) = to.get_mut(range.clone()) {
+                slot.empty(to);
+            }
+        }
+    }
 }
 
 /// Times at which a command was begun.
@@ -81,10 +104,9 @@ pub(super) struct Begun {
 
 /// Arguments of an enqueue beside the work itself.
 pub(super) struct Wish {
-    pub(super) command: u32,
-    pub(super) waits: Vec<Ref<Event>>,
+    pub(super) waits: Vec<Arc<Event>>,
     pub(super) event: bool,
-    pub(super) keep: [Option<Ref<Memory>>; 2],
+    pub(super) keep: [Kept; 2],
 }
 
 /// How often the lander of a closed stream checks whether the submitter has ended.
@@ -94,23 +116,25 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Stream {
     pub(super) fn new(
-        device: &'static Object<Device>,
+        context: u64,
+        device: &'static Device,
         profiles: bool,
     ) -> Result<Arc<Self>, Status> {
         device.enter()?;
         let mut raw: CUstream = std::ptr::null_mut();
         // SAFETY: the output location outlives the call.
         check(unsafe { (device.cuda().cuStreamCreate)(&mut raw, CU_STREAM_NON_BLOCKING) })?;
-        let base = if profiles { Some(Mutex::new(Base::of(device, raw)?)) } else { None };
+        let base = if profiles { Some(Lock::new(Base::of(device, raw)?)) } else { None };
         Ok(Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            context,
             device,
             raw: Address::new(raw),
             base,
-            order: Mutex::default(),
-            ordered: Condvar::new(),
-            air: Mutex::default(),
-            flown: Condvar::new(),
+            order: Lock::default(),
+            ordered: Signal::new(),
+            air: Lock::default(),
+            flown: Signal::new(),
         }))
     }
 
@@ -123,20 +147,23 @@ impl Stream {
     }
 
     fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock()
     }
 
     fn air(&self) -> MutexGuard<'_, Air> {
-        self.air.lock().unwrap_or_else(PoisonError::into_inner)
+        self.air.lock()
     }
 
     pub(super) fn enqueue(
         self: &Arc<Self>,
         work: Work,
         wish: Wish,
-    ) -> Result<Option<Ref<Event>>, Status> {
+    ) -> Result<Option<Arc<Event>>, Status> {
+        if wish.waits.iter().any(|event| event.status().is_error()) {
+            return Err(Status::WAIT_LIST_FAILED);
+        }
         self.device.enter()?;
-        let event = wish.event.then(|| Event::of_command(wish.command, self.id));
+        let event = wish.event.then(|| Event::of_command(self.context, self.id));
         let queued = if self.base.is_some() { clock::now() } else { 0 };
         let mut command = Command {
             work,
@@ -193,12 +220,11 @@ impl Stream {
         }
         let stamp = Stamp::record(self.device, self.raw(), self.base.is_some() && event.is_some())?;
         let begun = command.begun.take().unwrap_or_default();
-        let lands = landing.as_ref().is_some_and(|landing| landing.to.is_some());
-        let callbacks = event.as_ref().map(|event| event.sent(stamp.clone(), lands));
-        self.fly(Flight { stamp, landing, event: event.map(|event| (event, begun)), after })?;
-        if let Some(callbacks) = callbacks {
-            callbacks.call();
+        let lands = matches!(landing, Some(Landing::Received { .. }));
+        if let Some(event) = &event {
+            event.sent(stamp.clone(), lands);
         }
+        self.fly(Flight { stamp, landing, event: event.map(|event| (event, begun)), after })?;
         Ok(true)
     }
 
@@ -210,8 +236,8 @@ impl Stream {
         Ok(Begun { queued: command.queued, submitted: clock::now(), start: Some(start) })
     }
 
-    /// Keeps a slot until the stream reaches its current end.
-    pub(super) fn fly_slot(self: &Arc<Self>, landing: Landing) -> Result<(), Status> {
+    /// Keeps memory until the stream reaches its current end.
+    pub(super) fn fly_alone(self: &Arc<Self>, landing: Landing) -> Result<(), Status> {
         let stamp = Stamp::record(self.device, self.raw(), false)?;
         self.fly(Flight { stamp, landing: Some(landing), event: None, after: Vec::new() })
     }
@@ -247,7 +273,7 @@ impl Stream {
             let given = self.submit(&mut command);
             drop(command);
             let callbacks = match (given, event) {
-                (Err(status), Some(event)) => Some(event.end(status.0, None)),
+                (Err(status), Some(event)) => Some(event.end(status, Times::default())),
                 (Err(status), None) => {
                     self.order().failure.get_or_insert(status);
                     None
@@ -275,7 +301,7 @@ impl Stream {
             if order.closed {
                 return None;
             }
-            order = self.ordered.wait(order).unwrap_or_else(PoisonError::into_inner);
+            order = self.ordered.wait(order);
         }
     }
 
@@ -297,12 +323,8 @@ impl Stream {
         let entered = self.device.enter();
         while let Some(flight) = self.next_flight() {
             let reached = entered.and_then(|()| flight.stamp.wait());
-            if let (Ok(()), Some(Landing { slot, to: Some((to, bytes)) })) =
-                (reached, &flight.landing)
-            {
-                // SAFETY: the slot has `bytes` bytes; the command's memory has room until its event
-                // ends.
-                unsafe { to.get().copy_from_nonoverlapping(slot.address(), *bytes) };
+            if let (Ok(()), Some(landing)) = (reached, &flight.landing) {
+                landing.copy();
             }
             drop(flight.landing);
             for event in &flight.after {
@@ -337,33 +359,34 @@ impl Stream {
                 if !is_over && air.flights.is_empty() {
                     // The submitter may have ended in between, so this wait is bounded.
                     let waited = self.flown.wait_timeout(air, LOOK_EVERY);
-                    air = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    air = waited.0;
                 }
             } else {
-                air = self.flown.wait(air).unwrap_or_else(PoisonError::into_inner);
+                air = self.flown.wait(air);
             }
         }
     }
 
     fn end(
         &self,
-        event: &Ref<Event>,
+        event: &Arc<Event>,
         begun: &Begun,
         stamp: &Arc<Stamp>,
         reached: Result<(), Status>,
     ) -> Callbacks {
         if let Err(status) = reached {
-            return event.end(status.0, None);
+            return event.end(status, Times::default());
         }
         let times = self.base.as_ref().zip(begun.start.as_ref()).and_then(|(base, start)| {
-            let mut base = base.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut base = base.lock();
             let (started, ended) = base.times(start, stamp).ok()?;
             let (queued, submitted) = (begun.queued, begun.submitted);
             // The two clocks agree to some microseconds; the order of the phases is certain.
             let started = started.max(submitted);
-            Some(Times { queued, submitted, started, ended: ended.max(started) })
+            let ended = ended.max(started);
+            Some(Times { queued, submitted, started, ended, completed: ended })
         });
-        event.end(CL_COMPLETE, times)
+        event.end(Status::OK, times.unwrap_or_default())
     }
 
     /// Blocks until all commands enqueued so far have ended.
@@ -371,7 +394,7 @@ impl Stream {
         {
             let mut order = self.order();
             while order.is_busy() {
-                order = self.ordered.wait(order).unwrap_or_else(PoisonError::into_inner);
+                order = self.ordered.wait(order);
             }
         }
         self.device.enter()?;
@@ -380,7 +403,7 @@ impl Stream {
         {
             let mut air = self.air();
             while air.landing || !air.flights.is_empty() {
-                air = self.flown.wait(air).unwrap_or_else(PoisonError::into_inner);
+                air = self.flown.wait(air);
             }
         }
         finished?;

@@ -157,41 +157,6 @@ pub(super) fn made<T>(handle: *mut T, code: cl_int) -> Result<*mut T, Status> {
     if handle.is_null() { Err(Status::OUT_OF_RESOURCES) } else { Ok(handle) }
 }
 
-/// Defines the owner of one reference to an OpenCL object, which it releases when dropped.
-macro_rules! owned {
-    ($(#[$doc:meta])* $name:ident($handle:ty), $release:ident) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub(super) struct $name($handle);
-
-        // SAFETY: any thread may use OpenCL's objects; a lock protects a kernel's arguments.
-        unsafe impl Send for $name {}
-        // SAFETY: as above.
-        unsafe impl Sync for $name {}
-
-        impl $name {
-            /// Takes over one reference from the caller.
-            pub(super) fn take(handle: $handle) -> Self {
-                Self(handle)
-            }
-
-            pub(super) fn raw(&self) -> $handle {
-                self.0
-            }
-        }
-
-        impl Drop for $name {
-            fn drop(&mut self) {
-                if let Ok(release) = $crate::opencl::api::function!($release) {
-                    // SAFETY: the reference is ours, and given back once.
-                    let _ = unsafe { release(self.0) };
-                }
-            }
-        }
-    };
-}
-pub(super) use owned;
-
 /// Runs a `clGet*Info` query, first for the size and then for the bytes. `ask` gets the size, the
 /// value's location and the true size's location.
 pub(super) fn query(
@@ -231,11 +196,6 @@ impl Number for usize {}
 pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
-}
-
-/// Converts a peer's length or offset to `usize`.
-pub(super) fn size(value: u64) -> Result<usize, Status> {
-    usize::try_from(value).map_err(|_| Status::INVALID_VALUE)
 }
 
 /// Converts a length to OpenCL's counts.

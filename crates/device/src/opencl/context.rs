@@ -1,27 +1,22 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
 use penstock_cl_sys::{
-    CL_CONTEXT_PLATFORM, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, cl_context, cl_context_properties,
-    cl_image_format,
+    CL_CONTEXT_PLATFORM, cl_context, cl_context_properties, cl_device_id, cl_image_format,
 };
+use penstock_process::Lock;
 use penstock_wire::status::Status;
 
-use super::api::{self, function, owned};
+use super::api::{self, function};
 use super::device::Device;
-use super::event::OwnedEvent;
+use super::owned::{OwnedContext, OwnedEvent};
 use super::platform::Platform;
-use super::queue::{OwnedQueue, Queue};
-
-owned!(
-    /// One reference to a `cl_context`.
-    OwnedContext(cl_context),
-    clReleaseContext
-);
+use super::retire::KeptQueue;
+use crate::driver;
+use crate::driver::Notify;
 
 /// Most events of failed commands that a context keeps, see [`Context::keep_failed`]: 8 MiB in
 /// PoCL. A session has at most 65,536 events, and a failed command is behind few of them.
@@ -30,60 +25,48 @@ const FAILED_EVENTS_MAX: usize = 1 << 14;
 /// Most image formats that one context may list. A driver that reports more has a defect.
 const FORMATS_MAX: u32 = 1 << 14;
 
-/// A context: devices of one platform that share objects. Cheap to clone.
-#[derive(Clone)]
-pub struct Context(Arc<Inner>);
+/// A context. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Context(Arc<Inner>);
 
+#[derive(Debug)]
 struct Inner {
     // Dropped in this order: queues and events before their context.
-    init_queue: OnceLock<Result<OwnedQueue, Status>>,
-    transfer_queue: OnceLock<Result<Arc<OwnedQueue>, Status>>,
-    failed: Mutex<VecDeque<OwnedEvent>>,
+    init_queue: OnceLock<Result<KeptQueue, Status>>,
+    transfer_queue: OnceLock<Result<Arc<KeptQueue>, Status>>,
+    failed: Lock<VecDeque<OwnedEvent>>,
     raw: OwnedContext,
     id: u64,
     platform: Platform,
-    devices: Vec<Device>,
-    shares_host_memory: OnceLock<bool>,
+    devices: Vec<driver::Device>,
     failing: RwLock<()>,
     user_event_failed: AtomicBool,
     open_user_events: AtomicUsize,
 }
 
-type Notify = Arc<dyn Fn(&str) + Send + Sync>;
+type Receiver = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Receivers of contexts' errors, by the context's id. A driver may report an error while or after
 /// a context is freed; it then finds no receiver instead of freed memory.
-static NOTIFIED: LazyLock<Mutex<HashMap<u64, Notify>>> = LazyLock::new(Mutex::default);
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static NOTIFIED: LazyLock<Lock<HashMap<u64, Receiver>>> = LazyLock::new(Lock::default);
 
 impl Context {
-    /// Makes a context over devices of one platform. `notify` gets the driver's errors, on any
+    /// Makes a context over devices of the platform. `notify` gets the driver's errors, on any
     /// thread. It is not called once the last clone has been dropped.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_DEVICE` for a device of another platform.
-    pub fn new(
-        platform: &Platform,
-        devices: &[Device],
-        notify: Box<dyn Fn(&str) + Send + Sync>,
+    pub(super) fn new(
+        platform: Platform,
+        devices: &[driver::Device],
+        notify: Notify,
     ) -> Result<Self, Status> {
-        if devices.is_empty() {
-            return Err(Status::INVALID_VALUE);
-        }
-        if devices.iter().any(|device| device.platform().raw() != platform.raw()) {
-            return Err(Status::INVALID_DEVICE);
-        }
         let create = function!(clCreateContext)?;
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let handles = handles(devices)?;
+        let id = driver::next_context_id();
         notified().insert(id, Arc::from(notify));
         let properties = [
             CL_CONTEXT_PLATFORM as cl_context_properties,
             platform.raw().expose_provenance().cast_signed(),
             0,
         ];
-        // Loaders only accept their own platforms; without a platform, the device decides.
-        let start = if platform.is_cuda() { properties.len() - 1 } else { 0 };
-        let handles: Vec<_> = devices.iter().map(Device::raw).collect();
         let number = api::count(handles.len())?;
         let data =
             std::ptr::without_provenance_mut::<c_void>(usize::try_from(id).unwrap_or_default());
@@ -91,14 +74,7 @@ impl Context {
         // SAFETY: the properties end with 0, the list has `number` devices, `told` expects a
         // number.
         let handle = unsafe {
-            create(
-                &raw const properties[start],
-                number,
-                handles.as_ptr(),
-                Some(told),
-                data,
-                &mut code,
-            )
+            create(properties.as_ptr(), number, handles.as_ptr(), Some(told), data, &mut code)
         };
         let raw = api::made(handle, code).inspect_err(|_| {
             notified().remove(&id);
@@ -106,12 +82,11 @@ impl Context {
         Ok(Self(Arc::new(Inner {
             init_queue: OnceLock::new(),
             transfer_queue: OnceLock::new(),
-            failed: Mutex::default(),
+            failed: Lock::default(),
             raw: OwnedContext::take(raw),
             id,
-            platform: platform.clone(),
+            platform,
             devices: devices.to_vec(),
-            shares_host_memory: OnceLock::new(),
             failing: RwLock::new(()),
             user_event_failed: AtomicBool::new(false),
             open_user_events: AtomicUsize::new(0),
@@ -122,32 +97,25 @@ impl Context {
         self.0.raw.raw()
     }
 
-    /// Returns a number that is unique in this process. Wait lists cannot span contexts.
-    pub fn id(&self) -> u64 {
+    /// Returns the reference to the driver's object.
+    pub(super) fn owned(&self) -> &OwnedContext {
+        &self.0.raw
+    }
+
+    pub(super) fn id(&self) -> u64 {
         self.0.id
     }
 
-    pub fn platform(&self) -> &Platform {
-        &self.0.platform
+    pub(super) fn platform(&self) -> Platform {
+        self.0.platform
     }
 
-    pub fn devices(&self) -> &[Device] {
+    pub(super) fn devices(&self) -> &[driver::Device] {
         &self.0.devices
     }
 
-    /// Returns whether all its devices share host memory; buffers then have home memory.
-    pub fn shares_host_memory(&self) -> bool {
-        *self
-            .0
-            .shares_host_memory
-            .get_or_init(|| self.devices().iter().all(Device::shares_host_memory))
-    }
-
     /// `clGetSupportedImageFormats`; returns pairs of channel order and channel type.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn image_formats(&self, flags: u64, image_type: u32) -> Result<Vec<(u32, u32)>, Status> {
+    pub(super) fn formats(&self, flags: u64, image_type: u32) -> Result<Vec<(u32, u32)>, Status> {
         let list = function!(clGetSupportedImageFormats)?;
         let mut count = 0;
         // SAFETY: only the length of the list is asked for.
@@ -176,30 +144,24 @@ impl Context {
             .collect())
     }
 
-    /// Returns a queue on the first device for transfers that belong to no queue of the client. It
-    /// is out of order if the device allows that, so that no transfer waits for another one.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn transfer_queue(&self) -> Result<Queue, Status> {
-        let device = self.devices().first().ok_or(Status::INVALID_DEVICE)?;
-        let properties = device.queue_properties() & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
-        if properties == 0 {
-            // In a shared in-order queue, transfers would wait for each other.
-            return Queue::new(self, device, properties, 0);
-        }
-        // All transfers share one queue that lives as long as the context: Intel's runtime hangs if
-        // a command that ends holds the last reference to its queue.
-        let make = || OwnedQueue::create(self, device, properties, 0).map(Arc::new);
-        let raw = self.0.transfer_queue.get_or_init(make).clone()?;
-        Ok(Queue::over(raw, self, device, properties))
+    /// Returns the queue of all transfers. They share one queue that lives as long as the context:
+    /// Intel's runtime hangs if a command that ends holds the last reference to its queue.
+    pub(super) fn shared_queue(
+        &self,
+        device: &Device,
+        properties: u64,
+    ) -> Result<Arc<KeptQueue>, Status> {
+        let make = || {
+            KeptQueue::create(self.owned(), self.platform(), device, properties, 0).map(Arc::new)
+        };
+        self.0.transfer_queue.get_or_init(make).clone()
     }
 
     /// Returns the queue that sets the first content of objects. Its users wait for it.
-    pub(super) fn init_queue(&self) -> Result<&OwnedQueue, Status> {
+    pub(super) fn init_queue(&self) -> Result<&KeptQueue, Status> {
         let make = || {
             let device = self.devices().first().ok_or(Status::INVALID_DEVICE)?;
-            OwnedQueue::create(self, device, 0, 0)
+            KeptQueue::create(self.owned(), self.platform(), device.driver()?, 0, 0)
         };
         self.0.init_queue.get_or_init(make).as_ref().map_err(|&status| status)
     }
@@ -227,7 +189,7 @@ impl Context {
     /// Keeps a failed command's event while others may notify it: the newest, until the context is
     /// freed.
     pub(super) fn keep_failed(&self, event: OwnedEvent) {
-        let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.0.failed.lock();
         let oldest = if failed.len() < FAILED_EVENTS_MAX { None } else { failed.pop_front() };
         failed.push_back(event);
         // The driver is called without the lock.
@@ -244,13 +206,9 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("id", &self.id())
-            .field("devices", &self.0.devices.len())
-            .finish_non_exhaustive()
-    }
+/// Returns the handles of devices.
+pub(super) fn handles(devices: &[driver::Device]) -> Result<Vec<cl_device_id>, Status> {
+    devices.iter().map(|device| Ok(device.driver::<Device>()?.raw())).collect()
 }
 
 impl Drop for Inner {
@@ -259,8 +217,8 @@ impl Drop for Inner {
     }
 }
 
-fn notified() -> std::sync::MutexGuard<'static, HashMap<u64, Notify>> {
-    NOTIFIED.lock().unwrap_or_else(PoisonError::into_inner)
+fn notified() -> std::sync::MutexGuard<'static, HashMap<u64, Receiver>> {
+    NOTIFIED.lock()
 }
 
 /// Receives the errors of every context (`pfn_notify`).

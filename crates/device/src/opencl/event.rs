@@ -8,30 +8,21 @@ use penstock_cl_sys::{
     CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_COMPLETE, CL_PROFILING_COMMAND_END,
     CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_SUBMIT, cl_event,
 };
-pub use penstock_wire::Times;
 use penstock_wire::status::Status;
 
-use super::api::{self, function, owned};
+use super::api::{self, function};
 use super::context::Context;
-use super::queue::Queue;
+use super::owned::OwnedEvent;
 use super::watch::{self, Inside};
-
-owned!(
-    /// One reference to a `cl_event`.
-    OwnedEvent(cl_event),
-    clReleaseEvent
-);
+use crate::event::{Done, EventDriver, Times};
 
 /// Status that PoCL gives a command that fails because another one did. As a code it is
 /// `CL_DEVICE_NOT_FOUND`, which no command ends with.
 const POCL_FAILED: i32 = -1;
 
-/// The completion of a command, or a user event. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Event(Arc<Inner>);
-
+/// The completion of a command, or a user event.
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Event {
     /// Released by `drop` of this type.
     raw: ManuallyDrop<OwnedEvent>,
     context: Context,
@@ -52,27 +43,28 @@ enum Kind {
 }
 
 impl Event {
-    /// Takes over the event of a command of `queue`.
-    pub(super) fn of_command(raw: cl_event, queue: &Queue, waited: bool) -> Self {
-        let kind = Kind::Command { profiles: queue.profiles(), waited };
-        Self::of_kind(raw, queue.context(), kind)
+    /// Takes over the event of a command of a queue.
+    pub(super) fn of_command(
+        raw: cl_event,
+        context: &Context,
+        profiles: bool,
+        waited: bool,
+    ) -> Arc<Self> {
+        Self::of_kind(raw, context, Kind::Command { profiles, waited })
     }
 
     /// Takes over an event without times.
-    pub(super) fn of_context(raw: cl_event, context: &Context) -> Self {
+    pub(super) fn of_context(raw: cl_event, context: &Context) -> Arc<Self> {
         Self::of_kind(raw, context, Kind::Other)
     }
 
-    fn of_kind(raw: cl_event, context: &Context, kind: Kind) -> Self {
+    fn of_kind(raw: cl_event, context: &Context, kind: Kind) -> Arc<Self> {
         let raw = ManuallyDrop::new(OwnedEvent::take(raw));
-        Self(Arc::new(Inner { raw, context: context.clone(), kind }))
+        Arc::new(Self { raw, context: context.clone(), kind })
     }
 
     /// `clCreateUserEvent`.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn user(context: &Context) -> Result<Self, Status> {
+    pub(super) fn user(context: &Context) -> Result<Arc<Self>, Status> {
         let create = function!(clCreateUserEvent)?;
         let mut code = 0;
         // SAFETY: the context lives.
@@ -82,37 +74,11 @@ impl Event {
         Ok(Self::of_kind(raw, context, Kind::User { is_open: AtomicBool::new(true) }))
     }
 
-    /// `clSetUserEventStatus` with [`Status::OK`] or a failure. After a failure, all commands that
-    /// wait for the event, directly or not, end with
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`. Completion callbacks may call this.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` for the second call.
-    pub fn complete(&self, status: Status) -> Result<(), Status> {
-        if !status.is_error() {
-            return self.set_status(Status::OK);
-        }
-        let context = &self.0.context;
-        context.note_user_event_failed();
-        // This must not block: the thread that enqueues may be this one, further down the stack
-        // inside the driver, or it may wait for the completion callback that runs this.
-        match context.failing().try_write() {
-            Ok(_nobody_enqueues) => self.set_status(status)?,
-            Err(TryLockError::Poisoned(_)) => self.set_status(status)?,
-            Err(TryLockError::WouldBlock) => {
-                watch::fail_later(self.clone(), status);
-                return Ok(());
-            }
-        }
-        watch::look_for_failures();
-        Ok(())
-    }
-
-    /// As [`Self::complete`] with a failure, for threads that may block.
+    /// As [`EventDriver::complete`] with a failure, for threads that may block.
     pub(super) fn fail_now(&self, status: Status) {
         {
             let _nobody_enqueues = loop {
-                match self.0.context.failing().try_write() {
+                match self.context.failing().try_write() {
                     Ok(guard) => break guard,
                     Err(TryLockError::Poisoned(guard)) => break guard.into_inner(),
                     // Enqueueing takes microseconds. A blocked writer would block later readers,
@@ -132,33 +98,46 @@ impl Event {
         let _inside = Inside::enter();
         // SAFETY: the event lives.
         api::check(unsafe { set(self.raw(), status.0) })?;
-        if let Kind::User { is_open } = &self.0.kind
+        if let Kind::User { is_open } = &self.kind
             && is_open.swap(false, Ordering::AcqRel)
         {
-            self.0.context.note_user_event_ended();
+            self.context.note_user_event_ended();
         }
         Ok(())
     }
 
     pub(super) fn raw(&self) -> cl_event {
-        self.0.raw.raw()
+        self.raw.raw()
     }
 
-    /// Returns the number of its context, see [`Context::id`].
-    pub fn context_id(&self) -> u64 {
-        self.0.context.id()
+    fn has_waited(&self) -> bool {
+        matches!(self.kind, Kind::Command { waited: true, .. })
     }
 
-    /// Returns the status: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) until the end.
-    pub fn status(&self) -> Status {
-        match raw_status(&self.0.raw) {
+    fn time(&self, name: u32) -> u64 {
+        let Ok(get) = function!(clGetEventProfilingInfo) else { return 0 };
+        // SAFETY: the event lives, and `number` passes a location of the given size.
+        api::number(|size, value, true_size| unsafe {
+            get(self.raw(), name, size, value, true_size)
+        })
+        .unwrap_or(0)
+    }
+}
+
+impl EventDriver for Event {
+    fn context_id(&self) -> u64 {
+        self.context.id()
+    }
+
+    fn status(&self) -> Status {
+        match raw_status(&self.raw) {
             // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the
             // events in the wait list is a negative integer value": PoCL 3.1 uses its own code;
             // Oclgrind passes the first failure's code on.
             Ok(code)
                 if code < 0
                     && (self.has_waited() || code == POCL_FAILED)
-                    && self.0.context.has_failed_user_event() =>
+                    && self.context.has_failed_user_event() =>
             {
                 Status::WAIT_LIST_FAILED
             }
@@ -167,13 +146,8 @@ impl Event {
         }
     }
 
-    fn has_waited(&self) -> bool {
-        matches!(self.0.kind, Kind::Command { waited: true, .. })
-    }
-
-    /// Returns the times of its command's phases; all are 0 if the queue does not profile.
-    pub fn times(&self) -> Times {
-        if !matches!(self.0.kind, Kind::Command { profiles: true, .. }) {
+    fn times(&self) -> Times {
+        if !matches!(self.kind, Kind::Command { profiles: true, .. }) {
             return Times::default();
         }
         let started = self.time(CL_PROFILING_COMMAND_START);
@@ -190,20 +164,7 @@ impl Event {
         }
     }
 
-    fn time(&self, name: u32) -> u64 {
-        let Ok(get) = function!(clGetEventProfilingInfo) else { return 0 };
-        // SAFETY: the event lives, and `number` passes a location of the given size.
-        api::number(|size, value, true_size| unsafe {
-            get(self.raw(), name, size, value, true_size)
-        })
-        .unwrap_or(0)
-    }
-
-    /// Blocks until the event has ended.
-    ///
-    /// # Errors
-    /// The error with which its command failed.
-    pub fn wait(&self) -> Result<(), Status> {
+    fn wait(&self) -> Result<(), Status> {
         let wait = function!(clWaitForEvents)?;
         let list = [self.raw()];
         let waited = {
@@ -215,14 +176,32 @@ impl Event {
         if status.is_error() { Err(status) } else { waited }
     }
 
-    /// Calls `done` once when the event has ended, on a thread of the driver, the helper or the
-    /// caller. `done` must not block. Unless the queue is flushed, it may never be called.
-    pub fn on_complete(&self, done: Box<dyn FnOnce(Status, Times) + Send>) {
+    fn complete(self: Arc<Self>, status: Status) -> Result<(), Status> {
+        if !status.is_error() {
+            return self.set_status(Status::OK);
+        }
+        let context = &self.context;
+        context.note_user_event_failed();
+        // This must not block: the thread that enqueues may be this one, further down the stack
+        // inside the driver, or it may wait for the completion callback that runs this.
+        match context.failing().try_write() {
+            Ok(_nobody_enqueues) => self.set_status(status)?,
+            Err(TryLockError::Poisoned(_)) => self.set_status(status)?,
+            Err(TryLockError::WouldBlock) => {
+                watch::fail_later(self.clone(), status);
+                return Ok(());
+            }
+        }
+        watch::look_for_failures();
+        Ok(())
+    }
+
+    fn on_complete(self: Arc<Self>, done: Done) {
         watch::on_complete(self, done);
     }
 }
 
-impl Drop for Inner {
+impl Drop for Event {
     /// Releases the event, or keeps it until releasing it does no harm.
     ///
     /// PoCL 3.1 aborts the process if a command fails whose event only its queue holds: it drops
@@ -253,7 +232,7 @@ impl Drop for Inner {
             Ok(status) if status > 0 || (status == Status::OK.0 && nobody_fails.is_none()) => {
                 let kind = std::mem::replace(&mut self.kind, Kind::Other);
                 let (raw, context) = (ManuallyDrop::new(raw), context.clone());
-                watch::keep(Event(Arc::new(Self { raw, context, kind })));
+                watch::keep(Arc::new(Self { raw, context, kind }));
             }
             // No user event can fail meanwhile.
             Ok(0) => drop(raw),
@@ -261,13 +240,6 @@ impl Drop for Inner {
         }
     }
 }
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.raw() == other.raw()
-    }
-}
-impl Eq for Event {}
 
 /// Returns `CL_EVENT_COMMAND_EXECUTION_STATUS` as the driver reports it.
 fn raw_status(event: &OwnedEvent) -> Result<i32, Status> {

@@ -1,49 +1,33 @@
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use penstock_cl_sys::{
     CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_LOCAL,
     CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
     CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_NUM_ARGS, cl_kernel,
 };
+use penstock_process::Lock;
 use penstock_wire::describe::ArgDescription;
 use penstock_wire::limits;
 use penstock_wire::status::Status;
 
-use super::api::{self, function, owned};
-use super::command::Range;
+use super::api::{self, function};
 use super::device::Device;
 use super::memory::{self, Mem};
+use super::owned::OwnedKernel;
 use super::program::Program;
 use super::queue::Queue;
 use super::sampler::Sampler;
-
-owned!(
-    /// One reference to a `cl_kernel`.
-    OwnedKernel(cl_kernel),
-    clReleaseKernel
-);
+use crate::driver;
+use crate::driver::{Arg, KernelDriver};
+use crate::range::Range;
+use crate::region;
 
 const INVALID_ARG_INDEX: Status = Status(penstock_cl_sys::CL_INVALID_ARG_INDEX);
 const INVALID_ARG_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_SIZE);
 const INVALID_ARG_VALUE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_VALUE);
 const INVALID_KERNEL_ARGS: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_ARGS);
 const INVALID_KERNEL_NAME: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_NAME);
-
-#[derive(Clone, Copy, Debug)]
-pub enum Arg<'a> {
-    /// A value, as the device sees it.
-    Bytes(&'a [u8]),
-    /// A memory object or `NULL`.
-    Mem(Option<&'a Mem>),
-    Sampler(&'a Sampler),
-    /// Local memory of this size in bytes.
-    Local(u64),
-    /// An address in shared virtual memory.
-    Svm(u64),
-    /// A queue on the device.
-    Queue(&'a Queue),
-}
 
 /// Kind of an argument, as far as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +42,13 @@ enum Takes {
     Queue,
 }
 
-/// A kernel object. A clone refers to the same object, see [`Kernel::duplicate`].
-#[derive(Clone, Debug)]
-pub struct Kernel(Arc<Inner>);
-
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Kernel {
     raw: OwnedKernel,
     program: Program,
     /// "clSetKernelArg is not safe to be called from any thread on the same kernel object": locked
     /// while arguments are set and while the kernel is enqueued.
-    args: Mutex<Args>,
+    args: Lock<Args>,
 }
 
 #[derive(Debug, Default)]
@@ -84,89 +64,34 @@ pub(super) struct Args {
 
 impl Kernel {
     /// `clCreateKernel`.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn new(program: &Program, name: &str) -> Result<Self, Status> {
+    pub(super) fn new(program: &Program, name: &str) -> Result<Self, Status> {
         let create = function!(clCreateKernel)?;
         let name = CString::new(name).map_err(|_| INVALID_KERNEL_NAME)?;
         let mut code = 0;
         // SAFETY: the program lives; the name ends with a NUL.
         let raw = unsafe { create(program.raw(), name.as_ptr(), &mut code) };
         let raw = OwnedKernel::take(api::made(raw, code)?);
-        let kernel =
-            Self(Arc::new(Inner { raw, program: program.clone(), args: Mutex::default() }));
+        let kernel = Self { raw, program: program.clone(), args: Lock::default() };
         let takes = kernel.takes();
         *kernel.args() = Args { mems: vec![None; takes.len()], takes, ..Args::default() };
         Ok(kernel)
-    }
-
-    /// `clCloneKernel`: another kernel object with the same arguments.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` before OpenCL 2.1.
-    pub fn duplicate(&self) -> Result<Self, Status> {
-        self.0.program.context().platform().needs(2, 1)?;
-        let clone = function!(clCloneKernel)?;
-        let args = self.args();
-        let mut code = 0;
-        // SAFETY: the kernel lives.
-        let raw = unsafe { clone(self.raw(), &mut code) };
-        let raw = OwnedKernel::take(api::made(raw, code)?);
-        let (takes, mems, locals) = (args.takes.clone(), args.mems.clone(), args.locals.clone());
-        let args = Args { takes, mems, locals, held: Vec::new() };
-        Ok(Self(Arc::new(Inner { raw, program: self.0.program.clone(), args: Mutex::new(args) })))
-    }
-
-    /// `clSetKernelArg` or `clSetKernelArgSVMPointer`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_ARG_VALUE` for bytes that the driver would take for a
-    /// handle.
-    pub fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
-        let mut args = self.args();
-        let place = usize::try_from(index).map_err(|_| INVALID_ARG_INDEX)?;
-        let &takes = args.takes.get(place).ok_or(INVALID_ARG_INDEX)?;
-        let fits = match arg {
-            Arg::Bytes(bytes) => match takes {
-                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type": PoCL
-                // 3.1 does not check.
-                Takes::Value(Some(size)) if size != bytes.len() => return Err(INVALID_ARG_SIZE),
-                // Before OpenCL C 2.0 a program may define its own type `queue_t`.
-                Takes::Queue => bytes.len() != size_of::<cl_kernel>(),
-                takes => matches!(takes, Takes::Value(_)),
-            },
-            Arg::Mem(_) | Arg::Svm(_) => matches!(takes, Takes::Memory),
-            Arg::Sampler(_) => matches!(takes, Takes::Sampler),
-            Arg::Local(_) => matches!(takes, Takes::Local),
-            Arg::Queue(_) => matches!(takes, Takes::Queue),
-        };
-        if !fits && takes != Takes::Unknown {
-            return Err(INVALID_ARG_VALUE);
-        }
-        self.set_raw(index, arg)?;
-        if let Some(slot) = args.mems.get_mut(place) {
-            *slot = if let Arg::Mem(Some(mem)) = arg { Some(Arc::downgrade(&mem.0)) } else { None };
-        }
-        if let Arg::Local(bytes) = arg {
-            args.locals.retain(|(known, _)| *known != place);
-            args.locals.push((place, bytes));
-        }
-        Ok(())
     }
 
     fn set_raw(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
         match arg {
             Arg::Bytes([]) => Err(INVALID_ARG_SIZE),
             Arg::Bytes(bytes) => self.set_value(index, bytes.len(), bytes.as_ptr().cast()),
-            Arg::Mem(mem) => self.set_handle(index, mem.map_or(std::ptr::null_mut(), Mem::raw)),
-            Arg::Sampler(sampler) => self.set_handle(index, sampler.raw()),
-            Arg::Queue(queue) => self.set_handle(index, queue.raw()),
-            Arg::Local(bytes) => self.set_value(index, api::size(bytes)?, std::ptr::null()),
+            Arg::Mem(mem) => {
+                let handle = mem.map(memory::raw).transpose()?;
+                self.set_handle(index, handle.unwrap_or(std::ptr::null_mut()))
+            }
+            Arg::Sampler(sampler) => self.set_handle(index, sampler.driver::<Sampler>()?.raw()),
+            Arg::Queue(queue) => self.set_handle(index, queue.driver::<Queue>()?.raw()),
+            Arg::Local(bytes) => self.set_value(index, region::narrow(bytes)?, std::ptr::null()),
             Arg::Svm(address) => {
-                self.0.program.context().platform().needs(2, 0)?;
+                self.program.context().platform().needs(2, 0)?;
                 let set = function!(clSetKernelArgSVMPointer)?;
-                let address = std::ptr::with_exposed_provenance::<c_void>(api::size(address)?);
+                let address = std::ptr::with_exposed_provenance::<c_void>(region::narrow(address)?);
                 // SAFETY: the driver only keeps the address; a kernel may use any address anyway.
                 api::check(unsafe { set(self.raw(), index, address) })
             }
@@ -184,121 +109,12 @@ impl Kernel {
         api::check(unsafe { set(self.raw(), index, size, value) })
     }
 
-    /// `clSetKernelExecInfo`.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn set_exec_info(&self, name: u32, value: &[u8]) -> Result<(), Status> {
-        const SVM_PTRS: u32 = 0x11B6;
-        self.0.program.context().platform().needs(2, 0)?;
-        if name == SVM_PTRS {
-            // These addresses are in this process's memory, which the driver may not know as its
-            // own. The device works on that memory, so nothing has to move.
-            return Ok(());
-        }
-        let set = function!(clSetKernelExecInfo)?;
-        let _args = self.args();
-        // SAFETY: the kernel lives, and the value has its size.
-        api::check(unsafe { set(self.raw(), name, value.len(), value.as_ptr().cast()) })
-    }
-
-    /// `clGetKernelWorkGroupInfo`.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn work_group_info(&self, device: &Device, name: u32) -> Result<Vec<u8>, Status> {
-        let get = function!(clGetKernelWorkGroupInfo)?;
-        // SAFETY: kernel and device live, and `query` passes a location of the given size.
-        api::query(|size, value, true_size| unsafe {
-            get(self.raw(), device.raw(), name, size, value, true_size)
-        })
-    }
-
-    /// `clGetKernelSubGroupInfo`, for an answer of at most `output_bytes`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` if it has no sub-groups.
-    pub fn sub_group_info(
-        &self,
-        device: &Device,
-        name: u32,
-        input: &[u8],
-        output_bytes: usize,
-    ) -> Result<Vec<u8>, Status> {
-        self.0.program.context().platform().needs(2, 1)?;
-        if output_bytes as u64 > limits::SMALL_BYTES_MAX {
-            return Err(Status::INVALID_VALUE);
-        }
-        let get = function!(clGetKernelSubGroupInfo)?;
-        let mut output = vec![0; output_bytes];
-        let mut true_size = 0;
-        let start = if input.is_empty() { std::ptr::null() } else { input.as_ptr() };
-        // SAFETY: kernel and device live; input and output have their sizes.
-        api::check(unsafe {
-            get(
-                self.raw(),
-                device.raw(),
-                name,
-                input.len(),
-                start.cast(),
-                output.len(),
-                output.as_mut_ptr().cast(),
-                &mut true_size,
-            )
-        })?;
-        output.truncate(true_size);
-        Ok(output)
-    }
-
-    /// `clGetKernelSuggestedLocalWorkSizeKHR`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` if it does not have the extension.
-    pub fn suggested_local_size(&self, queue: &Queue, range: &Range) -> Result<[u64; 3], Status> {
-        const NAME: &std::ffi::CStr = c"clGetKernelSuggestedLocalWorkSizeKHR";
-        let platform = self.0.program.context().platform();
-        let find = function!(clGetExtensionFunctionAddressForPlatform)?;
-        // SAFETY: the platform lives; the name ends with a NUL.
-        let address = unsafe { find(platform.raw(), NAME.as_ptr()) };
-        if address.is_null() {
-            return Err(Status::INVALID_OPERATION);
-        }
-        // SAFETY: the extension defines this type for the function of this name.
-        let suggest = unsafe {
-            std::mem::transmute::<
-                *mut c_void,
-                penstock_cl_sys::clGetKernelSuggestedLocalWorkSizeKHR_t,
-            >(address)
-        };
-        let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
-        let args = self.args();
-        let mut local = [1_usize; 3];
-        // SAFETY: queue and kernel live; the lists have three entries, at least `dims`.
-        let code = unsafe {
-            suggest(
-                queue.raw(),
-                self.raw(),
-                range.dims(),
-                range.offset().as_ptr(),
-                range.global().as_ptr(),
-                local.as_mut_ptr(),
-            )
-        };
-        drop(args);
-        api::check(code)?;
-        Ok(local.map(|size| size as u64))
-    }
-
-    pub(super) fn program(&self) -> &Program {
-        &self.0.program
-    }
-
     pub(super) fn raw(&self) -> cl_kernel {
-        self.0.raw.raw()
+        self.raw.raw()
     }
 
     pub(super) fn args(&self) -> MutexGuard<'_, Args> {
-        self.0.args.lock().unwrap_or_else(PoisonError::into_inner)
+        self.args.lock()
     }
 
     pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
@@ -307,13 +123,6 @@ impl Kernel {
         api::query(|size, value, true_size| unsafe {
             get(self.raw(), name, size, value, true_size)
         })
-    }
-
-    /// Returns `CL_KERNEL_NUM_ARGS`, but at most [`limits::ARG_INDEX_MAX`].
-    pub fn arg_count(&self) -> usize {
-        let bytes = self.ask(CL_KERNEL_NUM_ARGS).unwrap_or_default();
-        let count = bytes.first_chunk().map_or(0, |&bytes| u32::from_ne_bytes(bytes));
-        count.min(limits::ARG_INDEX_MAX) as usize
     }
 
     /// Returns `clGetKernelArgInfo` of every argument; `None` if any of them lacks it.
@@ -371,20 +180,165 @@ impl Kernel {
     }
 }
 
+impl KernelDriver for Kernel {
+    fn duplicate(&self) -> Result<Box<dyn KernelDriver>, Status> {
+        self.program.context().platform().needs(2, 1)?;
+        let clone = function!(clCloneKernel)?;
+        let args = self.args();
+        let mut code = 0;
+        // SAFETY: the kernel lives.
+        let raw = unsafe { clone(self.raw(), &mut code) };
+        let raw = OwnedKernel::take(api::made(raw, code)?);
+        let (takes, mems, locals) = (args.takes.clone(), args.mems.clone(), args.locals.clone());
+        let args = Args { takes, mems, locals, held: Vec::new() };
+        Ok(Box::new(Self { raw, program: self.program.clone(), args: Lock::new(args) }))
+    }
+
+    fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
+        let mut args = self.args();
+        let place = usize::try_from(index).map_err(|_| INVALID_ARG_INDEX)?;
+        let &takes = args.takes.get(place).ok_or(INVALID_ARG_INDEX)?;
+        let fits = match arg {
+            Arg::Bytes(bytes) => match takes {
+                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type": PoCL
+                // 3.1 does not check.
+                Takes::Value(Some(size)) if size != bytes.len() => return Err(INVALID_ARG_SIZE),
+                // Before OpenCL C 2.0 a program may define its own type `queue_t`.
+                Takes::Queue => bytes.len() != size_of::<cl_kernel>(),
+                takes => matches!(takes, Takes::Value(_)),
+            },
+            Arg::Mem(_) | Arg::Svm(_) => matches!(takes, Takes::Memory),
+            Arg::Sampler(_) => matches!(takes, Takes::Sampler),
+            Arg::Local(_) => matches!(takes, Takes::Local),
+            Arg::Queue(_) => matches!(takes, Takes::Queue),
+        };
+        if !fits && takes != Takes::Unknown {
+            return Err(INVALID_ARG_VALUE);
+        }
+        self.set_raw(index, arg)?;
+        if let Some(slot) = args.mems.get_mut(place) {
+            *slot = match arg {
+                Arg::Mem(Some(mem)) => Some(Arc::downgrade(&mem.driver::<Mem>()?.0)),
+                _ => None,
+            };
+        }
+        if let Arg::Local(bytes) = arg {
+            args.locals.retain(|(known, _)| *known != place);
+            args.locals.push((place, bytes));
+        }
+        Ok(())
+    }
+
+    fn set_exec_info(&self, name: u32, value: &[u8]) -> Result<(), Status> {
+        const SVM_PTRS: u32 = 0x11B6;
+        self.program.context().platform().needs(2, 0)?;
+        if name == SVM_PTRS {
+            // These addresses are in this process's memory, which the driver may not know as its
+            // own. The device works on that memory, so nothing has to move.
+            return Ok(());
+        }
+        let set = function!(clSetKernelExecInfo)?;
+        let _args = self.args();
+        // SAFETY: the kernel lives, and the value has its size.
+        api::check(unsafe { set(self.raw(), name, value.len(), value.as_ptr().cast()) })
+    }
+
+    fn arg_count(&self) -> usize {
+        let bytes = self.ask(CL_KERNEL_NUM_ARGS).unwrap_or_default();
+        let count = bytes.first_chunk().map_or(0, |&bytes| u32::from_ne_bytes(bytes));
+        count.min(limits::ARG_INDEX_MAX) as usize
+    }
+
+    fn work_group_info(&self, device: &driver::Device, name: u32) -> Result<Vec<u8>, Status> {
+        let get = function!(clGetKernelWorkGroupInfo)?;
+        let device = device.driver::<Device>()?.raw();
+        // SAFETY: kernel and device live, and `query` passes a location of the given size.
+        api::query(|size, value, true_size| unsafe {
+            get(self.raw(), device, name, size, value, true_size)
+        })
+    }
+
+    fn sub_group_info(
+        &self,
+        device: &driver::Device,
+        name: u32,
+        input: &[u8],
+        output_bytes: usize,
+    ) -> Result<Vec<u8>, Status> {
+        self.program.context().platform().needs(2, 1)?;
+        let get = function!(clGetKernelSubGroupInfo)?;
+        let device = device.driver::<Device>()?.raw();
+        let mut output = vec![0; output_bytes];
+        let mut true_size = 0;
+        let start = if input.is_empty() { std::ptr::null() } else { input.as_ptr() };
+        // SAFETY: kernel and device live; input and output have their sizes.
+        api::check(unsafe {
+            get(
+                self.raw(),
+                device,
+                name,
+                input.len(),
+                start.cast(),
+                output.len(),
+                output.as_mut_ptr().cast(),
+                &mut true_size,
+            )
+        })?;
+        output.truncate(true_size);
+        Ok(output)
+    }
+
+    fn suggested_local_size(
+        &self,
+        queue: &driver::Queue,
+        range: &Range,
+    ) -> Result<[u64; 3], Status> {
+        const NAME: &std::ffi::CStr = c"clGetKernelSuggestedLocalWorkSizeKHR";
+        let platform = self.program.context().platform();
+        let find = function!(clGetExtensionFunctionAddressForPlatform)?;
+        // SAFETY: the platform lives; the name ends with a NUL.
+        let address = unsafe { find(platform.raw(), NAME.as_ptr()) };
+        if address.is_null() {
+            return Err(Status::INVALID_OPERATION);
+        }
+        // SAFETY: the extension defines this type for the function of this name.
+        let suggest = unsafe {
+            std::mem::transmute::<
+                *mut c_void,
+                penstock_cl_sys::clGetKernelSuggestedLocalWorkSizeKHR_t,
+            >(address)
+        };
+        let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
+        let queue = queue.driver::<Queue>()?;
+        let args = self.args();
+        let mut local = [1_usize; 3];
+        // SAFETY: queue and kernel live; the lists have three entries, at least `dims`.
+        let code = unsafe {
+            suggest(
+                queue.raw(),
+                self.raw(),
+                range.dims(),
+                range.offset().as_ptr(),
+                range.global().as_ptr(),
+                local.as_mut_ptr(),
+            )
+        };
+        drop(args);
+        api::check(code)?;
+        Ok(local.map(|size| size as u64))
+    }
+}
+
 impl Args {
-    /// Refuses more local memory among the arguments than the device has. "CL_OUT_OF_RESOURCES if
-    /// there is a failure to queue the execution instance of kernel ... because of insufficient
-    /// resources": PoCL 3.1 aborts instead.
-    pub(super) fn check_local(&self, device: &Device) -> Result<(), Status> {
+    /// Refuses more local memory among the arguments than `local_max`, which the device has.
+    /// "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel ...
+    /// because of insufficient resources": PoCL 3.1 aborts instead.
+    pub(super) fn check_local(&self, local_max: u64) -> Result<(), Status> {
         if self.locals.is_empty() {
             return Ok(());
         }
         let all = self.locals.iter().try_fold(0_u64, |sum, (_, bytes)| sum.checked_add(*bytes));
-        if all.is_some_and(|all| all <= device.limits().local) {
-            Ok(())
-        } else {
-            Err(Status::OUT_OF_RESOURCES)
-        }
+        if all.is_some_and(|all| all <= local_max) { Ok(()) } else { Err(Status::OUT_OF_RESOURCES) }
     }
 
     /// Keeps all memory arguments until [`Self::let_go`]. Fails if one of them is gone.

@@ -1,45 +1,35 @@
-//! The OpenCL back end: a safe layer over the node's ICD loader, with a file per kind of object.
+//! The drivers behind the node's ICD loader, which is opened at run time. There is a file for each
+//! kind of object, from the lowest to the highest:
+//!
+//! * `api` has the loader's functions, `owned` owns references to the driver's objects.
+//! * `platform`, `device`, `retire` (queues) and `context` describe what exists.
+//! * `event`, `watch` and `reclaim` follow the commands to their end. `pins` unties threads.
+//! * `queue` enqueues commands. `memory`, `image`, `sampler`, `program` and `kernel` are what they
+//!   use; `transfer`, `image_command` and `command` are the commands.
+//! * `report`, `create` and `load` implement the traits that make objects.
 
-mod account;
 mod api;
 mod command;
 mod context;
+mod create;
 mod device;
-mod driver;
 mod event;
-mod format;
-pub(crate) mod home;
 mod image;
 mod image_command;
 mod kernel;
+mod load;
 mod memory;
+mod owned;
 mod pins;
 mod platform;
-mod probe;
 mod program;
 mod queue;
 mod reclaim;
-mod region;
 mod report;
 mod retire;
 mod sampler;
 mod transfer;
 mod watch;
 
-pub use account::Share;
-pub use command::Range;
-pub use context::Context;
-pub use device::Device;
-pub use driver::{Driver, LoadError};
-pub use event::{Event, Times};
-pub use format::pixel_bytes;
-pub use home::{Home, HomeBytes, HostMemory};
-pub use kernel::{Arg, Kernel};
-pub use memory::Mem;
+pub(crate) use load::platforms;
 pub use pins::share_cpus;
-pub use platform::Platform;
-pub use program::Program;
-pub use queue::{Queue, Want};
-pub use region::Rect;
-pub use sampler::Sampler;
-pub use transfer::Reading;

@@ -7,19 +7,21 @@
 //! driver that ties it again is left alone.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use penstock_process::Lock;
 use penstock_process::variable::{self, Variable};
+
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// If one of these is set, the operator has chosen how the threads are placed.
-const PLACEMENTS: [Variable; 3] =
-    [variable::POCL_AFFINITY, variable::DPCPP_AFFINITY, variable::SYCL_AFFINITY];
+const PLACEMENTS: [&Variable; 3] =
+    [&variable::POCL_AFFINITY, &variable::DPCPP_AFFINITY, &variable::SYCL_AFFINITY];
 
 /// CPUs of this process, set if its drivers share them with other processes.
 static SHARED: OnceLock<CpuSet> = OnceLock::new();
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: Lock<Option<State>> = Lock::new(None);
 /// Longest time that a thread stays tied. Checking 100 threads takes 0.3 ms: 0.1 % of a CPU.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -31,7 +33,7 @@ struct State {
 /// From now on, gives drivers' threads in this process all its CPUs. For a process that shares the
 /// host's devices with similar processes; call it before a driver is loaded.
 pub fn share_cpus() {
-    if PLACEMENTS.iter().any(Variable::is_set) {
+    if PLACEMENTS.iter().any(|placement| placement.is_set()) {
         return;
     }
     // If the host has more CPUs than a `CpuSet` can hold, the threads stay where they are.
@@ -44,7 +46,7 @@ pub fn share_cpus() {
 pub(super) fn look() {
     let Some(cpus) = SHARED.get() else { return };
     let now = Instant::now();
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = STATE.lock();
     let state = state.get_or_insert_with(|| State { next_look: now, freed: HashSet::new() });
     if now >= state.next_look {
         state.next_look = now + LOOK_EVERY;

@@ -1,89 +1,61 @@
-use std::sync::{Arc, OnceLock};
-
 use penstock_cl_sys::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_id};
 use penstock_wire::describe::Info;
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
-use super::device::Device;
-use super::driver;
-use crate::cuda;
 
 /// Ranges of `clGetPlatformInfo`'s queries: core, the ICD's, external memory and semaphores. Whole
 /// ranges are asked to include queries of newer versions; a driver refuses what it does not know.
 const QUERIES: &[std::ops::RangeInclusive<u32>] = &[0x0900..=0x093F, 0x2036..=0x2053];
 
-/// One OpenCL platform of the node. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Platform(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    handle: Handle,
+/// An OpenCL platform, which lives as long as the process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Platform {
+    handle: cl_platform_id,
     version: (u32, u32),
-    is_cuda: bool,
-    /// Kept, so that each device is one object, whose tests run once.
-    devices: OnceLock<Vec<Device>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Handle(cl_platform_id);
 // SAFETY: a platform lives as long as the loader, which is never unloaded.
-unsafe impl Send for Handle {}
+unsafe impl Send for Platform {}
 // SAFETY: as above, and any thread may query it.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for Platform {}
 
 impl Platform {
     pub(super) fn from_handle(handle: cl_platform_id) -> Self {
         let version = ask(handle, CL_PLATFORM_VERSION).map(|bytes| version(&api::text(&bytes)));
-        Self(Arc::new(Inner {
-            handle: Handle(handle),
-            version: version.unwrap_or_default(),
-            is_cuda: cuda::platform() == Some(handle),
-            devices: OnceLock::new(),
-        }))
+        Self { handle, version: version.unwrap_or_default() }
     }
 
-    pub(super) fn raw(&self) -> cl_platform_id {
-        self.0.handle.0
+    pub(super) fn raw(self) -> cl_platform_id {
+        self.handle
     }
 
-    pub fn name(&self) -> String {
-        ask(self.raw(), CL_PLATFORM_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
+    pub(super) fn name(self) -> String {
+        ask(self.handle, CL_PLATFORM_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
     }
 
-    /// Returns the answers of `clGetPlatformInfo`, for `PlatformDescription::info`.
-    pub fn info(&self) -> Info {
+    /// Returns the answers of `clGetPlatformInfo`.
+    pub(super) fn info(self) -> Info {
         let numbers = QUERIES.iter().cloned().flatten();
-        numbers.filter_map(|name| Some((name, ask(self.raw(), name).ok()?))).collect()
-    }
-
-    /// Returns its devices of all types.
-    pub fn devices(&self) -> Vec<Device> {
-        self.0.devices.get_or_init(|| driver::devices(self).unwrap_or_default()).clone()
+        numbers.filter_map(|name| Some((name, ask(self.handle, name).ok()?))).collect()
     }
 
     /// `clUnloadPlatformCompiler`; errors are ignored.
-    pub fn unload_compiler(&self) {
+    pub(super) fn unload_compiler(self) {
         if let Ok(unload) = function!(clUnloadPlatformCompiler) {
             // SAFETY: the platform is one of the loader's. A failure does not matter.
-            let _ = unsafe { unload(self.raw()) };
+            let _ = unsafe { unload(self.handle) };
         }
     }
 
-    /// Whether it is CUDA's driver, which no ICD loader knows and which takes no OpenCL C.
-    pub fn is_cuda(&self) -> bool {
-        self.0.is_cuda
-    }
-
     /// Whether it has at least this version of OpenCL.
-    pub(super) fn is_at_least(&self, major: u32, minor: u32) -> bool {
-        self.0.version >= (major, minor)
+    pub(super) fn is_at_least(self, major: u32, minor: u32) -> bool {
+        self.version >= (major, minor)
     }
 
     /// Fails if the platform is older than this version. The loader calls a driver's function
     /// without checking that the driver has it, so newer functions must not be called.
-    pub(super) fn needs(&self, major: u32, minor: u32) -> Result<(), Status> {
+    pub(super) fn needs(self, major: u32, minor: u32) -> Result<(), Status> {
         if self.is_at_least(major, minor) { Ok(()) } else { Err(Status::INVALID_OPERATION) }
     }
 }

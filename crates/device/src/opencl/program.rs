@@ -1,23 +1,17 @@
-//! Programs: creation and builds. Queries are in `report`.
+//! Programs: creation and builds. Queries and kernels are in `report`.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use penstock_cl_sys::{cl_device_id, cl_program};
+use penstock_cl_sys::cl_program;
 use penstock_wire::status::Status;
 
-use super::api::{self, function, owned};
-use super::context::Context;
-use super::device::Device;
-use super::kernel::Kernel;
-use super::probe;
-
-owned!(
-    /// One reference to a `cl_program`.
-    OwnedProgram(cl_program),
-    clReleaseProgram
-);
+use super::api::{self, function};
+use super::context::{Context, handles};
+use super::owned::OwnedProgram;
+use crate::driver;
+use crate::driver::Device;
 
 /// Makes the compiler keep the data of `clGetKernelArgInfo`. The client must know which arguments
 /// are memory; the worker must refuse bytes that the driver would take for a handle.
@@ -27,8 +21,9 @@ const INVALID_BUILD_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_BUILD_O
 const INVALID_COMPILER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_COMPILER_OPTIONS);
 const INVALID_LINKER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_LINKER_OPTIONS);
 
+/// A program. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Program(Arc<Inner>);
+pub(super) struct Program(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -50,10 +45,7 @@ impl Program {
     }
 
     /// `clCreateProgramWithSource`.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn with_source(context: &Context, source: &[u8]) -> Result<Self, Status> {
+    pub(super) fn with_source(context: &Context, source: &[u8]) -> Result<Self, Status> {
         let create = function!(clCreateProgramWithSource)?;
         let mut code = 0;
         let (mut text, length) = (source.as_ptr().cast(), source.len());
@@ -66,27 +58,15 @@ impl Program {
         Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
-    /// `clCreateProgramWithBinary`. Returns a code for each binary, even if no program was made.
-    pub fn with_binary(
-        context: &Context,
-        binaries: &[(Device, Vec<u8>)],
-    ) -> (Vec<i32>, Result<Self, Status>) {
-        let mut codes = vec![0; binaries.len()];
-        let program = Self::load_binaries(context, binaries, &mut codes);
-        (codes, program)
-    }
-
-    fn load_binaries(
+    /// `clCreateProgramWithBinary`.
+    pub(super) fn with_binaries(
         context: &Context,
         binaries: &[(Device, Vec<u8>)],
         codes: &mut [i32],
     ) -> Result<Self, Status> {
-        // "CL_INVALID_VALUE if lengths[i] is zero or binaries[i] is NULL".
-        if binaries.is_empty() || binaries.iter().any(|(_, binary)| binary.is_empty()) {
-            return Err(Status::INVALID_VALUE);
-        }
         let create = function!(clCreateProgramWithBinary)?;
-        let devices: Vec<_> = binaries.iter().map(|(device, _)| device.raw()).collect();
+        let devices: Vec<Device> = binaries.iter().map(|(device, _)| device.clone()).collect();
+        let devices = handles(&devices)?;
         let lengths: Vec<_> = binaries.iter().map(|(_, binary)| binary.len()).collect();
         let mut starts: Vec<_> = binaries.iter().map(|(_, binary)| binary.as_ptr()).collect();
         let number = api::count(binaries.len())?;
@@ -107,10 +87,7 @@ impl Program {
     }
 
     /// `clCreateProgramWithIL`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` if it takes no IL.
-    pub fn with_il(context: &Context, il: &[u8]) -> Result<Self, Status> {
+    pub(super) fn with_il(context: &Context, il: &[u8]) -> Result<Self, Status> {
         context.platform().needs(2, 1)?;
         if il.is_empty() {
             return Err(Status::INVALID_VALUE);
@@ -122,18 +99,15 @@ impl Program {
         Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, true))
     }
 
-    /// `clCreateProgramWithBuiltInKernels`. `names` are separated by semicolons.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn with_built_in(
+    /// `clCreateProgramWithBuiltInKernels`.
+    pub(super) fn with_built_in(
         context: &Context,
         devices: &[Device],
         names: &str,
     ) -> Result<Self, Status> {
         let create = function!(clCreateProgramWithBuiltInKernels)?;
         let names = CString::new(names).map_err(|_| Status::INVALID_VALUE)?;
-        let list = handles(devices);
+        let list = handles(devices)?;
         let number = api::count(list.len())?;
         let mut code = 0;
         // SAFETY: the list has `number` devices; the names end with a NUL.
@@ -142,22 +116,19 @@ impl Program {
         Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
-    /// `clBuildProgram`. Blocks, possibly for minutes.
-    ///
-    /// # Errors
-    /// The driver's error; the report then has the log.
-    pub fn build<'a>(
-        &self,
-        devices: &[Device],
-        options: impl Into<Option<&'a str>>,
-    ) -> Result<(), Status> {
-        let options = self.with_arg_info(options.into()).ok_or(INVALID_BUILD_OPTIONS)?;
+    /// `clBuildProgram`.
+    pub(super) fn build(&self, devices: &[Device], options: Option<&str>) -> Result<(), Status> {
+        let options = self.with_arg_info(options).ok_or(INVALID_BUILD_OPTIONS)?;
         self.build_as_given(devices, Some(&options))
     }
 
-    fn build_as_given(&self, devices: &[Device], options: Option<&CStr>) -> Result<(), Status> {
+    pub(super) fn build_as_given(
+        &self,
+        devices: &[Device],
+        options: Option<&CStr>,
+    ) -> Result<(), Status> {
         let build = function!(clBuildProgram)?;
-        let list = handles(devices);
+        let list = handles(devices)?;
         let number = api::count(list.len())?;
         let options = options.map_or(std::ptr::null(), CStr::as_ptr);
         // SAFETY: the program lives, the list has `number` devices, and the options end with a NUL
@@ -167,24 +138,22 @@ impl Program {
         })
     }
 
-    /// `clCompileProgram`. Each header comes with the name by which it is included. Blocks.
-    ///
-    /// # Errors
-    /// The driver's error; the report then has the log.
-    pub fn compile(
+    /// `clCompileProgram`. Each header comes with the name by which it is included.
+    pub(super) fn compile(
         &self,
         devices: &[Device],
         options: Option<&str>,
-        headers: &[(String, Self)],
+        headers: &[(String, driver::Program)],
     ) -> Result<(), Status> {
         let compile = function!(clCompileProgram)?;
         let options = self.with_arg_info(options).ok_or(INVALID_COMPILER_OPTIONS)?;
-        let list = handles(devices);
+        let list = handles(devices)?;
         let names: Result<Vec<_>, _> =
             headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();
         let names = names.map_err(|_| Status::INVALID_VALUE)?;
         let mut name_starts: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        let programs: Vec<_> = headers.iter().map(|(_, program)| program.raw()).collect();
+        let programs: Vec<_> =
+            headers.iter().map(|(_, program)| raw(program)).collect::<Result<_, Status>>()?;
         let (number, header_number) = (api::count(list.len())?, api::count(programs.len())?);
         // "CL_INVALID_VALUE if num_input_headers is zero and header_include_names or input_headers
         // are not NULL".
@@ -207,12 +176,12 @@ impl Program {
         })
     }
 
-    /// `clLinkProgram`. Blocks. A failed link may still return a program, which has the log.
-    pub fn link(
+    /// `clLinkProgram`. A failed link may still return a program, which has the log.
+    pub(super) fn link(
         context: &Context,
         devices: &[Device],
         options: Option<&str>,
-        inputs: &[Self],
+        inputs: &[driver::Program],
     ) -> (Result<(), Status>, Option<Self>) {
         let mut code = 0;
         match Self::link_raw(context, devices, options, inputs, &mut code) {
@@ -226,14 +195,14 @@ impl Program {
         context: &Context,
         devices: &[Device],
         options: Option<&str>,
-        inputs: &[Self],
+        inputs: &[driver::Program],
         code: &mut i32,
     ) -> Result<cl_program, Status> {
         let link = function!(clLinkProgram)?;
         let options = options.map(CString::new).transpose().map_err(|_| INVALID_LINKER_OPTIONS)?;
         let options = options.as_ref().map_or(std::ptr::null(), |options| options.as_ptr());
-        let list = handles(devices);
-        let programs: Vec<_> = inputs.iter().map(Self::raw).collect();
+        let list = handles(devices)?;
+        let programs: Vec<_> = inputs.iter().map(raw).collect::<Result<_, Status>>()?;
         let (number, input_number) = (api::count(list.len())?, api::count(programs.len())?);
         // SAFETY: all lists have their named lengths, and the options end with a NUL or are null.
         // Without a callback the call blocks until the link has ended.
@@ -253,10 +222,7 @@ impl Program {
     }
 
     /// `clSetProgramSpecializationConstant`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` if it takes no IL.
-    pub fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
+    pub(super) fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
         self.0.context.platform().needs(2, 2)?;
         // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate
         // language". PoCL 3.1 ends the process for a program whose link has failed.
@@ -280,27 +246,9 @@ impl Program {
         self.0.arg_info_added.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the driver would show the arguments' descriptions (`clGetKernelArgInfo`)
-    /// with the client's own options, so whether the client's program may see those in the report.
-    ///
-    /// The first call of a process for a device compiles a small kernel.
-    pub fn shows_arg_info(&self) -> bool {
-        if !self.arg_info_was_added() {
-            return true;
-        }
-        let Some(device) = self.context().devices().first() else { return false };
-        probe::shows_arg_info(self.context(), device, self.0.had_options.load(Ordering::Relaxed))
-    }
-
-    /// Returns whether a small kernel has argument descriptions, with empty options or with null.
-    pub(super) fn try_arg_info(
-        context: &Context,
-        device: &Device,
-        with_options: bool,
-    ) -> Result<bool, Status> {
-        let program = Self::with_source(context, b"kernel void probe(int argument) {}")?;
-        program.build_as_given(std::slice::from_ref(device), with_options.then_some(c""))?;
-        Ok(Kernel::new(&program, "probe")?.arg_descriptions().is_some())
+    /// Whether the client gave options for the last build.
+    pub(super) fn had_options(&self) -> bool {
+        self.0.had_options.load(Ordering::Relaxed)
     }
 
     /// Adds [`ARG_INFO_OPTION`] to the options; `None` if they contain a NUL.
@@ -318,8 +266,8 @@ impl Program {
     }
 }
 
-fn handles(devices: &[Device]) -> Vec<cl_device_id> {
-    devices.iter().map(Device::raw).collect()
+fn raw(program: &driver::Program) -> Result<cl_program, Status> {
+    Ok(program.driver::<Program>()?.raw())
 }
 
 /// Returns the start of a list, or null for an empty list, as most calls require.

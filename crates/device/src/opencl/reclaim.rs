@@ -6,14 +6,16 @@
 //! checked when the next write comes. Large ones are freed by a callback.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
 use super::context::Context;
 use super::event::Event;
-use super::home::Mapping;
-use super::queue::{OwnedQueue, Queue, Want};
+use super::retire::KeptQueue;
+use crate::event::EventDriver;
+use crate::home::Mapping;
 use crate::staging::Staged;
 
 /// Largest write that is copied into a slab; 32 of them fill one.
@@ -33,7 +35,7 @@ pub(super) struct Reclaim {
     current: Option<Mapping>,
     used: usize,
     /// Kept bytes in the order of their commands.
-    pending: VecDeque<(Event, Kept)>,
+    pending: VecDeque<(Arc<Event>, Kept)>,
     spare: Vec<Mapping>,
     /// Slabs whose marker failed, kept until the queue has finished: commands may still use them.
     doubtful: Vec<Mapping>,
@@ -48,11 +50,16 @@ enum Kept {
 
 impl Reclaim {
     /// Copies a small write's bytes to memory that stays until its command has ended. The command
-    /// must be enqueued before the lock on `self` is released.
-    pub(super) fn place(&mut self, queue: &Queue, bytes: &[u8]) -> Result<*const u8, Status> {
+    /// must be enqueued before the lock on `self` is released. `marker` enqueues a marker behind
+    /// all commands so far.
+    pub(super) fn place(
+        &mut self,
+        bytes: &[u8],
+        marker: impl FnOnce() -> Result<Arc<Event>, Status>,
+    ) -> Result<*const u8, Status> {
         debug_assert!(bytes.len() <= SMALL_BYTES_MAX);
         if self.current.is_none() || SLAB_BYTES - self.used < bytes.len() {
-            self.change_slab(queue)?;
+            self.change_slab(marker)?;
         }
         let slab = self.current.as_ref().ok_or(Status::OUT_OF_HOST_MEMORY)?;
         slab.write(self.used, bytes);
@@ -62,11 +69,14 @@ impl Reclaim {
         Ok(place)
     }
 
-    fn change_slab(&mut self, queue: &Queue) -> Result<(), Status> {
+    fn change_slab(
+        &mut self,
+        marker: impl FnOnce() -> Result<Arc<Event>, Status>,
+    ) -> Result<(), Status> {
         if let Some(full) = self.current.take() {
-            match super::command::marker(queue, &[], Want::Event) {
-                Ok(Some(behind)) => self.pending.push_back((behind, Kept::Slab(full))),
-                _ => self.doubtful.push(full),
+            match marker() {
+                Ok(behind) => self.pending.push_back((behind, Kept::Slab(full))),
+                Err(_) => self.doubtful.push(full),
             }
         }
         self.sweep();
@@ -79,7 +89,7 @@ impl Reclaim {
     }
 
     /// Keeps a middle-sized write's bytes until its event has ended.
-    pub(super) fn keep(&mut self, event: Event, bytes: Staged) {
+    pub(super) fn keep(&mut self, event: Arc<Event>, bytes: Staged) {
         self.sweep();
         self.pending.push_back((event, Kept::Bytes(bytes)));
     }
@@ -124,7 +134,7 @@ impl Reclaim {
     }
 
     /// Keeps the bytes when the queue goes away: "commands enqueued before are still executed".
-    pub(super) fn outlive(mut self, queue: &OwnedQueue, context: &Context) {
+    pub(super) fn outlive(mut self, queue: &KeptQueue, context: &Context) {
         self.sweep();
         if self.used == 0 && self.pending.is_empty() && self.doubtful.is_empty() {
             return;
@@ -148,7 +158,7 @@ impl Reclaim {
     }
 }
 
-fn last_marker(queue: &OwnedQueue, context: &Context) -> Option<Event> {
+fn last_marker(queue: &KeptQueue, context: &Context) -> Option<Arc<Event>> {
     let marker = function!(clEnqueueMarkerWithWaitList).ok()?;
     let mut event = std::ptr::null_mut();
     // SAFETY: the queue lives; `event` outlives the call.

@@ -12,22 +12,25 @@ use penstock_cl_sys::{
     CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS,
     CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT, CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT,
 };
+use penstock_process::Lock;
 use penstock_wire::describe::{BuildReport, Info, KernelDescription};
+use penstock_wire::limits;
 use penstock_wire::status::Status;
-use penstock_wire::{cuda, limits};
 
 use super::api::{self, function};
-use super::device::Device;
+use super::context::Context;
+use super::device::Device as OwnDevice;
 use super::kernel::Kernel;
 use super::program::{ARG_INFO_OPTION, Program};
+use crate::driver;
+use crate::driver::{Device, DeviceDriver, KernelDriver, ProgramDriver};
 
-const BUILD_QUERIES: [u32; 6] = [
+const BUILD_QUERIES: [u32; 5] = [
     CL_PROGRAM_BUILD_STATUS,
     CL_PROGRAM_BUILD_OPTIONS,
     CL_PROGRAM_BUILD_LOG,
     CL_PROGRAM_BINARY_TYPE,
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
-    cuda::BUILD_GLOBALS,
 ];
 
 const PROGRAM_QUERIES: [u32; 5] = [
@@ -48,14 +51,37 @@ const WORK_GROUP_QUERIES: [u32; 7] = [
     CL_KERNEL_SPILL_MEM_SIZE_INTEL,
 ];
 
-/// Further queries on CUDA's platform.
-const CUDA_WORK_GROUP_QUERIES: std::ops::Range<u32> =
-    cuda::KERNEL_ATTRIBUTE..cuda::KERNEL_ATTRIBUTE + cuda::KERNEL_ATTRIBUTES_MAX;
+impl ProgramDriver for Program {
+    fn build(&self, devices: &[Device], options: Option<&str>) -> Result<(), Status> {
+        Program::build(self, devices, options)
+    }
 
-impl Program {
-    /// Returns everything that a client may query after a build, compile or link that ended with
-    /// `status`. `devices` are the program's, with their indices in the node.
-    pub fn report(&self, status: Result<(), Status>, devices: &[(u32, Device)]) -> BuildReport {
+    fn compile(
+        &self,
+        devices: &[Device],
+        options: Option<&str>,
+        headers: &[(String, driver::Program)],
+    ) -> Result<(), Status> {
+        Program::compile(self, devices, options, headers)
+    }
+
+    fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
+        Program::set_spec_constant(self, id, value)
+    }
+
+    fn kernel(&self, name: &str) -> Result<Box<dyn KernelDriver>, Status> {
+        Ok(Box::new(Kernel::new(self, name)?))
+    }
+
+    fn shows_arg_info(&self) -> bool {
+        if !self.arg_info_was_added() {
+            return true;
+        }
+        let Some(device) = self.context().devices().first() else { return false };
+        shows_arg_info(self.context(), device, self.had_options())
+    }
+
+    fn report(&self, status: Result<(), Status>, devices: &[(u32, Device)]) -> BuildReport {
         let infos: Vec<(u32, Info)> =
             devices.iter().map(|(index, device)| (*index, self.build_info(device))).collect();
         let executable = CL_PROGRAM_BINARY_TYPE_EXECUTABLE.to_ne_bytes();
@@ -71,12 +97,13 @@ impl Program {
             devices: infos,
             kernels: if has_kernels { self.kernels(devices) } else { Vec::new() },
             info,
+            ..BuildReport::default()
         }
     }
 
-    /// Returns kind and build status of each device's binary, before a build. Nothing more: Intel's
-    /// runtime ends the process if it is asked for the kernels of such a program.
-    pub fn load_report(&self, devices: &[(u32, Device)]) -> Vec<(u32, Info)> {
+    fn load_report(&self, devices: &[(u32, Device)]) -> Vec<(u32, Info)> {
+        // Nothing more: Intel's runtime ends the process if it is asked for the kernels of such a
+        // program.
         let known = |device| {
             let queries = [CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_BINARY_TYPE];
             queries
@@ -87,11 +114,7 @@ impl Program {
         devices.iter().map(|(index, device)| (*index, known(device))).collect()
     }
 
-    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: the binary of each device that has one.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_OUT_OF_RESOURCES` if they exceed what a reply may carry.
-    pub fn binaries(&self, devices: &[(u32, Device)]) -> Result<Vec<(u32, Vec<u8>)>, Status> {
+    fn binaries(&self, devices: &[(u32, Device)]) -> Result<Vec<(u32, Vec<u8>)>, Status> {
         // The driver's answers are in the order of its list of devices.
         let handles = words(&self.ask(CL_PROGRAM_DEVICES)?);
         let sizes = words(&self.ask(CL_PROGRAM_BINARY_SIZES)?);
@@ -133,7 +156,9 @@ impl Program {
         }
         Ok(found.into_iter().map(|(index, binary)| (index, binary.to_vec())).collect())
     }
+}
 
+impl Program {
     fn build_info(&self, device: &Device) -> Info {
         let answer = |name| {
             let answer = self.build_answer(device, name);
@@ -146,9 +171,10 @@ impl Program {
 
     fn build_answer(&self, device: &Device, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetProgramBuildInfo)?;
+        let device = device.driver::<OwnDevice>()?.raw();
         // SAFETY: program and device live, and `query` passes a location of the given size.
         api::query(|size, value, true_size| unsafe {
-            get(self.raw(), device.raw(), name, size, value, true_size)
+            get(self.raw(), device, name, size, value, true_size)
         })
     }
 
@@ -186,10 +212,7 @@ impl Program {
 impl Kernel {
     fn describe(&self, name: &str, devices: &[(u32, Device)]) -> KernelDescription {
         let work_group = |device| {
-            let is_cuda = self.program().context().platform().is_cuda();
-            let more = if is_cuda { CUDA_WORK_GROUP_QUERIES } else { 0..0 };
-            let more = more.chain(is_cuda.then_some(cuda::KERNEL_PARAMS));
-            let answers = WORK_GROUP_QUERIES.iter().copied().chain(more);
+            let answers = WORK_GROUP_QUERIES.iter().copied();
             answers
                 .filter_map(|query| Some((query, self.work_group_info(device, query).ok()?)))
                 .collect()
@@ -207,13 +230,38 @@ impl Kernel {
                 .iter()
                 .map(|(index, device)| (*index, work_group(device)))
                 .collect(),
+            ..KernelDescription::default()
         }
     }
 }
 
+/// Tests, once per device, whether kernels have argument descriptions that the options (empty or
+/// null) do not ask for. PoCL 3.1 shows them with null options, Intel's runtime always, NVIDIA's
+/// OpenCL never.
+fn shows_arg_info(context: &Context, device: &Device, with_options: bool) -> bool {
+    static KNOWN: Lock<Vec<((usize, bool), bool)>> = Lock::new(Vec::new());
+    let key = (device.0.driver.number(), with_options);
+    // Held during the test, so that other threads do not repeat it.
+    let mut known = KNOWN.lock();
+    if let Some((_, shows)) = known.iter().find(|(tried, _)| *tried == key) {
+        return *shows;
+    }
+    // If the driver does not compile this kernel, there are no descriptions.
+    let shows = try_arg_info(context, device, with_options).unwrap_or(false);
+    known.push((key, shows));
+    shows
+}
+
+fn try_arg_info(context: &Context, device: &Device, with_options: bool) -> Result<bool, Status> {
+    let program = Program::with_source(context, b"kernel void probe(int argument) {}")?;
+    program.build_as_given(std::slice::from_ref(device), with_options.then_some(c""))?;
+    Ok(Kernel::new(&program, "probe")?.arg_descriptions().is_some())
+}
+
 /// Returns a device's binary, or its parents': PoCL lists the whole device for a program on parts.
 fn binary_of<'a>(device: &Device, listed: &'a [(usize, Vec<u8>)]) -> Option<&'a [u8]> {
-    let own = |device: &Device| listed.iter().find(|(handle, _)| *handle == device.raw().addr());
+    let own = |device: &OwnDevice| listed.iter().find(|(handle, _)| *handle == device.number());
+    let device = device.driver::<OwnDevice>().ok()?;
     let (_, binary) = iter::successors(Some(device), |device| device.parent()).find_map(own)?;
     Some(binary.as_slice()).filter(|binary| !binary.is_empty())
 }

@@ -1,42 +1,26 @@
-use std::sync::Arc;
-
 use penstock_cl_sys::{
     CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE,
     CL_SAMPLER_NORMALIZED_COORDS, CL_TRUE, cl_sampler,
 };
 use penstock_wire::status::Status;
 
-use super::api::{self, function, owned};
+use super::api::{self, function};
 use super::context::Context;
-
-owned!(
-    /// One reference to a `cl_sampler`.
-    OwnedSampler(cl_sampler),
-    clReleaseSampler
-);
-
-#[derive(Clone, Debug)]
-pub struct Sampler(Arc<Inner>);
+use super::owned::OwnedSampler;
+use crate::driver::SamplerDriver;
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Sampler {
     raw: OwnedSampler,
     // Dropped after the sampler.
     _context: Context,
 }
 
+impl SamplerDriver for Sampler {}
+
 impl Sampler {
-    /// `clCreateSamplerWithProperties`. `properties` lack the final 0.
-    ///
-    /// # Errors
-    /// The driver's error.
-    pub fn new(context: &Context, properties: &[u64]) -> Result<Self, Status> {
-        // A 0 as a name would end the list early; a list of odd length has a name without a value.
-        if !properties.len().is_multiple_of(2)
-            || properties.iter().step_by(2).any(|&name| name == 0)
-        {
-            return Err(Status::INVALID_VALUE);
-        }
+    /// `clCreateSamplerWithProperties`. `properties` are pairs, without the final 0.
+    pub(super) fn new(context: &Context, properties: &[u64]) -> Result<Self, Status> {
         let mut code = 0;
         let raw = if context.platform().is_at_least(2, 0) {
             let create = function!(clCreateSamplerWithProperties)?;
@@ -50,11 +34,11 @@ impl Sampler {
             unsafe { create(context.raw(), normalized, addressing, filter, &mut code) }
         };
         let raw = OwnedSampler::take(api::made(raw, code)?);
-        Ok(Self(Arc::new(Inner { raw, _context: context.clone() })))
+        Ok(Self { raw, _context: context.clone() })
     }
 
     pub(super) fn raw(&self) -> cl_sampler {
-        self.0.raw.raw()
+        self.raw.raw()
     }
 }
 

@@ -1,141 +1,79 @@
 //! Commands on buffers: writes, reads, copies, fills.
 
 use std::ffi::c_void;
-use std::fmt;
+use std::sync::Arc;
 
 use penstock_cl_sys::{CL_FALSE, cl_event, cl_int, cl_uint};
-use penstock_wire::limits;
 use penstock_wire::status::Status;
 
-use super::api::{self, function};
-use super::event::{Event, Times};
-use super::memory::Mem;
-use super::queue::{Queue, Want};
+use super::api::function;
+use super::event::Event as OwnEvent;
+use super::memory::raw;
+use super::queue::Queue;
 use super::reclaim::{LARGE_BYTES_MIN, SMALL_BYTES_MAX};
-use super::region::{self, Rect};
 use super::watch::Inside;
+use crate::driver::{Mem, Want};
+use crate::event::{Event, EventDriver};
+use crate::region::Placed;
 use crate::staging::Staged;
 
-/// A pending read. If dropped, it still keeps the bytes until the command has ended.
-pub struct Reading {
-    event: Event,
-    bytes: Option<Staged>,
-}
-
-impl Reading {
-    pub fn event(&self) -> &Event {
-        &self.event
-    }
-
-    /// As [`Event::on_complete`], with the bytes; their content is unspecified if the read failed.
-    pub fn on_complete(mut self, done: Box<dyn FnOnce(Status, Times, Staged) + Send>) {
-        if let Some(bytes) = self.bytes.take() {
-            self.event.on_complete(Box::new(move |status, times| done(status, times, bytes)));
-        }
-    }
-
-    /// Blocks until the bytes are there.
-    ///
-    /// # Errors
-    /// The error with which the read failed.
-    pub fn wait(mut self) -> Result<Staged, Status> {
-        self.event.wait()?;
-        self.bytes.take().ok_or(Status::OUT_OF_RESOURCES)
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        if let Some(bytes) = self.bytes.take() {
-            self.event.on_complete(Box::new(move |_, _| drop(bytes)));
-        }
-    }
-}
-
-impl fmt::Debug for Reading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").field("event", &self.event).finish_non_exhaustive()
-    }
-}
+type Enqueued = Result<Option<Arc<OwnEvent>>, Status>;
 
 impl Queue {
-    /// `clEnqueueWriteBuffer`. Keeps the bytes until the device has them.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
-    pub fn write(
+    /// `clEnqueueWriteBuffer`.
+    pub(super) fn write(
         &self,
         mem: &Mem,
-        offset: u64,
+        offset: usize,
         bytes: Staged,
         waits: &[&Event],
         want: Want,
-    ) -> Result<Option<Event>, Status> {
+    ) -> Enqueued {
         let write = function!(clEnqueueWriteBuffer)?;
-        mem.expect_buffer()?;
-        self.expect_same_context(&[mem])?;
-        let (place, length) = region::range(mem.size(), offset, bytes.len() as u64)?;
+        let (mem, length) = (raw(mem)?, bytes.len());
         self.give(bytes, waits, want, |start, number, list, event| {
             // SAFETY: queue and buffer live; the range lies within; `give` keeps the `length`
             // bytes.
-            unsafe {
-                write(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
-            }
+            unsafe { write(self.raw(), mem, CL_FALSE, offset, length, start, number, list, event) }
         })
     }
 
-    /// `clEnqueueReadBuffer`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
-    pub fn read(
+    /// `clEnqueueReadBuffer`. The caller keeps the memory until the event has ended.
+    pub(super) fn read_buffer(
         &self,
         mem: &Mem,
-        offset: u64,
-        size: u64,
+        offset: usize,
+        length: usize,
+        to: *mut u8,
         waits: &[&Event],
-    ) -> Result<Reading, Status> {
+    ) -> Result<Arc<OwnEvent>, Status> {
         let read = function!(clEnqueueReadBuffer)?;
-        mem.expect_buffer()?;
-        self.expect_same_context(&[mem])?;
-        let (place, length) = region::range(mem.size(), offset, size)?;
-        self.take(size, waits, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within; `take` keeps the `length`
-            // bytes.
-            unsafe {
-                read(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
-            }
+        let (mem, to) = (raw(mem)?, to.cast());
+        self.enqueue_with_event(waits, |number, list, event| {
+            // SAFETY: queue and buffer live; the range lies within; the caller keeps the memory,
+            // which has `length` bytes.
+            unsafe { read(self.raw(), mem, CL_FALSE, offset, length, to, number, list, event) }
         })
     }
 
     /// `clEnqueueWriteBufferRect` of a region without gaps.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds or has another size
-    /// than `bytes`.
-    pub fn write_rect(
+    pub(super) fn write_rect(
         &self,
         mem: &Mem,
-        rect: &Rect,
-        region: [u64; 3],
+        at: &Placed,
+        size: [usize; 3],
         bytes: Staged,
         waits: &[&Event],
         want: Want,
-    ) -> Result<Option<Event>, Status> {
+    ) -> Enqueued {
         let write = function!(clEnqueueWriteBufferRect)?;
-        mem.expect_buffer()?;
-        self.expect_same_context(&[mem])?;
-        let at = region::rect(mem.size(), rect, region)?;
-        if region::bytes(region, 1)? != bytes.len() as u64 {
-            return Err(Status::INVALID_VALUE);
-        }
-        let size = region::extent(region)?;
+        let mem = raw(mem)?;
         self.give(bytes, waits, want, |start, number, list, event| {
             // SAFETY: queue and buffer live; the rectangle lies within; `start` has all its bytes.
             unsafe {
                 write(
                     self.raw(),
-                    mem.raw(),
+                    mem,
                     CL_FALSE,
                     at.origin.as_ptr(),
                     [0; 3].as_ptr(),
@@ -153,28 +91,25 @@ impl Queue {
         })
     }
 
-    /// `clEnqueueReadBufferRect` into a region without gaps.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds.
-    pub fn read_rect(
+    /// `clEnqueueReadBufferRect` into a region without gaps. The caller keeps the memory until the
+    /// event has ended.
+    pub(super) fn read_rect(
         &self,
         mem: &Mem,
-        rect: &Rect,
-        region: [u64; 3],
+        at: &Placed,
+        size: [usize; 3],
+        to: *mut u8,
         waits: &[&Event],
-    ) -> Result<Reading, Status> {
+    ) -> Result<Arc<OwnEvent>, Status> {
         let read = function!(clEnqueueReadBufferRect)?;
-        mem.expect_buffer()?;
-        self.expect_same_context(&[mem])?;
-        let at = region::rect(mem.size(), rect, region)?;
-        let size = region::extent(region)?;
-        self.take(region::bytes(region, 1)?, waits, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the rectangle lies within; `start` has room for it.
+        let mem = raw(mem)?;
+        self.enqueue_with_event(waits, |number, list, event| {
+            // SAFETY: queue and buffer live; the rectangle lies within; the caller keeps the
+            // memory, which has room for it.
             unsafe {
                 read(
                     self.raw(),
-                    mem.raw(),
+                    mem,
                     CL_FALSE,
                     at.origin.as_ptr(),
                     [0; 3].as_ptr(),
@@ -183,7 +118,7 @@ impl Queue {
                     at.slice_pitch,
                     size[0],
                     size[0] * size[1],
-                    start,
+                    to.cast(),
                     number,
                     list,
                     event,
@@ -193,63 +128,40 @@ impl Queue {
     }
 
     /// `clEnqueueCopyBuffer`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if a range is out of bounds.
-    #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
-    pub fn copy(
+    pub(super) fn copy(
         &self,
-        source: &Mem,
-        source_offset: u64,
-        target: &Mem,
-        target_offset: u64,
-        size: u64,
+        (source, from): (&Mem, usize),
+        (target, to): (&Mem, usize),
+        length: usize,
         waits: &[&Event],
         want: Want,
-    ) -> Result<Option<Event>, Status> {
+    ) -> Enqueued {
         let copy = function!(clEnqueueCopyBuffer)?;
-        source.expect_buffer()?;
-        target.expect_buffer()?;
-        self.expect_same_context(&[source, target])?;
-        let (from, length) = region::range(source.size(), source_offset, size)?;
-        let (to, _) = region::range(target.size(), target_offset, size)?;
-        self.enqueue(waits, want, |number, list, event| {
+        let (source, target) = (raw(source)?, raw(target)?);
+        self.enqueue_with(waits, want, |number, list, event| {
             // SAFETY: queue and buffers live; both ranges lie within.
-            unsafe {
-                copy(self.raw(), source.raw(), target.raw(), from, to, length, number, list, event)
-            }
+            unsafe { copy(self.raw(), source, target, from, to, length, number, list, event) }
         })
     }
 
     /// `clEnqueueCopyBufferRect`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if a region is out of bounds.
-    #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
-    pub fn copy_rect(
+    pub(super) fn copy_rect(
         &self,
-        source: &Mem,
-        from: &Rect,
-        target: &Mem,
-        to: &Rect,
-        region: [u64; 3],
+        (source, from): (&Mem, &Placed),
+        (target, to): (&Mem, &Placed),
+        size: [usize; 3],
         waits: &[&Event],
         want: Want,
-    ) -> Result<Option<Event>, Status> {
+    ) -> Enqueued {
         let copy = function!(clEnqueueCopyBufferRect)?;
-        source.expect_buffer()?;
-        target.expect_buffer()?;
-        self.expect_same_context(&[source, target])?;
-        let from = region::rect(source.size(), from, region)?;
-        let to = region::rect(target.size(), to, region)?;
-        let size = region::extent(region)?;
-        self.enqueue(waits, want, |number, list, event| {
+        let (source, target) = (raw(source)?, raw(target)?);
+        self.enqueue_with(waits, want, |number, list, event| {
             // SAFETY: queue and buffers live; both rectangles lie within.
             unsafe {
                 copy(
                     self.raw(),
-                    source.raw(),
-                    target.raw(),
+                    source,
+                    target,
                     from.origin.as_ptr(),
                     to.origin.as_ptr(),
                     size.as_ptr(),
@@ -266,45 +178,20 @@ impl Queue {
     }
 
     /// `clEnqueueFillBuffer`.
-    ///
-    /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds or not a multiple of
-    /// the pattern.
-    pub fn fill(
+    pub(super) fn fill(
         &self,
         mem: &Mem,
         pattern: &[u8],
-        offset: u64,
-        size: u64,
+        (offset, length): (usize, usize),
         waits: &[&Event],
         want: Want,
-    ) -> Result<Option<Event>, Status> {
+    ) -> Enqueued {
         let fill = function!(clEnqueueFillBuffer)?;
-        mem.expect_buffer()?;
-        self.expect_same_context(&[mem])?;
-        let (place, length) = region::range(mem.size(), offset, size)?;
-        // "pattern_size must be one of { 1, 2, 4, 8, 16, 32, 64, 128 }"; "CL_INVALID_VALUE if
-        // offset and size are not a multiple of pattern_size."
-        let step = pattern.len();
-        let fits = step.is_power_of_two() && step <= limits::PATTERN_BYTES_MAX;
-        if !fits || place % step != 0 || length % step != 0 {
-            return Err(Status::INVALID_VALUE);
-        }
-        self.enqueue(waits, want, |number, list, event| {
+        let mem = raw(mem)?;
+        let (start, step) = (pattern.as_ptr().cast(), pattern.len());
+        self.enqueue_with(waits, want, |number, list, event| {
             // SAFETY: queue and buffer live; the range lies within; the driver copies the pattern.
-            unsafe {
-                fill(
-                    self.raw(),
-                    mem.raw(),
-                    pattern.as_ptr().cast(),
-                    step,
-                    place,
-                    length,
-                    number,
-                    list,
-                    event,
-                )
-            }
+            unsafe { fill(self.raw(), mem, start, step, offset, length, number, list, event) }
         })
     }
 
@@ -315,12 +202,13 @@ impl Queue {
         waits: &[&Event],
         want: Want,
         call: impl FnOnce(*const c_void, cl_uint, *const cl_event, *mut cl_event) -> cl_int,
-    ) -> Result<Option<Event>, Status> {
+    ) -> Enqueued {
         let _inside = Inside::enter();
         if bytes.len() <= SMALL_BYTES_MAX {
             let mut reclaim = self.reclaim_state();
-            let start = reclaim.place(self, &bytes)?;
-            return self.enqueue(waits, want, |number, list, event| {
+            let marker = || self.marker(&[], Want::Event)?.ok_or(Status::OUT_OF_RESOURCES);
+            let start = reclaim.place(&bytes, marker)?;
+            return self.enqueue_with(waits, want, |number, list, event| {
                 call(start.cast(), number, list, event)
             });
         }
@@ -331,23 +219,8 @@ impl Queue {
         if bytes.len() < LARGE_BYTES_MIN {
             self.reclaim_state().keep(event.clone(), bytes);
         } else {
-            event.on_complete(Box::new(move |_, _| drop(bytes)));
+            event.clone().on_complete(Box::new(move |_, _| drop(bytes)));
         }
         Ok(Some(event).filter(|_| want == Want::Event))
-    }
-
-    /// Enqueues a command that writes `size` bytes to the address that `call` gets.
-    pub(super) fn take(
-        &self,
-        size: u64,
-        waits: &[&Event],
-        call: impl FnOnce(*mut c_void, cl_uint, *const cl_event, *mut cl_event) -> cl_int,
-    ) -> Result<Reading, Status> {
-        let mut bytes = Staged::new(api::size(size)?)?;
-        let start = bytes.as_mut_ptr();
-        let event = self.enqueue_with_event(waits, |number, list, event| {
-            call(start.cast(), number, list, event)
-        })?;
-        Ok(Reading { event, bytes: Some(bytes) })
     }
 }

@@ -13,14 +13,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use penstock_cl_sys::{CL_COMPLETE, cl_event, cl_int};
+use penstock_process::{Lock, Signal};
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
-use super::event::{Event, Times};
+use super::event::Event;
+use crate::event::{Done, EventDriver, Times};
 
 /// Longest time that an end without a callback stays unseen. Ten looks per second cost next to
 /// nothing, and happen only while something is awaited.
@@ -30,10 +32,8 @@ const LOOK_OFTEN: Duration = Duration::from_millis(1);
 /// Most events that one round checks, the oldest first: 200 µs.
 const LOOKS_MAX: usize = 4096;
 
-type Done = Box<dyn FnOnce(Status, Times) + Send>;
-
 struct Awaited {
-    event: Event,
+    event: Arc<Event>,
     done: Done,
     /// Whether the driver refused the callback.
     only_looked_at: bool,
@@ -45,9 +45,9 @@ struct Awaited {
 struct State {
     next: usize,
     awaited: BTreeMap<usize, Awaited>,
-    failures: Vec<(Event, Status)>,
+    failures: Vec<(Arc<Event>, Status)>,
     /// Events that nobody holds any more, but that must not be released yet.
-    kept: Vec<Event>,
+    kept: Vec<Arc<Event>>,
     only_looked_at: usize,
     helper: Helper,
 }
@@ -61,7 +61,7 @@ enum Helper {
     Asleep,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Lock<State> = Lock::new(State {
     next: 1,
     awaited: BTreeMap::new(),
     failures: Vec::new(),
@@ -69,7 +69,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     only_looked_at: 0,
     helper: Helper::NotStarted,
 });
-static WAKE: Condvar = Condvar::new();
+static WAKE: Signal = Signal::new();
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -102,7 +102,7 @@ impl Drop for Inside {
     }
 }
 
-pub(super) fn on_complete(event: &Event, done: Done) {
+pub(super) fn on_complete(event: Arc<Event>, done: Done) {
     let number = {
         let mut state = lock();
         let number = state.next;
@@ -135,7 +135,7 @@ pub(super) fn on_complete(event: &Event, done: Done) {
 }
 
 /// Fails a user event as soon as nobody is enqueueing.
-pub(super) fn fail_later(event: Event, status: Status) {
+pub(super) fn fail_later(event: Arc<Event>, status: Status) {
     let mut state = lock();
     state.failures.push((event, status));
     state.wake_helper();
@@ -143,7 +143,7 @@ pub(super) fn fail_later(event: Event, status: Status) {
 }
 
 /// Keeps an event until it may be released. Nobody waits for that, so it is not urgent.
-pub(super) fn keep(event: Event) {
+pub(super) fn keep(event: Arc<Event>) {
     let mut state = lock();
     state.kept.push(event);
     state.wake_helper();
@@ -187,7 +187,7 @@ fn tell(number: usize) {
 
 /// Checks the awaited events. Reports failures at once, successes only on the second look.
 fn look(most: usize, for_successes: bool) {
-    let events: Vec<(usize, Event)> = {
+    let events: Vec<(usize, Arc<Event>)> = {
         let state = lock();
         state
             .awaited
@@ -212,7 +212,7 @@ fn is_overdue(number: usize) -> bool {
 }
 
 fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 impl State {
@@ -241,13 +241,12 @@ fn help() {
             if state.awaited.is_empty() && state.failures.is_empty() && state.kept.is_empty() {
                 state.helper = Helper::Asleep;
                 while state.helper == Helper::Asleep {
-                    state = WAKE.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = WAKE.wait(state);
                 }
             }
             if state.failures.is_empty() {
                 let patience = if state.only_looked_at > 0 { LOOK_OFTEN } else { LOOK_EVERY };
-                state =
-                    WAKE.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+                state = WAKE.wait_timeout(state, patience).0;
             }
             std::mem::take(&mut state.failures)
         };

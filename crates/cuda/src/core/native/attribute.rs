@@ -5,7 +5,6 @@ use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
 };
-use penstock_wire::cuda;
 
 /// Returns an attribute from the driver, or `None` if it does not describe the GPU alone.
 pub(crate) fn of_gpu(device: &PoolDevice, attribute: u32) -> Option<i32> {
@@ -19,8 +18,7 @@ pub(crate) fn of_gpu(device: &PoolDevice, attribute: u32) -> Option<i32> {
 }
 
 fn reported(device: &PoolDevice, attribute: u32) -> Option<i32> {
-    let bytes = device.info(cuda::DEVICE_ATTRIBUTE + attribute)?;
-    bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+    device.gpu()?.attributes.get(attribute)
 }
 
 /// Returns an attribute that is a size; 0 if the driver does not report it.

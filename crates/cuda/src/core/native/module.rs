@@ -1,9 +1,7 @@
 //! Modules that CUDA's own driver loads as they are.
 
-use std::sync::Arc;
-
 use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
-use penstock_client::{KernelInfo as _, Program as PoolProgram};
+use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::{Entry, FunctionId, Global, Module as Described, Param};
@@ -22,7 +20,6 @@ const _: () = assert!(cuda::ARG_PARAMS == 0 && cuda::ARG_SHARED == 1 && cuda::AR
 
 /// Loads a module. The driver reports what is in it.
 pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
-    let devices = std::slice::from_ref(&device.pool);
     let refused =
         |error: &penstock_client::Error, log: String| Refusal { code: of_error(error), log };
     let (program, statuses) = PoolProgram::with_binaries(&device.context, &[(&device.pool, bytes)])
@@ -31,21 +28,15 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
         return Err(Refusal { code: of_status(*status), log: String::new() });
     }
     let names = variables(bytes);
-    let options = if names.is_empty() {
-        String::new()
-    } else {
-        format!("{}{}", cuda::GLOBALS_OPTION, names.join(","))
-    };
-    if let Err(error) = program.build(devices, options.as_str()) {
+    let named = Some(names).filter(|names| !names.is_empty());
+    if let Err(error) = program.load_module(&device.pool, named) {
         let log = program.build_info(&device.pool, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
         return Err(refused(&error, log));
     }
     let made = program.kernels();
-    let entries = made.iter().map(|kernel| entry(device, kernel)).collect();
-    let told = program.build_info(&device.pool, cuda::BUILD_GLOBALS);
-    let globals = told.and_then(|bytes| cuda::globals(&bytes)).unwrap_or_default();
-    let globals = globals.into_iter().map(|global| Global {
+    let entries = made.iter().map(|kernel| entry(kernel)).collect();
+    let globals = program.globals().into_iter().map(|global| Global {
         name: global.name,
         // Relative to address 0, so the offset is the address.
         offset: global.address,
@@ -67,17 +58,8 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
 }
 
 /// Returns an attribute of a kernel from the driver.
-pub(crate) fn kernel_attribute(
-    device: &Device,
-    kernel: &KernelDescription,
-    attribute: u32,
-) -> Option<i32> {
-    let bytes = kernel.work_group_info(
-        &device.context,
-        &device.pool,
-        cuda::KERNEL_ATTRIBUTE + attribute,
-    )?;
-    bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+pub(crate) fn kernel_attribute(kernel: &KernelDescription, attribute: u32) -> Option<i32> {
+    kernel.function.as_ref()?.attributes.get(attribute)
 }
 
 /// Returns the names of a module's variables as its PTX lists them. The driver finds variables only
@@ -100,18 +82,16 @@ fn variables(bytes: &[u8]) -> Vec<String> {
 }
 
 /// Builds a kernel's entry from what the driver reports.
-fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
-    let info = |name| kernel.work_group_info(&device.context, &device.pool, name);
+fn entry(kernel: &KernelDescription) -> Entry {
     let number = |attribute: u32| {
-        let bytes =
-            info(cuda::KERNEL_ATTRIBUTE + attribute).and_then(|bytes| bytes.first_chunk::<4>());
-        bytes.and_then(|bytes| u32::try_from(i32::from_ne_bytes(*bytes)).ok()).unwrap_or(0)
+        let value = kernel_attribute(kernel, attribute);
+        value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
     };
-    let words: &[[u8; 8]] = info(cuda::KERNEL_PARAMS).map_or(&[], |bytes| bytes.as_chunks().0);
-    let narrow = |word: &[u8; 8]| u32::try_from(u64::from_le_bytes(*word)).unwrap_or(u32::MAX);
-    let pairs = words.as_chunks::<2>().0.iter();
-    let params: Vec<Param> = pairs
-        .map(|[offset, size]| Param { offset: narrow(offset), size: narrow(size), align: 1 })
+    let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let known = kernel.function.as_ref().and_then(|function| function.params.as_deref());
+    let params = known.unwrap_or_default().iter();
+    let params: Vec<Param> = params
+        .map(|param| Param { offset: narrow(param.offset), size: narrow(param.size), align: 1 })
         .collect();
     let end = |param: &Param| param.offset.saturating_add(param.size);
     Entry {

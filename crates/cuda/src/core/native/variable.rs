@@ -29,7 +29,7 @@ impl Variables {
             arena::log_taken();
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        let memory = Memory::svm(&device.context, CL_MEM_READ_WRITE, size, 1, address)
+        let memory = Memory::variable(&device.context, CL_MEM_READ_WRITE, size, address)
             .map_err(|error| of_error(&error))?;
         device.space.add_foreign(Arena { base: address, size, memory }, owner);
         known.push(address);

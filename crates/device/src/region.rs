@@ -15,17 +15,17 @@ pub struct Rect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
-    pub(super) origin: [usize; 3],
-    pub(super) row_pitch: usize,
-    pub(super) slice_pitch: usize,
+pub(crate) struct Placed {
+    pub(crate) origin: [usize; 3],
+    pub(crate) row_pitch: usize,
+    pub(crate) slice_pitch: usize,
 }
 
 /// Largest size of an object of this process.
 const BYTES_MAX: u64 = isize::MAX as u64;
 
 /// Returns offset and length of a non-empty part of a buffer of `size` bytes.
-pub(super) fn range(size: u64, offset: u64, length: u64) -> Result<(usize, usize), Status> {
+pub(crate) fn range(size: u64, offset: u64, length: u64) -> Result<(usize, usize), Status> {
     // "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out of
     // bounds" or size is 0.
     let end = offset.checked_add(length).ok_or(Status::INVALID_VALUE)?;
@@ -36,7 +36,7 @@ pub(super) fn range(size: u64, offset: u64, length: u64) -> Result<(usize, usize
 }
 
 /// Returns width, height and depth, none of which may be 0.
-pub(super) fn extent(region: [u64; 3]) -> Result<[usize; 3], Status> {
+pub(crate) fn extent(region: [u64; 3]) -> Result<[usize; 3], Status> {
     // "CL_INVALID_VALUE if values in region are 0."
     if region.contains(&0) {
         return Err(Status::INVALID_VALUE);
@@ -44,12 +44,12 @@ pub(super) fn extent(region: [u64; 3]) -> Result<[usize; 3], Status> {
     triple(region)
 }
 
-pub(super) fn triple([x, y, z]: [u64; 3]) -> Result<[usize; 3], Status> {
+pub(crate) fn triple([x, y, z]: [u64; 3]) -> Result<[usize; 3], Status> {
     Ok([narrow(x)?, narrow(y)?, narrow(z)?])
 }
 
 /// Returns the size of a region without gaps, with elements of `unit` bytes.
-pub(super) fn bytes([width, height, depth]: [u64; 3], unit: u64) -> Result<u64, Status> {
+pub(crate) fn bytes([width, height, depth]: [u64; 3], unit: u64) -> Result<u64, Status> {
     let all = width
         .checked_mul(height)
         .and_then(|n| n.checked_mul(depth))
@@ -58,7 +58,7 @@ pub(super) fn bytes([width, height, depth]: [u64; 3], unit: u64) -> Result<u64, 
 }
 
 /// Checks that a rectangle lies within a buffer of `size` bytes.
-pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, Status> {
+pub(crate) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, Status> {
     const BAD: Status = Status::INVALID_VALUE;
     extent(region)?;
     let [width, height, depth] = region;
@@ -89,7 +89,7 @@ pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, S
 }
 
 /// Checks that a region lies within an image; returns its bytes, at `pixel` bytes per element.
-pub(super) fn image(
+pub(crate) fn image(
     whole: [u64; 3],
     pixel: u64,
     origin: [u64; 3],
@@ -106,7 +106,8 @@ pub(super) fn image(
     bytes(region, pixel)
 }
 
-fn narrow(value: u64) -> Result<usize, Status> {
+/// Converts a peer's length or offset to `usize`.
+pub(crate) fn narrow(value: u64) -> Result<usize, Status> {
     usize::try_from(value).map_err(|_| Status::INVALID_VALUE)
 }
 

@@ -3,29 +3,49 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
 use penstock_wire::limits;
 use penstock_wire::status::Status;
 
-use super::driver::Driver;
-use crate::cuda;
-
 /// Bytes of all memory objects of this process, which serves one client.
 static USED: AtomicU64 = AtomicU64::new(0);
+
+/// What this module must know of the node's drivers.
+#[derive(Debug)]
+pub(crate) struct Drivers {
+    /// Returns the memory of all devices of the node together.
+    pub(crate) memory_bytes: fn() -> u64,
+    /// Waits until all released memory is free; returns false if there was none.
+    pub(crate) drain: fn() -> bool,
+}
+
+static DRIVERS: OnceLock<Drivers> = OnceLock::new();
+
+/// Introduces the node's drivers. Without them, a session has no share.
+pub(crate) fn set_drivers(drivers: Drivers) {
+    _ = DRIVERS.set(drivers);
+}
 
 /// Some bytes of the session's share, given back when dropped.
 #[derive(Debug)]
 pub struct Share(u64);
 
 impl Share {
+    /// Takes some bytes of device memory.
     ///
     /// # Errors
     /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` beyond [`limits::MEMORY_SHARE_MAX`].
     pub fn take(bytes: u64) -> Result<Self, Status> {
-        // CUDA memory that was released may not be freed yet.
-        let again =
-            |status| if cuda::drain() { Self::take_of(bytes, memory_max()) } else { Err(status) };
-        Self::take_of(bytes, memory_max()).or_else(again)
+        static MAX: OnceLock<u64> = OnceLock::new();
+        let Some(drivers) = DRIVERS.get() else {
+            return Err(Status::MEM_OBJECT_ALLOCATION_FAILURE);
+        };
+        let share = || (drivers.memory_bytes)().saturating_mul(limits::MEMORY_SHARE_MAX);
+        let max = *MAX.get_or_init(share);
+        // Memory that was released may not be free yet.
+        let again = |status| {
+            if (drivers.drain)() { Self::take_of(bytes, max) } else { Err(status) }
+        };
+        Self::take_of(bytes, max).or_else(again)
     }
 
     fn take_of(bytes: u64, max: u64) -> Result<Self, Status> {
@@ -41,18 +61,6 @@ impl Drop for Share {
     fn drop(&mut self) {
         USED.fetch_sub(self.0, Ordering::Relaxed);
     }
-}
-
-/// Returns the memory of all devices of the node together, times the share.
-fn memory_max() -> u64 {
-    static MAX: OnceLock<u64> = OnceLock::new();
-    *MAX.get_or_init(|| {
-        let platforms = Driver::load().map(|driver| driver.platforms()).unwrap_or_default();
-        let devices = platforms.iter().flat_map(|platform| platform.devices());
-        let sizes =
-            devices.map(|device| device.number::<u64>(CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0));
-        sizes.fold(0, u64::saturating_add).saturating_mul(limits::MEMORY_SHARE_MAX)
-    })
 }
 
 #[cfg(test)]

@@ -7,8 +7,6 @@ use std::ptr::NonNull;
 use penstock_wire::status::Status;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::memory::Mem;
-
 /// Smallest size for huge pages, whose faults clear 2 MiB at once instead of 4 KiB.
 const HUGE_BYTES_MIN: usize = 4 << 20;
 
@@ -95,13 +93,6 @@ impl Mapping {
         self.bytes
     }
 
-    /// Copies bytes out from `offset`. Panics if they are out of bounds.
-    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
-        assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.bytes));
-        // SAFETY: the range was checked; `into` is elsewhere: no reference to the mapping exists.
-        unsafe { std::ptr::copy(self.address().add(offset), into.as_mut_ptr(), into.len()) }
-    }
-
     /// Copies bytes to `offset`. Panics if they are out of bounds.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes));
@@ -140,7 +131,7 @@ pub struct Home<'a> {
 
 impl<'a> Home<'a> {
     /// Makes the home memory of part of a mapping; `None` if it is out of bounds.
-    pub(super) fn part(
+    pub(crate) fn part(
         mapping: NonNull<u8>,
         mapped: usize,
         offset: usize,
@@ -174,19 +165,6 @@ impl<'a> Home<'a> {
         Ok(())
     }
 
-    /// Copies another buffer's bytes to `offset`. The ranges may overlap: the client places
-    /// buffers.
-    ///
-    /// # Errors
-    /// `CL_INVALID_VALUE` if they are out of bounds.
-    pub fn copy(&self, offset: u64, bytes: &HomeBytes) -> Result<(), Status> {
-        let place = self.place(offset, bytes.length)?;
-        let from = bytes.place().ok_or(Status::INVALID_VALUE)?;
-        // SAFETY: both ranges were checked, and their buffers are kept; `copy` allows overlap.
-        unsafe { std::ptr::copy(from, place, bytes.length) }
-        Ok(())
-    }
-
     /// Lets `fill` write `size` bytes at `offset` directly. `None` if they are out of bounds.
     ///
     /// If a kernel works on the same bytes meanwhile, OpenCL leaves their content undefined. They
@@ -208,7 +186,8 @@ impl<'a> Home<'a> {
         (self.start.as_ptr(), self.bytes)
     }
 
-    fn place(&self, offset: u64, length: usize) -> Result<*mut u8, Status> {
+    /// Returns the address of a range, if it is within bounds.
+    pub(crate) fn place(&self, offset: u64, length: usize) -> Result<*mut u8, Status> {
         let offset = usize::try_from(offset).map_err(|_| Status::INVALID_VALUE)?;
         let end = offset.checked_add(length).ok_or(Status::INVALID_VALUE)?;
         if end > self.bytes {
@@ -219,54 +198,6 @@ impl<'a> Home<'a> {
     }
 }
 
-/// Bytes of a buffer's home memory that are on their way. They keep the buffer alive.
-#[derive(Debug)]
-pub struct HomeBytes {
-    mem: Mem,
-    offset: u64,
-    length: usize,
-}
-
-impl HomeBytes {
-    /// Returns `None` if the buffer has no home memory or the bytes are out of bounds.
-    pub(super) fn of(mem: &Mem, offset: u64, size: u64) -> Option<Self> {
-        let length = usize::try_from(size).ok()?;
-        mem.home()?.place(offset, length).ok()?;
-        Some(Self { mem: mem.clone(), offset, length })
-    }
-
-    #[allow(clippy::len_without_is_empty, reason = "a size to compare; nobody asks for nothing")]
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Copies the bytes out.
-    ///
-    /// # Errors
-    /// `CL_INVALID_VALUE` if `into` has another length.
-    pub fn read(&self, into: &mut [u8]) -> Result<(), Status> {
-        let from =
-            self.place().filter(|_| into.len() == self.length).ok_or(Status::INVALID_VALUE)?;
-        // SAFETY: the range was checked, `self` keeps the buffer, and `into` is elsewhere.
-        unsafe { std::ptr::copy(from, into.as_mut_ptr(), into.len()) }
-        Ok(())
-    }
-
-    fn place(&self) -> Option<*mut u8> {
-        self.mem.home()?.place(self.offset, self.length).ok()
-    }
-}
-
-impl AsRef<[u8]> for HomeBytes {
-    fn as_ref(&self) -> &[u8] {
-        let Some(place) = self.place() else { return &[] };
-        // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. A kernel
-        // that writes there meanwhile, which OpenCL leaves undefined, only makes them other plain
-        // bytes.
-        unsafe { std::slice::from_raw_parts(place, self.length) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,11 +205,12 @@ mod tests {
     #[test]
     fn a_mapping_is_zero_and_keeps_what_is_written() {
         let mapping = Mapping::zeroed(1 << 16).unwrap();
+        let home = Home::part(mapping.start, mapping.bytes, 0, 1 << 16).unwrap();
         let mut bytes = [1; 16];
-        mapping.read(100, &mut bytes);
+        home.read(100, &mut bytes).unwrap();
         assert_eq!(bytes, [0; 16]);
         mapping.write((1 << 16) - 4, &[1, 2, 3, 4]);
-        mapping.read((1 << 16) - 16, &mut bytes);
+        home.read((1 << 16) - 16, &mut bytes).unwrap();
         assert_eq!(bytes[12..], [1, 2, 3, 4]);
     }
 

@@ -1,0 +1,161 @@
+//! Commands on buffers: writes, reads, copies, fills.
+
+use penstock_wire::limits;
+use penstock_wire::status::Status;
+
+use crate::driver::{Command, Mem, Queue, Source, Want};
+use crate::event::{Event, Reading};
+use crate::region::{self, Placed, Rect};
+use crate::staging::Staged;
+
+impl Queue {
+    /// Returns offset and length of a range in a buffer of the queue's context.
+    fn range(&self, mem: &Mem, offset: u64, size: u64) -> Result<(usize, usize), Status> {
+        mem.expect_buffer()?;
+        self.expect_same_context(&[mem])?;
+        region::range(mem.size(), offset, size)
+    }
+
+    /// Returns the place of a rectangle in a buffer of the queue's context.
+    fn rect(&self, mem: &Mem, rect: &Rect, region: [u64; 3]) -> Result<Placed, Status> {
+        mem.expect_buffer()?;
+        self.expect_same_context(&[mem])?;
+        region::rect(mem.size(), rect, region)
+    }
+
+    /// `clEnqueueWriteBuffer`. Keeps the bytes until the device has them.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
+    pub fn write(
+        &self,
+        mem: &Mem,
+        offset: u64,
+        bytes: Staged,
+        waits: &[&Event],
+        want: Want,
+    ) -> Result<Option<Event>, Status> {
+        let (offset, _) = self.range(mem, offset, bytes.len() as u64)?;
+        self.enqueue(Command::Write { mem, offset, bytes }, waits, want)
+    }
+
+    /// `clEnqueueReadBuffer`.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
+    pub fn read(
+        &self,
+        mem: &Mem,
+        offset: u64,
+        size: u64,
+        waits: &[&Event],
+    ) -> Result<Reading, Status> {
+        let (offset, _) = self.range(mem, offset, size)?;
+        self.enqueue_read(&Source::Buffer { mem, offset }, size, waits)
+    }
+
+    /// `clEnqueueWriteBufferRect` of a region without gaps.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds or has another size
+    /// than `bytes`.
+    pub fn write_rect(
+        &self,
+        mem: &Mem,
+        rect: &Rect,
+        region: [u64; 3],
+        bytes: Staged,
+        waits: &[&Event],
+        want: Want,
+    ) -> Result<Option<Event>, Status> {
+        let at = self.rect(mem, rect, region)?;
+        if region::bytes(region, 1)? != bytes.len() as u64 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let region = region::extent(region)?;
+        self.enqueue(Command::WriteRect { mem, at, region, bytes }, waits, want)
+    }
+
+    /// `clEnqueueReadBufferRect` into a region without gaps.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds.
+    pub fn read_rect(
+        &self,
+        mem: &Mem,
+        rect: &Rect,
+        region: [u64; 3],
+        waits: &[&Event],
+    ) -> Result<Reading, Status> {
+        let at = self.rect(mem, rect, region)?;
+        let bytes = region::bytes(region, 1)?;
+        let region = region::extent(region)?;
+        self.enqueue_read(&Source::Rect { mem, at, region }, bytes, waits)
+    }
+
+    /// `clEnqueueCopyBuffer`.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if a range is out of bounds.
+    #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
+    pub fn copy(
+        &self,
+        source: &Mem,
+        source_offset: u64,
+        target: &Mem,
+        target_offset: u64,
+        size: u64,
+        waits: &[&Event],
+        want: Want,
+    ) -> Result<Option<Event>, Status> {
+        let (from, bytes) = self.range(source, source_offset, size)?;
+        let (to, _) = self.range(target, target_offset, size)?;
+        self.enqueue(Command::Copy { source, from, target, to, bytes }, waits, want)
+    }
+
+    /// `clEnqueueCopyBufferRect`.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if a region is out of bounds.
+    #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
+    pub fn copy_rect(
+        &self,
+        source: &Mem,
+        from: &Rect,
+        target: &Mem,
+        to: &Rect,
+        region: [u64; 3],
+        waits: &[&Event],
+        want: Want,
+    ) -> Result<Option<Event>, Status> {
+        let from = self.rect(source, from, region)?;
+        let to = self.rect(target, to, region)?;
+        let region = region::extent(region)?;
+        self.enqueue(Command::CopyRect { source, from, target, to, region }, waits, want)
+    }
+
+    /// `clEnqueueFillBuffer`.
+    ///
+    /// # Errors
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds or not a multiple of
+    /// the pattern.
+    pub fn fill(
+        &self,
+        mem: &Mem,
+        pattern: &[u8],
+        offset: u64,
+        size: u64,
+        waits: &[&Event],
+        want: Want,
+    ) -> Result<Option<Event>, Status> {
+        let (offset, bytes) = self.range(mem, offset, size)?;
+        // "pattern_size must be one of { 1, 2, 4, 8, 16, 32, 64, 128 }"; "CL_INVALID_VALUE if
+        // offset and size are not a multiple of pattern_size."
+        let step = pattern.len();
+        let fits = step.is_power_of_two() && step <= limits::PATTERN_BYTES_MAX;
+        if !fits || !offset.is_multiple_of(step) || !bytes.is_multiple_of(step) {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.enqueue(Command::Fill { mem, pattern, offset, bytes }, waits, want)
+    }
+}
