@@ -317,6 +317,21 @@ fn who_hears_of_a_later_command_finds_the_bytes_of_an_earlier_read() {
 }
 
 #[test]
+fn a_panic_in_a_callback_does_not_end_the_thread_that_calls() {
+    let Some((context, queue)) = first(0) else { return };
+    let mem = buffer(&context, 64);
+    let first = queue.fill(&mem, &[1], 0, 64, &[], Want::Event).unwrap().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    first.on_complete(Box::new(move |_, _| {
+        tell.send(()).unwrap();
+        panic!("on purpose");
+    }));
+    told.recv_timeout(PATIENCE).unwrap();
+    let second = queue.fill(&mem, &[2], 0, 64, &[], Want::Event).unwrap().unwrap();
+    assert_eq!(completion(&second).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+}
+
+#[test]
 fn events_have_the_times_of_the_device() {
     let Some((context, queue)) = first(PROFILING) else { return };
     let device = context.devices()[0].clone();

@@ -60,11 +60,25 @@ impl QueueDriver for Queue {
     }
 
     fn flush(&self) -> Result<(), Status> {
-        Queue::flush(self)
+        let flush = function!(clFlush)?;
+        let _inside = Inside::enter();
+        // SAFETY: the queue lives.
+        api::check(unsafe { flush(self.raw()) })
     }
 
     fn finish(&self) -> Result<(), Status> {
-        Queue::finish(self)
+        let slabs = self.reclaim_state().take_doubtful();
+        let finished = {
+            let _inside = Inside::enter();
+            self.kept().finish()
+        };
+        let mut reclaim = self.reclaim_state();
+        if finished.is_ok() {
+            reclaim.all_ended(slabs);
+        } else {
+            reclaim.none_ended(slabs);
+        }
+        finished
     }
 
     fn reclaim(&self) {

@@ -1,11 +1,14 @@
 //! Makes all objects of a context.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
+use penstock_cl_sys::cl_program;
 use penstock_wire::describe::ImageDescription;
 use penstock_wire::status::Status;
 
-use super::context::Context;
+use super::api::{self, function};
+use super::context::{Context, handles};
 use super::device::Device as OwnDevice;
 use super::event::Event as OwnEvent;
 use super::memory::Mem as OwnMem;
@@ -20,8 +23,9 @@ use crate::driver::{
 };
 use crate::event::Event;
 
-fn boxed(program: OwnProgram) -> Box<dyn ProgramDriver> {
-    Box::new(program)
+/// Takes over a program.
+fn boxed(raw: cl_program, context: &Context, is_of_il: bool) -> Box<dyn ProgramDriver> {
+    Box::new(OwnProgram::of(raw, context, is_of_il))
 }
 
 impl ContextDriver for Context {
@@ -92,7 +96,7 @@ impl ContextDriver for Context {
     }
 
     fn program_with_source(&self, source: &[u8]) -> Result<Box<dyn ProgramDriver>, Status> {
-        OwnProgram::with_source(self, source).map(boxed)
+        Ok(Box::new(OwnProgram::with_source(self, source)?))
     }
 
     fn program_with_binaries(
@@ -100,11 +104,38 @@ impl ContextDriver for Context {
         binaries: &[(Device, Vec<u8>)],
         codes: &mut [i32],
     ) -> Result<Box<dyn ProgramDriver>, Status> {
-        OwnProgram::with_binaries(self, binaries, codes).map(boxed)
+        let create = function!(clCreateProgramWithBinary)?;
+        let devices: Vec<Device> = binaries.iter().map(|(device, _)| device.clone()).collect();
+        let devices = handles(&devices)?;
+        let lengths: Vec<_> = binaries.iter().map(|(_, binary)| binary.len()).collect();
+        let mut starts: Vec<_> = binaries.iter().map(|(_, binary)| binary.as_ptr()).collect();
+        let number = api::count(binaries.len())?;
+        let mut code = 0;
+        // SAFETY: all lists have `number` entries, each binary its length; the driver copies them.
+        let raw = unsafe {
+            create(
+                self.raw(),
+                number,
+                devices.as_ptr(),
+                lengths.as_ptr(),
+                starts.as_mut_ptr(),
+                codes.as_mut_ptr(),
+                &mut code,
+            )
+        };
+        Ok(boxed(api::made(raw, code)?, self, false))
     }
 
     fn program_with_il(&self, il: &[u8]) -> Result<Box<dyn ProgramDriver>, Status> {
-        OwnProgram::with_il(self, il).map(boxed)
+        self.platform().needs(2, 1)?;
+        if il.is_empty() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let create = function!(clCreateProgramWithIL)?;
+        let mut code = 0;
+        // SAFETY: the IL has its length; the driver copies it.
+        let raw = unsafe { create(self.raw(), il.as_ptr().cast(), il.len(), &mut code) };
+        Ok(boxed(api::made(raw, code)?, self, true))
     }
 
     fn program_with_built_in(
@@ -112,7 +143,14 @@ impl ContextDriver for Context {
         devices: &[Device],
         names: &str,
     ) -> Result<Box<dyn ProgramDriver>, Status> {
-        OwnProgram::with_built_in(self, devices, names).map(boxed)
+        let create = function!(clCreateProgramWithBuiltInKernels)?;
+        let names = CString::new(names).map_err(|_| Status::INVALID_VALUE)?;
+        let list = handles(devices)?;
+        let number = api::count(list.len())?;
+        let mut code = 0;
+        // SAFETY: the list has `number` devices; the names end with a NUL.
+        let raw = unsafe { create(self.raw(), number, list.as_ptr(), names.as_ptr(), &mut code) };
+        Ok(boxed(api::made(raw, code)?, self, false))
     }
 
     fn link(
@@ -121,7 +159,11 @@ impl ContextDriver for Context {
         options: Option<&str>,
         inputs: &[Program],
     ) -> (Result<(), Status>, Option<Box<dyn ProgramDriver>>) {
-        let (status, made) = OwnProgram::link(self, devices, options, inputs);
-        (status, made.map(boxed))
+        let mut code = 0;
+        match OwnProgram::link(self, devices, options, inputs, &mut code) {
+            Ok(raw) if raw.is_null() => (api::check(code).and(Err(Status::OUT_OF_RESOURCES)), None),
+            Ok(raw) => (api::check(code), Some(boxed(raw, self, false))),
+            Err(status) => (Err(status), None),
+        }
     }
 }

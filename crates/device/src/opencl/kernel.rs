@@ -5,6 +5,7 @@ use penstock_cl_sys::{
     CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_LOCAL,
     CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
     CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_NUM_ARGS, cl_kernel,
+    cl_program,
 };
 use penstock_process::Lock;
 use penstock_wire::describe::ArgDescription;
@@ -12,10 +13,10 @@ use penstock_wire::limits;
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
+use super::context::Context;
 use super::device::Device;
 use super::memory::{self, Mem};
 use super::owned::OwnedKernel;
-use super::program::Program;
 use super::queue::Queue;
 use super::sampler::Sampler;
 use crate::driver;
@@ -45,7 +46,7 @@ enum Takes {
 #[derive(Debug)]
 pub(super) struct Kernel {
     raw: OwnedKernel,
-    program: Program,
+    context: Context,
     /// "clSetKernelArg is not safe to be called from any thread on the same kernel object": locked
     /// while arguments are set and while the kernel is enqueued.
     args: Lock<Args>,
@@ -64,14 +65,14 @@ pub(super) struct Args {
 
 impl Kernel {
     /// `clCreateKernel`.
-    pub(super) fn new(program: &Program, name: &str) -> Result<Self, Status> {
+    pub(super) fn new(context: &Context, program: cl_program, name: &str) -> Result<Self, Status> {
         let create = function!(clCreateKernel)?;
         let name = CString::new(name).map_err(|_| INVALID_KERNEL_NAME)?;
         let mut code = 0;
         // SAFETY: the program lives; the name ends with a NUL.
-        let raw = unsafe { create(program.raw(), name.as_ptr(), &mut code) };
+        let raw = unsafe { create(program, name.as_ptr(), &mut code) };
         let raw = OwnedKernel::take(api::made(raw, code)?);
-        let kernel = Self { raw, program: program.clone(), args: Lock::default() };
+        let kernel = Self { raw, context: context.clone(), args: Lock::default() };
         let takes = kernel.takes();
         *kernel.args() = Args { mems: vec![None; takes.len()], takes, ..Args::default() };
         Ok(kernel)
@@ -89,7 +90,7 @@ impl Kernel {
             Arg::Queue(queue) => self.set_handle(index, queue.driver::<Queue>()?.raw()),
             Arg::Local(bytes) => self.set_value(index, region::narrow(bytes)?, std::ptr::null()),
             Arg::Svm(address) => {
-                self.program.context().platform().needs(2, 0)?;
+                self.context.platform().needs(2, 0)?;
                 let set = function!(clSetKernelArgSVMPointer)?;
                 let address = std::ptr::with_exposed_provenance::<c_void>(region::narrow(address)?);
                 // SAFETY: the driver only keeps the address; a kernel may use any address anyway.
@@ -182,7 +183,7 @@ impl Kernel {
 
 impl KernelDriver for Kernel {
     fn duplicate(&self) -> Result<Box<dyn KernelDriver>, Status> {
-        self.program.context().platform().needs(2, 1)?;
+        self.context.platform().needs(2, 1)?;
         let clone = function!(clCloneKernel)?;
         let args = self.args();
         let mut code = 0;
@@ -191,7 +192,7 @@ impl KernelDriver for Kernel {
         let raw = OwnedKernel::take(api::made(raw, code)?);
         let (takes, mems, locals) = (args.takes.clone(), args.mems.clone(), args.locals.clone());
         let args = Args { takes, mems, locals, held: Vec::new() };
-        Ok(Box::new(Self { raw, program: self.program.clone(), args: Lock::new(args) }))
+        Ok(Box::new(Self { raw, context: self.context.clone(), args: Lock::new(args) }))
     }
 
     fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
@@ -231,7 +232,7 @@ impl KernelDriver for Kernel {
 
     fn set_exec_info(&self, name: u32, value: &[u8]) -> Result<(), Status> {
         const SVM_PTRS: u32 = 0x11B6;
-        self.program.context().platform().needs(2, 0)?;
+        self.context.platform().needs(2, 0)?;
         if name == SVM_PTRS {
             // These addresses are in this process's memory, which the driver may not know as its
             // own. The device works on that memory, so nothing has to move.
@@ -265,7 +266,7 @@ impl KernelDriver for Kernel {
         input: &[u8],
         output_bytes: usize,
     ) -> Result<Vec<u8>, Status> {
-        self.program.context().platform().needs(2, 1)?;
+        self.context.platform().needs(2, 1)?;
         let get = function!(clGetKernelSubGroupInfo)?;
         let device = device.driver::<Device>()?.raw();
         let mut output = vec![0; output_bytes];
@@ -294,7 +295,7 @@ impl KernelDriver for Kernel {
         range: &Range,
     ) -> Result<[u64; 3], Status> {
         const NAME: &std::ffi::CStr = c"clGetKernelSuggestedLocalWorkSizeKHR";
-        let platform = self.program.context().platform();
+        let platform = self.context.platform();
         let find = function!(clGetExtensionFunctionAddressForPlatform)?;
         // SAFETY: the platform lives; the name ends with a NUL.
         let address = unsafe { find(platform.raw(), NAME.as_ptr()) };

@@ -16,6 +16,9 @@ use crate::driver::{ContextDriver, DeviceDriver, Notify, PlatformDriver};
 
 /// Name of Penstock's own platform. A worker that drove it would call itself for ever.
 const OUR_PLATFORM: &str = "Penstock";
+/// Ranges of `clGetPlatformInfo`'s queries: core, the ICD's, external memory and semaphores. Whole
+/// ranges are asked to include queries of newer versions; a driver refuses what it does not know.
+const QUERIES: &[std::ops::RangeInclusive<u32>] = &[0x0900..=0x093F, 0x2036..=0x2053];
 /// Most platforms that are listed. A loader that reports more has a defect.
 const LISTED_MAX: u32 = 1 << 12;
 
@@ -67,7 +70,8 @@ impl PlatformDriver for Platform {
     }
 
     fn info(&self) -> Info {
-        Platform::info(*self)
+        let numbers = QUERIES.iter().cloned().flatten();
+        numbers.filter_map(|name| Some((name, self.ask(name).ok()?))).collect()
     }
 
     fn devices(&self) -> Vec<Box<dyn DeviceDriver>> {
@@ -84,6 +88,9 @@ impl PlatformDriver for Platform {
     }
 
     fn unload_compiler(&self) {
-        Platform::unload_compiler(*self);
+        if let Ok(unload) = function!(clUnloadPlatformCompiler) {
+            // SAFETY: the platform is one of the loader's. A failure does not matter.
+            let _ = unsafe { unload(self.raw()) };
+        }
     }
 }

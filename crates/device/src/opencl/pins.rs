@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use penstock_process::Lock;
 use penstock_process::variable::{self, Variable};
-
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// If one of these is set, the operator has chosen how the threads are placed.

@@ -1,12 +1,7 @@
 use penstock_cl_sys::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_id};
-use penstock_wire::describe::Info;
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
-
-/// Ranges of `clGetPlatformInfo`'s queries: core, the ICD's, external memory and semaphores. Whole
-/// ranges are asked to include queries of newer versions; a driver refuses what it does not know.
-const QUERIES: &[std::ops::RangeInclusive<u32>] = &[0x0900..=0x093F, 0x2036..=0x2053];
 
 /// An OpenCL platform, which lives as long as the process.
 #[derive(Debug, Clone, Copy)]
@@ -34,18 +29,8 @@ impl Platform {
         ask(self.handle, CL_PLATFORM_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
     }
 
-    /// Returns the answers of `clGetPlatformInfo`.
-    pub(super) fn info(self) -> Info {
-        let numbers = QUERIES.iter().cloned().flatten();
-        numbers.filter_map(|name| Some((name, ask(self.handle, name).ok()?))).collect()
-    }
-
-    /// `clUnloadPlatformCompiler`; errors are ignored.
-    pub(super) fn unload_compiler(self) {
-        if let Ok(unload) = function!(clUnloadPlatformCompiler) {
-            // SAFETY: the platform is one of the loader's. A failure does not matter.
-            let _ = unsafe { unload(self.handle) };
-        }
+    pub(super) fn ask(self, name: u32) -> Result<Vec<u8>, Status> {
+        ask(self.handle, name)
     }
 
     /// Whether it has at least this version of OpenCL.

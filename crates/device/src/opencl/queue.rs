@@ -47,32 +47,12 @@ impl Queue {
         self.raw.raw()
     }
 
+    pub(super) fn kept(&self) -> &KeptQueue {
+        &self.raw
+    }
+
     pub(super) fn device(&self) -> &Device {
         &self.device
-    }
-
-    /// `clFlush`.
-    pub(super) fn flush(&self) -> Result<(), Status> {
-        let flush = function!(clFlush)?;
-        let _inside = Inside::enter();
-        // SAFETY: the queue lives.
-        api::check(unsafe { flush(self.raw()) })
-    }
-
-    /// `clFinish`.
-    pub(super) fn finish(&self) -> Result<(), Status> {
-        let slabs = self.reclaim_state().take_doubtful();
-        let finished = {
-            let _inside = Inside::enter();
-            self.raw.finish()
-        };
-        let mut reclaim = self.reclaim_state();
-        if finished.is_ok() {
-            reclaim.all_ended(slabs);
-        } else {
-            reclaim.none_ended(slabs);
-        }
-        finished
     }
 
     pub(super) fn reclaim_state(&self) -> MutexGuard<'_, Reclaim> {

@@ -1,5 +1,6 @@
 //! Reports on programs: everything that a client may query after a build, in one answer.
 
+use std::ffi::CString;
 use std::iter;
 
 use penstock_cl_sys::{
@@ -18,12 +19,15 @@ use penstock_wire::limits;
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
-use super::context::Context;
+use super::context::{Context, handles};
 use super::device::Device as OwnDevice;
 use super::kernel::Kernel;
-use super::program::{ARG_INFO_OPTION, Program};
+use super::program::{ARG_INFO_OPTION, Program, raw, some_start};
 use crate::driver;
 use crate::driver::{Device, DeviceDriver, KernelDriver, ProgramDriver};
+
+const INVALID_BUILD_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_BUILD_OPTIONS);
+const INVALID_COMPILER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_COMPILER_OPTIONS);
 
 const BUILD_QUERIES: [u32; 5] = [
     CL_PROGRAM_BUILD_STATUS,
@@ -53,7 +57,8 @@ const WORK_GROUP_QUERIES: [u32; 7] = [
 
 impl ProgramDriver for Program {
     fn build(&self, devices: &[Device], options: Option<&str>) -> Result<(), Status> {
-        Program::build(self, devices, options)
+        let options = self.with_arg_info(options).ok_or(INVALID_BUILD_OPTIONS)?;
+        self.build_as_given(devices, Some(&options))
     }
 
     fn compile(
@@ -62,15 +67,51 @@ impl ProgramDriver for Program {
         options: Option<&str>,
         headers: &[(String, driver::Program)],
     ) -> Result<(), Status> {
-        Program::compile(self, devices, options, headers)
+        let compile = function!(clCompileProgram)?;
+        let options = self.with_arg_info(options).ok_or(INVALID_COMPILER_OPTIONS)?;
+        let list = handles(devices)?;
+        let names: Result<Vec<_>, _> =
+            headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();
+        let names = names.map_err(|_| Status::INVALID_VALUE)?;
+        let mut name_starts: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let programs: Vec<_> =
+            headers.iter().map(|(_, program)| raw(program)).collect::<Result<_, Status>>()?;
+        let (number, header_number) = (api::count(list.len())?, api::count(programs.len())?);
+        // "CL_INVALID_VALUE if num_input_headers is zero and header_include_names or input_headers
+        // are not NULL".
+        let name_start =
+            if names.is_empty() { std::ptr::null_mut() } else { name_starts.as_mut_ptr() };
+        // SAFETY: all lists have their named lengths, and all texts end with a NUL. Without a
+        // callback the call blocks until the compilation has ended.
+        api::check(unsafe {
+            compile(
+                self.raw(),
+                number,
+                some_start(&list),
+                options.as_ptr(),
+                header_number,
+                some_start(&programs),
+                name_start,
+                None,
+                std::ptr::null_mut(),
+            )
+        })
     }
 
     fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
-        Program::set_spec_constant(self, id, value)
+        self.context().platform().needs(2, 2)?;
+        // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate
+        // language". PoCL 3.1 ends the process for a program whose link has failed.
+        if !self.is_of_il() {
+            return Err(Status::INVALID_PROGRAM);
+        }
+        let set = function!(clSetProgramSpecializationConstant)?;
+        // SAFETY: the program lives, and the value has its size.
+        api::check(unsafe { set(self.raw(), id, value.len(), value.as_ptr().cast()) })
     }
 
     fn kernel(&self, name: &str) -> Result<Box<dyn KernelDriver>, Status> {
-        Ok(Box::new(Kernel::new(self, name)?))
+        Ok(Box::new(Kernel::new(self.context(), self.raw(), name)?))
     }
 
     fn shows_arg_info(&self) -> bool {
@@ -204,7 +245,9 @@ impl Program {
             self.ask(CL_PROGRAM_KERNEL_NAMES).map(|bytes| api::text(&bytes)).unwrap_or_default();
         let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
         names
-            .filter_map(|name| Some(Kernel::new(self, name).ok()?.describe(name, devices)))
+            .filter_map(|name| {
+                Some(Kernel::new(self.context(), self.raw(), name).ok()?.describe(name, devices))
+            })
             .collect()
     }
 }
@@ -255,7 +298,7 @@ fn shows_arg_info(context: &Context, device: &Device, with_options: bool) -> boo
 fn try_arg_info(context: &Context, device: &Device, with_options: bool) -> Result<bool, Status> {
     let program = Program::with_source(context, b"kernel void probe(int argument) {}")?;
     program.build_as_given(std::slice::from_ref(device), with_options.then_some(c""))?;
-    Ok(Kernel::new(&program, "probe")?.arg_descriptions().is_some())
+    Ok(Kernel::new(context, program.raw(), "probe")?.arg_descriptions().is_some())
 }
 
 /// Returns a device's binary, or its parents': PoCL lists the whole device for a program on parts.
