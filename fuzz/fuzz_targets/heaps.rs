@@ -21,7 +21,7 @@ fn frame(&(kind, pe, at, length, signal_at, signal): &(u8, u8, u16, u16, u16, u6
     match kind % 8 {
         0 => Frame::Flush { mark: signal },
         1 => Frame::Done { mark: signal },
-        2 => Frame::Abort { generation: signal, last: pe % 2 == 1, length: u64::from(length) % 600 },
+        2 => Frame::Abort { generation: signal, is_final: pe % 2 == 1, length: u64::from(length) % 600 },
         3 => Frame::Put { pe, at: near(at), length: near(length), signal_at: near(signal_at), signal },
         _ => {
             let length = u64::from(length) % 300;

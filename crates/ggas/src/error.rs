@@ -53,6 +53,9 @@ pub enum HeapError {
     NotStarted,
     #[error("the heap has started already")]
     StartedAlready,
+    /// Another thread starts or resets the heap.
+    #[error("the heap is being started or reset at this moment")]
+    Changing,
     /// Members did not join in time.
     #[error("member {first} and {more} more did not join the heap in time")]
     Missing {

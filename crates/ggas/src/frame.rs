@@ -1,8 +1,8 @@
 //! Messages of members after the handshake: a fixed header, then the bytes of a put or an abort's
 //! text.
 
+use crate::bytes::ByteReader;
 use crate::error::Refusal;
-use crate::hello::Rest;
 use crate::layout::{NO_SIGNAL, PES_MAX};
 
 /// Size of a header in bytes.
@@ -23,11 +23,11 @@ mod op {
 
 /// Content of a note of abort.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Note {
+pub struct AbortNote {
     /// Generation: how often the sender had been reset.
     pub generation: u64,
     /// Whether a member has gone, so that no reset helps.
-    pub last: bool,
+    pub is_final: bool,
     pub reason: String,
 }
 
@@ -63,7 +63,7 @@ pub enum Frame {
         /// Generation: how often the sender has been reset.
         generation: u64,
         /// Whether a member has gone, so that no reset helps.
-        last: bool,
+        is_final: bool,
         /// Number of bytes that follow.
         length: u64,
     },
@@ -77,8 +77,8 @@ impl Frame {
             }
             Self::Flush { mark } => (op::FLUSH, 0, [0, mark, NO_SIGNAL, 0]),
             Self::Done { mark } => (op::DONE, 0, [0, mark, NO_SIGNAL, 0]),
-            Self::Abort { generation, last, length } => {
-                (op::ABORT, last.into(), [length, generation, NO_SIGNAL, 0])
+            Self::Abort { generation, is_final, length } => {
+                (op::ABORT, is_final.into(), [length, generation, NO_SIGNAL, 0])
             }
         };
         let mut bytes = [0; FRAME_BYTES];
@@ -96,7 +96,7 @@ impl Frame {
     /// # Errors
     /// Fails if the bytes are no header.
     pub fn decode(bytes: &[u8; FRAME_BYTES]) -> Result<Self, Refusal> {
-        let mut rest = Rest(bytes);
+        let mut rest = ByteReader(bytes);
         let (magic, [op, pe], zero) = (u16::from_le_bytes(rest.take()), rest.take(), rest.number());
         let (length, first, signal_at, signal) =
             (rest.long(), rest.long(), rest.long(), rest.long());
@@ -110,17 +110,17 @@ impl Frame {
             op::FLUSH if bare && length == 0 => Ok(Self::Flush { mark: first }),
             op::DONE if bare && length == 0 => Ok(Self::Done { mark: first }),
             op::ABORT if empty && pe <= 1 && length <= REASON_BYTES_MAX as u64 => {
-                Ok(Self::Abort { generation: first, last: pe == 1, length })
+                Ok(Self::Abort { generation: first, is_final: pe == 1, length })
             }
             _ => Err(Refusal::NotGgas),
         }
     }
 
     /// Returns a note of abort and its text.
-    pub fn abort(generation: u64, last: bool, reason: &str) -> (Self, Vec<u8>) {
+    pub fn abort(generation: u64, is_final: bool, reason: &str) -> (Self, Vec<u8>) {
         let mut text = reason.as_bytes().to_vec();
         text.truncate(REASON_BYTES_MAX);
-        (Self::Abort { generation, last, length: text.len() as u64 }, text)
+        (Self::Abort { generation, is_final, length: text.len() as u64 }, text)
     }
 
     /// Returns how many bytes complete the note of abort on a stream of only such notes.
@@ -136,13 +136,13 @@ impl Frame {
     }
 
     /// Returns the note of abort if it is complete.
-    pub(crate) fn whole_abort(heard: &[u8]) -> Option<Note> {
+    pub(crate) fn whole_abort(heard: &[u8]) -> Option<AbortNote> {
         let (header, text) = heard.split_first_chunk::<FRAME_BYTES>()?;
-        let Ok(Self::Abort { generation, last, length }) = Self::decode(header) else {
+        let Ok(Self::Abort { generation, is_final, length }) = Self::decode(header) else {
             return None;
         };
         let reason = || String::from_utf8_lossy(text).into_owned();
-        (text.len() as u64 == length).then(|| Note { generation, last, reason: reason() })
+        (text.len() as u64 == length).then(|| AbortNote { generation, is_final, reason: reason() })
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
             Frame::Put { pe: 63, at: 1, length: u64::MAX, signal_at: 8, signal: 9 },
             Frame::Flush { mark: u64::MAX },
             Frame::Done { mark: 7 },
-            Frame::Abort { generation: 1, last: true, length: 512 },
+            Frame::Abort { generation: 1, is_final: true, length: 512 },
         ] {
             assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
         }
@@ -170,7 +170,8 @@ mod tests {
             bytes[at] = value;
             assert_eq!(Frame::decode(&bytes), Err(Refusal::NotGgas), "{at} {value}");
         }
-        let long = Frame::Abort { generation: 0, last: false, length: REASON_BYTES_MAX as u64 + 1 };
+        let long =
+            Frame::Abort { generation: 0, is_final: false, length: REASON_BYTES_MAX as u64 + 1 };
         assert_eq!(Frame::decode(&long.encode()), Err(Refusal::NotGgas));
     }
 
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(Frame::missing(&note), Ok(0));
         assert_eq!(
             Frame::whole_abort(&note),
-            Some(Note { generation: 3, last: true, reason: "the end".to_owned() })
+            Some(AbortNote { generation: 3, is_final: true, reason: "the end".to_owned() })
         );
         assert!(Frame::missing(&Frame::Flush { mark: 0 }.encode()).is_err());
     }

@@ -3,21 +3,23 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Addresses, Stream};
 use penstock_process::{Lock, Signal};
 
+use crate::abort::{Abort, COUNT_BITS};
+use crate::bell::Bell;
+use crate::connection::{MemberConnection, ProxyTransport};
 use crate::error::HeapError;
-use crate::join::{self, Joined, Over};
-use crate::life::{COUNT_BITS, End};
+use crate::handshake::shake_hands;
 use crate::plan::Plan;
-use crate::segment::{Mapped, Parts};
-use crate::state::State;
-use crate::wake::Wake;
-use crate::{monitor, proxy};
+use crate::segment::{MappedView, Parts};
+use crate::state::MemberState;
+use crate::ucx_offer::UcxOffer;
+use crate::{layout, monitor, proxy};
 
 /// Time that [`Heap::start`] waits for members to join: the time of a hello, doubled for loaded
 /// nodes.
@@ -25,6 +27,10 @@ const MEMBERS_MS_MAX: u64 = 30_000;
 
 /// Time that [`Heap::reset`] and dropping a heap wait for bytes that kernels have sent.
 const SETTLE_MS_MAX: u64 = 5_000;
+
+/// Least time that [`Heap::wait_for_launches`] waits, whatever the heap's own bound is: the
+/// callbacks of drivers come late on a busy machine.
+const LAUNCHES_END_MIN: Duration = Duration::from_secs(5);
 
 /// Number of looks between two yields of a wait if each PE has a core. A peer answers within them,
 /// and a yield costs as much as they do.
@@ -38,7 +44,8 @@ const LOOKS_CROWDED: u32 = 64;
 /// starts it. Dropping it tells the other members' kernels that this member has left.
 #[derive(Debug)]
 pub struct Heap {
-    state: Arc<State>,
+    state: Arc<MemberState>,
+    ucx: UcxOffer,
     joining: Lock<Joining>,
     joined: Signal,
     threads: Lock<Vec<JoinHandle<()>>>,
@@ -48,12 +55,24 @@ pub struct Heap {
 #[derive(Debug, Default)]
 struct Joining {
     /// Result for each other member; `None` during its handshake.
-    members: BTreeMap<u32, Option<Joined>>,
-    started: bool,
+    members: BTreeMap<u32, Option<MemberConnection>>,
     /// From the start on: whether each member's memory is mapped.
     mapped: BTreeMap<u32, bool>,
     /// From the start on: what carries the proxy's bytes to each member.
-    over: BTreeMap<u32, Over>,
+    transports: BTreeMap<u32, ProxyTransport>,
+}
+
+impl Joining {
+    /// Notes whose memory is mapped. Returns the members' connections.
+    fn start(&mut self) -> Vec<(u32, MemberConnection)> {
+        let members: Vec<(u32, MemberConnection)> = std::mem::take(&mut self.members)
+            .into_iter()
+            .filter_map(|(member, joined)| Some((member, joined?)))
+            .collect();
+        self.mapped =
+            members.iter().map(|(member, joined)| (*member, joined.memory().is_some())).collect();
+        members
+    }
 }
 
 /// How a PE reaches another PE.
@@ -65,6 +84,14 @@ pub enum Path {
     Shared,
     /// Through the proxies of their members.
     Proxy,
+}
+
+/// How one PE reaches each PE of the heap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PePaths {
+    pub from: u32,
+    /// The path to each PE, by its number.
+    pub to: Vec<Path>,
 }
 
 impl Path {
@@ -86,9 +113,10 @@ impl Heap {
     pub fn create(plan: Plan) -> Result<Arc<Self>, HeapError> {
         plan.check()?;
         let parts = Parts::create(&plan)?;
-        let state = Arc::new(State::new(plan, parts, Wake::new()?, Wake::new()?));
+        let state = Arc::new(MemberState::new(plan, parts, Bell::new()?, Bell::new()?));
         Ok(Arc::new(Self {
             state,
+            ucx: UcxOffer::default(),
             joining: Lock::default(),
             joined: Signal::new(),
             threads: Lock::default(),
@@ -112,15 +140,13 @@ impl Heap {
         }
         {
             let mut joining = self.joining.lock();
-            if joining.started {
-                return Err(HeapError::StartedAlready);
-            }
+            self.state.lifecycle().check_join()?;
             if joining.members.contains_key(&member) {
                 return Err(HeapError::JoinedTwice { member });
             }
             joining.members.insert(member, None);
         }
-        let shaken = join::shake_hands(&self.state, member, stream);
+        let shaken = shake_hands(&self.state.plan, &self.state.parts, &self.ucx, member, stream);
         let mut joining = self.joining.lock();
         match shaken {
             Ok(joined) => {
@@ -141,69 +167,72 @@ impl Heap {
     /// # Errors
     /// Fails if a member does not join in time, or the system lacks memory, addresses or threads.
     pub fn start(&self) -> Result<(), HeapError> {
+        self.state.lifecycle().begin_start()?;
+        let joined = self.await_members().and_then(|mut joining| {
+            let views = self.map_views(&joining.members)?;
+            let members = joining.start();
+            self.state.publish(views);
+            Ok((joining, members))
+        });
+        self.state.lifecycle().end_start(joined.is_ok());
+        let (mut joining, members) = joined?;
+        let (mut sharing, mut proxied) = (Vec::new(), Vec::new());
+        for (member, joined) in members {
+            match joined {
+                // The memory is mapped, so its descriptor is no longer needed.
+                MemberConnection::SharesMemory(stream, _) => sharing.push((member, stream)),
+                MemberConnection::Proxied(carrier, transport) => {
+                    joining.transports.insert(member, transport);
+                    proxied.push((member, carrier));
+                }
+            }
+        }
+        // From here on only the carriers hold the engine of UCX.
+        self.ucx.withdraw();
+        let mut threads = self.threads.lock();
+        threads.push(monitor::start(self.state.clone(), sharing)?);
+        if !proxied.is_empty() {
+            threads.push(proxy::start(self.state.clone(), proxied)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until all members have joined.
+    fn await_members(&self) -> Result<MutexGuard<'_, Joining>, HeapError> {
         let others = self.state.plan.others();
         let deadline = Instant::now() + Duration::from_millis(MEMBERS_MS_MAX);
         let mut joining = self.joining.lock();
         loop {
-            if joining.started {
-                return Err(HeapError::StartedAlready);
-            }
             let missing = |member: &&u32| joining.members.get(*member).is_none_or(Option::is_none);
             let mut absent = others.iter().filter(missing);
-            let Some(&first) = absent.next() else { break };
+            let Some(&first) = absent.next() else { return Ok(joining) };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(HeapError::Missing { first, more: absent.count() });
             }
             joining = self.joined.wait_timeout(joining, left).0;
         }
-        let views = self.map_views(&joining.members)?;
-        let members: Vec<(u32, Joined)> = std::mem::take(&mut joining.members)
-            .into_iter()
-            .filter_map(|(member, joined)| Some((member, joined?)))
-            .collect();
-        joining.mapped =
-            members.iter().map(|(member, joined)| (*member, joined.memory().is_some())).collect();
-        joining.started = true;
-        self.state.publish(views);
-        let (mut sharing, mut apart) = (Vec::new(), Vec::new());
-        for (member, joined) in members {
-            match joined {
-                // The memory is mapped, so its descriptor is no longer needed.
-                Joined::Shares(stream, _) => sharing.push((member, stream)),
-                Joined::Apart(carrier, over) => {
-                    joining.over.insert(member, over);
-                    apart.push((member, carrier));
-                }
-            }
-        }
-        // From here on only the carriers hold the engine.
-        #[cfg(feature = "ucx")]
-        self.state.ucx.lock().take();
-        let mut threads = self.threads.lock();
-        threads.push(monitor::start(self.state.clone(), sharing)?);
-        if !apart.is_empty() {
-            threads.push(proxy::start(self.state.clone(), apart)?);
-        }
-        Ok(())
     }
 
     /// Returns what carries the proxy's bytes to another member. Returns `None` before the start,
     /// and for a member that shares its memory.
-    pub fn over(&self, member: u32) -> Option<Over> {
-        self.joining.lock().over.get(&member).cloned()
+    pub fn transport(&self, member: u32) -> Option<ProxyTransport> {
+        self.joining.lock().transports.get(&member).cloned()
     }
 
     /// Offers UCX to carry the proxy's bytes to and from members that offer it, too. To be called
     /// before the first member joins. If UCX fails, the stream carries the bytes, and
-    /// [`Heap::over`] says why.
+    /// [`Heap::transport`] says why.
     #[cfg(feature = "ucx")]
     pub fn offer_ucx(&self) {
-        self.state.ucx.lock().make();
+        self.ucx.make();
     }
 
-    fn map_views(&self, members: &BTreeMap<u32, Option<Joined>>) -> Result<Vec<Mapped>, HeapError> {
-        let State { plan, parts, .. } = &*self.state;
+    fn map_views(
+        &self,
+        members: &BTreeMap<u32, Option<MemberConnection>>,
+    ) -> Result<Vec<MappedView>, HeapError> {
+        let MemberState { plan, parts, .. } = &*self.state;
         let theirs = |member: u32| members.get(&member)?.as_ref()?.memory();
         let here = |member: u32| member == plan.me || theirs(member).is_some();
         let on_host = plan.members.iter().filter(|&&member| here(member)).count();
@@ -211,7 +240,7 @@ impl Heap {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // A proxy needs a core while a kernel waits for it.
         let looks = if proxies > 0 || on_host > cores { LOOKS_CROWDED } else { LOOKS_FREE };
-        parts.pes().iter().map(|&pe| Mapped::new(plan, parts, pe, looks, &theirs)).collect()
+        parts.pes().iter().map(|&pe| MappedView::new(plan, parts, pe, looks, &theirs)).collect()
     }
 
     /// Returns the memory for the kernels of one of this member's PEs.
@@ -223,7 +252,8 @@ impl Heap {
         let views = self.state.views.get().ok_or(HeapError::NotStarted)?;
         let view = views.iter().find(|view| view.pe == pe);
         let view = view.ok_or(HeapError::ForeignPe { pe, member })?;
-        Ok(View { pe, memory: view.memory.clone(), pieces: view.pieces.clone() })
+        let bytes = self.state.plan.bytes;
+        Ok(View { pe, bytes, memory: view.memory.clone(), pieces: view.pieces.clone() })
     }
 
     /// Returns how one PE reaches another. This member knows only its own paths. For two PEs of
@@ -237,14 +267,25 @@ impl Heap {
         if from == to {
             return Ok(Path::Own);
         }
+        self.state.lifecycle().check_started()?;
         let joining = self.joining.lock();
-        if !joining.started {
-            return Err(HeapError::NotStarted);
-        }
         let other = if from == self.state.plan.me { to } else { from };
         let is_mapped = joining.mapped.get(&other).copied().unwrap_or(false);
         let knows = from == self.state.plan.me || to == self.state.plan.me;
         Ok(if knows && is_mapped { Path::Shared } else { Path::Proxy })
+    }
+
+    /// Returns how each PE of this member reaches each PE of the heap.
+    ///
+    /// # Errors
+    /// Fails if the heap has not started.
+    pub fn own_paths(&self) -> Result<Vec<PePaths>, HeapError> {
+        let plan = self.plan();
+        let paths = |from| {
+            let to = (0..plan.count()).map(|to| self.path(from, to)).collect::<Result<_, _>>()?;
+            Ok(PePaths { from, to })
+        };
+        plan.own_pes().map(paths).collect()
     }
 
     /// Copies user bytes of one of this member's PEs out.
@@ -280,17 +321,17 @@ impl Heap {
 
     /// Ends all waits of all kernels of the heap, on all members.
     pub fn abort(&self, reason: &str) {
-        self.state.end(reason, false);
+        self.state.abort(reason);
     }
 
     /// Returns why waits have ended, if they have.
     pub fn aborted(&self) -> Option<String> {
-        self.state.ended().map(|end| end.reason)
+        self.state.aborted().map(|abort| abort.reason)
     }
 
     /// Like [`Heap::abort`], but no reset makes the heap usable again: this member is about to go.
     pub fn end(&self, reason: &str) {
-        self.state.end(reason, true);
+        self.state.end(reason);
     }
 
     /// Makes the heap usable again after an abort or a timeout. All members call it with the same
@@ -301,27 +342,63 @@ impl Heap {
     /// Fails if kernels run, their bytes are under way, a member has gone, or `generation` is
     /// invalid.
     pub fn reset(&self, generation: u64) -> Result<(), HeapError> {
+        self.reset_within(generation, Duration::ZERO)
+    }
+
+    /// Like [`Heap::reset`], but waits for the end of launches in flight first.
+    ///
+    /// # Errors
+    /// See [`Heap::reset`]. Launches may be in flight for as long as a kernel may wait.
+    pub fn reset_after_launches(&self, generation: u64) -> Result<(), HeapError> {
+        self.reset_within(generation, self.launches_end_within())
+    }
+
+    fn reset_within(&self, generation: u64, patience: Duration) -> Result<(), HeapError> {
         if self.state.views.get().is_none() {
             return Err(HeapError::NotStarted);
         }
-        let ended = |end: End| HeapError::Ended { reason: end.reason };
-        if let Some(end) = self.state.ended().filter(|end| end.last) {
-            return Err(ended(end));
+        let ended = |abort: Abort| HeapError::Ended { reason: abort.reason };
+        if let Some(abort) = self.state.aborted().filter(|abort| abort.is_final) {
+            return Err(ended(abort));
         }
         let (min, max) = (self.state.generation() + 1, (1 << (u64::BITS - COUNT_BITS)) - 1);
         if !(min..=max).contains(&generation) {
             return Err(HeapError::Limit { what: "resets", given: generation, min, max });
         }
-        if self.state.is_running() || !self.settle() {
-            return Err(HeapError::Busy);
-        }
-        self.state.renew(generation).map_err(ended)
+        self.state.lifecycle().begin_reset()?;
+        self.state.wait_until_idle(Instant::now() + patience);
+        let is_reset = self.state.lifecycle().check_reset().map_err(HeapError::from);
+        let is_reset = is_reset.and_then(|()| {
+            if self.wait_until_settled() {
+                self.state.begin_generation(generation).map_err(ended)
+            } else {
+                Err(HeapError::Busy)
+            }
+        });
+        self.state.lifecycle().end_reset();
+        is_reset
+    }
+
+    /// Returns whether launches are in flight.
+    pub fn is_running(&self) -> bool {
+        self.state.is_running()
+    }
+
+    /// Waits until no launch is in flight, but not for ever: a launch takes no longer than its
+    /// kernels' waits, apart from its own work. Returns `false` if a launch is still in flight.
+    pub fn wait_for_launches(&self) -> bool {
+        self.state.wait_until_idle(Instant::now() + self.launches_end_within())
+    }
+
+    /// Returns the longest time that a waiting launch takes to end.
+    fn launches_end_within(&self) -> Duration {
+        self.state.plan.timeout.max(LAUNCHES_END_MIN)
     }
 
     /// Waits until all that this member's kernels have sent has arrived.
-    fn settle(&self) -> bool {
+    fn wait_until_settled(&self) -> bool {
         self.state
-            .settled
+            .settle
             .wait(&self.state.proxy, Instant::now() + Duration::from_millis(SETTLE_MS_MAX))
     }
 
@@ -339,7 +416,7 @@ impl Heap {
         let (length, bytes) = (length as u64, self.state.plan.bytes);
         let place = self
             .state
-            .has(offset, length)
+            .has_user_bytes(offset, length)
             .then(|| self.state.parts.user_place(pe, offset, length))
             .flatten();
         place.ok_or(HeapError::Range { offset, length, bytes })
@@ -349,14 +426,12 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         if self.state.is_running() {
-            self.state.end("the heap was released while its kernels ran", true);
-        } else if self.state.ended().is_none() {
+            self.state.end("the heap was released while its kernels ran");
+        } else if self.state.aborted().is_none() {
             // Bytes that the others do not take in time are lost with the heap.
-            self.settle();
+            self.wait_until_settled();
         }
-        self.state.closing.store(true, std::sync::atomic::Ordering::Release);
-        self.state.monitor.ring();
-        self.state.proxy.ring();
+        self.state.close();
         for thread in self.threads.lock().drain(..) {
             // A thread that panicked has nothing left to do.
             _ = thread.join();
@@ -368,6 +443,8 @@ impl Drop for Heap {
 #[derive(Clone, Debug)]
 pub struct View {
     pe: u32,
+    /// Number of user bytes of each part.
+    bytes: u64,
     memory: Arc<Addresses>,
     pieces: Arc<[Range<usize>]>,
 }
@@ -389,21 +466,55 @@ impl View {
     pub fn pieces(&self) -> &[Range<usize>] {
         &self.pieces
     }
+
+    /// Returns where the user bytes of the PE's own part lie in the view.
+    pub fn user_range(&self) -> Range<u64> {
+        let start = layout::user_offset(self.pe, self.bytes);
+        start..start + self.bytes
+    }
+
+    /// Returns the user bytes of the PE's own part as memory of its own.
+    pub fn user_bytes(&self) -> UserBytes {
+        UserBytes(self.clone())
+    }
+}
+
+/// User bytes of one PE's own part. They stay mapped as long as this value lives.
+#[derive(Clone, Debug)]
+pub struct UserBytes(View);
+
+impl UserBytes {
+    /// Returns the address of the first byte, and the number of bytes.
+    pub fn range(&self) -> (NonNull<u8>, usize) {
+        let (start, length) = self.0.range();
+        let user = self.0.user_range();
+        let (at, end) = (usize::try_from(user.start), usize::try_from(user.end));
+        let (Ok(at), Ok(end)) = (at, end) else { return (start, 0) };
+        if end > length {
+            return (start, 0);
+        }
+        // SAFETY: `at` lies within the view, as checked, and the view is one range of addresses.
+        (unsafe { start.add(at) }, end - at)
+    }
 }
 
 /// Launch in flight: see [`Heap::running`].
 #[derive(Debug)]
-pub struct Running(Arc<State>);
+pub struct Running(Arc<MemberState>);
 
 impl Running {
-    /// Like [`Heap::abort`], for a caller that has only the launch.
-    pub fn abort(&self, reason: &str) {
-        self.0.end(reason, false);
+    /// Ends the launch. A failed launch aborts the heap with `failure` as the reason, because the
+    /// other members wait in vain. Returns why the heap is aborted, if it is.
+    pub fn end(self, failure: Option<&str>) -> Option<String> {
+        if let Some(reason) = failure {
+            self.0.abort(reason);
+        }
+        self.0.aborted().map(|abort| abort.reason)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.landed();
+        self.0.land();
     }
 }

@@ -1,5 +1,6 @@
 //! The bytes of a handshake between two members: what each says about itself, and its verdict.
 
+use crate::bytes::ByteReader;
 use crate::error::Refusal;
 use crate::layout::VERSION;
 
@@ -55,7 +56,7 @@ impl Hello {
     /// # Errors
     /// Fails if the bytes are no hello of this version.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Refusal> {
-        let mut rest = Rest(bytes);
+        let mut rest = ByteReader(bytes);
         if rest.take::<8>() != MAGIC {
             return Err(Refusal::NotGgas);
         }
@@ -93,7 +94,7 @@ pub fn encode_verdict(refusal: Option<Refusal>) -> [u8; VERDICT_BYTES] {
 /// # Errors
 /// The peer's refusal, or [`Refusal::NotGgas`] if the bytes are no verdict.
 pub fn decode_verdict(bytes: &[u8; VERDICT_BYTES]) -> Result<(), Refusal> {
-    let mut rest = Rest(bytes);
+    let mut rest = ByteReader(bytes);
     if rest.take::<8>() != MAGIC_VERDICT {
         return Err(Refusal::NotGgas);
     }
@@ -106,28 +107,6 @@ pub fn decode_verdict(bytes: &[u8; VERDICT_BYTES]) -> Result<(), Refusal> {
         5 => Refusal::Memory,
         _ => Refusal::Unknown,
     })
-}
-
-/// Bytes not yet read; zeros beyond the end.
-pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
-
-impl Rest<'_> {
-    pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
-        let mut out = [0; N];
-        for (to, from) in out.iter_mut().zip(self.0) {
-            *to = *from;
-        }
-        self.0 = self.0.get(N..).unwrap_or_default();
-        out
-    }
-
-    pub(crate) fn number(&mut self) -> u32 {
-        u32::from_le_bytes(self.take())
-    }
-
-    pub(crate) fn long(&mut self) -> u64 {
-        u64::from_le_bytes(self.take())
-    }
 }
 
 #[cfg(test)]

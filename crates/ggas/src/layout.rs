@@ -35,6 +35,11 @@ pub const fn stride(bytes: u64) -> u64 {
     (FLAGS_BYTES as u64 + bytes).next_multiple_of(PAGE_BYTES as u64)
 }
 
+/// Returns the offset in a view of the user bytes of a PE's part.
+pub const fn user_offset(pe: u32, bytes: u64) -> u64 {
+    HEAD_BYTES as u64 + pe as u64 * stride(bytes) + FLAGS_BYTES as u64
+}
+
 /// Returns the offset in a part of the flag of PE `from` for a team slot.
 pub const fn flag_offset(slot: usize, from: u32) -> u64 {
     ((slot * PES_MAX as usize + from as usize) * LINE_BYTES) as u64
@@ -171,3 +176,16 @@ const _: () = {
     assert!(offset_of!(Head, ring) == 8192);
     assert!(HEAD_BYTES == 24_576);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_bytes_lie_behind_the_head_all_lower_parts_and_the_own_flags() {
+        let (head, flags) = (HEAD_BYTES as u64, FLAGS_BYTES as u64);
+        assert_eq!(user_offset(0, 1), head + flags);
+        assert_eq!(user_offset(1, 1), head + (flags + 4096) + flags);
+        assert_eq!(user_offset(63, 4097), head + 63 * (flags + 8192) + flags);
+    }
+}

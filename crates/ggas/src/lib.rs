@@ -15,28 +15,47 @@
 //!
 //! Kernels and members are assumed hostile: what they write into rings or send can end only their
 //! own heap. Within their parts, kernels may do anything.
+//!
+//! Each layer uses only those above it in this table:
+//!
+//! | files | layer |
+//! |---|---|
+//! | `layout.rs`, `plan.rs`, `error.rs`, `header.rs`, `resident.rs` | plain data and checks |
+//! | `bytes.rs`, `frame.rs`, `hello.rs` | the bytes that members send to each other |
+//! | `lifecycle.rs`, `abort.rs` | decisions without locks or memory: which step may follow which |
+//! | `segment.rs`, `bell.rs`, `settle.rs`, `state.rs` | the memory and the state of a member |
+//! | `proxy/`, `ucx/`, `monitor.rs` | the threads of a member, and what carries their bytes |
+//! | `connection.rs`, `ucx_offer.rs`, `handshake.rs` | how two members connect |
+//! | `heap.rs` | one member's side of a heap |
+//! | `host/` | a process that holds members of several heaps for somebody else |
 
+pub mod abort;
+mod bell;
+mod bytes;
+mod connection;
 mod error;
 pub mod frame;
+mod handshake;
 mod header;
 mod heap;
 pub mod hello;
-mod join;
+pub mod host;
 pub mod layout;
-pub mod life;
+pub mod lifecycle;
 mod monitor;
 mod plan;
 pub mod proxy;
 mod resident;
 mod segment;
+mod settle;
 mod state;
 #[cfg(feature = "ucx")]
 pub mod ucx;
-mod wake;
+mod ucx_offer;
 
+pub use connection::ProxyTransport;
 pub use error::{HeapError, Refusal};
 pub use header::{HEADER, with_header};
-pub use heap::{Heap, Path, Running, View};
-pub use join::Over;
+pub use heap::{Heap, Path, PePaths, Running, UserBytes, View};
 pub use plan::{Plan, TIMEOUT_DEFAULT, TIMEOUT_MAX};
-pub use resident::{NotResident, Seat, check_resident, resident_groups};
+pub use resident::{LaunchDevice, NotResident, check_resident, resident_groups};

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::error::HeapError;
 use crate::frame::{FRAME_BYTES, Frame, REASON_BYTES_MAX};
-use crate::state::State;
+use crate::state::MemberState;
 
 /// Step of the kernels' clock. 1 % of the default bound of a wait would be 100 ms, and a tenth of
 /// that costs almost nothing.
@@ -28,33 +28,34 @@ const STACK_BYTES: usize = 128 << 10;
 /// Starts the thread. `streams` lead to the members that share memory, and carry only notes of
 /// abort.
 pub(crate) fn start(
-    state: Arc<State>,
+    state: Arc<MemberState>,
     streams: Vec<(u32, Stream)>,
 ) -> Result<JoinHandle<()>, HeapError> {
-    let members = streams.into_iter().map(|(member, stream)| Member::new(member, stream)).collect();
+    let members =
+        streams.into_iter().map(|(member, stream)| WatchedMember::new(member, stream)).collect();
     let mut monitor = Monitor { state, members, told: None };
     spawn_quiet("ggas-monitor", STACK_BYTES, move || monitor.run())
         .map_err(HeapError::system("starting a thread"))
 }
 
 struct Monitor {
-    state: Arc<State>,
-    members: Vec<Member>,
+    state: Arc<MemberState>,
+    members: Vec<WatchedMember>,
     /// Generation whose abort the other members know.
     told: Option<u64>,
 }
 
-struct Member {
+struct WatchedMember {
     number: u32,
     stream: Stream,
     /// Received bytes of the current note.
-    heard: Vec<u8>,
-    gone: bool,
+    received: Vec<u8>,
+    is_gone: bool,
 }
 
-impl Member {
+impl WatchedMember {
     fn new(number: u32, stream: Stream) -> Self {
-        Self { number, stream, heard: Vec::new(), gone: false }
+        Self { number, stream, received: Vec::new(), is_gone: false }
     }
 }
 
@@ -67,13 +68,13 @@ impl Monitor {
             if self.state.is_closing() {
                 break;
             }
-            self.state.tick();
+            self.state.advance_clock();
             self.tell();
             for index in 0..self.members.len() {
                 self.hear(index);
             }
             if self.sleep().is_err() {
-                self.state.end("the system does not let this member watch the others", true);
+                self.state.end("the system does not let this member watch the others");
                 return;
             }
         }
@@ -82,11 +83,11 @@ impl Monitor {
 
     /// Tells the others of an abort, once.
     fn tell(&mut self) {
-        let Some(note) = self.state.news(self.told) else { return };
+        let Some(note) = self.state.note_for_others(self.told) else { return };
         self.told = Some(note.generation);
-        let (frame, text) = Frame::abort(note.generation, note.last, &note.reason);
+        let (frame, text) = Frame::abort(note.generation, note.is_final, &note.reason);
         let header = frame.encode();
-        for member in self.members.iter().filter(|member| !member.gone) {
+        for member in self.members.iter().filter(|member| !member.is_gone) {
             // The stream carries only notes, so a note fits. Other members see the stream close.
             _ = member.stream.send_now(&[IoSlice::new(&header), IoSlice::new(&text)]);
         }
@@ -94,44 +95,44 @@ impl Monitor {
 
     fn hear(&mut self, index: usize) {
         let Some(member) = self.members.get_mut(index) else { return };
-        if member.gone {
+        if member.is_gone {
             return;
         }
         let mut bytes = [0; FRAME_BYTES + REASON_BYTES_MAX];
         // A note has a header and a text. What is left wakes the thread again at once.
         for _ in 0..2 * NOTES_PER_TURN {
-            let wanted = Frame::missing(&member.heard);
+            let wanted = Frame::missing(&member.received);
             match wanted
                 .map(|wanted| member.stream.recv_now(bytes.get_mut(..wanted).unwrap_or_default()))
             {
                 Ok(Ok(Some(got))) => {
-                    member.heard.extend_from_slice(bytes.get(..got).unwrap_or_default())
+                    member.received.extend_from_slice(bytes.get(..got).unwrap_or_default())
                 }
                 Ok(Ok(None)) => return,
                 Ok(Err(_)) => {
-                    member.gone = true;
+                    member.is_gone = true;
                     let number = member.number;
-                    self.state.end(&format!("member {number} has ended or left"), true);
+                    self.state.end(&format!("member {number} has ended or left"));
                     return;
                 }
                 Err(_) => {
-                    member.gone = true;
+                    member.is_gone = true;
                     member.stream.shutdown();
                     let number = member.number;
-                    self.state.end(&format!("member {number} sent an invalid note"), true);
+                    self.state.end(&format!("member {number} sent an invalid note"));
                     return;
                 }
             }
-            if let Some(note) = Frame::whole_abort(&member.heard) {
-                member.heard.clear();
-                self.state.told(&note);
+            if let Some(note) = Frame::whole_abort(&member.received) {
+                member.received.clear();
+                self.state.receive_note(&note);
             }
         }
     }
 
     fn sleep(&self) -> Result<(), Errno> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.state.monitor.as_fd(), PollFlags::IN)];
-        let there = self.members.iter().filter(|member| !member.gone);
+        let there = self.members.iter().filter(|member| !member.is_gone);
         fds.extend(
             there.map(|member| PollFd::new(&member.stream, PollFlags::IN | PollFlags::RDHUP)),
         );

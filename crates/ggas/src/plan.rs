@@ -5,7 +5,7 @@ use std::time::Duration;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::error::HeapError;
-use crate::layout::{BYTES_MAX, PES_MAX, VERSION};
+use crate::layout::{BYTES_MAX, PES_MAX, VERSION, stride};
 
 /// Largest bound of waits in kernels: a day. Nobody waits longer for a result, only for a defect.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
@@ -63,8 +63,19 @@ impl Plan {
         (0..self.count()).zip(&self.members).filter(move |(_, of)| **of == member).map(|(pe, _)| pe)
     }
 
+    /// Returns the PEs of this process in order.
+    pub fn own_pes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pes_of(self.me)
+    }
+
+    /// Returns the size of the memory that this process makes for its PEs, in bytes. A size beyond
+    /// the limit of a part counts as that limit.
+    pub fn own_bytes(&self) -> u64 {
+        stride(self.bytes.min(BYTES_MAX)).saturating_mul(self.own_pes().count() as u64)
+    }
+
     /// Returns the other members in order, without duplicates.
-    pub(crate) fn others(&self) -> Vec<u32> {
+    pub fn others(&self) -> Vec<u32> {
         let mut others: Vec<u32> =
             self.members.iter().copied().filter(|&member| member != self.me).collect();
         others.sort_unstable();
@@ -93,4 +104,31 @@ impl Plan {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::FLAGS_BYTES;
+
+    fn plan(members: &[u32], me: u32, bytes: u64) -> Plan {
+        let members = members.to_vec();
+        Plan { id: 0, members, me, bytes, timeout: TIMEOUT_DEFAULT, force_proxy: false }
+    }
+
+    #[test]
+    fn a_member_makes_whole_pages_for_each_of_its_pes() {
+        let flags = FLAGS_BYTES as u64;
+        assert_eq!(plan(&[0, 1, 0], 0, 1).own_bytes(), 2 * (flags + 4096));
+        assert_eq!(plan(&[0, 1, 0], 1, 4097).own_bytes(), flags + 8192);
+        assert_eq!(plan(&[0, 1, 0], 2, 4097).own_bytes(), 0);
+        assert_eq!(plan(&[0], 0, u64::MAX).own_bytes(), flags + BYTES_MAX);
+    }
+
+    #[test]
+    fn members_know_their_pes_and_each_other() {
+        let plan = plan(&[3, 0, 3, 7], 3, 1);
+        assert_eq!(plan.own_pes().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(plan.others(), [0, 7]);
+    }
 }

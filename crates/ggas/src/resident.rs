@@ -5,9 +5,9 @@ use penstock_cl_sys::{CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_NAME, CL_DEVICE_VER
 
 /// One device of a collective launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat<P> {
-    /// Devices with equal places share threads: those of one platform in one process.
-    pub place: P,
+pub struct LaunchDevice<P> {
+    /// Devices with equal values share threads: those of one platform in one process.
+    pub thread_pool: P,
     /// Number of work-groups that the device runs at the same time, from [`resident_groups`].
     pub groups_max: u64,
     /// The same for the whole device if this is a sub-device; equal otherwise.
@@ -20,7 +20,7 @@ pub struct Seat<P> {
     "PE {pe} has more work-groups than run at a time ({groups_max}); devices of the launch that share its threads: {sharing}"
 )]
 pub struct NotResident {
-    /// Index of a seat whose work-groups do not fit.
+    /// Index of a device whose work-groups do not fit.
     pub pe: usize,
     /// Number of devices of the launch that share its threads, itself included.
     pub sharing: u64,
@@ -37,13 +37,16 @@ pub struct NotResident {
 ///
 /// # Errors
 /// [`NotResident`] for the first device with too many work-groups.
-pub fn check_resident<P: PartialEq>(seats: &[Seat<P>], groups: u64) -> Result<(), NotResident> {
-    for (pe, seat) in seats.iter().enumerate() {
-        let together = || seats.iter().filter(|other| other.place == seat.place);
+pub fn check_resident<P: PartialEq>(
+    devices: &[LaunchDevice<P>],
+    groups: u64,
+) -> Result<(), NotResident> {
+    for (pe, device) in devices.iter().enumerate() {
+        let together = || devices.iter().filter(|other| other.thread_pool == device.thread_pool);
         let sharing = together().count() as u64;
         let groups_max_shared = together().map(|other| other.groups_max_whole).max().unwrap_or(0);
-        if groups > seat.groups_max {
-            return Err(NotResident { pe, sharing, groups_max: seat.groups_max });
+        if groups > device.groups_max {
+            return Err(NotResident { pe, sharing, groups_max: device.groups_max });
         }
         if groups.saturating_mul(sharing) > groups_max_shared {
             return Err(NotResident { pe, sharing, groups_max: groups_max_shared });
@@ -79,8 +82,8 @@ mod tests {
         })
     }
 
-    fn seat<P>(place: P, groups_max: u64) -> Seat<P> {
-        Seat { place, groups_max, groups_max_whole: groups_max }
+    fn device<P>(thread_pool: P, groups_max: u64) -> LaunchDevice<P> {
+        LaunchDevice { thread_pool, groups_max, groups_max_whole: groups_max }
     }
 
     #[test]
@@ -99,34 +102,38 @@ mod tests {
 
     #[test]
     fn as_many_work_groups_as_a_device_runs_fit_and_one_more_does_not() {
-        let seats = [seat('A', 4)];
-        assert_eq!(check_resident(&seats, 4), Ok(()));
+        let devices = [device('A', 4)];
+        assert_eq!(check_resident(&devices, 4), Ok(()));
         assert_eq!(
-            check_resident(&seats, 5),
+            check_resident(&devices, 5),
             Err(NotResident { pe: 0, sharing: 1, groups_max: 4 })
         );
     }
 
     #[test]
     fn devices_of_one_place_share_its_threads() {
-        let same = [seat('A', 4), seat('A', 4)];
+        let same = [device('A', 4), device('A', 4)];
         assert_eq!(check_resident(&same, 2), Ok(()));
         assert_eq!(check_resident(&same, 3), Err(NotResident { pe: 0, sharing: 2, groups_max: 4 }));
-        assert_eq!(check_resident(&[seat('A', 4), seat('B', 4)], 4), Ok(()), "places of their own");
+        assert_eq!(
+            check_resident(&[device('A', 4), device('B', 4)], 4),
+            Ok(()),
+            "places of their own"
+        );
     }
 
     #[test]
     fn a_device_runs_no_more_than_its_own_however_many_its_place_does() {
-        let seats = [seat('A', 4), seat('A', 1)];
+        let devices = [device('A', 4), device('A', 1)];
         assert_eq!(
-            check_resident(&seats, 2),
+            check_resident(&devices, 2),
             Err(NotResident { pe: 1, sharing: 2, groups_max: 1 })
         );
     }
 
     #[test]
     fn parts_of_a_device_share_what_the_whole_has() {
-        let part = Seat { place: 'A', groups_max: 2, groups_max_whole: 4 };
+        let part = LaunchDevice { thread_pool: 'A', groups_max: 2, groups_max_whole: 4 };
         assert_eq!(check_resident(&[part, part], 2), Ok(()));
         assert_eq!(
             check_resident(&[part; 3], 2),

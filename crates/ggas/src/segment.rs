@@ -61,14 +61,14 @@ impl Parts {
 
 /// Mapped view of the heap for one of this member's PEs.
 #[derive(Clone, Debug)]
-pub(crate) struct Mapped {
+pub(crate) struct MappedView {
     pub(crate) pe: u32,
     pub(crate) memory: Arc<Addresses>,
     /// The head and the mapped parts. Unmapped parts may lie between them.
     pub(crate) pieces: Arc<[Range<usize>]>,
 }
 
-impl Mapped {
+impl MappedView {
     /// Maps the view of an own PE. `theirs` returns the memory of another member, if it is shared.
     pub(crate) fn new<'a>(
         plan: &Plan,

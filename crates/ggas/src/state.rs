@@ -1,123 +1,116 @@
-//! State that the public interface of a heap and its threads share.
+//! The state of a member, which the public interface of a heap and its threads share.
 
-#[cfg(feature = "ucx")]
-use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{MutexGuard, OnceLock};
 use std::time::Instant;
 
-use penstock_process::Lock;
+use penstock_process::{Lock, Signal};
 
-use crate::frame::Note;
+use crate::abort::{Abort, AbortState, first_count};
+use crate::bell::Bell;
+use crate::frame::AbortNote;
 use crate::layout::FLAGS_BYTES;
-use crate::life::{End, Life, first_count};
+use crate::lifecycle::Lifecycle;
 use crate::plan::Plan;
-use crate::segment::{Mapped, Parts};
-use crate::wake::Wake;
+use crate::segment::{MappedView, Parts};
+use crate::settle::SettleRequests;
 
 /// One member's side of a heap.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct MemberState {
     pub(crate) plan: Plan,
     pub(crate) parts: Parts,
     /// Views of the own PEs, from the start on.
-    pub(crate) views: OnceLock<Vec<Mapped>>,
-    life: Lock<Life>,
+    pub(crate) views: OnceLock<Vec<MappedView>>,
+    aborts: Lock<AbortState>,
     /// When the clock of the kernels began.
     began: Instant,
-    /// Number of launches in flight.
-    running: AtomicUsize,
+    lifecycle: Lock<Lifecycle>,
+    /// Notified when no launch is left in flight.
+    idle: Signal,
+    /// Whether launches are in flight. The threads read it often, so they take no lock.
+    running: AtomicBool,
     /// Whether the threads shall end.
-    pub(crate) closing: AtomicBool,
-    pub(crate) monitor: Wake,
-    pub(crate) proxy: Wake,
+    closing: AtomicBool,
+    pub(crate) monitor: Bell,
+    pub(crate) proxy: Bell,
     /// Requests to wait for the end of the proxy's work: see [`crate::proxy`].
-    pub(crate) settled: crate::proxy::Settled,
-    /// UCX, if it is wanted: see [`crate::Heap::offer_ucx`].
-    #[cfg(feature = "ucx")]
-    pub(crate) ucx: Lock<crate::ucx::Offer>,
+    pub(crate) settle: SettleRequests,
 }
 
-impl State {
-    pub(crate) fn new(plan: Plan, parts: Parts, monitor: Wake, proxy: Wake) -> Self {
+impl MemberState {
+    pub(crate) fn new(plan: Plan, parts: Parts, monitor: Bell, proxy: Bell) -> Self {
         Self {
             plan,
             parts,
             views: OnceLock::new(),
-            life: Lock::default(),
+            aborts: Lock::default(),
             began: Instant::now(),
-            running: AtomicUsize::new(0),
+            lifecycle: Lock::default(),
+            idle: Signal::new(),
+            running: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             monitor,
             proxy,
-            settled: crate::proxy::Settled::default(),
-            #[cfg(feature = "ucx")]
-            ucx: Lock::default(),
+            settle: SettleRequests::default(),
         }
     }
 
-    /// Returns whether UCX is wanted for other members that can use it.
-    #[cfg(feature = "ucx")]
-    pub(crate) fn wants_ucx(&self) -> bool {
-        self.ucx.lock().is_made()
-    }
-
-    /// Always `false`: UCX is not built in.
-    #[cfg(not(feature = "ucx"))]
-    pub(crate) fn wants_ucx(&self) -> bool {
-        false
-    }
-
-    /// Returns the heap's own end of UCX, made when it is first needed.
-    #[cfg(feature = "ucx")]
-    pub(crate) fn ucx_engine(&self) -> Result<Arc<crate::ucx::Engine>, crate::ucx::UcxError> {
-        self.ucx.lock().engine()
-    }
-
-    pub(crate) fn views(&self) -> &[Mapped] {
+    pub(crate) fn views(&self) -> &[MappedView] {
         self.views.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Ends all waits of the own PEs' kernels. The first reason stays, unless a `last` one comes.
-    pub(crate) fn end(&self, reason: &str, last: bool) {
-        let mut life = self.life.lock();
-        life.abort(reason, last);
-        self.stop(life);
+    /// Ends all waits of the own PEs' kernels until the next reset. The first reason stays.
+    pub(crate) fn abort(&self, reason: &str) {
+        self.stop_waits(reason, false);
+    }
+
+    /// Ends all waits of the own PEs' kernels for good, because a member has gone.
+    pub(crate) fn end(&self, reason: &str) {
+        self.stop_waits(reason, true);
+    }
+
+    fn stop_waits(&self, reason: &str, is_final: bool) {
+        let mut aborts = self.aborts.lock();
+        aborts.abort(reason, is_final);
+        self.stop_kernels(aborts);
     }
 
     /// Handles another member's note of abort.
-    pub(crate) fn told(&self, note: &Note) {
-        let mut life = self.life.lock();
-        if life.told(note) {
-            self.stop(life);
+    pub(crate) fn receive_note(&self, note: &AbortNote) {
+        let mut aborts = self.aborts.lock();
+        if aborts.receive(note) {
+            self.stop_kernels(aborts);
         }
     }
 
     /// Ends the waits while holding the lock, so that no reset can come in between.
-    fn stop(&self, life: MutexGuard<'_, Life>) {
+    fn stop_kernels(&self, aborts: MutexGuard<'_, AbortState>) {
         for view in self.views() {
             view.head().abort.store(1, Release);
         }
-        drop(life);
+        drop(aborts);
         // These threads tell the other members.
         self.monitor.ring();
         self.proxy.ring();
     }
 
-    pub(crate) fn ended(&self) -> Option<End> {
-        self.life.lock().end().cloned()
+    /// Returns the abort that has ended the waits, if there is one.
+    pub(crate) fn aborted(&self) -> Option<Abort> {
+        self.aborts.lock().aborted().cloned()
     }
 
-    /// Returns the note for the other members, once per generation.
-    pub(crate) fn news(&self, told: Option<u64>) -> Option<Note> {
-        self.life.lock().news(told)
+    /// Returns the note for the other members, unless they know it. `told` is the generation of the
+    /// last note.
+    pub(crate) fn note_for_others(&self, told: Option<u64>) -> Option<AbortNote> {
+        self.aborts.lock().note_for_others(told)
     }
 
     /// Publishes the views, with what has happened so far.
-    pub(crate) fn publish(&self, views: Vec<Mapped>) {
-        let life = self.life.lock();
-        if life.end().is_some() {
+    pub(crate) fn publish(&self, views: Vec<MappedView>) {
+        let aborts = self.aborts.lock();
+        if aborts.aborted().is_some() {
             for view in &views {
                 view.head().abort.store(1, Release);
             }
@@ -127,15 +120,15 @@ impl State {
     }
 
     pub(crate) fn generation(&self) -> u64 {
-        self.life.lock().generation()
+        self.aborts.lock().generation()
     }
 
     /// Begins `generation`, which must exceed the present one. Counts of barriers continue from a
-    /// value that no earlier flag has, so flags need not be cleared. Fails with the end of the heap
+    /// value that no earlier flag has, so flags need not be cleared. Fails with the abort
     /// if a member has gone.
-    pub(crate) fn renew(&self, generation: u64) -> Result<(), End> {
-        let mut life = self.life.lock();
-        let is_aborted = life.renew(generation)?;
+    pub(crate) fn begin_generation(&self, generation: u64) -> Result<(), Abort> {
+        let mut aborts = self.aborts.lock();
+        let is_aborted = aborts.begin_generation(generation)?;
         for view in self.views() {
             let head = view.head();
             for met in head.met.iter().flatten() {
@@ -152,7 +145,7 @@ impl State {
     }
 
     /// Sets the clock of the kernels.
-    pub(crate) fn tick(&self) {
+    pub(crate) fn advance_clock(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         for view in self.views() {
             // Two threads may do this: the clock never goes back.
@@ -160,21 +153,57 @@ impl State {
         }
     }
 
+    /// Takes a step of the heap's aborts, or looks at it.
+    pub(crate) fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+        self.lifecycle.lock()
+    }
+
     pub(crate) fn launch(&self) {
-        if self.running.fetch_add(1, AcqRel) == 0 {
+        let is_first = {
+            let mut lifecycle = self.lifecycle();
+            // Set under the lock, so that the flag follows the count.
+            self.running.store(true, Release);
+            lifecycle.launch()
+        };
+        if is_first {
             // Otherwise a kernel would count the time since the last launch as waiting time.
-            self.tick();
+            self.advance_clock();
             self.monitor.ring();
             self.proxy.ring();
         }
     }
 
-    pub(crate) fn landed(&self) {
-        self.running.fetch_sub(1, AcqRel);
+    pub(crate) fn land(&self) {
+        let mut lifecycle = self.lifecycle();
+        if lifecycle.land() {
+            self.running.store(false, Release);
+            self.idle.notify_all();
+        }
+    }
+
+    /// Waits until no launch is in flight. Returns `false` if one still is at the deadline.
+    pub(crate) fn wait_until_idle(&self, deadline: Instant) -> bool {
+        let mut lifecycle = self.lifecycle();
+        while lifecycle.launches() > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            lifecycle = self.idle.wait_timeout(lifecycle, left).0;
+        }
+        true
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Acquire) > 0
+        self.running.load(Acquire)
+    }
+
+    /// Makes the threads end.
+    pub(crate) fn close(&self) {
+        self.lifecycle().close();
+        self.closing.store(true, Release);
+        self.monitor.ring();
+        self.proxy.ring();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -182,7 +211,7 @@ impl State {
     }
 
     /// Returns whether the user bytes of a part contain the range.
-    pub(crate) fn has(&self, offset: u64, length: u64) -> bool {
+    pub(crate) fn has_user_bytes(&self, offset: u64, length: u64) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= self.plan.bytes)
     }
 

@@ -1,9 +1,9 @@
 //! Bytes of peers: valid bytes arrive however they are cut, invalid bytes are refused.
 
-use penstock_ggas::frame::{Frame, Note};
+use penstock_ggas::frame::{AbortNote, Frame};
 use penstock_ggas::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, decode_verdict};
 use penstock_ggas::layout::{FLAGS_BYTES, NO_SIGNAL};
-use penstock_ggas::proxy::{Listener, Said};
+use penstock_ggas::proxy::{Listener, PeerMessage};
 use proptest::prelude::*;
 
 /// Number of user bytes of a part in these tests.
@@ -30,7 +30,7 @@ impl One {
             }
             Self::Flush(mark) => (Frame::Flush { mark: *mark }, Vec::new()),
             Self::Done(mark) => (Frame::Done { mark: *mark }, Vec::new()),
-            Self::Abort(generation, last, text) => Frame::abort(*generation, *last, text),
+            Self::Abort(generation, is_final, text) => Frame::abort(*generation, *is_final, text),
         };
         [frame.encode().as_slice(), &body].concat()
     }
@@ -55,12 +55,12 @@ fn one() -> impl Strategy<Value = One> {
         }),
         1 => any::<u64>().prop_map(One::Flush),
         1 => any::<u64>().prop_map(One::Done),
-        1 => (any::<u64>(), any::<bool>(), "[a-z ]{0,80}").prop_map(|(number, last, text)| One::Abort(number, last, text)),
+        1 => (any::<u64>(), any::<bool>(), "[a-z ]{0,80}").prop_map(|(number, is_final, text)| One::Abort(number, is_final, text)),
     ]
 }
 
 /// Returns the content of the parts and the messages after these frames.
-fn model(all: &[One]) -> ([Vec<u8>; 2], Vec<Said>) {
+fn model(all: &[One]) -> ([Vec<u8>; 2], Vec<PeerMessage>) {
     let mut parts = [(); 2].map(|()| vec![0; usize::try_from(PART).unwrap()]);
     let mut said = Vec::new();
     for one in all {
@@ -74,12 +74,12 @@ fn model(all: &[One]) -> ([Vec<u8>; 2], Vec<Said>) {
                     part[at..at + 8].copy_from_slice(&value.to_ne_bytes());
                 }
             }
-            One::Flush(mark) => said.push(Said::Flush(*mark)),
-            One::Done(mark) => said.push(Said::Done(*mark)),
-            One::Abort(generation, last, reason) => {
-                said.push(Said::Abort(Note {
+            One::Flush(mark) => said.push(PeerMessage::Flush(*mark)),
+            One::Done(mark) => said.push(PeerMessage::Done(*mark)),
+            One::Abort(generation, is_final, reason) => {
+                said.push(PeerMessage::Abort(AbortNote {
                     generation: *generation,
-                    last: *last,
+                    is_final: *is_final,
                     reason: reason.clone(),
                 }));
             }

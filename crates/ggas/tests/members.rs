@@ -305,7 +305,7 @@ fn entries_that_no_verb_writes_end_the_heap() {
         other.reset(2).unwrap();
         assert_eq!(head(&view).abort.load(Acquire), 0);
         assert_eq!((team.arrived.load(Relaxed), team.status.load(Relaxed)), (0, 0));
-        assert_eq!(met.load(Relaxed), penstock_ggas::life::first_count(2));
+        assert_eq!(met.load(Relaxed), penstock_ggas::abort::first_count(2));
         let _running = one.running();
         post(&view, kind::STORE_64, 1, [flags, 5, 8, NO_SIGNAL, 0]);
         until("a store", || word(&other, 1, 0) == 5);

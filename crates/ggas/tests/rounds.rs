@@ -2,10 +2,11 @@
 //! again. The search visits all states for two to four members and two barriers in each of two
 //! generations.
 //!
-//! What a member knows about aborts and resets is the real [`Life`]. The kernels' part is written
-//! here as `ggas_raw_barrier` of `include/ggas.h`, and the host's access to a head as
-//! `State::renew`. A step is one access that others can see. `model.rs` explores the order of
-//! memory accesses; here all see each access at once, which leaves room for the whole protocol.
+//! What a member knows about aborts and resets is the real `AbortState`. The kernels' part is
+//! written here as `ggas_raw_barrier` of `include/ggas.h`, and the host's access to a head as
+//! `MemberState::begin_generation`. A step is one access that others can see. `model.rs` explores
+//! the order of memory accesses; here all see each access at once, which leaves room for the whole
+//! protocol.
 //!
 //! In each reachable state:
 //! * A work-group that passes a barrier was met there by all work-groups of all PEs, in this

@@ -1,18 +1,15 @@
 //! Heaps. A heap has a part of equal size on each of several devices. The kernels of these devices
 //! reach all parts (`ggas.h`), so they communicate without the host. This file has what the ranks
-//! agree on; `heap/meet.rs` connects the members.
+//! agree on. `penstock_ggas::host` connects the members.
 
-pub mod meet;
 pub mod resident;
 
 use std::time::Duration;
 
+use penstock_ggas::host::{MeetingMessage, SECRET_BYTES};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{DeviceId, ObjectId, Rank};
-
-/// Length of a heap's secret in bytes. It must be that of the keys and tickets made from it.
-pub const SECRET_BYTES: usize = 32;
 
 /// The plan of a heap, which is the same for all members.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,14 +41,8 @@ pub struct Pe {
 /// A message of a heap's member to another member, or to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeapMessage {
-    /// Where members with higher numbers connect to the sender.
-    Door {
-        member: u32,
-        /// Addresses in the format of `penstock_link::Address`.
-        addresses: Vec<String>,
-    },
-    /// The sender could not be created, so nobody has to wait for it.
-    Refused { member: u32, reason: String },
+    /// To another member, while the members connect to each other.
+    Meeting(MeetingMessage),
     /// To the root: how bytes get from this PE to each PE.
     Paths {
         pe: u32,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
+use penstock_ggas::{LaunchDevice, NotResident, check_resident, resident_groups};
 use penstock_wire::{IndexSpace, Status, cuda};
 
 use crate::error::{Error, Result, refused};
@@ -45,16 +45,17 @@ impl Heap {
     fn check_groups(&self, fits: &[Fit]) -> Result<()> {
         let fits = || fits.iter().filter(|fit| fit.groups_max.is_none());
         let groups_max = |device: &Device| resident_groups(|name| device.info(name));
-        let seat = |pe: &Pe| Seat {
-            place: (pe.device.node(), pe.device.platform()),
+        let launch_device = |pe: &Pe| LaunchDevice {
+            thread_pool: (pe.device.node(), pe.device.platform()),
             groups_max: groups_max(&pe.device),
             // CPU devices of one platform on one node run on the same cores, with one set of
             // threads.
             groups_max_whole: groups_max(root(&pe.device)),
         };
-        let seats: Vec<_> = fits().filter_map(|fit| self.pes.get(fit.pe)).map(seat).collect();
+        let devices = fits().filter_map(|fit| self.pes.get(fit.pe));
+        let devices: Vec<_> = devices.map(launch_device).collect();
         let groups = fits().map(|fit| fit.groups).max().unwrap_or(0);
-        check_resident(&seats, groups).map_err(|refusal| {
+        check_resident(&devices, groups).map_err(|refusal| {
             let pe = fits().nth(refusal.pe).map_or(refusal.pe, |fit| fit.pe);
             self.not_resident(groups, NotResident { pe, ..refusal })
         })

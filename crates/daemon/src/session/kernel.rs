@@ -113,15 +113,13 @@ impl Serve<to_worker::LaunchKernel> for Session {
             let kernel = order.objects.kernels.get(call.kernel)?;
             let space = IndexSpace::from(call.space);
             let range = Range::checked(space.dims, space.offset, space.global, space.local)?;
-            let heaps = order.objects.views.running(call.kernel);
+            let heaps = order.objects.views.launch(call.kernel);
             // Even if the client wants no event: the heaps must know the launch's end.
             let want = if heaps.is_empty() { order.want } else { Want::Event };
             let launched = order.queue.launch(kernel, &range, order.waits, want)?;
             is_launched = true;
             if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
-                event.on_complete(Box::new(move |status, _| {
-                    heaps.into_iter().for_each(|heap| heap.end(status))
-                }));
+                event.on_complete(Box::new(move |status, _| heaps.end(status)));
             }
             Ok(launched)
         })?;

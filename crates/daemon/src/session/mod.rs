@@ -9,13 +9,14 @@ mod command;
 mod context;
 mod event;
 mod heap;
+mod heap_transport;
+mod heap_view;
 mod image;
 mod kernel;
 mod limits;
 mod line;
 mod memory;
 mod output;
-mod over;
 mod peer;
 mod pieces;
 mod program;
@@ -76,7 +77,7 @@ struct Objects {
     samplers: Table<kind::Sampler, device::Sampler>,
     programs: Table<kind::Program, Arc<program::Program>>,
     kernels: Table<kind::Kernel, device::Kernel>,
-    views: heap::Views,
+    views: heap_view::Views,
     svm: svm::Svm,
 }
 
@@ -111,7 +112,7 @@ impl Session {
             transfers: Transfers::default(),
             queues: Mutex::default(),
             peers: Peers::new(setup),
-            heaps: heap::Heaps::default(),
+            heaps: heap::heaps(),
             output,
             prints: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -135,7 +136,7 @@ impl Session {
                 samplers: Table::new("a sampler", Status::INVALID_SAMPLER),
                 programs: Table::new("a program", Status::INVALID_PROGRAM),
                 kernels: Table::new("a kernel", Status::INVALID_KERNEL),
-                views: heap::Views::default(),
+                views: heap_view::Views::default(),
                 svm: svm::Svm::default(),
             },
             unflushed: Vec::new(),
@@ -181,7 +182,7 @@ impl Shared {
         {
             self.fault(Status::INVALID_OPERATION, &error.to_string());
         }
-        self.heaps.end();
+        self.heaps.end_all("the session of a member has ended");
         self.peers.close();
     }
 

@@ -3,10 +3,31 @@
 use std::io::IoSlice;
 use std::time::Instant;
 
-use penstock_link::Stream;
+use penstock_link::{LinkError, Stream};
 use rustix::event::{PollFd, PollFlags};
 
-use super::input::Broken;
+use crate::error::Refusal;
+
+/// Reason why nothing more can be sent or received.
+#[derive(Debug)]
+pub(crate) enum CarrierError {
+    /// The member has ended or left, or its carrier has failed.
+    Closed,
+    /// The bytes violate the protocol, or their target is outside of our parts.
+    Protocol,
+}
+
+impl From<LinkError> for CarrierError {
+    fn from(_: LinkError) -> Self {
+        Self::Closed
+    }
+}
+
+impl From<Refusal> for CarrierError {
+    fn from(_: Refusal) -> Self {
+        Self::Protocol
+    }
+}
 
 /// Reliable stream of bytes in each direction.
 ///
@@ -14,11 +35,11 @@ use super::input::Broken;
 /// that the bytes come from the member of the handshake.
 pub(crate) trait Carrier: Send {
     /// Takes what fits now; returns `None` if nothing fits. Taken bytes may change afterwards.
-    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, Broken>;
+    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, CarrierError>;
 
     /// Receives what is there; returns `None` if nothing is. Fails at the end of the member's
     /// bytes.
-    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken>;
+    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, CarrierError>;
 
     /// Adds descriptors that become ready when there is something to receive or, with `sends`, room
     /// to send. Returns `false` if the caller must not sleep on them, because something has already
@@ -36,11 +57,11 @@ pub(crate) trait Carrier: Send {
 }
 
 impl Carrier for Stream {
-    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, Broken> {
+    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, CarrierError> {
         Ok(self.send_now(pieces)?)
     }
 
-    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken> {
+    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, CarrierError> {
         Ok(self.recv_now(into)?)
     }
 

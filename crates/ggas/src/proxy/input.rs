@@ -3,12 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use penstock_link::LinkError;
-
-use super::carrier::Carrier;
-use super::order::Target;
-use crate::error::Refusal;
-use crate::frame::{FRAME_BYTES, Frame, Note};
+use super::carrier::{Carrier, CarrierError};
+use super::request::PutTarget;
+use crate::frame::{AbortNote, FRAME_BYTES, Frame};
 use crate::layout::NO_SIGNAL;
 use crate::segment::Parts;
 
@@ -25,33 +22,12 @@ const VALUE_BYTES_MAX: u64 = 8;
 
 /// Message of a member other than a put. Puts are done at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum PeerMessage {
     /// The member asks whether all its frames so far are done, which they are.
     Flush(u64),
     /// All our frames before the flush with this mark are done.
     Done(u64),
-    Abort(Note),
-}
-
-/// Reason why nothing more is received.
-#[derive(Debug)]
-pub(crate) enum Broken {
-    /// The member has ended or left, or its carrier has failed.
-    Link,
-    /// The bytes violate the protocol, or their target is outside of our parts.
-    Nonsense,
-}
-
-impl From<LinkError> for Broken {
-    fn from(_: LinkError) -> Self {
-        Self::Link
-    }
-}
-
-impl From<Refusal> for Broken {
-    fn from(_: Refusal) -> Self {
-        Self::Nonsense
-    }
+    Abort(AbortNote),
 }
 
 /// Receiver of a member's frames.
@@ -60,19 +36,19 @@ pub(crate) struct Input {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    stage: Stage,
+    stage: ReceiveStage,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum ReceiveStage {
     Header,
-    Payload { to: Target, done: u64 },
-    Text { generation: u64, last: bool, left: usize, text: Vec<u8> },
+    Payload { to: PutTarget, done: u64 },
+    Text { generation: u64, is_final: bool, left: usize, text: Vec<u8> },
 }
 
 impl Input {
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, stage: Stage::Header }
+        Self { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, stage: ReceiveStage::Header }
     }
 
     /// Receives what is there, for one turn. Returns whether anything was.
@@ -81,18 +57,19 @@ impl Input {
         carrier: &mut dyn Carrier,
         parts: &Parts,
         part_bytes: u64,
-        said: &mut dyn FnMut(Said),
-    ) -> Result<bool, Broken> {
+        messages: &mut dyn FnMut(PeerMessage),
+    ) -> Result<bool, CarrierError> {
         let mut total = 0;
         while total < TURN_BYTES_MAX {
             let got = match &mut self.stage {
-                Stage::Payload { to, done }
+                ReceiveStage::Payload { to, done }
                     if self.start == self.end && to.length > VALUE_BYTES_MAX =>
                 {
                     let left = to.length - *done;
                     let place = place(parts, to.pe, to.at + *done, left)?;
-                    let length =
-                        usize::try_from(left).map_err(|_| Broken::Nonsense)?.min(TURN_BYTES_MAX);
+                    let length = usize::try_from(left)
+                        .map_err(|_| CarrierError::Protocol)?
+                        .min(TURN_BYTES_MAX);
                     // SAFETY: `length` bytes lie there, mapped while `parts` lives. Kernels should
                     // not write them meanwhile; if one does, it only changes plain bytes.
                     let into = unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), length) };
@@ -110,7 +87,7 @@ impl Input {
             };
             let Some(got) = got else { return Ok(total > 0) };
             total += got;
-            self.digest(parts, part_bytes, said)?;
+            self.digest(parts, part_bytes, messages)?;
         }
         Ok(true)
     }
@@ -121,8 +98,8 @@ impl Input {
         mut bytes: &[u8],
         parts: &Parts,
         part_bytes: u64,
-        said: &mut dyn FnMut(Said),
-    ) -> Result<(), Broken> {
+        messages: &mut dyn FnMut(PeerMessage),
+    ) -> Result<(), CarrierError> {
         while !bytes.is_empty() {
             self.make_room();
             let room = self.buffer.get_mut(self.end..).unwrap_or_default();
@@ -130,7 +107,7 @@ impl Input {
             room.iter_mut().zip(now).for_each(|(to, from)| *to = *from);
             self.end += now.len();
             bytes = rest;
-            self.digest(parts, part_bytes, said)?;
+            self.digest(parts, part_bytes, messages)?;
         }
         Ok(())
     }
@@ -154,71 +131,74 @@ impl Input {
         &mut self,
         parts: &Parts,
         part_bytes: u64,
-        said: &mut dyn FnMut(Said),
-    ) -> Result<(), Broken> {
+        messages: &mut dyn FnMut(PeerMessage),
+    ) -> Result<(), CarrierError> {
         loop {
-            match std::mem::replace(&mut self.stage, Stage::Header) {
-                Stage::Header => {
+            match std::mem::replace(&mut self.stage, ReceiveStage::Header) {
+                ReceiveStage::Header => {
                     let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
                     let Some(header) = waiting.first_chunk::<FRAME_BYTES>() else { return Ok(()) };
                     let frame = Frame::decode(header)?;
                     self.start += FRAME_BYTES;
                     match frame {
                         Frame::Put { pe, at, length, signal_at, signal } => {
-                            let to = Target { pe, at, length, signal_at, signal };
+                            let to = PutTarget { pe, at, length, signal_at, signal };
                             if !to.lies_within(part_bytes) || !parts.pes().contains(&pe.into()) {
-                                return Err(Broken::Nonsense);
+                                return Err(CarrierError::Protocol);
                             }
-                            self.stage = Stage::Payload { to, done: 0 };
+                            self.stage = ReceiveStage::Payload { to, done: 0 };
                         }
-                        Frame::Flush { mark } => said(Said::Flush(mark)),
-                        Frame::Done { mark } => said(Said::Done(mark)),
-                        Frame::Abort { generation, last, length } => {
-                            let left = usize::try_from(length).map_err(|_| Broken::Nonsense)?;
-                            self.stage = Stage::Text { generation, last, left, text: Vec::new() };
+                        Frame::Flush { mark } => messages(PeerMessage::Flush(mark)),
+                        Frame::Done { mark } => messages(PeerMessage::Done(mark)),
+                        Frame::Abort { generation, is_final, length } => {
+                            let left =
+                                usize::try_from(length).map_err(|_| CarrierError::Protocol)?;
+                            self.stage =
+                                ReceiveStage::Text { generation, is_final, left, text: Vec::new() };
                         }
                     }
                 }
-                Stage::Payload { to, done } => {
+                ReceiveStage::Payload { to, done } => {
                     if to.length <= VALUE_BYTES_MAX && ((self.end - self.start) as u64) < to.length
                     {
-                        self.stage = Stage::Payload { to, done };
+                        self.stage = ReceiveStage::Payload { to, done };
                         return Ok(());
                     }
-                    let left = usize::try_from(to.length - done).map_err(|_| Broken::Nonsense)?;
+                    let left =
+                        usize::try_from(to.length - done).map_err(|_| CarrierError::Protocol)?;
                     let bytes = self.take(left);
                     let done = done + bytes.len() as u64;
                     if !bytes.is_empty() {
                         write(parts, &to, done, bytes)?;
                     }
                     if done < to.length {
-                        self.stage = Stage::Payload { to, done };
+                        self.stage = ReceiveStage::Payload { to, done };
                         return Ok(());
                     }
                     signal(parts, &to)?;
                 }
-                Stage::Text { generation, last, left, mut text } => {
+                ReceiveStage::Text { generation, is_final, left, mut text } => {
                     let bytes = self.take(left);
                     text.extend_from_slice(bytes);
                     let left = left - bytes.len();
                     if left > 0 {
-                        self.stage = Stage::Text { generation, last, left, text };
+                        self.stage = ReceiveStage::Text { generation, is_final, left, text };
                         return Ok(());
                     }
                     let reason = String::from_utf8_lossy(&text).into_owned();
-                    said(Said::Abort(Note { generation, last, reason }));
+                    messages(PeerMessage::Abort(AbortNote { generation, is_final, reason }));
                 }
             }
         }
     }
 }
 
-fn place(parts: &Parts, pe: u8, at: u64, length: u64) -> Result<NonNull<u8>, Broken> {
-    parts.place(pe.into(), at, length).ok_or(Broken::Nonsense)
+fn place(parts: &Parts, pe: u8, at: u64, length: u64) -> Result<NonNull<u8>, CarrierError> {
+    parts.place(pe.into(), at, length).ok_or(CarrierError::Protocol)
 }
 
 /// Writes `bytes`, which end the first `done` bytes of a payload.
-fn write(parts: &Parts, to: &Target, done: u64, bytes: &[u8]) -> Result<(), Broken> {
+fn write(parts: &Parts, to: &PutTarget, done: u64, bytes: &[u8]) -> Result<(), CarrierError> {
     let at = to.at + done - bytes.len() as u64;
     let place = place(parts, to.pe, at, bytes.len() as u64)?;
     // A single value is stored in one piece, so that a reader never sees half of it.
@@ -243,7 +223,7 @@ fn write(parts: &Parts, to: &Target, done: u64, bytes: &[u8]) -> Result<(), Brok
 }
 
 /// Sets the signal of a put whose bytes have all arrived.
-fn signal(parts: &Parts, to: &Target) -> Result<(), Broken> {
+fn signal(parts: &Parts, to: &PutTarget) -> Result<(), CarrierError> {
     if to.signal_at == NO_SIGNAL {
         return Ok(());
     }

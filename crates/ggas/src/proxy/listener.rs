@@ -1,6 +1,6 @@
 //! The receiving side of a proxy without a socket, for property tests and fuzzing.
 
-use super::input::{Input, Said};
+use super::input::{Input, PeerMessage};
 use crate::error::{HeapError, Refusal};
 use crate::plan::{Plan, TIMEOUT_DEFAULT};
 use crate::segment::Parts;
@@ -36,10 +36,12 @@ impl Listener {
     ///
     /// # Errors
     /// Fails if the bytes violate the protocol or their target is outside of the parts.
-    pub fn hear(&mut self, bytes: &[u8]) -> Result<Vec<Said>, Refusal> {
-        let mut said = Vec::new();
-        let heard = self.input.feed(bytes, &self.parts, self.part_bytes, &mut |one| said.push(one));
-        heard.map(|()| said).map_err(|_| Refusal::NotGgas)
+    pub fn hear(&mut self, bytes: &[u8]) -> Result<Vec<PeerMessage>, Refusal> {
+        let mut messages = Vec::new();
+        let received = self
+            .input
+            .feed(bytes, &self.parts, self.part_bytes, &mut |message| messages.push(message));
+        received.map(|()| messages).map_err(|_| Refusal::NotGgas)
     }
 
     /// Returns the bytes of a part, flags included.

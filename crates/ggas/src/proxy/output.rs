@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ptr::NonNull;
 
-use super::carrier::Carrier;
-use super::input::Broken;
+use super::carrier::{Carrier, CarrierError};
 use crate::frame::{FRAME_BYTES, Frame};
 
 /// Maximum number of frames sent with one call; each has two pieces, and the system takes 1,024.
@@ -15,38 +14,43 @@ const FRAMES_PER_CALL: usize = 32;
 /// until the member has taken some.
 const WAITING_MAX: usize = 2 * FRAMES_PER_CALL;
 
-/// Entry of a ring: index of the ring and position.
-pub(super) type Source = (usize, u64);
+/// A taken entry of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TakenEntry {
+    /// Index of the ring.
+    pub(super) ring: usize,
+    pub(super) position: u64,
+}
 
 /// Frame to be sent.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(super) struct OutFrame {
     header: [u8; FRAME_BYTES],
-    body: Body,
+    body: FrameBody,
     /// Entry to give back when the carrier has taken the whole frame.
-    source: Option<Source>,
+    entry: Option<TakenEntry>,
 }
 
 #[derive(Debug)]
-enum Body {
+enum FrameBody {
     None,
     Value([u8; 8], usize),
-    Part(Bytes),
+    Part(PartBytes),
     Text(Vec<u8>),
 }
 
 /// Bytes of a part of this member.
 #[derive(Debug)]
-pub(super) struct Bytes {
+pub(super) struct PartBytes {
     place: NonNull<u8>,
     length: usize,
 }
 
 // SAFETY: the proxy holds the state with the parts as long as these plain bytes, and only reads
 // them.
-unsafe impl Send for Bytes {}
+unsafe impl Send for PartBytes {}
 
-impl Bytes {
+impl PartBytes {
     /// Refers to bytes of a part.
     ///
     /// # Safety
@@ -56,35 +60,35 @@ impl Bytes {
     }
 }
 
-impl Out {
+impl OutFrame {
     pub(super) fn bare(frame: &Frame) -> Self {
-        Self { header: frame.encode(), body: Body::None, source: None }
+        Self { header: frame.encode(), body: FrameBody::None, entry: None }
     }
 
-    pub(super) fn value(frame: &Frame, value: [u8; 8], length: usize, source: Source) -> Self {
+    pub(super) fn value(frame: &Frame, value: [u8; 8], length: usize, entry: TakenEntry) -> Self {
         Self {
             header: frame.encode(),
-            body: Body::Value(value, length.min(8)),
-            source: Some(source),
+            body: FrameBody::Value(value, length.min(8)),
+            entry: Some(entry),
         }
     }
 
-    pub(super) fn part(frame: &Frame, bytes: Bytes, source: Source) -> Self {
-        Self { header: frame.encode(), body: Body::Part(bytes), source: Some(source) }
+    pub(super) fn part(frame: &Frame, bytes: PartBytes, entry: TakenEntry) -> Self {
+        Self { header: frame.encode(), body: FrameBody::Part(bytes), entry: Some(entry) }
     }
 
     pub(super) fn note(frame: &Frame, text: Vec<u8>) -> Self {
-        Self { header: frame.encode(), body: Body::Text(text), source: None }
+        Self { header: frame.encode(), body: FrameBody::Text(text), entry: None }
     }
 
     fn body(&self) -> &[u8] {
         match &self.body {
-            Body::None => &[],
-            Body::Value(value, length) => value.get(..*length).unwrap_or_default(),
-            Body::Text(text) => text,
+            FrameBody::None => &[],
+            FrameBody::Value(value, length) => value.get(..*length).unwrap_or_default(),
+            FrameBody::Text(text) => text,
             // SAFETY: mapped as the caller of `new` guarantees. A kernel that changes its source
             // too early only makes it other plain bytes.
-            Body::Part(bytes) => unsafe {
+            FrameBody::Part(bytes) => unsafe {
                 std::slice::from_raw_parts(bytes.place.as_ptr(), bytes.length)
             },
         }
@@ -94,7 +98,7 @@ impl Out {
 /// Frames that wait for one member.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    waiting: VecDeque<Out>,
+    waiting: VecDeque<OutFrame>,
     /// Number of bytes of the first frame that have been sent.
     sent: usize,
 }
@@ -109,7 +113,7 @@ impl Output {
         self.waiting.is_empty()
     }
 
-    pub(super) fn push(&mut self, out: Out) {
+    pub(super) fn push(&mut self, out: OutFrame) {
         self.waiting.push_back(out);
     }
 
@@ -118,8 +122,8 @@ impl Output {
     pub(super) fn send(
         &mut self,
         carrier: &mut dyn Carrier,
-        taken: &mut dyn FnMut(Source),
-    ) -> Result<bool, Broken> {
+        taken: &mut dyn FnMut(TakenEntry),
+    ) -> Result<bool, CarrierError> {
         let mut any = false;
         while !self.waiting.is_empty() {
             let mut pieces = Vec::with_capacity(2 * FRAMES_PER_CALL);
@@ -140,7 +144,7 @@ impl Output {
         Ok(any)
     }
 
-    fn advance(&mut self, sent: usize, taken: &mut dyn FnMut(Source)) {
+    fn advance(&mut self, sent: usize, taken: &mut dyn FnMut(TakenEntry)) {
         self.sent += sent;
         while let Some(first) = self.waiting.front() {
             let whole = FRAME_BYTES + first.body().len();
@@ -148,15 +152,15 @@ impl Output {
                 return;
             }
             self.sent -= whole;
-            if let Some(source) = self.waiting.pop_front().and_then(|out| out.source) {
-                taken(source);
+            if let Some(entry) = self.waiting.pop_front().and_then(|out| out.entry) {
+                taken(entry);
             }
         }
     }
 
     /// Drops all frames and passes their entries to `taken`.
-    pub(super) fn drop_all(&mut self, taken: &mut dyn FnMut(Source)) {
+    pub(super) fn drop_all(&mut self, taken: &mut dyn FnMut(TakenEntry)) {
         self.sent = 0;
-        self.waiting.drain(..).filter_map(|out| out.source).for_each(taken);
+        self.waiting.drain(..).filter_map(|out| out.entry).for_each(taken);
     }
 }

@@ -67,13 +67,13 @@ unsafe impl Send for Target {}
 
 /// Message that waits for its reader.
 pub(super) struct Message {
-    bytes: Bytes,
+    bytes: MessageBytes,
     length: usize,
     read: usize,
 }
 
 /// Storage of a message's bytes.
-enum Bytes {
+enum MessageBytes {
     /// Memory of UCX that UCX holds for us.
     Kept(NonNull<u8>),
     /// Our own copy, if UCX does not hold its memory.
@@ -86,23 +86,23 @@ unsafe impl Send for Message {}
 impl Message {
     fn place(&self) -> *const u8 {
         match &self.bytes {
-            Bytes::Kept(place) => place.as_ptr(),
-            Bytes::Own(bytes) => bytes.as_ptr(),
+            MessageBytes::Kept(place) => place.as_ptr(),
+            MessageBytes::Own(bytes) => bytes.as_ptr(),
         }
     }
 
     /// Returns the memory to give back to UCX.
     pub(super) fn kept(&self) -> Option<NonNull<u8>> {
         match self.bytes {
-            Bytes::Kept(place) => Some(place),
-            Bytes::Own(_) => None,
+            MessageBytes::Kept(place) => Some(place),
+            MessageBytes::Own(_) => None,
         }
     }
 }
 
 /// State of an inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct InboxStatus {
     /// Number of messages received.
     pub(super) count: u64,
     /// Whether some of them wait.
@@ -155,10 +155,10 @@ impl Arrivals {
         self.held.load(Ordering::Relaxed)
     }
 
-    pub(super) fn known(&self, inbox: u32) -> Known {
+    pub(super) fn status(&self, inbox: u32) -> InboxStatus {
         let inboxes = self.inboxes.lock();
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get(inbox));
-        inbox.map_or(Known { count: 0, waits: false, is_wrong: true }, |inbox| Known {
+        inbox.map_or(InboxStatus { count: 0, waits: false, is_wrong: true }, |inbox| InboxStatus {
             count: inbox.next,
             waits: !inbox.messages.is_empty(),
             is_wrong: inbox.is_wrong,
@@ -281,7 +281,7 @@ impl Arrivals {
             return sys::OK;
         }
         self.held.fetch_add(length, Ordering::Relaxed);
-        let bytes = if holds { Bytes::Kept(data) } else { Bytes::Own(bytes.into()) };
+        let bytes = if holds { MessageBytes::Kept(data) } else { MessageBytes::Own(bytes.into()) };
         inbox.messages.push_back(Message { bytes, length, read });
         if holds { sys::IN_PROGRESS } else { sys::OK }
     }

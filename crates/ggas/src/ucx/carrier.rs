@@ -10,8 +10,8 @@ use penstock_link::Stream;
 use rustix::event::{PollFd, PollFlags};
 
 use super::arrivals::{HEADER_BYTES, Label, MESSAGE_BYTES_MAX};
-use super::engine::{EndPoint, Engine, Slot};
-use crate::proxy::{Broken, Carrier};
+use super::engine::{EndPoint, Engine, SendSlot};
+use crate::proxy::carrier::{Carrier, CarrierError};
 
 /// Maximum number of messages under way to one member: 512 KiB, which a fast network and a busy
 /// peer need to keep each other busy.
@@ -32,7 +32,7 @@ const GOODBYE_BYTES: usize = 16;
 
 pub(crate) struct UcxCarrier {
     engine: Arc<Engine>,
-    way: EndPoint,
+    end_point: EndPoint,
     is_open: bool,
     /// Inbox for the member's messages.
     inbox: u32,
@@ -40,18 +40,18 @@ pub(crate) struct UcxCarrier {
     label: Label,
     /// Number of messages sent so far.
     sent: u64,
-    free: Vec<Slot>,
-    busy: VecDeque<Slot>,
+    free: Vec<SendSlot>,
+    busy: VecDeque<SendSlot>,
     /// Stream over which the member joined; it reveals the member's end at once.
     stream: Stream,
-    heard: Vec<u8>,
-    end: End,
+    received: Vec<u8>,
+    end: StreamEnd,
     looked: Instant,
 }
 
 /// What the stream has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum StreamEnd {
     No,
     /// The member has left after this number of messages; the last may take until then.
     Left(u64, Instant),
@@ -60,26 +60,29 @@ enum End {
 }
 
 /// Parses the received part of a goodbye; `None` until it is complete.
-fn goodbye(heard: &[u8]) -> Result<Option<u64>, Broken> {
-    let magic = heard.get(..GOODBYE.len().min(heard.len())).unwrap_or_default();
-    if !GOODBYE.starts_with(magic) || heard.len() > GOODBYE_BYTES {
-        return Err(Broken::Nonsense);
+fn goodbye(received: &[u8]) -> Result<Option<u64>, CarrierError> {
+    let magic = received.get(..GOODBYE.len().min(received.len())).unwrap_or_default();
+    if !GOODBYE.starts_with(magic) || received.len() > GOODBYE_BYTES {
+        return Err(CarrierError::Protocol);
     }
-    Ok(heard.get(GOODBYE.len()..).and_then(|count| count.try_into().ok()).map(u64::from_le_bytes))
+    Ok(received
+        .get(GOODBYE.len()..)
+        .and_then(|count| count.try_into().ok())
+        .map(u64::from_le_bytes))
 }
 
 impl UcxCarrier {
     /// Makes a carrier of an end point over which one message has gone in each direction.
     pub(super) fn new(
         engine: Arc<Engine>,
-        way: EndPoint,
+        end_point: EndPoint,
         inbox: u32,
         label: Label,
         stream: Stream,
     ) -> Self {
         Self {
             engine,
-            way,
+            end_point,
             is_open: true,
             inbox,
             label,
@@ -87,17 +90,17 @@ impl UcxCarrier {
             free: Vec::new(),
             busy: VecDeque::new(),
             stream,
-            heard: Vec::new(),
-            end: End::No,
+            received: Vec::new(),
+            end: StreamEnd::No,
             looked: Instant::now(),
         }
     }
 
     /// Returns a slot that is not being sent; `None` if enough are under way.
-    fn free_slot(&mut self) -> Option<Slot> {
+    fn free_slot(&mut self) -> Option<SendSlot> {
         self.reap();
         if self.free.is_empty() && self.busy.len() < SLOTS_MAX {
-            self.free.push(Slot::new());
+            self.free.push(SendSlot::new());
         }
         if self.free.is_empty() {
             self.engine.progress();
@@ -115,52 +118,54 @@ impl UcxCarrier {
     }
 
     /// Looks at the stream at an interval, or after a wake-up.
-    fn look(&mut self) -> Result<(), Broken> {
+    fn look(&mut self) -> Result<(), CarrierError> {
         let now = Instant::now();
-        if self.end == End::No && now.duration_since(self.looked) >= LOOK_EVERY {
+        if self.end == StreamEnd::No && now.duration_since(self.looked) >= LOOK_EVERY {
             self.looked = now;
             let mut bytes = [0; GOODBYE_BYTES + 1];
             match self.stream.recv_now(&mut bytes) {
                 Ok(Some(got)) => {
-                    self.heard.extend_from_slice(bytes.get(..got).unwrap_or_default());
-                    if let Some(count) = goodbye(&self.heard)? {
-                        self.end = End::Left(count, now + LAST_FOR);
+                    self.received.extend_from_slice(bytes.get(..got).unwrap_or_default());
+                    if let Some(count) = goodbye(&self.received)? {
+                        self.end = StreamEnd::Left(count, now + LAST_FOR);
                     }
                 }
                 Ok(None) => {}
                 // What has arrived is read before this counts.
-                Err(_) => self.end = End::Closed,
+                Err(_) => self.end = StreamEnd::Closed,
             }
         }
-        let known = self.engine.arrivals().known(self.inbox);
+        let inbox = self.engine.arrivals().status(self.inbox);
         match self.end {
-            _ if known.waits => Ok(()),
-            _ if known.is_wrong => Err(Broken::Nonsense),
-            End::Closed => Err(Broken::Link),
-            End::Left(count, until) if known.count >= count || now >= until => Err(Broken::Link),
-            End::Left(..) => Ok(()),
+            _ if inbox.waits => Ok(()),
+            _ if inbox.is_wrong => Err(CarrierError::Protocol),
+            StreamEnd::Closed => Err(CarrierError::Closed),
+            StreamEnd::Left(count, until) if inbox.count >= count || now >= until => {
+                Err(CarrierError::Closed)
+            }
+            StreamEnd::Left(..) => Ok(()),
             // UCX may notice the end before the stream does.
-            End::No if self.way.has_failed() => Err(Broken::Link),
-            End::No => Ok(()),
+            StreamEnd::No if self.end_point.has_failed() => Err(CarrierError::Closed),
+            StreamEnd::No => Ok(()),
         }
     }
 
     fn close_now(&mut self) {
         if self.is_open {
             self.is_open = false;
-            self.engine.let_go(&mut self.engine.close(&self.way, true));
+            self.engine.let_go(&mut self.engine.close(&self.end_point, true));
         }
         self.engine.keep(self.busy.drain(..));
     }
 }
 
 impl Carrier for UcxCarrier {
-    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, Broken> {
+    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, CarrierError> {
         let mut pieces = pieces.iter().map(|piece| &**piece).filter(|piece| !piece.is_empty());
         let (mut piece, mut total) = (pieces.next(), 0);
         while piece.is_some() {
-            if !self.is_open || self.way.has_failed() {
-                return Err(Broken::Link);
+            if !self.is_open || self.end_point.has_failed() {
+                return Err(CarrierError::Closed);
             }
             let Some(mut slot) = self.free_slot() else { break };
             let mut length = 0;
@@ -176,16 +181,16 @@ impl Carrier for UcxCarrier {
                 piece = if later.is_empty() { pieces.next() } else { Some(later) };
             }
             let header: [u8; HEADER_BYTES] = self.label.header(self.sent);
-            let began = self.engine.send(&self.way, &mut slot, header, length);
+            let began = self.engine.send(&self.end_point, &mut slot, header, length);
             self.busy.push_back(slot);
-            began.map_err(|_| Broken::Link)?;
+            began.map_err(|_| CarrierError::Closed)?;
             self.sent += 1;
             total += length;
         }
         Ok((total > 0).then_some(total))
     }
 
-    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken> {
+    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, CarrierError> {
         let got = self.engine.read(self.inbox, into);
         if got == 0 {
             self.look()?;
@@ -197,10 +202,10 @@ impl Carrier for UcxCarrier {
         // The stream may cause the wake-up, so the next look must not be skipped.
         self.looked = self.looked.checked_sub(LOOK_EVERY).unwrap_or(self.looked);
         let sleeps = self.engine.arm()
-            && !self.engine.arrivals().known(self.inbox).waits
-            && self.end == End::No;
+            && !self.engine.arrivals().status(self.inbox).waits
+            && self.end == StreamEnd::No;
         fds.push(PollFd::from_borrowed_fd(self.engine.as_fd(), PollFlags::IN));
-        if self.end == End::No {
+        if self.end == StreamEnd::No {
             fds.push(PollFd::new(&self.stream, PollFlags::IN));
         }
         sleeps
@@ -216,15 +221,15 @@ impl Carrier for UcxCarrier {
     }
 
     fn finish(&mut self, until: Instant) {
-        let is_over = |of: &Self| of.way.has_failed() || Instant::now() >= until;
+        let is_over = |of: &Self| of.end_point.has_failed() || Instant::now() >= until;
         while !self.busy.is_empty() && !is_over(self) {
             self.engine.progress();
             self.reap();
             std::thread::yield_now();
         }
-        if self.is_open && self.busy.is_empty() && !self.way.has_failed() {
+        if self.is_open && self.busy.is_empty() && !self.end_point.has_failed() {
             self.is_open = false;
-            let mut closing = self.engine.close(&self.way, false);
+            let mut closing = self.engine.close(&self.end_point, false);
             while !self.engine.is_closed(&mut closing) && !is_over(self) {
                 self.engine.progress();
                 std::thread::yield_now();

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use penstock_process::Lock;
 
 use super::arrivals::{Arrivals, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, on_message};
+use super::error::UcxError;
+use super::library::UcxContext;
 use super::sys::{self, AmHandlerParam, EpParams, RequestParam, WorkerParams};
-use super::{Context, UcxError};
 
 /// Bytes of all members that have arrived and are unread. Beyond this limit UCX gets no turn, and
 /// the senders feel back-pressure. One turn adds at most 16 messages per interface of UCX.
@@ -40,16 +41,16 @@ impl EndPoint {
 }
 
 /// Message under way, in memory that UCX reads until the message has been sent.
-pub(super) struct Slot {
+pub(super) struct SendSlot {
     /// Header and bytes; they do not move when the slot is moved.
     bytes: Box<[u8]>,
     request: *mut c_void,
 }
 
 // SAFETY: a request is used only under the engine's lock.
-unsafe impl Send for Slot {}
+unsafe impl Send for SendSlot {}
 
-impl Slot {
+impl SendSlot {
     pub(super) fn new() -> Self {
         Self { bytes: vec![0; HEADER_BYTES + MESSAGE_BYTES_MAX].into(), request: null_mut() }
     }
@@ -62,20 +63,20 @@ impl Slot {
 
 /// Memory that UCX may access until the worker is gone.
 #[derive(Default)]
-struct Kept {
-    slots: Vec<Slot>,
+struct RetainedMemory {
+    slots: Vec<SendSlot>,
     failed: Vec<Arc<AtomicBool>>,
 }
 
 /// One worker of UCX.
 pub(crate) struct Engine {
-    context: Arc<Context>,
+    context: Arc<UcxContext>,
     worker: NonNull<c_void>,
     fd: c_int,
     address: Vec<u8>,
     arrivals: Box<Arrivals>,
     /// Held for each call on the worker. Locked before the inboxes.
-    calls: Lock<Kept>,
+    calls: Lock<RetainedMemory>,
 }
 
 // SAFETY: the worker is made for threads that use it one after the other, which `calls` ensures.
@@ -90,7 +91,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Self, UcxError> {
+    pub(super) fn new(context: &Arc<UcxContext>) -> Result<Self, UcxError> {
         let functions = context.functions;
         let params = WorkerParams {
             field_mask: sys::WORKER_PARAM_FIELD_THREAD_MODE | sys::WORKER_PARAM_FIELD_FLAGS,
@@ -168,8 +169,8 @@ impl Engine {
     pub(super) fn connect(&self, address: &[u8], unwatched: bool) -> Result<EndPoint, UcxError> {
         let functions = self.context.functions;
         let failed = Arc::new(AtomicBool::new(false));
-        let mut kept = self.calls.lock();
-        kept.failed.push(failed.clone());
+        let mut retained = self.calls.lock();
+        retained.failed.push(failed.clone());
         let mut handle = null_mut();
         let mut try_mode = |err_mode: c_int| {
             let params = EpParams {
@@ -206,7 +207,7 @@ impl Engine {
         if self.arrivals.held() >= HELD_BYTES_MAX {
             return;
         }
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         // SAFETY: only this thread uses our worker now. Handlers lock only the inboxes.
         unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
     }
@@ -214,7 +215,7 @@ impl Engine {
     /// Returns whether the descriptor will report what comes from now on. Otherwise something has
     /// already come, or is stuck.
     pub(super) fn arm(&self) -> bool {
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         // SAFETY: as above.
         unsafe { (self.context.functions.worker_arm)(self.worker.as_ptr()) == sys::OK }
     }
@@ -222,7 +223,7 @@ impl Engine {
     /// Copies what has arrived in an inbox, in order, as far as there is room. If nothing has, UCX
     /// gets a turn, and what comes then goes directly to `into`.
     pub(super) fn read(&self, inbox: u32, into: &mut [u8]) -> usize {
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         let got = self.arrivals.read(inbox, into, &mut |message| self.release(message));
         if got > 0 || self.arrivals.held() >= HELD_BYTES_MAX {
             return got;
@@ -236,10 +237,13 @@ impl Engine {
 
     /// Releases a message's memory. The lock `calls` is held.
     fn release(&self, message: &Message) {
-        if let Some(kept) = message.kept() {
+        if let Some(retained) = message.kept() {
             // SAFETY: UCX kept it for the handler, and it is given back once.
             unsafe {
-                (self.context.functions.am_data_release)(self.worker.as_ptr(), kept.as_ptr().cast())
+                (self.context.functions.am_data_release)(
+                    self.worker.as_ptr(),
+                    retained.as_ptr().cast(),
+                )
             };
         }
     }
@@ -248,7 +252,7 @@ impl Engine {
     pub(super) fn send(
         &self,
         to: &EndPoint,
-        slot: &mut Slot,
+        slot: &mut SendSlot,
         header: [u8; HEADER_BYTES],
         length: usize,
     ) -> Result<(), UcxError> {
@@ -257,7 +261,7 @@ impl Engine {
         let bytes = bytes.get(..length).unwrap_or_default();
         let param = RequestParam::flags(sys::AM_SEND_FLAG_EAGER);
         let functions = self.context.functions;
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         // SAFETY: header and bytes stay in place until the request is done: a slot that is dropped
         // earlier goes to `keep`.
         slot.request = unsafe {
@@ -286,19 +290,19 @@ impl Engine {
         to: &EndPoint,
         header: [u8; HEADER_BYTES],
     ) -> Result<(), UcxError> {
-        let mut slot = Slot::new();
+        let mut slot = SendSlot::new();
         let sent = self.send(to, &mut slot, header, 0);
         self.keep(std::iter::once(slot));
         sent
     }
 
     /// Returns whether all of a slot's bytes have been sent or never will be.
-    pub(super) fn is_done(&self, slot: &mut Slot) -> bool {
+    pub(super) fn is_done(&self, slot: &mut SendSlot) -> bool {
         if slot.request.is_null() {
             return true;
         }
         let functions = self.context.functions;
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         // SAFETY: the request has not been freed.
         if unsafe { (functions.request_check_status)(slot.request) } == sys::IN_PROGRESS {
             return false;
@@ -310,21 +314,21 @@ impl Engine {
     }
 
     /// Keeps slots that UCX may still access until the worker is gone.
-    pub(super) fn keep(&self, slots: impl Iterator<Item = Slot>) {
-        let mut kept = self.calls.lock();
+    pub(super) fn keep(&self, slots: impl Iterator<Item = SendSlot>) {
+        let mut retained = self.calls.lock();
         for mut slot in slots.filter(|slot| !slot.request.is_null()) {
             // SAFETY: the request is not yet freed nor used again; UCX drops it when it is done.
             unsafe { (self.context.functions.request_free)(slot.request) };
             slot.request = null_mut();
-            kept.slots.push(slot);
+            retained.slots.push(slot);
         }
     }
 
     /// Stops waiting for the closing of a connection. Must be called for each: UCX ends the process
     /// if a worker is destroyed while such requests exist.
-    pub(super) fn let_go(&self, closing: &mut Closing) {
+    pub(super) fn let_go(&self, closing: &mut ClosingEndPoint) {
         if !closing.0.is_null() {
-            let _kept = self.calls.lock();
+            let _retained = self.calls.lock();
             // SAFETY: the request is not yet freed nor used again; UCX drops it when it is done.
             unsafe { (self.context.functions.request_free)(closing.0) };
             closing.0 = null_mut();
@@ -332,26 +336,27 @@ impl Engine {
     }
 
     /// Closes a connection. The result must be passed to [`Engine::let_go`].
-    pub(super) fn close(&self, way: &EndPoint, at_once: bool) -> Closing {
-        if !way.is_watched {
+    pub(super) fn close(&self, end_point: &EndPoint, at_once: bool) -> ClosingEndPoint {
+        if !end_point.is_watched {
             // UCX requires the peer's participation for this; the connection ends with the worker.
-            return Closing(null_mut());
+            return ClosingEndPoint(null_mut());
         }
         let param = RequestParam::flags(if at_once { sys::EP_CLOSE_FLAG_FORCE } else { 0 });
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         // SAFETY: the end point is open; the caller does not use it again.
-        let request =
-            unsafe { (self.context.functions.ep_close)(way.handle.as_ptr(), &raw const param) };
-        Closing(if sys::error_of(request).is_some() { null_mut() } else { request })
+        let request = unsafe {
+            (self.context.functions.ep_close)(end_point.handle.as_ptr(), &raw const param)
+        };
+        ClosingEndPoint(if sys::error_of(request).is_some() { null_mut() } else { request })
     }
 
     /// Returns whether the connection is closed.
-    pub(super) fn is_closed(&self, closing: &mut Closing) -> bool {
+    pub(super) fn is_closed(&self, closing: &mut ClosingEndPoint) -> bool {
         if closing.0.is_null() {
             return true;
         }
         let functions = self.context.functions;
-        let _kept = self.calls.lock();
+        let _retained = self.calls.lock();
         // SAFETY: the request has not been freed.
         if unsafe { (functions.request_check_status)(closing.0) } == sys::IN_PROGRESS {
             return false;
@@ -363,7 +368,7 @@ impl Engine {
     }
 
     /// Returns the transports of a connection as UCX prints them.
-    pub(super) fn transports(&self, way: &EndPoint) -> String {
+    pub(super) fn transports(&self, end_point: &EndPoint) -> String {
         let (mut text, mut length) = (null_mut(), 0);
         // SAFETY: the pointers refer to locals, which outlive the file.
         let file = unsafe { libc::open_memstream(&raw mut text, &raw mut length) };
@@ -371,9 +376,9 @@ impl Engine {
             return String::new();
         }
         {
-            let _kept = self.calls.lock();
+            let _retained = self.calls.lock();
             // SAFETY: the end point and the file are open.
-            unsafe { (self.context.functions.ep_print_info)(way.handle.as_ptr(), file) };
+            unsafe { (self.context.functions.ep_print_info)(end_point.handle.as_ptr(), file) };
         }
         // SAFETY: opened above, and not used again; now the text is complete.
         unsafe { libc::fclose(file) };
@@ -407,7 +412,7 @@ impl Drop for Engine {
 /// Connection that is being closed.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Closing(*mut c_void);
+pub(super) struct ClosingEndPoint(*mut c_void);
 
 /// Returns the transports that carry messages from UCX's description of an end point. Its lines
 /// look like `lane[0]:  1:tcp/eth0.0 md[1] -> ... am wireup`.

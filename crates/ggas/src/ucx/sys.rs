@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use penstock_process::variable;
 
-use super::UcxError;
+use super::error::UcxError;
 
 /// Requested release of the interface; later libraries accept it.
 pub(super) const API_MAJOR: c_uint = 1;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use penstock_ggas::frame::Note;
-use penstock_ggas::life::Life;
+use penstock_ggas::abort::AbortState;
+use penstock_ggas::frame::AbortNote;
 
 /// Maximum number of members of an exploration. Each has one PE.
 const MEMBERS_MAX: usize = 4;
@@ -124,7 +124,7 @@ struct Pe {
 /// Message on a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Message {
-    Note(Note),
+    Note(AbortNote),
     Flag(u64),
     /// The stream has closed.
     End,
@@ -138,12 +138,12 @@ enum Watch {
     /// Takes messages of the member with this number and of those after it.
     Hears(usize),
     /// With [`Defect::ComparesEarly`]: has found that this note counts.
-    Obeys(Note, usize),
+    Obeys(AbortNote, usize),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Member {
-    life: Life,
+    aborts: AbortState,
     /// Whether it has ended, or its reset has failed because another member has ended.
     over: bool,
     ended: bool,
@@ -292,10 +292,10 @@ impl State {
 
     /// Members may be reset in any order when all kernels of the generation have ended.
     fn may_reset(&self, index: usize, config: &Config) -> bool {
-        let generation = self.members[index].life.generation();
+        let generation = self.members[index].aborts.generation();
         let is_through = |(index, member): (usize, &Member)| {
             member.over
-                || member.life.generation() > generation
+                || member.aborts.generation() > generation
                 || member.has_landed(config.groups[index])
         };
         generation < LAST_GENERATION
@@ -307,7 +307,7 @@ impl State {
         let is_through = |(index, member): (usize, &Member)| {
             member.ended
                 || member.has_landed(config.groups[index])
-                    && (member.over || member.life.generation() == LAST_GENERATION)
+                    && (member.over || member.aborts.generation() == LAST_GENERATION)
         };
         self.members.iter().enumerate().all(is_through)
     }
@@ -333,7 +333,7 @@ impl State {
                 self.aborts -= 1;
                 self.aborted[self.generation(index)] = true;
                 let member = &mut self.members[index];
-                member.life.abort("", false);
+                member.aborts.abort("", false);
                 member.stop(config.defect);
             }
             Step::End(index) => {
@@ -349,7 +349,7 @@ impl State {
     }
 
     fn generation(&self, index: usize) -> usize {
-        usize::try_from(self.members[index].life.generation()).unwrap()
+        usize::try_from(self.members[index].aborts.generation()).unwrap()
     }
 
     fn group(&mut self, index: usize, group: usize) -> &mut Group {
@@ -373,7 +373,7 @@ impl State {
     fn run_once(&mut self, index: usize, group: usize, config: &Config) -> Option<String> {
         let (holds, groups) = (self.holds(index, group, config), config.groups[index]);
         let others = u8::try_from(self.members.len() - 1).unwrap();
-        let generation = self.members[index].life.generation();
+        let generation = self.members[index].aborts.generation();
         let pe = &mut self.members[index].pe;
         let mine = &mut pe.groups[group];
         mine.at = match mine.at {
@@ -472,13 +472,13 @@ impl State {
         member.watch = match std::mem::take(&mut member.watch) {
             Watch::Asleep => {
                 member.bell = false;
-                news = member.life.news(member.told);
+                news = member.aborts.note_for_others(member.told);
                 Watch::Hears(0)
             }
             Watch::Hears(from) => member.hear(from, defect),
             Watch::Obeys(note, from) => {
                 // Applies to the current generation: the note was found to count.
-                member.life.abort(&note.reason, false);
+                member.aborts.abort(&note.reason, false);
                 member.stop(defect);
                 Watch::Hears(from)
             }
@@ -513,17 +513,17 @@ impl Member {
         match self.inbox[from].remove(0) {
             Message::Flag(count) => self.pe.flags[from] = count,
             Message::End => {
-                self.life.abort("", true);
+                self.aborts.abort("", true);
                 self.stop(defect);
             }
             Message::Note(note) => match defect {
-                Defect::ComparesEarly if note.generation < self.life.generation() => {}
+                Defect::ComparesEarly if note.generation < self.aborts.generation() => {}
                 Defect::ComparesEarly => return Watch::Obeys(note, from),
                 Defect::ObeysAll => {
-                    self.life.abort(&note.reason, note.last);
+                    self.aborts.abort(&note.reason, note.is_final);
                     self.stop(defect);
                 }
-                _ if self.life.told(&note) => self.stop(defect),
+                _ if self.aborts.receive(&note) => self.stop(defect),
                 _ => {}
             },
         }
@@ -536,8 +536,8 @@ impl Member {
 
     /// Corresponds to `State::renew` and the next launch.
     fn reset(&mut self, groups: u8, defect: Defect) {
-        let generation = self.life.generation() + 1;
-        let Ok(is_aborted) = self.life.renew(generation) else {
+        let generation = self.aborts.generation() + 1;
+        let Ok(is_aborted) = self.aborts.begin_generation(generation) else {
             self.over = true;
             return;
         };

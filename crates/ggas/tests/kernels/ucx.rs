@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use penstock_ggas::ucx::{self, ENVIRONMENT};
-use penstock_ggas::{Heap, Over};
+use penstock_ggas::{Heap, ProxyTransport};
 use penstock_trial::{Need, skip};
 
 /// Returns whether members can use UCX. A new process checks this, because UCX needs its variables
@@ -52,6 +52,6 @@ pub fn offer(heap: &Arc<Heap>) {
 pub fn check(heap: &Arc<Heap>, transports: &str) {
     let plan = heap.plan();
     for member in plan.members.iter().filter(|member| **member != plan.me) {
-        assert_eq!(heap.over(*member), Some(Over::Ucx(transports.to_owned())));
+        assert_eq!(heap.transport(*member), Some(ProxyTransport::Ucx(transports.to_owned())));
     }
 }

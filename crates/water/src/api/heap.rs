@@ -7,8 +7,8 @@ use super::run::{self, Buffer, Heap, Run};
 use super::{Opaque, coded, enter};
 use crate::command::{Arg, Command, CommandId, DeviceId, IndexSpace, ObjectId, Rank};
 use crate::error::Error;
-use crate::heap::resident::{self, Seat};
-use crate::heap::{HeapPlan, Pe, meet};
+use crate::heap::resident::{self, PeDevice};
+use crate::heap::{HeapPlan, Pe};
 use crate::request::Request;
 
 /// Largest number of PEs of a heap, as in `ggas.h`.
@@ -58,7 +58,8 @@ pub unsafe extern "C" fn wtr_create_heap(
             hosts: Vec::new(),
             timeout_ms,
             force_proxy,
-            secret: meet::secret().map_err(|_| Error::State("the system has no random numbers"))?,
+            secret: penstock_ggas::host::secret()
+                .map_err(|_| Error::State("the system has no random numbers"))?,
         };
         let ranks = run.runtime().ranks();
         let host = |rank: &Rank| {
@@ -302,14 +303,14 @@ unsafe fn own_argument(
 }
 
 fn check_resident(run: &Run, pes: &[Pe], range: &IndexSpace) -> Result<(), Error> {
-    let mut seats = Vec::with_capacity(pes.len());
+    let mut launched = Vec::with_capacity(pes.len());
     for pe in pes {
         let mut devices = run.devices().iter();
         let device = devices.find(|it| it.rank == pe.rank && it.index == pe.device);
         let device = device.ok_or(Error::State("a device vanished"))?;
-        seats.push(Seat { rank: pe.rank, info: &device.info });
+        launched.push(PeDevice { rank: pe.rank, info: &device.info });
     }
-    resident::check(&seats, range)
+    resident::check(&launched, range)
 }
 
 /// # Safety

@@ -78,7 +78,7 @@ enum BackendMessage {
     Heap {
         id: CommandId,
         heap: ObjectId,
-        made: Result<heap::Member, Failure>,
+        made: Result<heap::MadeHeap, Failure>,
     },
     /// A message about a heap for another rank.
     HeapMessage(HeapMessageTo),
@@ -341,8 +341,8 @@ impl OpenCl {
                     .set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?)))
                     .map_err(bad)?,
                 Arg::Heap(heap) => {
-                    let (_, view) = self.heaps.view(*heap, device)?;
-                    made.kernel.set(index, DeviceArg::Mem(Some(view))).map_err(bad)?
+                    let view = self.heaps.view(*heap, device)?;
+                    made.kernel.set(index, DeviceArg::Mem(Some(&view))).map_err(bad)?
                 }
             }
         }
@@ -407,7 +407,8 @@ impl Backend for OpenCl {
             Command::CreateKernel { .. } => Some(self.build(id, device, command)),
             Command::CreateHeap { plan, member } => Some(self.make_heap(id, plan, *member)),
             Command::ResetHeap { heap, generation } => {
-                Some(self.reset_heap(id, *heap, *generation))
+                self.reset_heap(id, *heap, *generation);
+                Some(Ok(()))
             }
             _ => None,
         };
@@ -422,7 +423,7 @@ impl Backend for OpenCl {
             return;
         }
         // From now on the heap's threads expect its kernels.
-        let over = self.heap_of(device, command).map(|heap| (heap.running(), heap));
+        let in_heap = self.heap_launch(device, command);
         // A refused operation has no event to wait for, so those after it fail here.
         let enqueued = if after.iter().any(|earlier| self.refused.contains(earlier)) {
             Err(failure(Status::WAIT_LIST_FAILED, "run a command that waits for a failed one"))
@@ -436,9 +437,9 @@ impl Backend for OpenCl {
                     (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
                 event.on_complete(Box::new(move |status, times| {
                     let mut ended = end(id, status, times, &*clock);
-                    if let Some((running, heap)) = over {
-                        drop(running);
-                        ended.outcome = ended.outcome.and_then(|()| heap::outcome(&heap));
+                    if let Some(launch) = in_heap {
+                        let in_heap = launch.end();
+                        ended.outcome = ended.outcome.and(in_heap);
                     }
                     tell(&post, &bell, ended);
                 }));
@@ -490,11 +491,11 @@ impl Backend for OpenCl {
                     ended.push(Ended { operation: id, outcome, times: Times::default() });
                 }
                 BackendMessage::Heap { id, heap, made } => {
-                    let (member, outcome) = match made {
-                        Ok(member) => (Some(member), Ok(())),
+                    let (made, outcome) = match made {
+                        Ok(made) => (Some(made), Ok(())),
                         Err(failure) => (None, Err(failure)),
                     };
-                    self.heaps.add(heap, member);
+                    self.heaps.add(heap, made);
                     for part in self.heaps.parts(heap) {
                         self.buffers.insert(part.buffer, (part.device, part.memory));
                     }

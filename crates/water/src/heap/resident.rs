@@ -9,18 +9,18 @@ use crate::error::Error;
 
 /// A device of a launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat<'a> {
+pub struct PeDevice<'a> {
     pub rank: Rank,
     pub info: &'a DeviceInfo,
 }
 
-impl Seat<'_> {
-    /// Returns the place of the device's threads. Each node of the pool has its own process.
-    fn place(&self) -> penstock_ggas::Seat<(Rank, &str, Option<u32>)> {
+impl PeDevice<'_> {
+    /// Returns what the device runs at a time. Each node of the pool has its own process.
+    fn capacity(&self) -> penstock_ggas::LaunchDevice<(Rank, &str, Option<u32>)> {
         let groups_max = resident_groups(|name| self.info.get(name));
         let node = self.info.in_pool.map(|it| it.node);
-        penstock_ggas::Seat {
-            place: (self.rank, &self.info.platform, node),
+        penstock_ggas::LaunchDevice {
+            thread_pool: (self.rank, &self.info.platform, node),
             groups_max,
             groups_max_whole: groups_max,
         }
@@ -33,19 +33,19 @@ impl Seat<'_> {
 /// # Errors
 /// [`Error::Resident`] with the numbers if they cannot. [`Error::Invalid`] if there are no
 /// work-items, or no local size, without which the number of work-groups is not known.
-pub fn check(seats: &[Seat<'_>], range: &IndexSpace) -> Result<(), Error> {
+pub fn check(devices: &[PeDevice<'_>], range: &IndexSpace) -> Result<(), Error> {
     let groups = groups(range)?;
     if groups == 0 {
         return Err(Error::Invalid("a collective launch needs at least one work-item".into()));
     }
-    let places: Vec<_> = seats.iter().map(Seat::place).collect();
-    check_resident(&places, groups).map_err(|refusal| not_resident(seats, groups, refusal))
+    let capacities: Vec<_> = devices.iter().map(PeDevice::capacity).collect();
+    check_resident(&capacities, groups).map_err(|refusal| not_resident(devices, groups, refusal))
 }
 
-fn not_resident(seats: &[Seat<'_>], groups: u64, refusal: NotResident) -> Error {
+fn not_resident(devices: &[PeDevice<'_>], groups: u64, refusal: NotResident) -> Error {
     let NotResident { pe, sharing, groups_max } = refusal;
     let (name, rank) =
-        seats.get(pe).map_or_else(Default::default, |seat| (seat.info.name(), seat.rank));
+        devices.get(pe).map_or_else(Default::default, |device| (device.info.name(), device.rank));
     let beside = if sharing > 1 {
         let wanted = groups.saturating_mul(sharing);
         format!(", and {sharing} devices of the launch share its threads, which makes {wanted}")
@@ -100,27 +100,27 @@ mod tests {
         IndexSpace::line(global, Some(local))
     }
 
-    fn is_refused(seats: &[Seat<'_>], range: &IndexSpace) -> bool {
-        matches!(check(seats, range), Err(Error::Resident(_)))
+    fn is_refused(devices: &[PeDevice<'_>], range: &IndexSpace) -> bool {
+        matches!(check(devices, range), Err(Error::Resident(_)))
     }
 
     #[test]
     fn as_many_work_groups_as_cores_run_and_one_more_does_not() {
         let info = device("A", 4);
-        let seats = [Seat { rank: 0, info: &info }];
-        assert!(check(&seats, &range(256, 64)).is_ok());
-        assert!(is_refused(&seats, &range(320, 64)));
+        let devices = [PeDevice { rank: 0, info: &info }];
+        assert!(check(&devices, &range(256, 64)).is_ok());
+        assert!(is_refused(&devices, &range(320, 64)));
     }
 
     #[test]
     fn devices_of_one_platform_in_one_process_share_its_threads() {
         let (info, other) = (device("A", 4), device("B", 4));
-        let same = [Seat { rank: 0, info: &info }, Seat { rank: 0, info: &info }];
+        let same = [PeDevice { rank: 0, info: &info }, PeDevice { rank: 0, info: &info }];
         assert!(check(&same, &range(128, 64)).is_ok());
         assert!(is_refused(&same, &range(192, 64)));
-        let ranks = [Seat { rank: 0, info: &info }, Seat { rank: 1, info: &info }];
+        let ranks = [PeDevice { rank: 0, info: &info }, PeDevice { rank: 1, info: &info }];
         assert!(check(&ranks, &range(256, 64)).is_ok(), "processes of their own");
-        let platforms = [Seat { rank: 0, info: &info }, Seat { rank: 0, info: &other }];
+        let platforms = [PeDevice { rank: 0, info: &info }, PeDevice { rank: 0, info: &other }];
         assert!(check(&platforms, &range(256, 64)).is_ok(), "platforms of their own");
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn the_refusal_says_which_device_and_which_numbers() {
         let info = device("A", 2);
         let text =
-            check(&[Seat { rank: 5, info: &info }], &range(192, 64)).unwrap_err().to_string();
+            check(&[PeDevice { rank: 5, info: &info }], &range(192, 64)).unwrap_err().to_string();
         for part in ["3 work-groups", "PE 0", "cores", "rank 5", "runs 2"] {
             assert!(text.contains(part), "`{part}` is missing: {text}");
         }
@@ -137,15 +137,15 @@ mod tests {
     #[test]
     fn without_a_local_size_nobody_knows_how_many_work_groups_there_are() {
         let info = device("A", 2);
-        let seats = [Seat { rank: 0, info: &info }];
+        let devices = [PeDevice { rank: 0, info: &info }];
         assert!(matches!(
-            check(&seats, &IndexSpace { local: None, ..range(64, 64) }),
+            check(&devices, &IndexSpace { local: None, ..range(64, 64) }),
             Err(Error::Invalid(_))
         ));
-        assert!(matches!(check(&seats, &range(65, 64)), Err(Error::Invalid(_))));
-        assert!(matches!(check(&seats, &range(64, 0)), Err(Error::Invalid(_))));
+        assert!(matches!(check(&devices, &range(65, 64)), Err(Error::Invalid(_))));
+        assert!(matches!(check(&devices, &range(64, 0)), Err(Error::Invalid(_))));
         assert!(
-            matches!(check(&seats, &range(0, 64)), Err(Error::Invalid(_))),
+            matches!(check(&devices, &range(0, 64)), Err(Error::Invalid(_))),
             "no work-items at all"
         );
     }

@@ -10,13 +10,14 @@ use penstock_link::Stream;
 
 use super::super::arrivals::Label;
 use super::super::carrier::UcxCarrier;
-use super::super::engine::{Engine, Slot};
-use super::super::{Context, Met, meet};
+use super::super::engine::{Engine, SendSlot};
+use super::super::library::UcxContext;
+use super::super::{UcxAgreement, agree};
 use super::{PATIENCE, until, with_ucx};
-use crate::proxy::{Broken, Carrier};
+use crate::proxy::carrier::{Carrier, CarrierError};
 
 pub(super) fn engine() -> Arc<Engine> {
-    Arc::new(Engine::new(&Context::get().unwrap()).unwrap())
+    Arc::new(Engine::new(&UcxContext::get().unwrap()).unwrap())
 }
 
 /// Returns two ends of a connection.
@@ -29,12 +30,12 @@ pub(super) fn tcp() -> [Stream; 2] {
 
 /// Returns the carrier of one side of a meeting.
 pub(super) fn carrier(engine: Arc<Engine>, stream: Stream) -> UcxCarrier {
-    match meet(Ok(engine), 1, stream, Instant::now() + PATIENCE).unwrap() {
-        Met::Carrier(carrier, transports) => {
+    match agree(Ok(engine), 1, stream, Instant::now() + PATIENCE).unwrap() {
+        UcxAgreement::Carrier(carrier, transports) => {
             assert_eq!(transports, std::env::var("UCX_TLS").unwrap());
             carrier
         }
-        Met::Stream(_, why) => panic!("{why}"),
+        UcxAgreement::Stream(_, why) => panic!("{why}"),
     }
 }
 
@@ -144,7 +145,7 @@ fn the_last_bytes_of_who_leaves_arrive_before_the_end() {
     });
     leaver.join().unwrap();
     assert_eq!(heard, 300_000);
-    assert!(matches!(end, Some(Broken::Link)));
+    assert!(matches!(end, Some(CarrierError::Closed)));
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn a_stranger_that_knows_the_address_is_not_heard() {
     let way = stranger.connect(ours.address(), true).unwrap();
     for secret in [[0; 16], [1; 16]] {
         for number in 0..3 {
-            let mut slot = Slot::new();
+            let mut slot = SendSlot::new();
             slot.bytes()[..4].copy_from_slice(b"EVIL");
             let header = Label { secret, inbox: 0 }.header(number);
             stranger.send(&way, &mut slot, header, 4).unwrap();

@@ -14,8 +14,8 @@ use super::{PATIENCE, is_prepared, until, with_ucx};
 use crate::frame::{FRAME_BYTES, Frame};
 use crate::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, encode_verdict};
 use crate::layout::{FLAGS_BYTES, Head, NO_SIGNAL, RING_ENTRIES, kind};
-use crate::proxy::Carrier;
-use crate::{Heap, Over, Plan, TIMEOUT_DEFAULT, View};
+use crate::proxy::carrier::Carrier;
+use crate::{Heap, Plan, ProxyTransport, TIMEOUT_DEFAULT, View};
 
 fn heap(me: u32, offers: bool) -> Arc<Heap> {
     let members = vec![0, 1];
@@ -94,8 +94,8 @@ fn puts_arrive_and_a_heap_can_be_reset() {
         return;
     }
     let [one, other] = pair([true, true]);
-    let ucx = Some(Over::Ucx(std::env::var("UCX_TLS").unwrap()));
-    assert_eq!([one.over(1), other.over(0)], [ucx.clone(), ucx]);
+    let ucx = Some(ProxyTransport::Ucx(std::env::var("UCX_TLS").unwrap()));
+    assert_eq!([one.transport(1), other.transport(0)], [ucx.clone(), ucx]);
     works(&one, &other);
     one.abort("enough");
     until("the note of it", || other.aborted().as_deref() == Some("enough"));
@@ -180,8 +180,8 @@ fn without_the_library_the_stream_carries_and_says_why() {
         return;
     }
     let [one, other] = pair([true, true]);
-    for over in [one.over(1), other.over(0)] {
-        let Some(Over::StreamInstead(why)) = over else { panic!("{over:?}") };
+    for transport in [one.transport(1), other.transport(0)] {
+        let Some(ProxyTransport::StreamInstead(why)) = transport else { panic!("{transport:?}") };
         assert!(why.starts_with("UCX's library /nowhere/libucp.so.0 can not be used ("), "{why}");
         assert!(why.ends_with("install libucx0"), "{why}");
     }
@@ -194,11 +194,9 @@ fn in_a_process_that_is_not_prepared_it_is_not_even_loaded() {
         return;
     }
     let [one, other] = pair([true, true]);
-    let over = one.over(1);
-    assert!(
-        matches!(&over, Some(Over::StreamInstead(why)) if why.contains("UCX_ERROR_SIGNALS")),
-        "{over:?}"
-    );
+    let transport = one.transport(1);
+    let Some(ProxyTransport::StreamInstead(why)) = &transport else { panic!("{transport:?}") };
+    assert!(why.contains("UCX_ERROR_SIGNALS"), "{why}");
     works(&one, &other);
     assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("libucp"));
 }
@@ -211,8 +209,10 @@ fn a_member_that_does_not_offer_it_gets_the_stream() {
     for offers in [[true, false], [false, true]] {
         let [one, other] = pair(offers);
         let why = "the other member's node does not offer UCX".to_owned();
-        let says = |offers| if offers { Over::StreamInstead(why.clone()) } else { Over::Stream };
-        assert_eq!([one.over(1), other.over(0)], offers.map(|offers| Some(says(offers))));
+        let says = |offers| {
+            if offers { ProxyTransport::StreamInstead(why.clone()) } else { ProxyTransport::Stream }
+        };
+        assert_eq!([one.transport(1), other.transport(0)], offers.map(|offers| Some(says(offers))));
         works(&one, &other);
     }
 }

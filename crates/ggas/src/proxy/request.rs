@@ -6,18 +6,18 @@ use crate::layout::{Entry, NO_SIGNAL, kind};
 
 /// Checked request of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum RingRequest {
     /// Sends bytes of the PE's own part.
-    Put { to: Target, source_at: u64 },
+    Put { to: PutTarget, source_at: u64 },
     /// Sends the first `to.length` of these bytes.
-    Store { to: Target, bytes: [u8; 8] },
+    Store { to: PutTarget, bytes: [u8; 8] },
     /// Reports when everything before it has arrived.
     Quiet,
 }
 
-/// Target of bytes and signal.
+/// Where bytes and their signal go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct PutTarget {
     pub(super) pe: u8,
     pub(super) at: u64,
     pub(super) length: u64,
@@ -25,7 +25,7 @@ pub(super) struct Target {
     pub(super) signal: u64,
 }
 
-impl Target {
+impl PutTarget {
     /// Returns whether the whole target lies within a part of `part_bytes` bytes. Sender and
     /// receiver both check this.
     pub(super) fn lies_within(&self, part_bytes: u64) -> bool {
@@ -38,13 +38,13 @@ impl Target {
 }
 
 /// Reads an entry. Returns `None` if no verb of the header writes such an entry.
-pub(super) fn read(entry: &Entry, part_bytes: u64) -> Option<Order> {
+pub(super) fn read_entry(entry: &Entry, part_bytes: u64) -> Option<RingRequest> {
     let what = entry.kind.load(Relaxed);
     if what == kind::QUIET {
-        return Some(Order::Quiet);
+        return Some(RingRequest::Quiet);
     }
     let value = entry.value.load(Relaxed);
-    let to = Target {
+    let to = PutTarget {
         pe: u8::try_from(entry.pe.load(Relaxed)).ok()?,
         at: entry.target_at.load(Relaxed),
         length: entry.length.load(Relaxed),
@@ -56,10 +56,14 @@ pub(super) fn read(entry: &Entry, part_bytes: u64) -> Option<Order> {
     }
     match what {
         kind::PUT if value.checked_add(to.length).is_some_and(|end| end <= part_bytes) => {
-            Some(Order::Put { to, source_at: value })
+            Some(RingRequest::Put { to, source_at: value })
         }
-        kind::STORE_32 if to.length == 4 => Some(Order::Store { to, bytes: value.to_ne_bytes() }),
-        kind::STORE_64 if to.length == 8 => Some(Order::Store { to, bytes: value.to_ne_bytes() }),
+        kind::STORE_32 if to.length == 4 => {
+            Some(RingRequest::Store { to, bytes: value.to_ne_bytes() })
+        }
+        kind::STORE_64 if to.length == 8 => {
+            Some(RingRequest::Store { to, bytes: value.to_ne_bytes() })
+        }
         _ => None,
     }
 }
@@ -86,14 +90,15 @@ mod tests {
 
     #[test]
     fn what_verbs_write_is_understood() {
-        let to = Target { pe: 2, at: 64, length: 100, signal_at: 8, signal: 7 };
+        let to = PutTarget { pe: 2, at: 64, length: 100, signal_at: 8, signal: 7 };
         let put = entry([1, 2, 64, 32, 100, 8, 7]);
-        assert_eq!(read(&put, PART), Some(Order::Put { to, source_at: 32 }));
+        assert_eq!(read_entry(&put, PART), Some(RingRequest::Put { to, source_at: 32 }));
         let store = entry([2, 2, 64, 5, 4, NO_SIGNAL, 0]);
-        assert!(
-            matches!(read(&store, PART), Some(Order::Store { bytes, .. }) if bytes[..4] == 5_u32.to_ne_bytes())
-        );
-        assert_eq!(read(&entry([4, 0, 0, 0, 0, 0, 0]), PART), Some(Order::Quiet));
+        let Some(RingRequest::Store { bytes, .. }) = read_entry(&store, PART) else {
+            panic!("a store")
+        };
+        assert_eq!(bytes[..4], 5_u32.to_ne_bytes());
+        assert_eq!(read_entry(&entry([4, 0, 0, 0, 0, 0, 0]), PART), Some(RingRequest::Quiet));
     }
 
     #[test]
@@ -111,7 +116,7 @@ mod tests {
             [3, 2, 0, 0, 4, NO_SIGNAL, 0],
             [9, 2, 0, 0, 4, NO_SIGNAL, 0],
         ] {
-            assert_eq!(read(&entry(fields), PART), None, "{fields:?}");
+            assert_eq!(read_entry(&entry(fields), PART), None, "{fields:?}");
         }
     }
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use penstock_link::{LinkError, Stream};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::UcxError;
 use super::arrivals::Label;
 use super::carrier::UcxCarrier;
 use super::engine::{EndPoint, Engine};
+use super::error::UcxError;
+use crate::bytes::ByteReader;
 use crate::error::{HeapError, Refusal};
-use crate::hello::Rest;
 
 /// Start of every card.
 const MAGIC: [u8; 8] = *b"GGASUCX1";
@@ -37,7 +37,7 @@ const CAME: u8 = b'Y';
 const MISSED: u8 = b'N';
 
 /// Result of the agreement.
-pub(crate) enum Met {
+pub(crate) enum UcxAgreement {
     /// UCX carries the bytes, with these transports.
     Carrier(UcxCarrier, String),
     /// The stream carries the bytes, as without UCX; the sentence says why.
@@ -45,12 +45,12 @@ pub(crate) enum Met {
 }
 
 /// Agrees with the member at the other end of `stream`. Fails only if the stream fails.
-pub(crate) fn meet(
+pub(crate) fn agree(
     engine: Result<Arc<Engine>, UcxError>,
     member: u32,
     stream: Stream,
     deadline: Instant,
-) -> Result<Met, HeapError> {
+) -> Result<UcxAgreement, HeapError> {
     let ours = match &engine {
         Ok(engine) => {
             Card { label: engine.arrivals().open(secret()?), address: engine.address().to_vec() }
@@ -62,50 +62,53 @@ pub(crate) fn meet(
     let engine = match engine {
         Ok(engine) if !theirs.address.is_empty() => engine,
         Ok(_) => {
-            return Ok(Met::Stream(stream, "the other member's node cannot start UCX".to_owned()));
+            return Ok(UcxAgreement::Stream(
+                stream,
+                "the other member's node cannot start UCX".to_owned(),
+            ));
         }
-        Err(why) => return Ok(Met::Stream(stream, why.to_string())),
+        Err(why) => return Ok(UcxAgreement::Stream(stream, why.to_string())),
     };
-    let way = greet(&engine, &theirs);
+    let end_point = send_first(&engine, &theirs);
     let until = deadline.min(Instant::now() + Duration::from_millis(FIRST_MS_MAX));
-    let came = way.is_ok() && await_first(&engine, ours.label.inbox, until);
+    let came = end_point.is_ok() && await_first(&engine, ours.label.inbox, until);
     stream.write_all_until(&[if came { CAME } else { MISSED }], deadline)?;
-    let theirs_came = verdict(&engine, member, &stream, deadline)?;
-    Ok(match way {
-        Ok(way) if came && theirs_came => {
-            let transports = engine.transports(&way);
-            Met::Carrier(
-                UcxCarrier::new(engine, way, ours.label.inbox, theirs.label, stream),
+    let theirs_came = report_of_peer(&engine, member, &stream, deadline)?;
+    Ok(match end_point {
+        Ok(end_point) if came && theirs_came => {
+            let transports = engine.transports(&end_point);
+            UcxAgreement::Carrier(
+                UcxCarrier::new(engine, end_point, ours.label.inbox, theirs.label, stream),
                 transports,
             )
         }
-        Ok(way) => {
-            engine.let_go(&mut engine.close(&way, true));
+        Ok(end_point) => {
+            engine.let_go(&mut engine.close(&end_point, true));
             let which = if came {
                 "no message of UCX reached the other member"
             } else {
                 "no message of UCX arrived"
             };
-            Met::Stream(stream, format!("{which} within {FIRST_MS_MAX} ms"))
+            UcxAgreement::Stream(stream, format!("{which} within {FIRST_MS_MAX} ms"))
         }
-        Err(why) => Met::Stream(stream, why.to_string()),
+        Err(why) => UcxAgreement::Stream(stream, why.to_string()),
     })
 }
 
 /// Connects to the other member and sends the first message.
-fn greet(engine: &Engine, theirs: &Card) -> Result<EndPoint, UcxError> {
+fn send_first(engine: &Engine, theirs: &Card) -> Result<EndPoint, UcxError> {
     // Some transports within a host do not report failures; the stream does.
-    let way = engine.connect(&theirs.address, true)?;
-    engine.send_empty(&way, theirs.label.header(0))?;
-    Ok(way)
+    let end_point = engine.connect(&theirs.address, true)?;
+    engine.send_empty(&end_point, theirs.label.header(0))?;
+    Ok(end_point)
 }
 
 fn await_first(engine: &Engine, inbox: u32, until: Instant) -> bool {
     loop {
         engine.progress();
-        let known = engine.arrivals().known(inbox);
-        if known.count > 0 || known.is_wrong || Instant::now() >= until {
-            return known.count > 0;
+        let status = engine.arrivals().status(inbox);
+        if status.count > 0 || status.is_wrong || Instant::now() >= until {
+            return status.count > 0;
         }
         std::thread::sleep(LOOK);
     }
@@ -113,7 +116,7 @@ fn await_first(engine: &Engine, inbox: u32, until: Instant) -> bool {
 
 /// Returns whether our message came, as the other member reports. Meanwhile UCX gets turns, because
 /// the member may not have received the message yet.
-fn verdict(
+fn report_of_peer(
     engine: &Engine,
     member: u32,
     stream: &Stream,
@@ -130,11 +133,11 @@ fn verdict(
     match said {
         [CAME] => Ok(true),
         [MISSED] => Ok(false),
-        _ => Err(nonsense(member)),
+        _ => Err(not_ggas(member)),
     }
 }
 
-fn nonsense(member: u32) -> HeapError {
+fn not_ggas(member: u32) -> HeapError {
     HeapError::Refused { member, refusal: Refusal::NotGgas }
 }
 
@@ -175,11 +178,11 @@ impl Card {
     fn read(member: u32, stream: &Stream, deadline: Instant) -> Result<Self, HeapError> {
         let mut head = [0; CARD_BYTES];
         stream.read_exact_until(&mut head, deadline)?;
-        let mut rest = Rest(&head);
+        let mut rest = ByteReader(&head);
         let (magic, length, inbox) = (rest.take(), rest.number(), rest.number());
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if magic != MAGIC || length > ADDRESS_BYTES_MAX {
-            return Err(nonsense(member));
+            return Err(not_ggas(member));
         }
         let mut address = vec![0; length];
         stream.read_exact_until(&mut address, deadline)?;

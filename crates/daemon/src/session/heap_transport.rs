@@ -1,6 +1,6 @@
 //! The transport of a heap's bytes to other nodes, and log lines about it.
 
-use penstock_ggas::{Heap, Over};
+use penstock_ggas::{Heap, ProxyTransport};
 use penstock_wire::describe::HeapPath;
 
 use super::Shared;
@@ -23,26 +23,21 @@ pub(super) fn offer(_: &Heap) {}
 /// Returns how the proxy reaches a PE.
 pub(super) fn path(heap: &Heap, pe: u32) -> HeapPath {
     let member = usize::try_from(pe).ok().and_then(|pe| heap.plan().members.get(pe));
-    match member.and_then(|member| heap.over(*member)) {
-        Some(Over::Ucx(_)) => HeapPath::ProxyUcx,
+    match member.and_then(|member| heap.transport(*member)) {
+        Some(ProxyTransport::Ucx(_)) => HeapPath::ProxyUcx,
         _ => HeapPath::Proxy,
     }
 }
 
 impl Shared {
     /// Logs if a heap's bytes go another way than usual, or should but do not.
-    pub(super) fn tell_of_ways(&self, heap: &Heap) {
-        let plan = heap.plan();
-        let mut others: Vec<u32> =
-            plan.members.iter().copied().filter(|member| *member != plan.me).collect();
-        others.sort_unstable();
-        others.dedup();
-        for member in others {
-            match heap.over(member) {
-                Some(over @ Over::Ucx(_)) => {
-                    tracing::info!(member, path = %over, "heap");
+    pub(super) fn log_transports(&self, heap: &Heap) {
+        for member in heap.plan().others() {
+            match heap.transport(member) {
+                Some(transport @ ProxyTransport::Ucx(_)) => {
+                    tracing::info!(member, path = %transport, "heap");
                 }
-                Some(Over::StreamInstead(why)) => {
+                Some(ProxyTransport::StreamInstead(why)) => {
                     self.complain_of("a heap reaches another node over TCP", &why)
                 }
                 _ => {}

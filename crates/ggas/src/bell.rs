@@ -10,13 +10,13 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::error::HeapError;
 
 #[derive(Debug)]
-pub(crate) struct Wake {
+pub(crate) struct Bell {
     fd: OwnedFd,
     /// Saves frequent lookers a system call.
     rung: AtomicBool,
 }
 
-impl Wake {
+impl Bell {
     pub(crate) fn new() -> Result<Self, HeapError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let fd = eventfd(0, flags).map_err(HeapError::system("making an event descriptor"))?;
@@ -40,7 +40,7 @@ impl Wake {
     }
 }
 
-impl AsFd for Wake {
+impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
