@@ -96,8 +96,9 @@ macro_rules! driver_table {
         #[allow(non_snake_case, reason = "C's names")]
         $visible struct $table {
             $($($visible $needed: $crate::driver_table!(@type $needed $($needed_symbol)?),)*)?
-            $($($visible $optional:
-                ::std::option::Option<$crate::driver_table!(@type $optional $($optional_symbol)?)>,)*)?
+            $($($visible $optional: ::std::option::Option<
+                $crate::driver_table!(@type $optional $($optional_symbol)?)
+            >,)*)?
         }
 
         impl $table {

@@ -7,7 +7,7 @@ use penstock_cuda_sys::runtime::Memcpy3DParms;
 
 use crate::core::context::current;
 use crate::core::copy::{Mode, Rows, boxes, linear, rows, way};
-use crate::edge::{RtError, RtResult, by_default, on_stream};
+use crate::edge::{RtError, RtResult, in_both_modes};
 
 /// Copies consecutive bytes.
 ///
@@ -59,43 +59,18 @@ unsafe fn copy_boxes(parms: *const Memcpy3DParms, stream: CUstream, mode: Mode) 
     unsafe { boxes(current, &parms.read_unaligned(), stream, mode) }
 }
 
-by_default! {
-    fn cudaMemcpy, cudaMemcpy_ptds(destination: *mut c_void, source: *const c_void, bytes: usize, kind: c_int; stream) {
-        copy(destination, source, bytes, kind, stream, Mode::Blocking)
-    }
-    /// Copies rows of memory.
-    fn cudaMemcpy2D, cudaMemcpy2D_ptds(
-        destination: *mut c_void,
-        destination_pitch: usize,
-        source: *const c_void,
-        source_pitch: usize,
-        width: usize,
-        height: usize,
-        kind: c_int;
-        stream
-    ) {
-        let (to, from) = ((destination, destination_pitch), (source, source_pitch));
-        copy_rows(to, from, (width, height), kind, stream, Mode::Blocking)
-    }
-    /// Copies a box of memory or of an array.
-    fn cudaMemcpy3D, cudaMemcpy3D_ptds(parms: *const Memcpy3DParms; stream) {
-        copy_boxes(parms, stream, Mode::Blocking)
-    }
-}
-
-on_stream! {
-    /// Copies memory in the order of a stream.
-    fn cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
+in_both_modes! {
+    fn cudaMemcpy, cudaMemcpy_ptds, cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
         destination: *mut c_void,
         source: *const c_void,
         bytes: usize,
         kind: c_int;
-        stream
+        stream, mode
     ) {
-        copy(destination, source, bytes, kind, stream, Mode::Queued)
+        copy(destination, source, bytes, kind, stream, mode)
     }
-    /// Copies rows of memory in the order of a stream.
-    fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
+    /// Copies rows of memory.
+    fn cudaMemcpy2D, cudaMemcpy2D_ptds, cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
         destination: *mut c_void,
         destination_pitch: usize,
         source: *const c_void,
@@ -103,13 +78,15 @@ on_stream! {
         width: usize,
         height: usize,
         kind: c_int;
-        stream
+        stream, mode
     ) {
         let (to, from) = ((destination, destination_pitch), (source, source_pitch));
-        copy_rows(to, from, (width, height), kind, stream, Mode::Queued)
+        copy_rows(to, from, (width, height), kind, stream, mode)
     }
-    /// Copies a box in the order of a stream.
-    fn cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(parms: *const Memcpy3DParms; stream) {
-        copy_boxes(parms, stream, Mode::Queued)
+    /// Copies a box of memory or of an array.
+    fn cudaMemcpy3D, cudaMemcpy3D_ptds, cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(
+        parms: *const Memcpy3DParms; stream, mode
+    ) {
+        copy_boxes(parms, stream, mode)
     }
 }

@@ -60,46 +60,6 @@ pass_on! {
     fn cudaGraphKernelNodeCopyAttributes = cuGraphKernelNodeCopyAttributes;
 }
 
-/// A new node: where its handle is stored, its graph, and the `count` nodes that it depends on.
-#[derive(Clone, Copy)]
-struct New {
-    node: *mut CUgraphNode,
-    graph: CUgraph,
-    before: Nodes,
-    count: usize,
-}
-
-impl New {
-    /// # Safety
-    /// The pointers are valid as CUDA requires.
-    unsafe fn copy(self, current: Current, copy: &CUDA_MEMCPY3D) -> RtResult {
-        let Self { node, graph, before, count } = self;
-        // SAFETY: the caller upholds the contract of this function.
-        unsafe {
-            current.driver.cuGraphAddMemcpyNode(node, graph, before, count, copy, current.context)
-        }
-    }
-}
-
-/// # Safety
-/// `node` is a node of the driver.
-unsafe fn set_copy(current: Current, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> RtResult {
-    // SAFETY: the caller upholds the contract of this function.
-    unsafe { current.driver.cuGraphMemcpyNodeSetParams(node, copy) }
-}
-
-/// # Safety
-/// `exec` and `node` are handles of the driver.
-unsafe fn set_copy_in(
-    current: Current,
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    copy: &CUDA_MEMCPY3D,
-) -> RtResult {
-    // SAFETY: the caller upholds the contract of this function.
-    unsafe { current.driver.cuGraphExecMemcpyNodeSetParams(exec, node, copy, current.context) }
-}
-
 /// Describes a copy into a device variable. The tuple is `(bytes, offset)`.
 fn to_symbol(
     current: Current,
@@ -128,6 +88,56 @@ fn from_symbol(
         return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
     }
     linear(current, destination, place(current, symbol, offset, bytes)?, bytes, kind)
+}
+
+/// Defines the functions for nodes that copy: one that adds a node, one that sets the copy of a
+/// node, and one that sets it in an executable graph. They describe the copy in the same way.
+macro_rules! copy_nodes {
+    ($(fn $add:ident, $set:ident, $set_in:ident |$current:ident|
+        ($($parameter:ident: $type:ty),* $(,)?) $describe:expr;)+) => {
+        entry! {$(
+            /// Adds a node with this copy.
+            fn $add(
+                node: *mut CUgraphNode,
+                graph: CUgraph,
+                before: *const CUgraphNode,
+                count: usize,
+                $($parameter: $type),*
+            ) {
+                let $current = current()?;
+                let (copy, home) = ($describe?, $current.context);
+                $current.driver.cuGraphAddMemcpyNode(node, graph, before, count, &raw const copy, home)
+            }
+            /// Sets the copy of a node.
+            fn $set(node: CUgraphNode, $($parameter: $type),*) {
+                let $current = current()?;
+                let copy = $describe?;
+                $current.driver.cuGraphMemcpyNodeSetParams(node, &raw const copy)
+            }
+            /// Sets the copy of a node in an executable graph.
+            fn $set_in(exec: CUgraphExec, node: CUgraphNode, $($parameter: $type),*) {
+                let $current = current()?;
+                let (copy, home) = ($describe?, $current.context);
+                $current.driver.cuGraphExecMemcpyNodeSetParams(exec, node, &raw const copy, home)
+            }
+        )+}
+    };
+}
+
+copy_nodes! {
+    fn cudaGraphAddMemcpyNode, cudaGraphMemcpyNodeSetParams, cudaGraphExecMemcpyNodeSetParams
+        |current| (params: *const Memcpy3DParms) copy(current, params);
+    fn cudaGraphAddMemcpyNode1D, cudaGraphMemcpyNodeSetParams1D, cudaGraphExecMemcpyNodeSetParams1D
+        |current| (destination: *mut c_void, source: *const c_void, bytes: usize, kind: c_int)
+        linear(current, destination, source, bytes, kind);
+    fn cudaGraphAddMemcpyNodeToSymbol, cudaGraphMemcpyNodeSetParamsToSymbol,
+        cudaGraphExecMemcpyNodeSetParamsToSymbol |current| (
+            symbol: *const c_void, source: *const c_void, bytes: usize, offset: usize, kind: c_int,
+        ) to_symbol(current, symbol, source, (bytes, offset), kind);
+    fn cudaGraphAddMemcpyNodeFromSymbol, cudaGraphMemcpyNodeSetParamsFromSymbol,
+        cudaGraphExecMemcpyNodeSetParamsFromSymbol |current| (
+            destination: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: c_int,
+        ) from_symbol(current, destination, symbol, (bytes, offset), kind);
 }
 
 entry! {
@@ -167,64 +177,6 @@ entry! {
         let params = kernel(current, params)?;
         current.driver.cuGraphExecKernelNodeSetParams(exec, node, &raw const params)
     }
-    /// Adds a node that copies a box.
-    fn cudaGraphAddMemcpyNode(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        before: Nodes,
-        count: usize,
-        params: *const Memcpy3DParms,
-    ) {
-        let current = current()?;
-        New { node, graph, before, count }.copy(current, &copy(current, params)?)
-    }
-    /// Adds a node that copies consecutive bytes.
-    fn cudaGraphAddMemcpyNode1D(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        before: Nodes,
-        count: usize,
-        destination: *mut c_void,
-        source: *const c_void,
-        bytes: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        let copy = linear(current, destination, source, bytes, kind)?;
-        New { node, graph, before, count }.copy(current, &copy)
-    }
-    /// Adds a node that copies into a device variable.
-    fn cudaGraphAddMemcpyNodeToSymbol(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        before: Nodes,
-        count: usize,
-        symbol: *const c_void,
-        source: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        let copy = to_symbol(current, symbol, source, (bytes, offset), kind)?;
-        New { node, graph, before, count }.copy(current, &copy)
-    }
-    /// Adds a node that copies from a device variable.
-    fn cudaGraphAddMemcpyNodeFromSymbol(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        before: Nodes,
-        count: usize,
-        destination: *mut c_void,
-        symbol: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        let copy = from_symbol(current, destination, symbol, (bytes, offset), kind)?;
-        New { node, graph, before, count }.copy(current, &copy)
-    }
     /// Returns the copy of a node.
     fn cudaGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut Memcpy3DParms) {
         let current = current()?;
@@ -235,89 +187,6 @@ entry! {
         current.driver.cuGraphMemcpyNodeGetParams(node, &raw mut copy)?;
         params.write_unaligned(copy_back(current, &copy)?);
         Ok(())
-    }
-    /// Sets the copy of a node to a box.
-    fn cudaGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const Memcpy3DParms) {
-        let current = current()?;
-        set_copy(current, node, &copy(current, params)?)
-    }
-    /// Sets the copy of a node to consecutive bytes.
-    fn cudaGraphMemcpyNodeSetParams1D(
-        node: CUgraphNode,
-        destination: *mut c_void,
-        source: *const c_void,
-        bytes: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        set_copy(current, node, &linear(current, destination, source, bytes, kind)?)
-    }
-    /// Sets the copy of a node to one into a device variable.
-    fn cudaGraphMemcpyNodeSetParamsToSymbol(
-        node: CUgraphNode,
-        symbol: *const c_void,
-        source: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        set_copy(current, node, &to_symbol(current, symbol, source, (bytes, offset), kind)?)
-    }
-    /// Sets the copy of a node to one from a device variable.
-    fn cudaGraphMemcpyNodeSetParamsFromSymbol(
-        node: CUgraphNode,
-        destination: *mut c_void,
-        symbol: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        set_copy(current, node, &from_symbol(current, destination, symbol, (bytes, offset), kind)?)
-    }
-    /// Sets the copy of a node in an executable graph to a box.
-    fn cudaGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const Memcpy3DParms) {
-        let current = current()?;
-        set_copy_in(current, exec, node, &copy(current, params)?)
-    }
-    /// Sets the copy of a node in an executable graph to consecutive bytes.
-    fn cudaGraphExecMemcpyNodeSetParams1D(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        destination: *mut c_void,
-        source: *const c_void,
-        bytes: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        set_copy_in(current, exec, node, &linear(current, destination, source, bytes, kind)?)
-    }
-    /// Sets the copy of a node in an executable graph to one into a device variable.
-    fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        symbol: *const c_void,
-        source: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        set_copy_in(current, exec, node, &to_symbol(current, symbol, source, (bytes, offset), kind)?)
-    }
-    /// Sets the copy of a node in an executable graph to one from a device variable.
-    fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        destination: *mut c_void,
-        symbol: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int,
-    ) {
-        let current = current()?;
-        set_copy_in(current, exec, node, &from_symbol(current, destination, symbol, (bytes, offset), kind)?)
     }
     /// Adds a node that fills memory.
     fn cudaGraphAddMemsetNode(
@@ -395,6 +264,14 @@ entry! {
     }
 }
 
+/// A new node: where its handle is stored, its graph, and the `count` nodes that it depends on.
+struct New {
+    node: *mut CUgraphNode,
+    graph: CUgraph,
+    before: *const CUgraphNode,
+    count: usize,
+}
+
 /// # Safety
 /// The pointers are valid as CUDA requires.
 unsafe fn add_any(
@@ -402,7 +279,6 @@ unsafe fn add_any(
     edges: *const CUgraphEdgeData,
     params: *mut CUgraphNodeParams,
 ) -> RtResult {
-    use penstock_cuda_sys::driver::CU_GRAPH_NODE_TYPE_MEM_ALLOC;
     let current = current()?;
     // SAFETY: the caller upholds the contract of this function.
     let mut described = unsafe { any(current, params) }?;

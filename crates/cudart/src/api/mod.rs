@@ -1,4 +1,7 @@
 //! The functions of the interface by topic, and their table.
+//!
+//! Functions with the same parameters repeat their list, because each function states its type in
+//! full, as C's header does.
 
 pub mod array;
 pub mod capture;

@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::{CUarray, CUstream};
 use crate::core::array::{Place, run, run_between};
 use crate::core::context::current;
 use crate::core::copy::{Mode, Rows, rows};
-use crate::edge::{RtResult, by_default, on_stream};
+use crate::edge::{RtResult, by_default, in_both_modes};
 
 /// Copies rows of memory, given with their pitch, into an array.
 ///
@@ -45,8 +45,9 @@ unsafe fn from_array(
     unsafe { rows(current()?, to, from, size, kind, stream, mode) }
 }
 
-by_default! {
-    fn cudaMemcpy2DToArray, cudaMemcpy2DToArray_ptds(
+in_both_modes! {
+    fn cudaMemcpy2DToArray, cudaMemcpy2DToArray_ptds,
+        cudaMemcpy2DToArrayAsync, cudaMemcpy2DToArrayAsync_ptsz(
         array: CUarray,
         x: usize,
         y: usize,
@@ -55,11 +56,12 @@ by_default! {
         width: usize,
         height: usize,
         kind: c_int;
-        stream
+        stream, mode
     ) {
-        to_array(Place { array, x, y }, (source, pitch), (width, height), kind, stream, Mode::Blocking)
+        to_array(Place { array, x, y }, (source, pitch), (width, height), kind, stream, mode)
     }
-    fn cudaMemcpy2DFromArray, cudaMemcpy2DFromArray_ptds(
+    fn cudaMemcpy2DFromArray, cudaMemcpy2DFromArray_ptds,
+        cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz(
         destination: *mut c_void,
         pitch: usize,
         array: CUarray,
@@ -68,10 +70,39 @@ by_default! {
         width: usize,
         height: usize,
         kind: c_int;
-        stream
+        stream, mode
     ) {
-        from_array((destination, pitch), Place { array, x, y }, (width, height), kind, stream, Mode::Blocking)
+        from_array((destination, pitch), Place { array, x, y }, (width, height), kind, stream, mode)
     }
+    /// Copies memory into consecutive rows of an array.
+    fn cudaMemcpyToArray, cudaMemcpyToArray_ptds,
+        cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz(
+        array: CUarray,
+        x: usize,
+        y: usize,
+        source: *const c_void,
+        bytes: usize,
+        kind: c_int;
+        stream, mode
+    ) {
+        run(current()?, Place { array, x, y }, (source.cast_mut(), bytes), true, kind, stream, mode)
+    }
+    /// Copies consecutive rows of an array into memory.
+    fn cudaMemcpyFromArray, cudaMemcpyFromArray_ptds,
+        cudaMemcpyFromArrayAsync, cudaMemcpyFromArrayAsync_ptsz(
+        destination: *mut c_void,
+        array: CUarray,
+        x: usize,
+        y: usize,
+        bytes: usize,
+        kind: c_int;
+        stream, mode
+    ) {
+        run(current()?, Place { array, x, y }, (destination, bytes), false, kind, stream, mode)
+    }
+}
+
+by_default! {
     fn cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds(
         destination: CUarray,
         to_x: usize,
@@ -88,30 +119,6 @@ by_default! {
         let from = Rows::Array { array: source, x: from_x, y: from_y };
         rows(current()?, to, from, (width, height), kind, stream, Mode::Blocking)
     }
-    /// Copies memory into consecutive rows of an array.
-    fn cudaMemcpyToArray, cudaMemcpyToArray_ptds(
-        array: CUarray,
-        x: usize,
-        y: usize,
-        source: *const c_void,
-        bytes: usize,
-        kind: c_int;
-        stream
-    ) {
-        run(current()?, Place { array, x, y }, (source.cast_mut(), bytes), true, kind, stream, Mode::Blocking)
-    }
-    /// Copies consecutive rows of an array into memory.
-    fn cudaMemcpyFromArray, cudaMemcpyFromArray_ptds(
-        destination: *mut c_void,
-        array: CUarray,
-        x: usize,
-        y: usize,
-        bytes: usize,
-        kind: c_int;
-        stream
-    ) {
-        run(current()?, Place { array, x, y }, (destination, bytes), false, kind, stream, Mode::Blocking)
-    }
     /// Copies consecutive rows of an array into another array.
     fn cudaMemcpyArrayToArray, cudaMemcpyArrayToArray_ptds(
         destination: CUarray,
@@ -127,60 +134,5 @@ by_default! {
         let to = Place { array: destination, x: to_x, y: to_y };
         let from = Place { array: source, x: from_x, y: from_y };
         run_between(current()?, to, from, bytes, kind, stream)
-    }
-}
-
-on_stream! {
-    /// Copies rows of memory into an array in the order of a stream.
-    fn cudaMemcpy2DToArrayAsync, cudaMemcpy2DToArrayAsync_ptsz(
-        array: CUarray,
-        x: usize,
-        y: usize,
-        source: *const c_void,
-        pitch: usize,
-        width: usize,
-        height: usize,
-        kind: c_int;
-        stream
-    ) {
-        to_array(Place { array, x, y }, (source, pitch), (width, height), kind, stream, Mode::Queued)
-    }
-    /// Copies rows of an array into memory in the order of a stream.
-    fn cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz(
-        destination: *mut c_void,
-        pitch: usize,
-        array: CUarray,
-        x: usize,
-        y: usize,
-        width: usize,
-        height: usize,
-        kind: c_int;
-        stream
-    ) {
-        from_array((destination, pitch), Place { array, x, y }, (width, height), kind, stream, Mode::Queued)
-    }
-    /// Copies memory into consecutive rows of an array in the order of a stream.
-    fn cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz(
-        array: CUarray,
-        x: usize,
-        y: usize,
-        source: *const c_void,
-        bytes: usize,
-        kind: c_int;
-        stream
-    ) {
-        run(current()?, Place { array, x, y }, (source.cast_mut(), bytes), true, kind, stream, Mode::Queued)
-    }
-    /// Copies consecutive rows of an array into memory in the order of a stream.
-    fn cudaMemcpyFromArrayAsync, cudaMemcpyFromArrayAsync_ptsz(
-        destination: *mut c_void,
-        array: CUarray,
-        x: usize,
-        y: usize,
-        bytes: usize,
-        kind: c_int;
-        stream
-    ) {
-        run(current()?, Place { array, x, y }, (destination, bytes), false, kind, stream, Mode::Queued)
     }
 }

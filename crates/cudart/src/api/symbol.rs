@@ -9,7 +9,7 @@ use penstock_cuda_sys::runtime_codes as code;
 use crate::core::context::{Current, current};
 use crate::core::copy::{Mode, linear, way};
 use crate::core::registry::variable;
-use crate::edge::{RtError, RtResult, by_default, entry, on_stream};
+use crate::edge::{RtError, RtResult, entry, in_both_modes};
 
 /// Returns the device address at `offset` in a variable if `bytes` bytes fit there.
 pub(super) fn place(
@@ -69,53 +69,30 @@ unsafe fn from(
     unsafe { linear(current, destination, source, bytes, way, stream, mode) }
 }
 
-by_default! {
+in_both_modes! {
     /// Copies into a variable.
-    fn cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds(
+    fn cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds,
+        cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz(
         symbol: *const c_void,
         source: *const c_void,
         bytes: usize,
         offset: usize,
         kind: c_int;
-        stream
+        stream, mode
     ) {
-        to(symbol, source, (bytes, offset), kind, stream, Mode::Blocking)
+        to(symbol, source, (bytes, offset), kind, stream, mode)
     }
     /// Copies from a variable.
-    fn cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds(
+    fn cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds,
+        cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz(
         destination: *mut c_void,
         symbol: *const c_void,
         bytes: usize,
         offset: usize,
         kind: c_int;
-        stream
+        stream, mode
     ) {
-        from(destination, symbol, (bytes, offset), kind, stream, Mode::Blocking)
-    }
-}
-
-on_stream! {
-    /// Copies into a variable in the order of a stream.
-    fn cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz(
-        symbol: *const c_void,
-        source: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int;
-        stream
-    ) {
-        to(symbol, source, (bytes, offset), kind, stream, Mode::Queued)
-    }
-    /// Copies from a variable in the order of a stream.
-    fn cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz(
-        destination: *mut c_void,
-        symbol: *const c_void,
-        bytes: usize,
-        offset: usize,
-        kind: c_int;
-        stream
-    ) {
-        from(destination, symbol, (bytes, offset), kind, stream, Mode::Queued)
+        from(destination, symbol, (bytes, offset), kind, stream, mode)
     }
 }
 

@@ -89,3 +89,29 @@ macro_rules! by_default {
     )+};
 }
 pub(crate) use by_default;
+
+/// Defines copies that exist in a blocking form, for the default stream, and in a form that is
+/// queued in a stream. The body gets the stream and the [`crate::core::copy::Mode`] under the names
+/// behind the semicolon.
+macro_rules! in_both_modes {
+    ($($(#[$attribute:meta])* fn $name:ident, $ptds:ident, $later:ident, $ptsz:ident
+        ($($parameter:ident: $type:ty),* ; $stream:ident, $mode:ident) $body:block)+) => {
+        $crate::edge::by_default! {$(
+            $(#[$attribute])*
+            fn $name, $ptds($($parameter: $type),* ; $stream) {
+                let $mode = $crate::core::copy::Mode::Blocking;
+                $body
+            }
+        )+}
+        $crate::edge::on_stream! {$(
+            $(#[$attribute])*
+            ///
+            /// In the order of a stream.
+            fn $later, $ptsz($($parameter: $type),* ; $stream) {
+                let $mode = $crate::core::copy::Mode::Queued;
+                $body
+            }
+        )+}
+    };
+}
+pub(crate) use in_both_modes;

@@ -5,7 +5,7 @@ mod error;
 mod thread;
 pub(crate) mod unserved;
 
-pub(crate) use entry::{by_default, entry, guard, on_stream, returning};
+pub(crate) use entry::{by_default, entry, guard, in_both_modes, on_stream, returning};
 pub(crate) use error::{RtError, RtResult, forget_sticky, last_error, take_last_error};
 pub(crate) use thread::{Configuration, Found, THREAD};
 
