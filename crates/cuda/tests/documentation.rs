@@ -122,9 +122,9 @@ fn newest(known: &BTreeSet<&str>, name: &str) -> String {
         "cuCtxGetDevice" | "cuCtxSynchronize" | "cuStreamGetCtx" => name.to_owned(),
         "cuGraphInstantiate" => "cuGraphInstantiateWithFlags".to_owned(),
         _ => (2..10)
+            .rev()
             .map(|version| format!("{name}_v{version}"))
-            .filter(|symbol| known.contains(symbol.as_str()))
-            .last()
+            .find(|symbol| known.contains(symbol.as_str()))
             .unwrap_or_else(|| name.to_owned()),
     }
 }

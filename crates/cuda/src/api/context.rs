@@ -52,11 +52,7 @@ fn push(raw: CUcontext) -> CuResult {
 }
 
 cu_entry! {
-    fn cuCtxCreate(result: *mut CUcontext, flags: c_uint, dev: CUdevice) {
-        // SAFETY: the program promises what `create` demands.
-        unsafe { create(result, flags, dev) }
-    }
-    fn cuCtxCreate_v2(result: *mut CUcontext, flags: c_uint, dev: CUdevice) {
+    fn cuCtxCreate, cuCtxCreate_v2(result: *mut CUcontext, flags: c_uint, dev: CUdevice) {
         // SAFETY: the program promises what `create` demands.
         unsafe { create(result, flags, dev) }
     }
@@ -78,10 +74,7 @@ cu_entry! {
         // SAFETY: the program promises what `create` demands.
         unsafe { create(result, flags, dev) }
     }
-    fn cuCtxDestroy(context: CUcontext) {
-        destroy(context)
-    }
-    fn cuCtxDestroy_v2(context: CUcontext) {
+    fn cuCtxDestroy, cuCtxDestroy_v2(context: CUcontext) {
         destroy(context)
     }
     fn cuCtxAttach(result: *mut CUcontext, flags: c_uint) {
@@ -99,17 +92,10 @@ cu_entry! {
         require(!attached.is_primary && attached.is_current(), CUDA_ERROR_INVALID_CONTEXT)?;
         if attached.detach() { destroy(context) } else { Ok(()) }
     }
-    fn cuCtxPushCurrent(context: CUcontext) {
+    fn cuCtxPushCurrent, cuCtxPushCurrent_v2(context: CUcontext) {
         push(context)
     }
-    fn cuCtxPushCurrent_v2(context: CUcontext) {
-        push(context)
-    }
-    fn cuCtxPopCurrent(result: *mut CUcontext) {
-        // SAFETY: the program promises what `pop` demands.
-        unsafe { pop(result) }
-    }
-    fn cuCtxPopCurrent_v2(result: *mut CUcontext) {
+    fn cuCtxPopCurrent, cuCtxPopCurrent_v2(result: *mut CUcontext) {
         // SAFETY: the program promises what `pop` demands.
         unsafe { pop(result) }
     }

@@ -100,15 +100,8 @@ cu_entry! {
         unsafe { store(properties, answer) };
         Ok(())
     }
-    fn cuDeviceGetUuid(uuid: *mut CUuuid, dev: CUdevice) {
-        require(!uuid.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let bytes = platform::device(dev)?.facts.uuid;
-        // SAFETY: the program promises that `uuid` is null or writable.
-        unsafe { store(uuid, CUuuid { bytes }) };
-        Ok(())
-    }
-    /// Same as the first version, because no device here has parts.
-    fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) {
+    /// Both versions tell the same, because no device here has parts.
+    fn cuDeviceGetUuid, cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) {
         require(!uuid.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let bytes = platform::device(dev)?.facts.uuid;
         // SAFETY: the program promises that `uuid` is null or writable.

@@ -34,10 +34,7 @@ cu_entry! {
         unsafe { store(result, event.raw()) };
         Ok(())
     }
-    fn cuEventDestroy(event: CUevent) {
-        destroy(event)
-    }
-    fn cuEventDestroy_v2(event: CUevent) {
+    fn cuEventDestroy, cuEventDestroy_v2(event: CUevent) {
         destroy(event)
     }
     fn cuEventQuery(event: CUevent) {
@@ -48,11 +45,7 @@ cu_entry! {
         check_process()?;
         Event::borrow(event)?.synchronize()
     }
-    fn cuEventElapsedTime(ms: *mut f32, start: CUevent, end: CUevent) {
-        // SAFETY: the program promises what `elapsed` demands.
-        unsafe { elapsed(ms, start, end) }
-    }
-    fn cuEventElapsedTime_v2(ms: *mut f32, start: CUevent, end: CUevent) {
+    fn cuEventElapsedTime, cuEventElapsedTime_v2(ms: *mut f32, start: CUevent, end: CUevent) {
         // SAFETY: the program promises what `elapsed` demands.
         unsafe { elapsed(ms, start, end) }
     }

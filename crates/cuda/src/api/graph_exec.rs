@@ -81,17 +81,7 @@ unsafe fn instantiate_with(
 }
 
 cu_entry! {
-    fn cuGraphInstantiate(
-        result: *mut CUgraphExec,
-        graph: CUgraph,
-        node: *mut CUgraphNode,
-        log: *mut c_char,
-        size: usize,
-    ) {
-        // SAFETY: the program promises what `instantiate_and_say` demands.
-        unsafe { instantiate_and_say(result, graph, node, (log, size)) }
-    }
-    fn cuGraphInstantiate_v2(
+    fn cuGraphInstantiate, cuGraphInstantiate_v2(
         result: *mut CUgraphExec,
         graph: CUgraph,
         node: *mut CUgraphNode,
@@ -209,12 +199,7 @@ cu_entry! {
         node: *mut CUgraphNode,
         result: *mut c_uint,
     ) {
-        let mut info = CUgraphExecUpdateResultInfo {
-            result: CU_GRAPH_EXEC_UPDATE_ERROR,
-            errorNode: null_mut(),
-            errorFromNode: null_mut(),
-        };
-        let updated = update_exec(exec, graph, &mut info);
+        let (info, updated) = update_exec(exec, graph);
         // SAFETY: the program promises that `node` is null or writable.
         unsafe { store(node, info.errorNode) };
         // SAFETY: the program promises that `result` is null or writable.
@@ -222,36 +207,33 @@ cu_entry! {
         updated
     }
     fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, result: *mut CUgraphExecUpdateResultInfo) {
-        let mut info = CUgraphExecUpdateResultInfo {
-            result: CU_GRAPH_EXEC_UPDATE_ERROR,
-            errorNode: null_mut(),
-            errorFromNode: null_mut(),
-        };
-        let updated = update_exec(exec, graph, &mut info);
+        let (info, updated) = update_exec(exec, graph);
         // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, info) };
         updated
     }
 }
 
-fn update_exec(
-    exec: CUgraphExec,
-    graph: CUgraph,
-    info: &mut CUgraphExecUpdateResultInfo,
-) -> CuResult {
-    let (exec, graph) = (Exec::borrow(exec)?, Graph::borrow(graph)?);
+/// Updates an executable graph. Returns what the interface tells of the update, and its code.
+fn update_exec(exec: CUgraphExec, graph: CUgraph) -> (CUgraphExecUpdateResultInfo, CuResult) {
+    let mut info = CUgraphExecUpdateResultInfo {
+        result: CU_GRAPH_EXEC_UPDATE_ERROR,
+        errorNode: null_mut(),
+        errorFromNode: null_mut(),
+    };
     let handle = |number: u64| handles(&[number]).next().unwrap_or(null_mut());
-    match exec.update(&graph) {
-        Ok(()) => {
-            info.result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-            Ok(())
-        }
-        Err(mismatch) => {
+    let updated = match (Exec::borrow(exec), Graph::borrow(graph)) {
+        (Ok(exec), Ok(graph)) => exec.update(&graph).map_err(|mismatch| {
             info.result = mismatch.result;
             (info.errorNode, info.errorFromNode) = (handle(mismatch.node), handle(mismatch.from));
-            Err(mismatch.code)
-        }
+            mismatch.code
+        }),
+        (Err(code), _) | (_, Err(code)) => Err(code),
+    };
+    if updated.is_ok() {
+        info.result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     }
+    (info, updated)
 }
 
 cu_stream_entry! {

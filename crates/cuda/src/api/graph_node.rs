@@ -239,7 +239,11 @@ cu_entry! {
         let work = unsafe { kernel(&load(params)?) }?;
         Node::borrow(node)?.set(work)
     }
-    fn cuGraphKernelNodeGetAttribute(node: CUgraphNode, attribute: c_uint, value: *mut CUlaunchAttributeValue) {
+    fn cuGraphKernelNodeGetAttribute(
+        node: CUgraphNode,
+        attribute: c_uint,
+        value: *mut CUlaunchAttributeValue,
+    ) {
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let known = Node::borrow(node)?.attribute(attribute)?;
         // SAFETY: the program promises that `value` is null or writable.
@@ -247,7 +251,11 @@ cu_entry! {
         Ok(())
     }
     /// Rejects attributes that would change the results, as launches do.
-    fn cuGraphKernelNodeSetAttribute(node: CUgraphNode, attribute: c_uint, value: *const CUlaunchAttributeValue) {
+    fn cuGraphKernelNodeSetAttribute(
+        node: CUgraphNode,
+        attribute: c_uint,
+        value: *const CUlaunchAttributeValue,
+    ) {
         // SAFETY: the program promises that `value` is null or readable.
         let value = unsafe { load(value) }?;
         let node = Node::borrow(node)?;

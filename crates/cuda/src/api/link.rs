@@ -48,30 +48,11 @@ unsafe fn add_data(
 }
 
 cu_entry! {
-    fn cuLinkCreate(_count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void, result: *mut CUlinkState) {
+    fn cuLinkCreate, cuLinkCreate_v2(_count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void, result: *mut CUlinkState) {
         // SAFETY: the program promises what `create` demands.
         unsafe { create(result) }
     }
-    fn cuLinkCreate_v2(_count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void, result: *mut CUlinkState) {
-        // SAFETY: the program promises what `create` demands.
-        unsafe { create(result) }
-    }
-    fn cuLinkAddData(
-        link: CUlinkState,
-        kind: c_uint,
-        data: *mut c_void,
-        size: usize,
-        _name: *const c_char,
-        count: c_uint,
-        options: *mut c_uint,
-        values: *mut *mut c_void,
-    ) {
-        // SAFETY: the program promises what `Log::of` demands.
-        let log = unsafe { Log::of(count, options, values) }?;
-        // SAFETY: the program promises what `add_data` demands.
-        unsafe { add_data(link, kind, data, size, &log) }
-    }
-    fn cuLinkAddData_v2(
+    fn cuLinkAddData, cuLinkAddData_v2(
         link: CUlinkState,
         kind: c_uint,
         data: *mut c_void,

@@ -121,11 +121,7 @@ cu_entry! {
         await_users(address.addr(), range.size)?;
         host::free(address.addr())
     }
-    fn cuMemHostRegister(address: *mut c_void, size: usize, flags: c_uint) {
-        Context::current()?.check()?;
-        host::register(address.addr(), size, flags)
-    }
-    fn cuMemHostRegister_v2(address: *mut c_void, size: usize, flags: c_uint) {
+    fn cuMemHostRegister, cuMemHostRegister_v2(address: *mut c_void, size: usize, flags: c_uint) {
         Context::current()?.check()?;
         host::register(address.addr(), size, flags)
     }

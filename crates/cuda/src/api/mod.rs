@@ -1,5 +1,8 @@
 //! CUDA's functions, one module per section of the interface's documentation. Below this module
 //! there are no raw pointers of programs.
+//!
+//! Functions with the same parameters repeat their list, because each function states its type in
+//! full, as C's header does.
 #![allow(non_snake_case, reason = "C's names of parameters")]
 
 pub mod array;

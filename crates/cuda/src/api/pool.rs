@@ -50,13 +50,9 @@ fn allocate(
 }
 
 cu_entry! {
-    fn cuDeviceGetDefaultMemPool(result: *mut CUmemoryPool, dev: CUdevice) {
-        // SAFETY: the program promises what `default_pool` demands.
-        unsafe { default_pool(result, dev) }
-    }
-    /// Returns the default pool: all pools of a device share one memory, so the current pool does
+    /// Both return the default pool: all pools of a device share one memory, so the current pool does
     /// not matter.
-    fn cuDeviceGetMemPool(result: *mut CUmemoryPool, dev: CUdevice) {
+    fn cuDeviceGetDefaultMemPool, cuDeviceGetMemPool(result: *mut CUmemoryPool, dev: CUdevice) {
         // SAFETY: the program promises what `default_pool` demands.
         unsafe { default_pool(result, dev) }
     }

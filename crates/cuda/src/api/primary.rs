@@ -15,22 +15,13 @@ cu_entry! {
         unsafe { store(result, context.raw()) };
         Ok(())
     }
-    fn cuDevicePrimaryCtxRelease(dev: CUdevice) {
+    fn cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2(dev: CUdevice) {
         primary::release(platform::device(dev)?)
     }
-    fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) {
-        primary::release(platform::device(dev)?)
-    }
-    fn cuDevicePrimaryCtxReset(dev: CUdevice) {
+    fn cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
         primary::reset(platform::device(dev)?)
     }
-    fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
-        primary::reset(platform::device(dev)?)
-    }
-    fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint) {
-        primary::set_flags(platform::device(dev)?, flags)
-    }
-    fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint) {
+    fn cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint) {
         primary::set_flags(platform::device(dev)?, flags)
     }
     fn cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int) {

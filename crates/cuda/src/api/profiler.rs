@@ -4,10 +4,7 @@ use crate::core::context::Context;
 use crate::edge::cu_entry;
 
 cu_entry! {
-    fn cuProfilerStart() {
-        Context::current().map(drop)
-    }
-    fn cuProfilerStop() {
+    fn cuProfilerStart, cuProfilerStop() {
         Context::current().map(drop)
     }
 }

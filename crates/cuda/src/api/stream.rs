@@ -32,11 +32,7 @@ cu_entry! {
         // SAFETY: the program promises what `create` demands.
         unsafe { create(result, flags, priority) }
     }
-    fn cuStreamDestroy(stream: CUstream) {
-        Context::current()?;
-        capture::destroy_stream(&*Stream::borrow(stream)?)
-    }
-    fn cuStreamDestroy_v2(stream: CUstream) {
+    fn cuStreamDestroy, cuStreamDestroy_v2(stream: CUstream) {
         Context::current()?;
         capture::destroy_stream(&*Stream::borrow(stream)?)
     }

@@ -8,7 +8,7 @@ use super::block::Block;
 use super::context::Context;
 use super::device::Device;
 use super::stream_list;
-use crate::edge::{CuResult, Object, forget, new_number, publish, require};
+use crate::edge::{CuResult, Object, forget, has_handle, new_number, publish, require};
 
 /// Rows begin at multiples of this number of bytes, the texture pitch alignment that the devices
 /// report.
@@ -28,18 +28,7 @@ pub(crate) struct Array {
     pub(crate) row: u64,
 }
 
-impl Object for Array {
-    type Raw = CUarray_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn owner(&self) -> u64 {
-        self.context
-    }
-}
+has_handle!(Array: CUarray_st, CUDA_ERROR_INVALID_HANDLE, ends with context);
 
 /// Returns the bytes of one channel, or `None` if the format is not served.
 pub(crate) fn channel_bytes(format: u32) -> Option<u64> {

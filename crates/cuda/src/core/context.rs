@@ -14,7 +14,7 @@ use super::control::Control;
 use super::device::{Device, PerDevice};
 use super::platform;
 use super::stream::{Stream, StreamKind};
-use crate::edge::{CuResult, Object, check_process, new_number, of_error, publish};
+use crate::edge::{CuResult, check_process, has_handle, new_number, of_error, publish};
 
 pub(crate) struct Context {
     number: u64,
@@ -45,14 +45,7 @@ pub(crate) struct Context {
     limits: Lock<[u64; LIMITS]>,
 }
 
-impl Object for Context {
-    type Raw = CUctx_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_CONTEXT;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Context: CUctx_st, CUDA_ERROR_INVALID_CONTEXT);
 
 /// Number of limits that can be set.
 const LIMITS: usize = 7;

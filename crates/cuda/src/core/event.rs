@@ -9,7 +9,7 @@ use penstock_process::Lock;
 
 use super::context::Context;
 use super::stream::Stream;
-use crate::edge::{CuResult, Object, new_number, publish};
+use crate::edge::{CuResult, Object, has_handle, new_number, publish};
 
 pub(crate) struct Event {
     number: u64,
@@ -49,18 +49,7 @@ pub(super) struct EventMark {
     pub(super) event: PoolEvent,
 }
 
-impl Object for Event {
-    type Raw = CUevent_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn owner(&self) -> u64 {
-        self.context
-    }
-}
+has_handle!(Event: CUevent_st, CUDA_ERROR_INVALID_HANDLE, ends with context);
 
 impl Event {
     pub(crate) fn create(context: &Context, flags: u32) -> CuResult<Arc<Self>> {

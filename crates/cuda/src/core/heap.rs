@@ -20,7 +20,7 @@ use penstock_ptx::translate::{HEAP_BYTES_MAX, HEAP_WINDOW};
 use penstock_wire::Status;
 
 use super::device::Device;
-use crate::edge::{CuResult, Object, new_number, of_error, of_status, publish};
+use crate::edge::{CuResult, has_handle, new_number, of_error, of_status, publish};
 
 /// Maximum number of heaps of a process: the number that fits into the window of addresses.
 const HEAPS_MAX: usize = 64;
@@ -120,14 +120,7 @@ fn of_address(address: u64) -> Option<Arc<Heap>> {
     HEAPS.read().get(slot)?.clone()
 }
 
-impl Object for Heap {
-    type Raw = PenstockHeap;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Heap: PenstockHeap, CUDA_ERROR_INVALID_HANDLE);
 
 impl Heap {
     /// Makes a heap with a part of `bytes` on each device; the first device is PE 0. Waits for the

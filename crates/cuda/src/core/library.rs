@@ -12,7 +12,7 @@ use super::context::Context;
 use super::module::{Function, Module};
 use super::native;
 use super::program::{Program, Refusal, ptx_of};
-use crate::edge::{CuResult, Object, forget, new_number, publish};
+use crate::edge::{CuResult, Object, forget, has_handle, new_number, publish};
 
 pub(crate) struct Library {
     number: u64,
@@ -32,23 +32,9 @@ pub(crate) struct Kernel {
     pub(crate) c_name: CString,
 }
 
-impl Object for Library {
-    type Raw = CUlib_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+has_handle!(Library: CUlib_st, CUDA_ERROR_INVALID_HANDLE);
 
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
-
-impl Object for Kernel {
-    type Raw = CUkern_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Kernel: CUkern_st, CUDA_ERROR_INVALID_HANDLE);
 
 /// Modules that libraries have loaded into one context, by the library's number. Locked while a
 /// module is loaded.

@@ -4,7 +4,7 @@ use penstock_cuda_sys::driver::*;
 use penstock_process::{Lock, log};
 
 use super::program::{Refusal, ptx_of};
-use crate::edge::{CuResult, Object};
+use crate::edge::{CuResult, has_handle};
 
 pub(crate) struct Link {
     number: u64,
@@ -13,14 +13,7 @@ pub(crate) struct Link {
     output: Lock<Option<Box<[u8]>>>,
 }
 
-impl Object for Link {
-    type Raw = CUlinkState_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Link: CUlinkState_st, CUDA_ERROR_INVALID_HANDLE);
 
 impl Link {
     pub(crate) fn new(number: u64) -> Self {

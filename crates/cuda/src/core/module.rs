@@ -22,7 +22,7 @@ use super::native;
 use super::program::{BuiltProgram, Program, Refusal, ptx_of};
 use super::setup::LaunchSetup;
 use super::{build, stream_list};
-use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
+use crate::edge::{CuResult, Object, forget, has_handle, new_number, of_error, publish};
 
 pub(crate) struct Module {
     number: u64,
@@ -85,31 +85,9 @@ pub(crate) struct BoundKernel {
     pub(crate) local_min: u64,
 }
 
-impl Object for Module {
-    type Raw = CUmod_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+has_handle!(Module: CUmod_st, CUDA_ERROR_INVALID_HANDLE, ends with loaded.owner);
 
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn owner(&self) -> u64 {
-        self.loaded.owner
-    }
-}
-
-impl Object for Function {
-    type Raw = CUfunc_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn owner(&self) -> u64 {
-        self.loaded.owner
-    }
-}
+has_handle!(Function: CUfunc_st, CUDA_ERROR_INVALID_HANDLE, ends with loaded.owner);
 
 /// At least this number of zero bytes behind the initial content of variables is sent as a fill.
 /// Fewer are sent as bytes.

@@ -10,7 +10,7 @@ use super::address::DEVICES_MAX;
 use super::context::Context;
 use super::device::{Device, PerDevice};
 use super::stream::Stream;
-use crate::edge::{CuResult, Object, new_number, publish};
+use crate::edge::{CuResult, Object, has_handle, new_number, publish};
 
 pub(crate) struct MemoryPool {
     number: u64,
@@ -20,14 +20,7 @@ pub(crate) struct MemoryPool {
     threshold: AtomicU64,
 }
 
-impl Object for MemoryPool {
-    type Raw = CUmemPoolHandle_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(MemoryPool: CUmemPoolHandle_st, CUDA_ERROR_INVALID_VALUE);
 
 impl MemoryPool {
     pub(crate) fn create(device: &Arc<Device>) -> Arc<Self> {

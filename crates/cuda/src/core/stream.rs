@@ -10,7 +10,7 @@ use penstock_process::Lock;
 use super::clock::StreamClock;
 use super::context::Context;
 use super::unawaited::UnawaitedReads;
-use crate::edge::{CuResult, Object, new_number};
+use crate::edge::{CuResult, has_handle, new_number};
 
 /// Relation of a stream to the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +53,7 @@ struct Probe {
     is_flushed: bool,
 }
 
-impl Object for Stream {
-    type Raw = CUstream_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn owner(&self) -> u64 {
-        self.owner
-    }
-}
+has_handle!(Stream: CUstream_st, CUDA_ERROR_INVALID_HANDLE, ends with owner);
 
 impl Stream {
     pub(crate) fn new(

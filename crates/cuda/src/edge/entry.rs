@@ -36,9 +36,19 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> CuResult) -> CUresult {
     code
 }
 
-/// Defines C functions whose bodies can use `?`.
+/// Defines C functions whose bodies can use `?`. `fn one, other(...)` defines two functions
+/// that do the same.
 macro_rules! cu_entry {
-    ($($(#[$attribute:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
+    () => {};
+    ($(#[$attribute:meta])* fn $name:ident, $same:ident($($parameter:ident: $type:ty),* $(,)?) $body:block $($rest:tt)*) => {
+        $crate::edge::cu_entry! { $(#[$attribute])* fn $name($($parameter: $type),*) $body }
+        $crate::edge::cu_entry! {
+            #[doc = concat!("Does the same as `", stringify!($name), "`.")]
+            fn $same($($parameter: $type),*) $body
+        }
+        $crate::edge::cu_entry! { $($rest)* }
+    };
+    ($(#[$attribute:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $body:block $($rest:tt)*) => {
         $(#[$attribute])*
         ///
         /// # Safety
@@ -48,7 +58,8 @@ macro_rules! cu_entry {
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
             $crate::edge::guard(stringify!($name), move || -> $crate::edge::CuResult { $body })
         }
-    )+};
+        $crate::edge::cu_entry! { $($rest)* }
+    };
 }
 pub(crate) use cu_entry;
 
@@ -56,36 +67,23 @@ pub(crate) use cu_entry;
 /// thread's own. `fn one / other |default| (...)`: in the body `default` tells which variant was
 /// called.
 macro_rules! cu_stream_entry {
-    ($($(#[$attribute:meta])* fn $name:ident / $twin:ident |$default:ident| ($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
-        $(#[$attribute])*
-        ///
-        /// # Safety
-        /// Pointers must be `NULL` or lead to what CUDA's description of the function demands.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
-        pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
-            let $default = $crate::edge::DefaultStream::Legacy;
-            $crate::edge::guard(stringify!($name), move || -> $crate::edge::CuResult {
+    ($($(#[$attribute:meta])* fn $name:ident / $twin:ident |$default:ident| ($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {
+        $crate::edge::cu_entry! {$(
+            $(#[$attribute])*
+            fn $name($($parameter: $type),*) {
+                let $default = $crate::edge::DefaultStream::Legacy;
                 _ = $default;
                 $body
-            })
-        }
-
-        $(#[$attribute])*
-        /// Variant with the thread's own default stream.
-        ///
-        /// # Safety
-        /// Pointers must be `NULL` or lead to what CUDA's description of the function demands.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
-        pub unsafe extern "C" fn $twin($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
-            let $default = $crate::edge::DefaultStream::PerThread;
-            $crate::edge::guard(stringify!($twin), move || -> $crate::edge::CuResult {
+            }
+            $(#[$attribute])*
+            /// Variant with the thread's own default stream.
+            fn $twin($($parameter: $type),*) {
+                let $default = $crate::edge::DefaultStream::PerThread;
                 _ = $default;
                 $body
-            })
-        }
-    )+};
+            }
+        )+}
+    };
 }
 pub(crate) use cu_stream_entry;
 

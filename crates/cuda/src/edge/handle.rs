@@ -49,6 +49,26 @@ pub(crate) trait Object: Any + Send + Sync + Sized {
     }
 }
 
+/// Implements [`Object`] for a type with a field `number`: the type behind the handle, and the code
+/// for an invalid handle. `ends with` names the field with the context with which the object ends.
+macro_rules! has_handle {
+    ($type:ident: $raw:ty, $invalid:expr $(, ends with $($owner:ident).+)?) => {
+        impl $crate::edge::Object for $type {
+            type Raw = $raw;
+            const INVALID: ::penstock_cuda_sys::driver::CUresult = $invalid;
+
+            fn number(&self) -> u64 {
+                self.number
+            }
+
+            $(fn owner(&self) -> u64 {
+                self.$($owner).+
+            })?
+        }
+    };
+}
+pub(crate) use has_handle;
+
 type Erased = dyn Any + Send + Sync;
 /// Key: number. Value: number of the context with which the object ends, and the object.
 type Living = FxHashMap<u64, (u64, Arc<Erased>)>;

@@ -11,7 +11,7 @@ mod process;
 
 pub(crate) use entry::{DefaultStream, cu_entry, cu_stream_entry, guard};
 pub(crate) use error::{CuResult, of_error, of_status, require};
-pub(crate) use handle::{Object, forget, forget_of, new_number, publish};
+pub(crate) use handle::{Object, forget, forget_of, has_handle, new_number, publish};
 pub(crate) use image::image;
 pub(crate) use memory::{
     Bytes, HostCall, HostSource, HostTarget, UserData, array, load, store, text,

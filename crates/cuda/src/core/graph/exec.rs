@@ -15,7 +15,9 @@ use super::work::Work;
 use super::{Graph, capture, memory};
 use crate::core::context::Context;
 use crate::core::stream::Stream;
-use crate::edge::{CuResult, Object, check_process, forget, new_number, publish, require};
+use crate::edge::{
+    CuResult, Object, check_process, forget, has_handle, new_number, publish, require,
+};
 
 pub(crate) struct Exec {
     number: u64,
@@ -37,14 +39,7 @@ const FLAGS: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
     | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
     | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-impl Object for Exec {
-    type Raw = CUgraphExec_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Exec: CUgraphExec_st, CUDA_ERROR_INVALID_VALUE);
 
 impl Exec {
     pub(crate) fn create(graph: &Graph, flags: u64) -> CuResult<Arc<Self>> {

@@ -22,7 +22,7 @@ use penstock_cuda_sys::driver::*;
 use penstock_process::Lock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::edge::{CuResult, Object, forget, new_number, publish, require};
+use crate::edge::{CuResult, Object, forget, has_handle, new_number, publish, require};
 use node::Node;
 use user::UserObjects;
 use work::Work;
@@ -50,14 +50,7 @@ struct NodeEntry {
     before: Vec<u64>,
 }
 
-impl Object for Graph {
-    type Raw = CUgraph_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Graph: CUgraph_st, CUDA_ERROR_INVALID_VALUE);
 
 /// Nodes, and for each the indices of the nodes that it follows.
 pub(crate) struct GraphShape {

@@ -8,7 +8,7 @@ use penstock_process::Lock;
 
 use super::Graph;
 use super::work::Work;
-use crate::edge::{CuResult, Object, forget, new_number, publish, require};
+use crate::edge::{CuResult, forget, has_handle, new_number, publish, require};
 
 pub(crate) struct Node {
     number: u64,
@@ -21,14 +21,7 @@ pub(crate) struct Node {
     attributes: Lock<Vec<(u32, [u32; 16])>>,
 }
 
-impl Object for Node {
-    type Raw = CUgraphNode_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(Node: CUgraphNode_st, CUDA_ERROR_INVALID_VALUE);
 
 impl Node {
     pub(super) fn new(graph: &Arc<Graph>, work: Work, original: u64) -> Arc<Self> {

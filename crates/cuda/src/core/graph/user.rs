@@ -6,7 +6,7 @@ use std::sync::Arc;
 use penstock_cuda_sys::driver::*;
 use penstock_process::Lock;
 
-use crate::edge::{CuResult, HostCall, Object, forget, new_number, publish, require};
+use crate::edge::{CuResult, HostCall, forget, has_handle, new_number, publish, require};
 
 pub(crate) struct UserObject {
     number: u64,
@@ -26,14 +26,7 @@ impl Drop for Destructor {
     }
 }
 
-impl Object for UserObject {
-    type Raw = CUuserObject_st;
-    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
+has_handle!(UserObject: CUuserObject_st, CUDA_ERROR_INVALID_VALUE);
 
 impl UserObject {
     pub(crate) fn create(destructor: HostCall, count: u32) -> CuResult<Arc<Self>> {
