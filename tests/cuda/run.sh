@@ -28,13 +28,14 @@ libraries=$PENSTOCK_BIN/cuda
 out=$PENSTOCK_TARGET/cuda
 mkdir -p "$out/log"
 
-examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
-    imageDenoising matrixMul)
+examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock
+    convolutionSeparable fastWalshTransform imageDenoising matrixMul)
 scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cupy_arrays)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
-    graph_calls object_calls older_calls nvml_structs images_size images_speed images_none
-    images_two images_machine errors information devices copies streams streams_per_thread graphs
-    spaces atomics surfaces warps steps printing memcheck sharing)
+    graph_calls object_calls older_calls runtime_calls runtime_calls_per_thread nvml_structs
+    images_size images_speed images_none images_two images_machine errors information devices
+    copies streams streams_per_thread graphs spaces atomics surfaces warps steps printing
+    memcheck sharing)
 # Needs two separate devices.
 case $on in two | far) tests+=(heaps) ;; esac
 if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
