@@ -358,7 +358,8 @@ mod tests {
                         behind[*lane].iter_mut().zip(mark).for_each(|(own, other)| *own |= other);
                     }
                     Action::Step { lane, step } => {
-                        prop_assert!(edges[*step].iter().all(|from| behind[*lane][*from]), "{edges:?}");
+                        let known = edges[*step].iter().all(|from| behind[*lane][*from]);
+                        prop_assert!(known, "{edges:?}");
                         behind[*lane][*step] = true;
                     }
                     Action::Mark { lane, step } => marks[*step] = Some(behind[*lane].clone()),
