@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Checks the rules of this project that no compiler checks.
 
-Usage: tools/policy/check.py [--root FOLDER] [--rule NAME]... [--json] [--write]
+Usage: tools/policy/check.py [--root FOLDER] [--rule NAME]... [--json] [--write [--adopt NAME]]
 
 The rules and their limits are in policy.toml. The places that break a rule today are in
 allowed.toml, each with its figure. A place that breaks a rule and is not listed there fails, and so
 does a place whose figure grew. A place whose figure shrank fails too until the list says so, because
 a list that is too generous would permit the figure to grow again. --write writes the list anew. It
-refuses to add a place or to raise a figure.
+refuses to add a place or to raise a figure. --adopt NAME lists the places of a new rule once.
 """
 
 import argparse
@@ -19,7 +19,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from rust_source import Crate, blank, circles, functions
+from repetition import lines_of, repetitions
+from rust_source import Crate, blank, circles, functions, test_modules
 
 HERE = Path(__file__).parent
 PLATFORM = "x86_64-unknown-linux-gnu"
@@ -181,6 +182,28 @@ def no_printed_skips(tree):
             yield Finding("skips", name, 1, text)
 
 
+def repeated_lines(tree):
+    """No longer sequence of lines of code stands in two places of the crates, unless a comment says
+    why. The figure of a place is the number of repeated lines of two files."""
+    least = tree.policy["limits"]["repeated_lines"]
+    names = [name for name in tree.rust() if re.match(r"crates/[^/]+/src/", name)]
+    tests = {module for name in names for module in test_modules(name, tree.code(name))}
+    files = {
+        name: lines_of(tree.text(name), tree.code(name))
+        for name in names
+        if name not in tests and not name.startswith(tuple(it[:-3] + "/" for it in tests))
+    }
+    found = {}
+    for it in repetitions(files, least):
+        if not it.is_explained(tree.text(it.here[0])):
+            found.setdefault((it.there[0], it.here[0]), []).append(it)
+    for (there, here), all_of_them in sorted(found.items()):
+        lines = ", ".join(f"{it.there[1]} and {it.here[1]}" for it in all_of_them[:5])
+        figure = sum(it.length for it in all_of_them)
+        text = f"{figure} lines of {there} stand again in {here}, at lines {lines}"
+        yield Finding("repetition", f"{there} = {here}", figure, text)
+
+
 def no_indexing(tree):
     """The crates that decode bytes of a peer refuse indexing, which panics on a wrong length."""
     for crate in tree.policy["decoders"]["crates"]:
@@ -238,6 +261,7 @@ RULES = {
     "width": width,
     "unsafe": unsafe_places,
     "skips": no_printed_skips,
+    "repetition": repeated_lines,
     "indexing": no_indexing,
     "dependencies": dependencies,
 }
@@ -302,6 +326,9 @@ def main():
     parser.add_argument(
         "--write", action="store_true", help="write allowed.toml with what has become better"
     )
+    parser.add_argument(
+        "--adopt", choices=RULES, help="with --write: list the places of a rule without a list"
+    )
     options = parser.parse_args()
     # A tree of its own brings its own rules. The tests use this.
     home = options.root / "tools/policy"
@@ -316,6 +343,11 @@ def main():
     if options.write:
         if options.rule:
             parser.error("--write needs all rules")
+        if options.adopt in allowed:
+            parser.error(f"allowed.toml has places of {options.adopt} already")
+        if options.adopt:
+            of_rule = [finding for finding in findings if finding.rule == options.adopt]
+            allowed[options.adopt] = {finding.place: finding.figure for finding in of_rule}
         try:
             (home / "allowed.toml").write_text(written(shrunk(findings, allowed)))
         except ValueError as error:

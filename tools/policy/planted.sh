@@ -132,6 +132,9 @@ fails -e dependencies-banned 'is banned' \
 fails -e dependencies-licence 'licence' tools/policy/policy.toml 's/"ISC", //' policy dependencies
 fails circles 'circles: 5 files of crates/dql' \
     $dql/planted.rs 'mod a; mod b; mod c; mod d; mod e;' circle
+fails repetition 'stand again in crates/dql/src/planted.rs' $dql/planted.rs \
+    "$(for name in a b; do echo "fn $name() {"; printf 'f%s();\n' {1..6}; echo '}'; done)" \
+    policy repetition
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \
     '0,/pub fn parse.*/s//&\n        assert!(!text.starts_with("PLAN"), "planted");/' \
     tools/fuzz.sh --short 10 queries

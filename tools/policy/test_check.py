@@ -16,6 +16,7 @@ file_lines = 20
 function_lines = 5
 columns = 60
 circle_files = 2
+repeated_lines = 3
 [floors]
 low = 0
 high = 1
@@ -136,12 +137,52 @@ def test_an_allowed_figure_may_shrink_and_must_not_grow(tree):
     assert "must not list it" in check(tree).stdout
 
 
+def test_the_places_of_a_new_rule_are_adopted_once(tree):
+    write(tree, "tool.py", "\n" * 22)
+    assert check(tree, "--write", "--adopt", "file-lines").returncode == 0
+    assert check(tree).returncode == 0
+    write(tree, "other.py", "\n" * 22)
+    assert check(tree, "--write", "--adopt", "file-lines").returncode == 2
+    assert check(tree, "--write").returncode == 1
+
+
 def test_a_path_through_a_child_module_is_an_import(tree):
     write(tree, "crates/low/src/a.rs", "mod x;\nmod y;\npub use x::X;\npub use y::{Y, Z};\n")
     write(tree, "crates/low/src/a/x.rs", "use super::Y;\npub struct X;\n")
     write(tree, "crates/low/src/a/y.rs", "use super::super::a::X;\npub struct Y;\npub struct Z;\n")
     result = check(tree)
     assert "3 files of crates/low import each other: a, a::x, a::y" in result.stdout
+
+
+STEPS = "one(&two);\nthree(4); // five\n\nsix.seven();\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        (f"fn g() {{\n{STEPS}}}\n", True),
+        (f"fn g() {{\n{STEPS.replace('&two', '& two')}}}\n", True),
+        (f"fn g() {{\n// The same lines as in f, because g has no f.\n{STEPS}}}\n", False),
+        (f"fn g() {{\n{STEPS.replace('4', '5')}}}\n", False),
+        (f"#[cfg(test)]\nmod tests {{\nfn g() {{\n{STEPS}}}\n}}\n", False),
+        ("use a;\nuse b;\nuse c;\nfn x(\n a: u8,\n b: u8,\n c: u8,\n) {\n}\n", False),
+    ],
+    ids=["repeated", "spaces", "explained", "another number", "test", "imports and signature"],
+)
+def test_repeated_lines_are_found(tree, text, is_found):
+    header = "use a;\nuse b;\nuse c;\nfn y(\n a: u8,\n b: u8,\n c: u8,\n) {\n"
+    write(tree, "crates/low/src/d.rs", f"{header}{STEPS}}}\n")
+    write(tree, "crates/low/src/e.rs", text)
+    result = check(tree, "--rule", "repetition")
+    assert result.returncode == is_found, result.stdout
+
+
+def test_lines_that_repeat_in_one_file_are_found(tree):
+    write(tree, "crates/low/src/d.rs", f"fn f() {{\n{STEPS * 2}}}\n")
+    result = check(tree, "--rule", "repetition")
+    assert "3 lines of crates/low/src/d.rs stand again" in result.stdout
+    write(tree, "crates/low/src/d.rs", "fn f() {\n" + "one();\n" * 5 + "}\n")
+    assert check(tree, "--rule", "repetition").returncode == 0
 
 
 def test_unchecked_files_are_left_alone(tree):

@@ -1,0 +1,95 @@
+"""Finds sequences of equal lines of code in different places.
+
+Lines are compared by their tokens: comments, blank lines and spaces do not count. Left out are
+imports, attributes, tests, signatures of functions, and lines without a word, such as closing
+braces. Two lines are equal only if all their names and literals are equal.
+
+A repetition is explained by a comment with the words "the same lines" directly above it or in it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from rust_source import body_of, without_comments, without_tests
+
+TOKEN = re.compile(r"\w+|\"(?:\\.|[^\"\\])*\"|[^\w\s]", re.DOTALL)
+USE = re.compile(r"(?:pub(?:\([^)]*\))?\s+)?use\s")
+EXPLAINED = re.compile(r"//.*\bthe same lines\b", re.IGNORECASE)
+# Number of lines above a sequence in which a comment can explain it.
+ABOVE = 4
+
+
+@dataclass
+class Repetition:
+    """A sequence of `length` lines of code at `there` and at `here`: pairs of a file's name and the
+    number of its first line."""
+
+    length: int
+    there: tuple
+    here: tuple
+    last: int
+
+    def is_explained(self, text):
+        """Returns whether a comment in the text of the file `here` explains the repetition."""
+        lines = text.splitlines()[max(0, self.here[1] - 1 - ABOVE) : self.last]
+        return any(EXPLAINED.search(line) for line in lines)
+
+
+def lines_of(text, code):
+    """Returns the lines of code that count, as pairs of a line's number and its tokens."""
+    shown = without_signatures(without_tests(without_comments(text), code), code)
+    found, in_import = [], False
+    for number, line in enumerate(shown.splitlines(), 1):
+        stripped = line.strip()
+        in_import = in_import or bool(USE.match(stripped))
+        if in_import:
+            in_import = not stripped.endswith(";")
+        elif re.search(r"\w", stripped) and not stripped.startswith(("#[", "#![")):
+            found.append((number, " ".join(TOKEN.findall(stripped))))
+    return found
+
+
+def without_signatures(text, code):
+    """Returns `text` with the signatures of functions blanked, from `fn` to the body."""
+    pieces, at = [], 0
+    for match in re.finditer(r"\bfn\s+\w+", code):
+        body = body_of(code, match.end())
+        if body is None or match.start() < at:
+            continue
+        pieces += [text[at : match.start()], re.sub(r"[^\n]", " ", text[match.start() : body])]
+        at = body
+    return "".join([*pieces, text[at:]])
+
+
+def repetitions(files, least):
+    """Yields the sequences of at least `least` equal lines that stand in two places.
+
+    `files` maps a name to its lines. A part of a longer sequence is not reported again. A third
+    place is reported with the first one.
+    """
+    seen = {}
+    for name in sorted(files):
+        lines, at = files[name], 0
+        while at + least <= len(lines):
+            key = tuple(tokens for _, tokens in lines[at : at + least])
+            there, start = seen.setdefault(key, (name, at))
+            length = common(lines, at, files[there], start)
+            if there == name:
+                # A sequence does not repeat itself by overlapping.
+                length = min(length, at - start)
+            if length < least:
+                at += 1
+                continue
+            first = (there, files[there][start][0])
+            yield Repetition(length, first, (name, lines[at][0]), lines[at + length - 1][0])
+            at += length
+
+
+def common(lines, at, others, there):
+    """Returns the number of equal lines from the two places on."""
+    length = 0
+    while at + length < len(lines) and there + length < len(others):
+        if lines[at + length][1] != others[there + length][1]:
+            break
+        length += 1
+    return length
