@@ -1,9 +1,8 @@
 //! The index space of a launch.
 
 use serde::{Deserialize, Serialize};
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::{U32, U64};
 
 /// Position or size of a region: `[x, y, z]` or `[width, height, depth]`, with OpenCL's meaning for
 /// image arrays and for images of fewer dimensions.
