@@ -82,6 +82,13 @@ perl -ne '
     print "    ($2, \"$1\"),\n" unless $seen{$2}++;
 ' "$work/typed.rs" > "$work/statuses"
 
+# The functions of the ICD loader's dispatch table, in its order.
+perl -ne '
+    $in = 1 if /^pub struct _cl_icd_dispatch \{/;
+    print "    \"$1\",\n" if $in && /^    pub (\w+):/;
+    $in = 0 if /^\}/;
+' "$work/typed.rs" > "$work/slots"
+
 {
     echo '// Made by tools/gen-cl-sys.sh from the Khronos OpenCL headers (Apache-2.0). Do not edit.'
     echo
@@ -95,6 +102,11 @@ perl -ne '
     echo "/// Number and name of each status of the core and of extensions."
     echo 'pub const STATUS_NAMES: &[(cl_int, &str)] = &['
     cat "$work/statuses"
+    echo '];'
+    echo
+    echo "/// Name of the function in each slot of the dispatch table."
+    echo 'pub const SLOT_NAMES: &[&str] = &['
+    cat "$work/slots"
     echo '];'
 } > "$work/generated.rs"
 rustfmt --edition 2024 --config-path rustfmt.toml "$work/generated.rs"

@@ -106,6 +106,8 @@ mod tests {
     fn the_table_has_a_slot_for_every_core_function() {
         // There are 114 core functions up to 3.0; the other slots belong to extensions.
         assert_eq!(CORE_FUNCTIONS.len(), 114);
+        assert_eq!(SLOT_NAMES.len(), SLOTS);
+        assert_eq!(SLOT_NAMES[slot!(clEnqueueSVMFree)], "clEnqueueSVMFree");
         assert_eq!(slot!(clGetPlatformIDs), 0);
         assert_eq!(slot!(clSetContextDestructorCallback), SLOTS - 1);
         let source = include_str!("generated.rs");
