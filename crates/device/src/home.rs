@@ -121,7 +121,7 @@ impl Drop for Mapping {
 }
 
 /// Home memory of a buffer or sub-buffer. Kernels may change it at any time, so most users copy it
-/// through raw pointers; `fill` and [`HomeBytes`] lend it as a slice.
+/// through raw pointers; `fill` and [`crate::HomeBytes`] lend it as a slice.
 #[derive(Debug)]
 pub struct Home<'a> {
     start: NonNull<u8>,
