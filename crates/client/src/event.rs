@@ -416,8 +416,8 @@ impl Event {
         true
     }
 
-    /// Makes the event known to `session`, so that commands there can wait for it. Returns `None`
-    /// if it has ended well already, and an error if it failed.
+    /// Announces the event to `session`, so that commands there can wait for it. Returns an error
+    /// if the event had failed before the call, and `None` if the event has ended otherwise.
     pub(crate) fn id_for(
         &self,
         session: &Arc<Session>,

@@ -142,7 +142,9 @@ impl Progress {
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Notes that the program takes commands up to this one, and what they waited for, for ended.
+    /// Notes that the program may conclude that all commands up to this one have ended. The program
+    /// may then conclude the same of the events that these commands waited for. From now on, calls
+    /// that ask for the status of such an event wait for its end.
     #[inline]
     pub(crate) fn take_for_ended_up_to(&self, serial: u64) {
         let open = self.awaited_up_to(serial);

@@ -113,8 +113,8 @@ impl Memory {
         )
     }
 
-    /// Makes an image, or a view of `parent` as an image. `init` has all pixels, rows and slices
-    /// without gaps.
+    /// Makes an image, or a view of `parent` as an image. `init` contains the pixels of the whole
+    /// image, without gaps between rows or slices.
     ///
     /// # Errors
     /// If a node is lost.

@@ -94,7 +94,7 @@ pub(crate) fn describe(device: &device::Device, index: u32) -> DeviceDescription
     DeviceDescription { index, info, shares_host_memory: device.shares_host_memory(), gpu }
 }
 
-/// Returns memory with the description, for the daemon.
+/// Writes the node's description into a memfd, which the worker sends to the daemon.
 pub(crate) fn description_file(node: &Node) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("penstock-description", rustix::fs::MemfdFlags::CLOEXEC)?;
     let file = File::from(file);

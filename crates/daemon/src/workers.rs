@@ -361,7 +361,8 @@ impl Workers {
         Some(worker.control.clone())
     }
 
-    /// Whether waiting for a worker is in vain.
+    /// Returns whether a client would wait for a worker in vain. The reason is that the daemon is
+    /// ending, or that too many starts have failed.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.ending || self.refill.is_hopeless(self.census())
     }

@@ -23,10 +23,12 @@ impl Queue {
         region::rect(mem.size(), rect, region)
     }
 
-    /// `clEnqueueWriteBuffer`. Keeps the bytes until the device has them.
+    /// Enqueues `clEnqueueWriteBuffer`. The command keeps the bytes until the device has them.
     ///
     /// # Errors
-    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
+    /// Returns the driver's error, or `CL_INVALID_VALUE` if the range is out of bounds. Returns
+    /// `CL_INVALID_MEM_OBJECT` if `mem` is not a buffer, and `CL_INVALID_CONTEXT` if `mem` is of
+    /// another context than the queue.
     pub fn write(
         &self,
         mem: &Mem,

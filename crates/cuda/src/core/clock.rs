@@ -79,7 +79,8 @@ impl StreamClock {
         self.ended.load(Ordering::Acquire) >= self.issued()
     }
 
-    /// Returns whether waiting for the queue would bring no news.
+    /// Returns whether a wait for the queue is superfluous: all commands have ended, and the queue
+    /// has reported every failure that only a wait reports.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.is_idle()

@@ -357,7 +357,8 @@ fn end_type(current: Current, end: End, is_array: bool, memory: &PitchedPtr) -> 
     end.resolve(current, memory.ptr).map(|side| memory_type(Some(side)))
 }
 
-/// Returns the size of an element in bytes if the end of the copy is an array.
+/// Returns the size of the array's elements in bytes, or `None` if `array` is null. A null `array`
+/// means that this side of the copy is linear memory.
 fn element(current: Current, array: *mut c_void) -> RtResult<Option<usize>> {
     if array.is_null() { Ok(None) } else { element_bytes(current, array.cast()).map(Some) }
 }

@@ -77,7 +77,8 @@ impl Shared {
         if self.has_ended() {
             return Err(FrameError::Broken);
         }
-        // Without the lock: a flush may run commands whose ends need it.
+        // Does not hold the lock of the queues during a flush. A flush may run commands whose ends
+        // need that lock.
         let queues: Vec<_> = lock(&self.queues).values().cloned().collect();
         for queue in queues {
             // A queue that cannot be flushed reports that itself.

@@ -162,8 +162,9 @@ fn fixed() -> Info {
     let numbers =
         numbers.iter().flat_map(|(names, bytes)| names.iter().map(|name| (*name, bytes.clone())));
     let others = [
-        // There is no OpenCL C: "a custom device does not support programs written in OpenCL C".
-        // So a program that asks for all devices does not get one that cannot run its kernels.
+        // CUDA's driver has no compiler for OpenCL C, and "a custom device does not support
+        // programs written in OpenCL C". `CL_DEVICE_TYPE_ALL` leaves custom devices out. So a
+        // program that asks for all devices gets only devices that can run its kernels.
         (CL_DEVICE_TYPE, ulong(CL_DEVICE_TYPE_CUSTOM)),
         (CL_DEVICE_VENDOR_ID, uint(VENDOR_ID)),
         (CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, uint(3)),

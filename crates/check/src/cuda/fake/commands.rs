@@ -194,7 +194,8 @@ impl Inner {
         }
     }
 
-    /// Returns the work of a command. With `captured`, it reads the bytes now.
+    /// Returns a closure that does the work of a command. If `captured` is set, copies read their
+    /// source now and not when the closure runs. Other commands ignore `captured`.
     fn work(&self, state: &State, command: &Command, captured: bool) -> Work {
         match command {
             Command::Copy { to, from, len } => {
