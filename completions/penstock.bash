@@ -52,8 +52,17 @@ _penstock() {
             penstock,status)
                 cmd="penstock__subcmd__status"
                 ;;
+            penstock,trace)
+                cmd="penstock__subcmd__trace"
+                ;;
             penstock__subcmd__bench,comm)
                 cmd="penstock__subcmd__bench__subcmd__comm"
+                ;;
+            penstock__subcmd__trace,replay)
+                cmd="penstock__subcmd__trace__subcmd__replay"
+                ;;
+            penstock__subcmd__trace,show)
+                cmd="penstock__subcmd__trace__subcmd__show"
                 ;;
             *)
                 ;;
@@ -62,7 +71,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench check demo sim energy key config completions"
+            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -407,6 +416,72 @@ _penstock() {
             fi
             case "${prev}" in
                 --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__trace)
+            opts="-h --help show replay"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__trace__subcmd__replay)
+            opts="-h --link --nodes --patience --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --link)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --patience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__trace__subcmd__show)
+            opts="-h --json --call --link --process --payload --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --call)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --link)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --process)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

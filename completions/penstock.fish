@@ -36,6 +36,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a m
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a program, or list the energy sources of this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or create the key that nodes and clients need over TCP'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "trace" -d 'Show what the processes of a session sent to each other, or send it once more'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, or local for the user\'s own socket. Can be given several times [default: local]' -r
@@ -118,5 +119,18 @@ complete -c penstock -n "__fish_penstock_using_subcommand energy" -s h -l help -
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l create -d 'Create a new key, unless there is one already'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l path -d 'Print only the path of the key file'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and not __fish_seen_subcommand_from show replay" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and not __fish_seen_subcommand_from show replay" -f -a "show" -d 'Print the frames of one or more traces, in the order of their times'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and not __fish_seen_subcommand_from show replay" -f -a "replay" -d 'Send the calls of a client\'s trace to another worker, and compare its answers'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from show" -l call -d 'Show only this call, such as LaunchKernel. Can be given several times' -r
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from show" -l link -d 'Show only the link with this number' -r
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from show" -l process -d 'Show only the process with this id' -r
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from show" -l json -d 'Write one JSON object per line'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from show" -l payload -d 'Show whole payloads in hexadecimal'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from replay" -l link -d 'Link of the trace to replay, if the client had several' -r
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from replay" -l nodes -d 'Node to use, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from replay" -l patience -d 'Longest wait for one answer, in seconds' -r
+complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand config" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand completions" -s h -l help -d 'Print help'

@@ -4,6 +4,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Arc, OnceLock};
 
+use penstock_process::variable;
+
 use super::error::UcxError;
 use super::sys::{self, Functions, Params};
 
@@ -51,10 +53,10 @@ impl UcxContext {
     }
 
     fn open() -> Result<Arc<Self>, UcxError> {
-        for &(variable, value) in ENVIRONMENT {
+        for &(name, value) in ENVIRONMENT {
             // These are UCX's variables, to which an empty value is a value.
-            if std::env::var_os(variable).is_none_or(|is| is != value) {
-                return Err(UcxError::Environment { variable, value });
+            if variable::value_even_empty(name).is_none_or(|is| is != value) {
+                return Err(UcxError::Environment { variable: name, value });
             }
         }
         let functions = Functions::open()?;
