@@ -552,11 +552,11 @@ impl Machine {
     /// Returns whether the host may copy now, in place of a command. The caller keeps other threads
     /// from enqueueing into the queue until the copy is done.
     ///
-    /// The part of the program's memory that the copy uses does not matter. An earlier command that
-    /// has still to write that part happens before the copy in one of two ways. Either the program
-    /// was told an end behind that command, or that of the copy's wait list; but ends are told only
-    /// after those writes. Or the copy is behind the command in its queue, so the command is one of
-    /// those that the queue is behind.
+    /// The function does not ask which part of the program's memory the copy uses. Suppose that a
+    /// command before the copy has still to write that part. If the queue is behind that command,
+    /// [`Machine::behind_queue`] names it, and the host may not copy. Otherwise an end orders the
+    /// two: an end that the program was told, or one in the copy's wait list. Ends are told only
+    /// after the writes of the commands before them, so that command has already written.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
         let hold = |rule| self.rules.hold(rule);
         if (!copy.is_idle && hold(Rule::InPlaceWhenIdle))

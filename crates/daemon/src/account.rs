@@ -55,7 +55,8 @@ impl Account {
         }
     }
 
-    /// Starts the search for counters, once.
+    /// Starts a thread that looks for counters, and then reads them every [`READ_EVERY`]. Does
+    /// nothing if an earlier call has started it.
     pub(crate) fn open(&self) {
         let mut state = self.state();
         if !matches!(*state, State::NotOpened) {
@@ -63,7 +64,7 @@ impl Account {
         }
         *state = State::Opening;
         drop(state);
-        // The thread ends with the daemon.
+        // The thread holds the account weakly, so it ends when the daemon drops the account.
         let account = Arc::downgrade(&self.0);
         let started = thread::Builder::new().name("energy".into()).spawn(move || {
             let opened = open();

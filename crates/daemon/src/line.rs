@@ -66,8 +66,9 @@ impl<C> Line<C> {
         self.note_at
     }
 
-    /// If it is time, calls `tell` for each client with the number of clients before it. A client
-    /// for which `tell` fails is gone: it leaves the line, and is returned.
+    /// Calls `tell` for each client, with the number of clients before it, if `now` has reached
+    /// [`Line::next_note`]. Removes and returns the clients for which `tell` returned false: they
+    /// have gone.
     pub(crate) fn note(&mut self, now: Instant, mut tell: impl FnMut(&C, u32) -> bool) -> Vec<C> {
         if self.note_at.is_none_or(|at| now < at) {
             return Vec::new();

@@ -56,7 +56,8 @@ impl Arena {
     /// Maps an arena that this side or the peer created, after checking that it is one.
     ///
     /// # Errors
-    /// Fails if the memory is no arena or the process lacks addresses for it.
+    /// Fails if the memory is no arena, or if the process has no free range of addresses of its
+    /// size.
     pub fn map(memory: OwnedFd) -> Result<Self, LinkError> {
         let bytes = sealed::size(&memory)?;
         if !(1..=ARENA_BYTES_MAX).contains(&bytes) {

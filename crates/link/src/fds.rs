@@ -32,7 +32,8 @@ pub fn send_fd(
     send_fds(over, &[fd], note, patience)
 }
 
-/// Receives a note and its file descriptor, if there is one. Returns length 0 if `patience` ended.
+/// Receives a note, and the file descriptor that came with it if any did. Returns the length of the
+/// note, or 0 if no note came within `patience`.
 ///
 /// # Errors
 /// [`LinkError::Closed`] if the peer hung up.

@@ -75,8 +75,8 @@ impl AsRef<[u8]> for Content {
 }
 
 impl Transfers {
-    /// Fails the transfers that a lost peer would have sent. Content without a target is dropped
-    /// too: a target that is named later fails at once.
+    /// Fails the transfers that a lost peer would have sent. Also drops the content that came from
+    /// this peer before the client named the target: such a target fails when the client names it.
     pub(crate) fn lose(&self, shared: &Arc<Shared>, peer: Id<kind::Peer>) {
         let lost: Vec<Incoming> = {
             let mut table = lock(&self.table);

@@ -82,11 +82,11 @@ pub(super) enum Landing {
 }
 
 impl Landing {
-    /// Copies the bytes that are in a slot.
+    /// Copies the bytes of a [`Landing::Received`] from its slot to the reader's bytes.
     fn copy(&self) {
         if let Self::Received { slot, to, range } = self {
             let mut to = to.lock();
-            // After a failure of another part, the bytes may be gone.
+            // If another part of the read failed, the reader may already have taken its bytes away.
             if let Some(to) = to.get_mut(range.clone()) {
                 slot.empty(to);
             }

@@ -79,6 +79,7 @@ impl Carrier for Stream {
         self.shutdown();
     }
 
-    /// Does nothing: the system sends what it has taken even after the socket is closed.
+    /// Does nothing, because the operating system still sends the bytes that it has taken after the
+    /// socket is closed.
     fn finish(&mut self, _: Instant) {}
 }

@@ -1,9 +1,11 @@
 //! The transports: one module for each kind of connection between two processes.
 //!
-//! A transport implements three traits:
+//! A transport implements these traits:
 //! * [`contract::Transport`] names the scheme of its addresses and reads them.
 //! * [`contract::Endpoint`] is one address: it connects, listens, and answers what callers ask of
 //!   addresses.
+//! * [`contract::Accepting`] makes connections of the sockets that a listener accepts. A transport
+//!   that only connects does without it.
 //! * [`contract::Connection`] is one connected socket: it moves bytes and knows its peer.
 //!
 //! All other code asks these traits and never which transport it has. CONTRIBUTING.md, "A new

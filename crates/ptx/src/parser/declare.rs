@@ -180,8 +180,8 @@ impl<'a> Parser<'a> {
             let mut initial = Initial::default();
             if self.cursor.accept('=')? {
                 if opaque.is_some() {
-                    // For example `.samplerref s = { filter_mode = linear };`. The object behind
-                    // the handle has these properties.
+                    // For example `.samplerref s = { filter_mode = linear };`. The parser skips
+                    // these properties: the object behind the handle brings its own at run time.
                     self.skip_braces()?;
                 } else {
                     let shape = InitialisedShape {

@@ -173,7 +173,7 @@ impl Inliner<'_> {
         self.body.push(Statement::Instruction(branch));
     }
 
-    /// Branches to `next` unless the register holds the address of the function.
+    /// Emits a branch to `next` that is taken unless `register` holds the address of function `id`.
     fn unless(&mut self, register: RegisterId, id: FunctionId, next: LabelId, line: u32) {
         let differs = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
         self.flat.registers.push(crate::ir::Register {

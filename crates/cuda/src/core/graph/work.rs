@@ -67,7 +67,7 @@ impl Work {
         }
     }
 
-    /// Returns the context that must do the work. `None` if any can.
+    /// Returns the context that must do the work, or `None` if every context can do it.
     ///
     /// # Errors
     /// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
