@@ -417,21 +417,20 @@ impl Event {
     }
 
     /// Announces the event to `session`, so that commands there can wait for it. Returns an error
-    /// if the event had failed before the call, and `None` if the event has ended otherwise.
+    /// if the event has failed, and `None` if the event has ended otherwise.
     pub(crate) fn id_for(
         &self,
         session: &Arc<Session>,
     ) -> Result<Option<Id<kind::Event>>, WaitFailed> {
-        match self.raw_status() {
-            Some(status) if status.is_error() => return Err(WaitFailed),
-            Some(_) => return Ok(None),
-            None => {}
-        }
         let own = self.0.session.as_ref().is_some_and(|own| Arc::ptr_eq(own, session));
-        if !own && !self.tell(session) {
-            return Ok(None);
+        let ended = self.raw_status();
+        // One value decides. The event may fail at any time, and a second look could take the
+        // failure for an end.
+        match ended.or_else(|| if own { None } else { self.tell(session) }) {
+            None => Ok(Some(self.0.id)),
+            Some(status) if status.is_error() => Err(WaitFailed),
+            Some(_) => Ok(None),
         }
-        Ok(Some(self.0.id))
     }
 
     /// Prepares for another session that will wait for this event. The event's worker holds the
@@ -443,17 +442,18 @@ impl Event {
         }
     }
 
-    /// Announces the event to a session that does not end it. Returns `false` if it has ended.
-    fn tell(&self, session: &Arc<Session>) -> bool {
+    /// Announces the event to a session that does not end it. If the event has ended already,
+    /// announces nothing and returns its status.
+    fn tell(&self, session: &Arc<Session>) -> Option<Status> {
         // Held while the announcement is sent, so that no other thread's command overtakes it. Not
         // the lock of `shared`: a session that is found lost here ends its events, possibly this
         // one.
         let _telling = self.0.telling.lock();
-        if self.raw_status().is_some() {
-            return false;
+        if let Some(status) = self.raw_status() {
+            return Some(status);
         }
         if self.0.shared.lock().told.iter().any(|told| told.node == session.node()) {
-            return true;
+            return None;
         }
         self.receive_past_reads();
         let peer = self.0.session.as_ref().and_then(|home| session.peer(home)).unwrap_or(Id::NONE);
@@ -467,7 +467,7 @@ impl Event {
             by_client: !by_peer,
         });
         if by_peer && self.raw_status() != Some(Status::NODE_LOST) {
-            return true;
+            return None;
         }
         if let Some(status) = self.raw_status() {
             drop(shared);
@@ -481,7 +481,7 @@ impl Event {
             // session.
             _ = home.flush();
         }
-        true
+        None
     }
 
     /// Tells a session that expects this event how it has ended.
