@@ -34,7 +34,20 @@ PATIENCE_S = 300
 # A command in the background has printed its first lines after this time.
 BACKGROUND_S = 20
 # What would make a command depend on the person who runs the test.
-FOREIGN = ("PENSTOCK_", "SLURM_", "WTR_", "OCL_", "OPENCL_", "CUDA_", "POCL_", "LD_", "XDG_", "LC_")
+FOREIGN = (
+    "PENSTOCK_",
+    "SLURM_",
+    "MAKE",
+    "MFLAGS",
+    "WTR_",
+    "OCL_",
+    "OPENCL_",
+    "CUDA_",
+    "POCL_",
+    "LD_",
+    "XDG_",
+    "LC_",
+)
 MARK = "\x01"
 
 

@@ -9,7 +9,7 @@ import struct
 import time
 
 MAGIC = b"PENSTOCK"
-VERSION = 3
+VERSION = 4
 CLIENT, PEER, CONTROL, SURVEY = 1, 2, 3, 4
 (
     WELCOME,
