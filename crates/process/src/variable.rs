@@ -99,8 +99,8 @@ pub fn value(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Returns the value of a variable of other software, to which an empty value has a meaning. Returns
-/// `None` if the variable is unset.
+/// Returns the value of a variable of other software, to which an empty value has a meaning.
+/// Returns `None` if the variable is unset.
 #[must_use]
 pub fn value_even_empty(name: &str) -> Option<OsString> {
     std::env::var_os(name)
