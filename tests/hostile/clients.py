@@ -292,7 +292,7 @@ def programs(node):
         program, request = client.id(), client.id()
         client.send("CreateProgramWithSource", program, client.context, payload=source)
         client.send(
-            "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text("") + b"\0"
+            "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text("") + b"\0\0"
         )
         try:
             client.until(lambda: request in client.replies, 60)
@@ -305,7 +305,7 @@ def programs(node):
             "CreateProgramWithSource", program, client.context, payload=b"kernel void k() {}"
         )
         client.send(
-            "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text(options) + b"\0"
+            "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text(options) + b"\0\0"
         )
         client.until(lambda: request in client.replies, 60)
     request = client.id()

@@ -313,7 +313,7 @@ class Client:
         program, kernel = self.id(), self.id()
         self.send("CreateProgramWithSource", program, self.context, payload=source.encode())
         status, report = self.request(
-            "BuildProgram", program, payload=numbers([0]) + b"\1" + text("") + b"\0", patience=120
+            "BuildProgram", program, payload=numbers([0]) + b"\1" + text("") + b"\0\0", patience=120
         )
         assert status == 0, f"a build ended with {status}: {report[:400]}"
         self.send("CreateKernel", kernel, program, payload=name.encode())
