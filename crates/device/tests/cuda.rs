@@ -66,7 +66,7 @@ fn what_cuda_has_nothing_for_is_refused() {
 fn content_goes_there_and_back() {
     let Some((context, queue)) = first(0) else { return };
     // Copied within the call, through a small slot, and through several large slots.
-    for size in [1, 1000, 70_000, 5 * MIB + 13, 24 * MIB] {
+    for size in [1, 1000, 64 << 10, 70_000, 5 * MIB + 13, 24 * MIB] {
         let mem = buffer(&context, size as u64 + 3);
         assert!(read_all(&queue, &mem).iter().all(|&byte| byte == 0), "new memory is zero");
         let content = pattern(size);
@@ -78,6 +78,22 @@ fn content_goes_there_and_back() {
         // From memory that is not pinned.
         queue.write(&mem, 3, Staged::from(content.clone()), &[], Want::Nothing).unwrap();
         assert!(read_all(&queue, &mem)[3..] == *content, "{size}");
+    }
+}
+
+#[test]
+fn bytes_of_a_write_stay_until_the_device_has_read_them() {
+    let Some((context, queue)) = first(0) else { return };
+    let sleep = sleeper(&context, Duration::from_millis(30));
+    // Bytes that CUDA copies within the call, the fewest that are pinned, and more.
+    for size in [1000, 64 << 10, (64 << 10) + 1, MIB] {
+        let mem = buffer(&context, size as u64);
+        queue.launch(&sleep, &one(), &[], Want::Nothing).unwrap();
+        queue.write(&mem, 0, staged(&vec![1; size]), &[], Want::Nothing).unwrap();
+        // These are the same block if the first one is free already.
+        let other = staged(&vec![2; size]);
+        assert!(read_all(&queue, &mem).iter().all(|&byte| byte == 1), "{size}");
+        drop(other);
     }
 }
 

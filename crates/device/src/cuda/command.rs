@@ -20,7 +20,8 @@ use super::slot::SLOT_BYTES;
 use super::stream::{Begun, Landing, Stream};
 use crate::staging::Staged;
 
-/// Most bytes of a write that CUDA copies within the call; for more it waits for the device.
+/// Most bytes of a write from memory that is not pinned that CUDA copies within the call. For more
+/// bytes, CUDA waits for the device.
 const TAKEN_AT_ONCE_MAX: usize = 64 << 10;
 
 /// Memory that must live until the stream has a command.
@@ -190,13 +191,14 @@ fn write(
     may_wait: bool,
 ) -> Result<Given, Status> {
     let whole = to.bytes();
-    if whole <= TAKEN_AT_ONCE_MAX {
-        upload(stream, from.as_ptr(), to)?;
-        return Ok(Given::All(None));
-    }
+    // Asked first: the device reads pinned bytes by itself, however few they are.
     if from.is_pinned() {
         upload(stream, from.as_ptr(), to)?;
         return Ok(Given::All(Some(Landing::Written(std::mem::take(from)))));
+    }
+    if whole <= TAKEN_AT_ONCE_MAX {
+        upload(stream, from.as_ptr(), to)?;
+        return Ok(Given::All(None));
     }
     let device = stream.device();
     loop {
