@@ -106,9 +106,12 @@ impl Mem {
     /// Makes a buffer of `size` bytes of a variable of a CUDA module, which start at `address`.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` if the devices have no such variables; `CL_INVALID_HOST_PTR` if no
-    /// known variable contains the bytes.
+    /// `CL_INVALID_BUFFER_SIZE` for no bytes; `CL_INVALID_OPERATION` if the devices have no such
+    /// variables; `CL_INVALID_HOST_PTR` if no known variable contains the bytes.
     pub fn variable(context: &Context, address: u64, size: u64) -> Result<Self, Status> {
+        if size == 0 {
+            return Err(INVALID_BUFFER_SIZE);
+        }
         let driver = context.0.driver.variable(address, region::narrow(size)?)?;
         Ok(Self::of(driver, context, MemKind::Buffer, size))
     }

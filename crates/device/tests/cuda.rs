@@ -216,6 +216,8 @@ fn a_build_tells_of_kernels_and_variables() {
     // CL_INVALID_HOST_PTR
     assert_eq!(Mem::variable(&context, globals[0].address + 16, 49).err(), Some(Status(-37)));
     assert_eq!(Mem::variable(&context, 0x1000, 1).err(), Some(Status(-37)));
+    // CL_INVALID_BUFFER_SIZE
+    assert_eq!(Mem::variable(&context, globals[0].address, 0).err(), Some(Status(-61)));
     // It is no shared virtual memory.
     let svm = Mem::svm(&context, 1, 32, 1, globals[0].address + 16);
     assert_eq!(svm.err(), Some(Status::INVALID_OPERATION));
