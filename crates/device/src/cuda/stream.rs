@@ -218,7 +218,9 @@ impl Stream {
         if landing.is_none() && event.is_none() && after.is_empty() {
             return Ok(true);
         }
-        let stamp = Stamp::record(self.device, self.raw(), self.base.is_some() && event.is_some())?;
+        let timed = self.base.is_some() && event.is_some();
+        let stamp = Stamp::record(self.device, self.raw(), timed);
+        let stamp = stamp.inspect_err(|_| self.settle())?;
         let begun = command.begun.take().unwrap_or_default();
         let lands = matches!(landing, Some(Landing::Received { .. }));
         if let Some(event) = &event {
@@ -238,7 +240,8 @@ impl Stream {
 
     /// Keeps memory until the stream reaches its current end.
     pub(super) fn fly_alone(self: &Arc<Self>, landing: Landing) -> Result<(), Status> {
-        let stamp = Stamp::record(self.device, self.raw(), false)?;
+        let stamp = Stamp::record(self.device, self.raw(), false);
+        let stamp = stamp.inspect_err(|_| self.settle())?;
         self.fly(Flight { stamp, landing: Some(landing), event: None, after: Vec::new() })
     }
 
@@ -248,12 +251,22 @@ impl Stream {
         if !air.has_lander {
             let stream = self.clone();
             let thread = std::thread::Builder::new().name("penstock-cuda-end".to_owned());
-            thread.spawn(move || stream.land_all()).map_err(|_| Status::OUT_OF_HOST_MEMORY)?;
+            if thread.spawn(move || stream.land_all()).is_err() {
+                self.settle();
+                return Err(Status::OUT_OF_HOST_MEMORY);
+            }
             air.has_lander = true;
         }
         air.flights.push_back(flight);
         self.flown.notify_all();
         Ok(())
+    }
+
+    /// Waits until the device has finished with the host memory of all that was issued. The caller
+    /// cannot wait for the memory of one command, and frees that memory.
+    fn settle(&self) {
+        // SAFETY: the stream lives. If the call fails, nothing runs in the context any more.
+        let _ = check(unsafe { (self.device.cuda().cuStreamSynchronize)(self.raw()) });
     }
 
     fn start_submitter(self: &Arc<Self>, order: &mut Order) -> Result<(), Status> {
