@@ -1,7 +1,8 @@
 //! Contexts: a device's primary context, under OpenCL's name.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use penstock_process::Lock;
 use penstock_wire::status::Status;
 
 use super::command::Work;
@@ -11,20 +12,24 @@ use super::stream::{Stream, Wish};
 pub(super) struct Context {
     pub(super) id: u64,
     pub(super) device: &'static Device,
-    /// Stream of the work that its callers wait for.
-    init: OnceLock<Result<Arc<Stream>, Status>>,
+    /// Stream of the work that its callers wait for. One caller at a time uses it, because a stream
+    /// does not tell whose work has failed.
+    init: Lock<Option<Arc<Stream>>>,
 }
 
 impl Context {
     pub(super) fn new(id: u64, device: &'static Device) -> Result<Arc<Self>, Status> {
         device.enter()?;
-        Ok(Arc::new(Self { id, device, init: OnceLock::new() }))
+        Ok(Arc::new(Self { id, device, init: Lock::default() }))
     }
 
     /// Runs work that waits for nothing, and blocks until it is done.
     pub(super) fn run(&self, work: Work) -> Result<(), Status> {
-        let make = || Stream::new(self.id, self.device, false);
-        let stream = self.init.get_or_init(make).as_ref().map_err(|&status| status)?;
+        let mut init = self.init.lock();
+        let stream = match &mut *init {
+            Some(stream) => stream,
+            none => none.insert(Stream::new(self.id, self.device, false)?),
+        };
         let wish = Wish { waits: Vec::new(), event: false, keep: [None, None] };
         stream.enqueue(work, wish)?;
         stream.finish()
@@ -33,7 +38,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if let Some(Ok(stream)) = self.init.get() {
+        if let Some(stream) = self.init.get_mut() {
             stream.close();
         }
     }
