@@ -18,6 +18,9 @@ pub(super) struct Device {
     ordinal: CUdevice,
     /// Primary context, made at the first use and kept: the process serves one client.
     primary: OnceLock<Result<Address<CUctx_st>, Status>>,
+    /// Answers that each buffer or launch needs.
+    shared_bytes: OnceLock<usize>,
+    memory_bytes: OnceLock<u64>,
     /// CUDA events to be reused, without and with times.
     events: [Lock<Vec<Address<CUevent_st>>>; 2],
     slots: Slots,
@@ -50,6 +53,8 @@ impl Device {
             cuda,
             ordinal,
             primary: OnceLock::new(),
+            shared_bytes: OnceLock::new(),
+            memory_bytes: OnceLock::new(),
             events: Default::default(),
             slots: Slots::default(),
             reaper: Reaper::default(),
@@ -115,17 +120,21 @@ impl Device {
 
     /// Returns the most bytes of shared memory that a block can opt in to.
     pub(super) fn shared_bytes(&self) -> usize {
-        let asked = self.number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-        asked.max(self.number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK))
+        *self.shared_bytes.get_or_init(|| {
+            let asked = self.number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+            asked.max(self.number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK))
+        })
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        let mut bytes = 0;
-        // SAFETY: `bytes` outlives the call.
-        match check(unsafe { (self.cuda.cuDeviceTotalMem)(&mut bytes, self.ordinal) }) {
-            Ok(()) => bytes as u64,
-            Err(_) => 0,
-        }
+        *self.memory_bytes.get_or_init(|| {
+            let mut bytes = 0;
+            // SAFETY: `bytes` outlives the call.
+            match check(unsafe { (self.cuda.cuDeviceTotalMem)(&mut bytes, self.ordinal) }) {
+                Ok(()) => bytes as u64,
+                Err(_) => 0,
+            }
+        })
     }
 
     pub(super) fn block_sizes(&self) -> [usize; 3] {
