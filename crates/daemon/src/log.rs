@@ -158,7 +158,7 @@ where
         let fields = worker.into_iter().chain(told.fields);
         match self.format {
             Log::Text => {
-                write!(line, "{time} {level} {}", told.event)?;
+                write!(line, "{time} {level} {}", one_line(&told.event))?;
                 for (key, value) in fields {
                     write!(line, " {key}={}", quoted(&value))?;
                 }
@@ -203,6 +203,13 @@ fn cut(mut text: String) -> String {
         text.push_str("...");
     }
     text
+}
+
+/// Escapes control characters, so that the text of a library's message, in which a peer may have
+/// chosen words, cannot look like another line.
+fn one_line(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(escaped).collect()
 }
 
 /// Quotes a value with spaces or control characters, so that it cannot look like another field.
@@ -265,6 +272,12 @@ mod tests {
         assert_eq!((json.len(), &object["evil"]), (1, &evil.into()));
         assert_eq!((&object["level"], &object["event"]), (&"info".into(), &"session ended".into()));
         assert_eq!(object["n"], "3");
+    }
+
+    #[test]
+    fn a_message_of_a_library_is_one_line() {
+        let message = || write_message(Level::Warn, "link", format_args!("peer a\n2030 info b"));
+        assert_eq!(lines(Log::Text, "1", message), ["warn peer a\\n2030 info b module=link"]);
     }
 
     #[test]
