@@ -1,5 +1,5 @@
 //! What of the hello depends on the transport or on a file. The suite of all transports
-//! (`src/transport/suite`) has the rest.
+//! (`src/transport/tests`) has the rest.
 
 mod common;
 

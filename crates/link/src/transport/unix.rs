@@ -70,7 +70,9 @@ impl Transport for Unix {
     }
 
     fn adopt(&self, socket: OwnedFd, _state: &[u8]) -> io::Result<Box<dyn Connection>> {
-        if sockopt::socket_domain(&socket)? != AddressFamily::UNIX {
+        let is_ours = sockopt::socket_domain(&socket)? == AddressFamily::UNIX
+            && sockopt::socket_type(&socket)? == SocketType::STREAM;
+        if !is_ours {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // The system reduces a size that it does not allow, without an error.

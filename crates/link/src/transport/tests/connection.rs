@@ -1,7 +1,7 @@
 //! Connections before any hello: addresses, bytes, hang-ups and time limits.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,8 @@ pub(crate) fn a_note_for_another_transport_is_refused(way: &Way) {
     }
     let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     assert!(Stream::resume(file, &one.note()).is_err());
+    let (datagrams, _other) = UnixDatagram::pair().unwrap();
+    assert!(Stream::resume(datagrams.into(), &one.note()).is_err());
 }
 
 pub(crate) fn a_peer_that_hangs_up_is_noticed(way: &Way) {
