@@ -462,7 +462,7 @@ pub struct TraceReplayArgs {
     pub nodes: Option<String>,
     /// Longest wait for one answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub patience: u64,
+    pub patience: u32,
 }
 
 #[derive(Args, Debug)]

@@ -68,6 +68,13 @@ struct Traced<'a> {
     payload: Vec<u8>,
 }
 
+impl Traced<'_> {
+    /// Returns whether the trace has only a part of the payload.
+    fn is_cut(&self) -> bool {
+        self.payload.len() as u64 != self.payload_bytes
+    }
+}
+
 impl File {
     fn load(path: &Path) -> Result<Self, Failure> {
         let bytes = fs::read(path).map_err(Failure::file(path, "read"))?;
