@@ -159,10 +159,13 @@ impl Proxy {
         let mut last = Instant::now();
         let mut vanished = last;
         loop {
-            // Read before the rings, so that what a kernel wrote before its launch ended is found.
-            let running = self.state.is_running();
-            // Cleared before the look: a closing thread sets its flag and then rings.
+            // Cleared before the looks: a thread that launches or closes sets its flag and then
+            // rings. If a flag were read first, this thread could clear the ring of a launch that
+            // it does not know of, and would sleep until somebody else rings.
             self.state.proxy.clear_if_rung();
+            // Read before the rings of the PEs, so that what a kernel wrote before its launch ended
+            // is found.
+            let running = self.state.is_running();
             if self.state.is_closing() {
                 break;
             }
