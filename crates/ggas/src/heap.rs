@@ -354,9 +354,20 @@ impl Heap {
     }
 
     fn reset_within(&self, generation: u64, patience: Duration) -> Result<(), HeapError> {
-        if self.state.views.get().is_none() {
-            return Err(HeapError::NotStarted);
-        }
+        // Before everything else: another reset may begin a generation meanwhile, and the check of
+        // this generation would then be of no use.
+        self.state.lifecycle().begin_reset()?;
+        let is_reset = self.begin_generation_within(generation, patience);
+        self.state.lifecycle().end_reset();
+        is_reset
+    }
+
+    /// Begins a generation. The caller keeps other threads from resetting the heap meanwhile.
+    fn begin_generation_within(
+        &self,
+        generation: u64,
+        patience: Duration,
+    ) -> Result<(), HeapError> {
         let ended = |abort: Abort| HeapError::Ended { reason: abort.reason };
         if let Some(abort) = self.state.aborted().filter(|abort| abort.is_final) {
             return Err(ended(abort));
@@ -365,18 +376,12 @@ impl Heap {
         if !(min..=max).contains(&generation) {
             return Err(HeapError::Limit { what: "resets", given: generation, min, max });
         }
-        self.state.lifecycle().begin_reset()?;
         self.state.wait_until_idle(Instant::now() + patience);
-        let is_reset = self.state.lifecycle().check_reset().map_err(HeapError::from);
-        let is_reset = is_reset.and_then(|()| {
-            if self.wait_until_settled() {
-                self.state.begin_generation(generation).map_err(ended)
-            } else {
-                Err(HeapError::Busy)
-            }
-        });
-        self.state.lifecycle().end_reset();
-        is_reset
+        self.state.lifecycle().check_reset()?;
+        if !self.wait_until_settled() {
+            return Err(HeapError::Busy);
+        }
+        self.state.begin_generation(generation).map_err(ended)
     }
 
     /// Returns whether launches are in flight.

@@ -153,7 +153,7 @@ impl MemberState {
         }
     }
 
-    /// Takes a step of the heap's aborts, or looks at it.
+    /// Locks the heap's phase and its count of launches.
     pub(crate) fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
         self.lifecycle.lock()
     }

@@ -198,13 +198,34 @@ fn a_reset_waits_for_launches_and_then_answers() {
     heap.abort("by hand");
     let (done, answered) = answer();
     host.reset(1, 1, done.clone());
-    until("the beginning of the reset", || matches!(heap.reset(1), Err(HeapError::Changing)));
     assert!(answered.recv_timeout(Duration::from_millis(20)).is_err(), "a launch is in flight");
     assert_eq!(launch.end(None).as_deref(), Some("by hand"));
     answered.recv_timeout(PATIENCE).unwrap().unwrap();
     assert_eq!(heap.aborted(), None);
     host.reset(9, 1, done);
     assert!(matches!(answered.recv_timeout(PATIENCE).unwrap(), Err(HostError::Unknown)));
+}
+
+#[test]
+fn a_second_reset_is_refused_before_its_generation_is_checked() {
+    let host = host();
+    host.add(1, alone(&host, 1), "");
+    let heap = host.get(1).unwrap().heap().clone();
+    let launch = heap.running();
+    let first = heap.clone();
+    let first = thread::spawn(move || {
+        loop {
+            match first.reset_after_launches(1) {
+                // The attempt below came in between.
+                Err(HeapError::Changing) => {}
+                reset => return reset,
+            }
+        }
+    });
+    until("the first reset", || matches!(heap.reset(0), Err(HeapError::Changing)));
+    assert_eq!(launch.end(None), None);
+    first.join().unwrap().unwrap();
+    assert!(matches!(heap.reset(1), Err(HeapError::Limit { given: 1, min: 2, .. })));
 }
 
 #[test]
