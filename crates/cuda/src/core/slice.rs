@@ -89,6 +89,10 @@ impl DescribedSide {
     /// srcHeight must be greater than or equal to Height + srcY". The distances have no effect on a
     /// single row and on a single slice.
     fn check_distances(&self, [width, height, depth]: [usize; 3]) -> CuResult {
+        // An empty copy has no rows that could be too far apart.
+        if [width, height, depth].contains(&0) {
+            return Ok(());
+        }
         let [x, y, _] = self.origin;
         let fits = |distance: usize, skipped: usize, size: usize| {
             distance == 0 || skipped.checked_add(size).is_some_and(|end| end <= distance)
@@ -129,5 +133,36 @@ impl SliceCopy {
             context.copy_rows(stream, to, from, (width as u64, height as u64), when)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_count_only_between_rows_and_slices_that_are_copied() {
+        let side = |pitch, rows, origin| DescribedSide {
+            pitch,
+            rows,
+            origin,
+            ..DescribedSide::from(CopySide::Device(1))
+        };
+        let fits = |side: &DescribedSide, size| side.check_distances(size).is_ok();
+        let close = side(8, 1, [0; 3]);
+        assert!(!fits(&close, [16, 2, 1]) && !fits(&close, [8, 2, 2]) && !fits(&close, [16, 1, 2]));
+        assert!(fits(&close, [16, 1, 1]) && fits(&close, [8, 2, 1]) && fits(&close, [8, 1, 2]));
+        for empty in [[0, 2, 2], [16, 0, 2], [16, 2, 0]] {
+            assert!(fits(&close, empty), "{empty:?}");
+        }
+        let unspecified = side(0, 0, [4, 5, 6]);
+        assert!(fits(&unspecified, [16, 2, 3]));
+        // What is skipped counts, too.
+        assert!(fits(&side(20, 7, [4, 5, 6]), [16, 2, 3]));
+        assert!(!fits(&side(19, 7, [4, 5, 6]), [16, 2, 3]));
+        assert!(!fits(&side(20, 6, [4, 5, 6]), [16, 2, 3]));
+        assert!(!fits(&side(20, 7, [usize::MAX, 5, 6]), [16, 2, 3]));
+        let array = DescribedSide { kind: CU_MEMORYTYPE_ARRAY, ..close };
+        assert!(fits(&array, [16, 2, 2]));
     }
 }
