@@ -92,13 +92,21 @@ fn symbols(image: &[u8]) -> Option<Names> {
     let sections = FileHeader64::<Le>::parse(image).ok()?.sections(Le, image).ok()?;
     let table = sections.symbols(Le, image, SHT_SYMTAB).ok()?;
     let mut names = Names::default();
+    // The names of a real module are parts of its image. In a hostile one, many symbols may share
+    // one long name, and copies of it would fill the memory.
+    let mut room = image.len();
     for symbol in table.iter().take(NAMES_MAX).filter(|symbol| !symbol.is_undefined(Le)) {
         let list = match symbol.st_type() {
             STT_OBJECT => &mut names.globals,
             STT_FUNC => &mut names.kernels,
             _ => continue,
         };
-        let name = table.symbol_name(Le, symbol).ok().and_then(|name| str::from_utf8(name).ok());
+        // A name without an end stops the search. To skip many of them would take too long, because
+        // each search for an end reads all strings.
+        let Ok(name) = table.symbol_name(Le, symbol) else { break };
+        let Some(left) = room.checked_sub(name.len()) else { break };
+        room = left;
+        let name = str::from_utf8(name).ok();
         list.extend(name.filter(|name| is_name(name)).map(str::to_owned));
     }
     Some(names)
@@ -120,8 +128,8 @@ mod tests {
         assert_eq!(names.globals, ["table", "factor"]);
     }
 
-    #[test]
-    fn elf_files_name_theirs() {
+    /// Returns an ELF file with these symbols (name, kind, section) and strings.
+    fn elf(symbols: &[(u32, u8, u16)], text: &[u8]) -> Vec<u8> {
         // The header, the section headers of symbols and strings, then both contents.
         let mut image = vec![0_u8; 64];
         image.splice(..7, *b"\x7fELF\x02\x01\x01");
@@ -130,8 +138,6 @@ mod tests {
         image.splice(60..62, 2_u16.to_le_bytes());
         // The names of the sections are in the second one, too.
         image.splice(62..64, 1_u16.to_le_bytes());
-        let text = b"\0kernel\0table\0outer\0";
-        let symbols = [(1_u32, 0x12_u8, 1_u16), (8, 0x11, 1), (14, 0x12, 0)];
         let section = |kind: u32, start: u64, bytes: u64, link: u32| {
             let mut header = vec![0_u8; 64];
             header.splice(4..8, kind.to_le_bytes());
@@ -140,15 +146,23 @@ mod tests {
             header.splice(40..44, link.to_le_bytes());
             header
         };
-        image.extend(section(2, 192, 72, 1));
-        image.extend(section(3, 264, text.len() as u64, 0));
+        let table = 24 * symbols.len() as u64;
+        image.extend(section(2, 192, table, 1));
+        image.extend(section(3, 192 + table, text.len() as u64, 0));
         for (name, info, defined) in symbols {
             image.extend(name.to_le_bytes());
-            image.extend([info, 0]);
+            image.extend([*info, 0]);
             image.extend(defined.to_le_bytes());
             image.extend([0; 16]);
         }
         image.extend(text);
+        image
+    }
+
+    #[test]
+    fn elf_files_name_theirs() {
+        let symbols = [(1_u32, 0x12_u8, 1_u16), (8, 0x11, 1), (14, 0x12, 0)];
+        let image = elf(&symbols, b"\0kernel\0table\0outer\0");
         let found = names(&image);
         assert_eq!(
             (found.kernels, found.globals),
@@ -161,6 +175,14 @@ mod tests {
             wild[length] = 0xFF;
             _ = names(&wild);
         }
+    }
+
+    #[test]
+    fn many_symbols_with_one_long_name_do_not_fill_the_memory() {
+        let text = [vec![b'x'; 100_000], vec![0]].concat();
+        let image = elf(&[(0, 0x12, 1); 1000], &text);
+        let found: usize = names(&image).kernels.iter().map(String::len).sum();
+        assert!((100_000..=image.len()).contains(&found), "{found} bytes of {}", image.len());
     }
 
     #[test]
