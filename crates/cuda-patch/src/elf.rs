@@ -5,10 +5,14 @@
 
 use object::LittleEndian as Le;
 use object::elf::{
-    EM_X86_64, FileHeader64, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB, STT_FUNC, SectionType, Sym64,
+    EM_X86_64, FileHeader64, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB, SHT_SYMTAB_SHNDX, STT_FUNC,
+    SectionHeader64, SectionType, Sym64,
 };
 use object::read::elf::{FileHeader as _, SectionHeader as _, SectionTable, Sym as _};
 use object::read::{ReadRef, StringTable};
+
+/// Largest number of sections with large section numbers of symbols: one for each symbol table.
+const INDEX_TABLES_MAX: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
@@ -59,6 +63,11 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     }
 
     fn table(&self, kind: SectionType) -> Option<Vec<Symbol>> {
+        // `symbols` reads all of them, and each may be as large as the file.
+        let is_index = |section: &&SectionHeader64<Le>| section.sh_type(Le) == SHT_SYMTAB_SHNDX;
+        if self.sections.iter().filter(is_index).count() > INDEX_TABLES_MAX {
+            return None;
+        }
         let table = self.sections.symbols(Le, self.source, kind).ok()?;
         // The names are read at once, because a file would otherwise be read for each symbol.
         let names = self.sections.section(table.string_section()).ok()?;
@@ -117,6 +126,37 @@ mod tests {
         for bytes in [&b""[..], b"#!/bin/sh\n", &[0x7f; 200], b"\x7fELF\x02\x01"] {
             assert!(Elf::read(bytes).is_none());
         }
+    }
+
+    #[test]
+    fn a_file_with_a_thousand_index_tables_is_not_read_a_thousand_times() {
+        let found = |indexes: usize| {
+            let mut file = vec![0_u8; 64];
+            file.splice(..7, *b"\x7fELF\x02\x01\x01");
+            file.splice(40..48, 64_u64.to_le_bytes());
+            file.splice(58..60, 64_u16.to_le_bytes());
+            file.splice(60..62, u16::try_from(2 + indexes).unwrap().to_le_bytes());
+            file.splice(62..64, 1_u16.to_le_bytes());
+            let (start, text) = (64 * (3 + indexes as u64), b"\0main\0");
+            let mut section = |kind: u32, start: u64, bytes: u64, link: u32| {
+                let mut header = [0_u8; 64];
+                header[4..8].copy_from_slice(&kind.to_le_bytes());
+                header[24..32].copy_from_slice(&start.to_le_bytes());
+                header[32..40].copy_from_slice(&bytes.to_le_bytes());
+                header[40..44].copy_from_slice(&link.to_le_bytes());
+                file.extend(header);
+            };
+            section(SHT_SYMTAB.0, start, 24, 1);
+            section(SHT_STRTAB.0, start + 24, text.len() as u64, 0);
+            // Each is as large as the file, and none is the same as another one.
+            (0..indexes as u64).for_each(|n| section(SHT_SYMTAB_SHNDX.0, 4 * n, start - 4 * n, 0));
+            file.extend([1, 0, 0, 0, 0x12, 0, 1, 0]);
+            file.extend([0; 16]);
+            file.extend(text);
+            Elf::read(file.as_slice()).unwrap().symbols().len()
+        };
+        assert_eq!((found(0), found(INDEX_TABLES_MAX)), (1, 1));
+        assert_eq!(found(1000), 0);
     }
 
     #[test]
