@@ -1,11 +1,12 @@
 //! What clients cost: core-seconds of their workers, and joules of the node while they were served.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_energy::{Meter, Options};
+use penstock_process::Lock;
 use serde_json::{Value, json};
 
 use crate::message::Found;
@@ -27,7 +28,7 @@ const READING_AGE_MAX: Duration = Duration::from_secs(10);
 /// The node's meter. It is opened when the first client comes. A thread of its own reads it,
 /// because finding a dead counter takes a second and a driver that hangs must not stop the daemon.
 #[derive(Clone, Default)]
-pub(crate) struct Account(Arc<Mutex<State>>);
+pub(crate) struct Account(Arc<Lock<State>>);
 
 #[derive(Default)]
 enum State {
@@ -90,7 +91,7 @@ impl Account {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

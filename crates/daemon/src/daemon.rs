@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use penstock_link::{Address, Instance, Key, LinkError, Listener, Patience};
+use penstock_process::{Lock, Signal};
 use penstock_wire::hello::Verdict;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
@@ -71,9 +72,9 @@ pub(crate) struct Daemon {
     allow_users: Vec<u32>,
     user: u32,
     pub(crate) started: Instant,
-    workers: Mutex<Workers>,
+    workers: Lock<Workers>,
     /// Signalled when a worker became ready, failed or ended.
-    pub(crate) changed: Condvar,
+    pub(crate) changed: Signal,
     /// Wakes the daemon's own thread.
     wake: OwnedFd,
     pub(crate) hellos: Hellos,
@@ -131,8 +132,8 @@ pub fn serve_until(
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
-        workers: Mutex::new(Workers::new()),
-        changed: Condvar::new(),
+        workers: Lock::new(Workers::new()),
+        changed: Signal::new(),
         wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(Error::system("making an eventfd"))?,
         hellos: Hellos::default(),
@@ -166,7 +167,7 @@ pub fn serve_until(
 
 impl Daemon {
     pub(crate) fn workers(&self) -> MutexGuard<'_, Workers> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock()
     }
 
     /// Returns whether a Unix user may use this daemon.

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Accepted, LinkError, Listener, Stream, accept_hello_as};
+use penstock_process::Lock;
 use penstock_wire::describe::Survey;
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
@@ -35,7 +36,7 @@ pub(crate) struct Door {
 
 /// Connections whose hellos are incomplete, the oldest first.
 #[derive(Default)]
-pub(crate) struct Hellos(Mutex<Pending>);
+pub(crate) struct Hellos(Lock<Pending>);
 
 #[derive(Default)]
 struct Pending {
@@ -88,7 +89,7 @@ impl Hellos {
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -209,11 +210,7 @@ impl Daemon {
                 return accepted.finish(verdict).map(drop);
             }
             accepted.tell_in_line(0)?;
-            workers = self
-                .changed
-                .wait_timeout(workers, note_every)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            workers = self.changed.wait_timeout(workers, note_every).0;
         };
         drop(workers);
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);

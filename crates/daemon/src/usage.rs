@@ -5,9 +5,10 @@
 //! reported time is how long the client held the device, at least as long as the device worked.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_link::{LinkError, SharedMemory};
+use penstock_process::Lock;
 
 use crate::sys::{PAGE_BYTES, Words};
 
@@ -29,7 +30,7 @@ pub(crate) struct Usage {
 pub(crate) struct Meter {
     words: Arc<Words>,
     index: usize,
-    held: Mutex<Held>,
+    held: Lock<Held>,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Usage {
     pub(crate) fn new(count: usize) -> Result<Self, LinkError> {
         let memory = SharedMemory::create("penstock-usage", PAGE_BYTES)?;
         let words = Arc::new(Words::map(&memory)?);
-        let meter = |index| Arc::new(Meter { words: words.clone(), index, held: Mutex::default() });
+        let meter = |index| Arc::new(Meter { words: words.clone(), index, held: Lock::default() });
         Ok(Self { memory, devices: (0..count.min(DEVICES_MAX)).map(meter).collect() })
     }
 
@@ -88,7 +89,7 @@ impl Meter {
     }
 
     fn change(&self, change: impl FnOnce(&mut Held, u64)) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         change(&mut held, now_ns());
         // One word, so that a reader never sees half of a change: the time of use so far, or the
         // time at which the use would have begun if it had been uninterrupted.

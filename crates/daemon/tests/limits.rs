@@ -4,11 +4,12 @@
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use common::Client;
 use penstock_cl_sys::{CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::{Id, Status, U64, frame, limits};
@@ -17,8 +18,8 @@ const GIB: u64 = 1 << 30;
 
 /// Locks the limits that count for the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    static ALONE: Lock<()> = Lock::new(());
+    ALONE.lock()
 }
 
 fn device_number(name: u32) -> u64 {

@@ -6,12 +6,11 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
+use penstock_process::Lock;
 use penstock_wire::Status;
-
-use super::event::lock;
 
 /// Stack of a thread that builds: compilers recurse into expressions. Untouched pages cost nothing.
 const BUILD_STACK_BYTES: usize = 64 << 20;
@@ -34,7 +33,7 @@ type Build = Box<dyn FnOnce() + Send>;
 /// The builds of a session.
 pub(crate) struct Builds {
     at_once: usize,
-    line: Mutex<Line>,
+    line: Lock<Line>,
 }
 
 #[derive(Default)]
@@ -46,7 +45,7 @@ struct Line {
 
 impl Default for Builds {
     fn default() -> Self {
-        Self { at_once: at_once(), line: Mutex::default() }
+        Self { at_once: at_once(), line: Lock::default() }
     }
 }
 
@@ -65,7 +64,7 @@ impl Builds {
         self: &Arc<Self>,
         build: impl FnOnce() + Send + 'static,
     ) -> Result<(), Status> {
-        let mut line = lock(&self.line);
+        let mut line = self.line.lock();
         if line.waiting.len() >= BUILDS_WAITING_MAX {
             return Err(Status::OUT_OF_RESOURCES);
         }
@@ -98,7 +97,7 @@ impl Builds {
 
     /// Returns the next build. If there is none, the calling thread counts as ended.
     fn next(&self) -> Option<Build> {
-        let mut line = lock(&self.line);
+        let mut line = self.line.lock();
         let next = line.waiting.pop_front();
         if next.is_none() {
             line.threads -= 1;
@@ -117,7 +116,7 @@ mod tests {
 
     /// Starts builds that all wait until the test lets them go.
     fn held_up(at_once: usize) -> (Arc<Builds>, Arc<Barrier>) {
-        let builds = Arc::new(Builds { at_once, line: Mutex::default() });
+        let builds = Arc::new(Builds { at_once, line: Lock::default() });
         let gate = Arc::new(Barrier::new(at_once + 1));
         for _ in 0..at_once {
             let gate = gate.clone();

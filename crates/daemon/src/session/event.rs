@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_device as device;
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
@@ -21,7 +22,7 @@ const OPEN: i32 = 1;
 /// All events of a session that can still be used.
 #[derive(Default)]
 pub(crate) struct Events {
-    table: Mutex<Table>,
+    table: Lock<Table>,
 }
 
 #[derive(Default)]
@@ -52,7 +53,7 @@ pub(crate) struct Event {
     teller: AtomicU64,
     /// [`OPEN`] or the final status.
     status: AtomicI32,
-    links: Mutex<Links>,
+    links: Lock<Links>,
 }
 
 /// What depends on an event until it ends.
@@ -80,7 +81,7 @@ impl Events {
         if id.is_none() {
             return Ok(None);
         }
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.check_room()?;
         let event = Arc::new(Event::new(id, true));
         match table.events.insert(id, event.clone()) {
@@ -95,7 +96,7 @@ impl Events {
         if id.is_none() {
             return Err(FrameError::BadId("an event"));
         }
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let told = table.early.remove(&(id, peer));
         if !table.events.contains_key(&id) {
             table.check_room()?;
@@ -112,7 +113,7 @@ impl Events {
     }
 
     pub(crate) fn get(&self, id: Id<kind::Event>) -> Option<Arc<Event>> {
-        lock(&self.table).events.get(&id).cloned()
+        self.table.lock().events.get(&id).cloned()
     }
 
     /// Handles an event's end that a peer tells. The client must have named this peer. If the
@@ -127,7 +128,7 @@ impl Events {
             return Err(FrameError::BadId("an event"));
         }
         let event = {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             let Some(event) = table.events.get(&id).cloned() else {
                 if !table.early.contains_key(&(id, peer)) {
                     table.check_room()?;
@@ -159,8 +160,8 @@ impl Events {
 
     fn end_expected(&self, event: &Event, status: Status) {
         event.end(status);
-        if lock(&event.links).released {
-            lock(&self.table).events.remove(&event.id);
+        if event.links.lock().released {
+            self.table.lock().events.remove(&event.id);
         }
     }
 
@@ -169,7 +170,9 @@ impl Events {
         let lost = |event: &Event| {
             event.teller.load(Ordering::Acquire) == peer.get() && event.ended().is_none()
         };
-        let lost: Vec<Id<kind::Event>> = lock(&self.table)
+        let lost: Vec<Id<kind::Event>> = self
+            .table
+            .lock()
             .events
             .values()
             .filter(|event| lost(event))
@@ -186,15 +189,15 @@ impl Events {
         let by_client = |event: &Event| {
             !event.own && event.teller.load(Ordering::Acquire) == 0 && event.ended().is_none()
         };
-        lock(&self.table).events.values().any(|event| by_client(event))
+        self.table.lock().events.values().any(|event| by_client(event))
     }
 
     fn release(&self, id: Id<kind::Event>) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let Some(event) = table.events.get(&id) else { return };
         // An open expected event must be found when its end is told: commands may wait for it.
         let keep = {
-            let mut links = lock(&event.links);
+            let mut links = event.links.lock();
             links.released = true;
             !event.own && event.ended().is_none() && !planted(Defect::ReleaseEnds)
         };
@@ -208,7 +211,7 @@ impl Events {
         let counts = |entry: &Id<kind::Event>| Some(entry.of_entry()).filter(|(_, counts)| *counts);
         let events = waits.iter().filter_map(counts).filter_map(|(id, _)| self.get(id));
         let open = events.filter(|it| it.ended() != Some(Status::OK));
-        lock(&event.links).waits = open.collect();
+        event.links.lock().waits = open.collect();
     }
 
     /// Returns the open events of a wait list as events of `context`.
@@ -261,9 +264,9 @@ impl Events {
             failure: Ok(()),
             then: Some(Box::new(then) as Then),
         };
-        let countdown = Arc::new(Mutex::new(countdown));
-        let step = |countdown: &Mutex<Countdown>, ended: Result<(), Status>| {
-            let mut state = lock(countdown);
+        let countdown = Arc::new(Lock::new(countdown));
+        let step = |countdown: &Lock<Countdown>, ended: Result<(), Status>| {
+            let mut state = countdown.lock();
             state.left = state.left.saturating_sub(1);
             if ended.is_err() {
                 state.failure = ended;
@@ -301,7 +304,7 @@ impl Event {
             arrival: AtomicBool::new(false),
             teller: AtomicU64::new(0),
             status: AtomicI32::new(OPEN),
-            links: Mutex::default(),
+            links: Lock::default(),
         }
     }
 
@@ -326,7 +329,7 @@ impl Event {
 
     /// Notes the device's event, so that commands of the same device context can wait for it.
     pub(crate) fn set_native(&self, native: &device::Event) {
-        let mut links = lock(&self.links);
+        let mut links = self.links.lock();
         if self.ended().is_none() {
             links.native = Some(native.clone());
         }
@@ -334,7 +337,7 @@ impl Event {
 
     /// Returns an event of `context` that ends with this one; `None` if this one has ended.
     fn native_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
-        let mut links = lock(&self.links);
+        let mut links = self.links.lock();
         match self.ended() {
             Some(status) if status.is_error() => return Err(Status::WAIT_LIST_FAILED),
             Some(_) => return Ok(None),
@@ -356,7 +359,7 @@ impl Event {
     /// Returns an event of `context` that succeeds when this one ends, however it ends; `None` if
     /// this one has ended meanwhile. The device's own event would fail the command.
     fn succession_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
-        let mut links = lock(&self.links);
+        let mut links = self.links.lock();
         if self.ended().is_some() {
             return Ok(None);
         }
@@ -372,7 +375,7 @@ impl Event {
 
     /// Calls `follower` with the final status, at once if it has ended. `follower` must not block.
     pub(crate) fn follow(&self, follower: impl FnOnce(Status) + Send + 'static) {
-        let mut links = lock(&self.links);
+        let mut links = self.links.lock();
         match self.ended() {
             None => links.followers.push(Box::new(follower)),
             Some(status) => {
@@ -385,7 +388,7 @@ impl Event {
     /// Ends the event here, once, for the devices and the followers.
     pub(crate) fn end(&self, status: Status) {
         let links = {
-            let mut links = lock(&self.links);
+            let mut links = self.links.lock();
             if self.ended().is_some() {
                 return;
             }
@@ -485,7 +488,7 @@ impl Shared {
         status: Status,
         then: impl FnOnce(Status) + Send + 'static,
     ) {
-        let waits = std::mem::take(&mut lock(&event.links).waits);
+        let waits = std::mem::take(&mut event.links.lock().waits);
         let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
         // "... if the execution status of any of the events in event_wait_list is a negative
         // integer value", the command has failed, whatever the driver made of it.
@@ -499,7 +502,7 @@ impl Shared {
         {
             // The device has ended it, but the result depends on events that have not ended here.
             let (shared, event) = (self.clone(), event.clone());
-            lock(&event.links).waits = waits;
+            event.links.lock().waits = waits;
             return open.follow(move |_| shared.when_known(&event, status, then));
         }
         then(status);
@@ -579,11 +582,6 @@ impl Serve<to_worker::TellPeer> for Session {
         }
         Ok(())
     }
-}
-
-/// Locks a mutex. No code panics while it holds one; if it did, the data would still be whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

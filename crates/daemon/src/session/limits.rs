@@ -8,7 +8,6 @@ use penstock_device::Staged;
 use penstock_wire::{FrameError, limits};
 
 use super::Shared;
-use super::event::lock;
 
 /// Interval at which a thread that waits for room looks. At the limit 1 GiB is on its way, for 0.1
 /// s.
@@ -79,7 +78,7 @@ impl Shared {
         }
         // Does not hold the lock of the queues during a flush. A flush may run commands whose ends
         // need that lock.
-        let queues: Vec<_> = lock(&self.queues).values().cloned().collect();
+        let queues: Vec<_> = self.queues.lock().values().cloned().collect();
         for queue in queues {
             // A queue that cannot be flushed reports that itself.
             _ = queue.flush();

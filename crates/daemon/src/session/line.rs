@@ -7,17 +7,15 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
-
-use super::event::lock;
 
 type Tell = Box<dyn FnOnce() + Send>;
 
 /// Ends of one queue that are still to be reported.
 #[derive(Default)]
-pub(crate) struct Line(Mutex<State>);
+pub(crate) struct Line(Lock<State>);
 
 #[derive(Default)]
 struct State {
@@ -30,7 +28,7 @@ struct State {
 impl Line {
     /// Announces the end of a command. Call it in the commands' order, before they can come back.
     pub(crate) fn expect(&self, serial: u64) {
-        lock(&self.0).awaited.insert(serial, None);
+        self.0.lock().awaited.insert(serial, None);
     }
 
     /// Notes that a command has come back. Calls `tell` when all announced earlier ends are
@@ -39,13 +37,13 @@ impl Line {
     /// Does not block. A report must not depend on a later one.
     pub(crate) fn ended(&self, serial: u64, after_all: bool, tell: impl FnOnce() + Send + 'static) {
         let mut state = if after_all && !planted(Defect::EndsOvertake) {
-            let mut state = lock(&self.0);
+            let mut state = self.0.lock();
             state.awaited.insert(serial, Some(Box::new(tell)));
             state
         } else {
             // Told before it is removed, because later ends may be reported from then on.
             tell();
-            let mut state = lock(&self.0);
+            let mut state = self.0.lock();
             state.awaited.remove(&serial);
             state
         };
@@ -61,7 +59,7 @@ impl Line {
             drop(state);
             // A panic is a defect, but must not hold back later ends of the queue.
             let _ = catch_unwind(AssertUnwindSafe(tell));
-            state = lock(&self.0);
+            state = self.0.lock();
         }
     }
 }

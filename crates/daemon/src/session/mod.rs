@@ -29,12 +29,13 @@ mod table;
 mod transfer;
 mod write;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
 use penstock_link::{Body, LinkError, Outbox, Patience, Received, Receiver, Sender};
+use penstock_process::Lock;
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
@@ -87,7 +88,7 @@ pub struct Shared {
     events: Events,
     transfers: Transfers,
     /// All queues, for threads that wait for room for staged bytes.
-    queues: Mutex<FxHashMap<Id<kind::Queue>, device::Queue>>,
+    queues: Lock<FxHashMap<Id<kind::Queue>, device::Queue>>,
     pub(crate) peers: Peers,
     heaps: heap::Heaps,
     output: Option<Arc<Output>>,
@@ -110,7 +111,7 @@ impl Session {
             outbox: Outbox::new(sender),
             events: Events::default(),
             transfers: Transfers::default(),
-            queues: Mutex::default(),
+            queues: Lock::default(),
             peers: Peers::new(setup),
             heaps: heap::heaps(),
             output,

@@ -3,18 +3,18 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
 use penstock_link::Body;
+use penstock_process::Lock;
 use penstock_wire::calls::to_client;
 use penstock_wire::limits;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::Shared;
-use super::event::lock;
 
 /// Most bytes of output that wait for the client. A terminal shows 16 MiB in seconds.
 const UNTAKEN_BYTES_MAX: usize = 16 << 20;
@@ -26,7 +26,7 @@ const UNTAKEN_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Output {
     /// Locked while bytes are read and posted, so that after a drain all earlier bytes are posted.
-    pipe: Mutex<OwnedFd>,
+    pipe: Lock<OwnedFd>,
     session: OnceLock<Weak<Shared>>,
 }
 
@@ -41,7 +41,7 @@ impl Output {
         // blocks.
         rustix::io::ioctl_fionbio(&reader, true)?;
         rustix::stdio::dup2_stdout(&writer)?;
-        Ok(Arc::new(Self { pipe: Mutex::new(reader), session: OnceLock::new() }))
+        Ok(Arc::new(Self { pipe: Lock::new(reader), session: OnceLock::new() }))
     }
 
     /// From now on sends the output to this session.
@@ -55,7 +55,7 @@ impl Output {
     }
 
     fn run(&self) {
-        let Ok(pipe) = lock(&self.pipe).try_clone() else { return };
+        let Ok(pipe) = self.pipe.lock().try_clone() else { return };
         loop {
             let mut fds = [PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)];
             match poll(&mut fds, None) {
@@ -74,7 +74,7 @@ impl Output {
     /// others. Returns `false` if the client does not take it; the pipe then blocks the printing
     /// code.
     fn drain(&self, shared: &Shared) -> bool {
-        let pipe = lock(&self.pipe);
+        let pipe = self.pipe.lock();
         let max = usize::try_from(limits::OUTPUT_BYTES_MAX).unwrap_or(usize::MAX);
         let mut left = max;
         while left > 0 {

@@ -1,13 +1,14 @@
 //! Links to the other workers of the same client.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{
     Address, Body, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream,
 };
+use penstock_process::Lock;
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, TICKET_BYTES};
@@ -16,7 +17,6 @@ use penstock_wire::limits::HELLO_MS_MAX;
 use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::event::lock;
 use super::{Session, Shared};
 
 /// What a worker needs to reach other workers and to be reached.
@@ -52,10 +52,10 @@ const ADDRESSES_MAX: usize = 16;
 #[derive(Default)]
 pub(crate) struct Peers {
     setup: PeerSetup,
-    table: Mutex<FxHashMap<Id<kind::Peer>, Peer>>,
-    tickets: Mutex<FxHashMap<[u8; TICKET_BYTES], Admission>>,
+    table: Lock<FxHashMap<Id<kind::Peer>, Peer>>,
+    tickets: Lock<FxHashMap<[u8; TICKET_BYTES], Admission>>,
     /// Peers that a thread is trying to reach; each has at most one thread.
-    connecting: Mutex<FxHashSet<Id<kind::Peer>>>,
+    connecting: Lock<FxHashSet<Id<kind::Peer>>>,
 }
 
 enum Peer {
@@ -89,7 +89,7 @@ impl Peers {
 
     /// Sends a message to a peer, now or when it is linked; drops it if the peer is lost.
     pub(crate) fn post(&self, peer: Id<kind::Peer>, job: impl FnOnce(&Outbox) + Send + 'static) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         match table.get_mut(&peer) {
             Some(Peer::Awaited(jobs)) if jobs.len() < JOBS_MAX => jobs.push(Box::new(job)),
             Some(Peer::Linked(outbox)) => {
@@ -104,11 +104,11 @@ impl Peers {
 
     /// Whether a message can reach this peer, now or later.
     pub(crate) fn has(&self, peer: Id<kind::Peer>) -> bool {
-        matches!(lock(&self.table).get(&peer), Some(Peer::Awaited(_) | Peer::Linked(_)))
+        matches!(self.table.lock().get(&peer), Some(Peer::Awaited(_) | Peer::Linked(_)))
     }
 
     fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         match table.get(&peer) {
             // If one direction failed, the client tries the other.
             Some(Peer::Awaited(_)) => return Ok(()),
@@ -126,7 +126,7 @@ impl Peers {
     /// Sends the waiting messages to a peer that is linked now, before any others.
     fn link(&self, peer: Id<kind::Peer>, outbox: &Outbox) {
         loop {
-            let jobs = match lock(&self.table).get_mut(&peer) {
+            let jobs = match self.table.lock().get_mut(&peer) {
                 Some(Peer::Awaited(jobs)) if !jobs.is_empty() => std::mem::take(jobs),
                 // Lost already, noticed first by its reader.
                 Some(Peer::Lost) | None => return outbox.close(),
@@ -143,11 +143,11 @@ impl Peers {
     }
 
     fn set(&self, peer: Id<kind::Peer>, state: Peer) -> Option<Peer> {
-        lock(&self.table).insert(peer, state)
+        self.table.lock().insert(peer, state)
     }
 
     pub(crate) fn close(&self) {
-        let peers = std::mem::take(&mut *lock(&self.table));
+        let peers = std::mem::take(&mut *self.table.lock());
         for peer in peers.into_values() {
             if let Peer::Linked(outbox) = peer {
                 outbox.close();
@@ -159,7 +159,7 @@ impl Peers {
 impl Shared {
     /// Notes that the daemon knows a ticket.
     pub fn admitted(&self, ticket: &[u8; TICKET_BYTES]) {
-        let request = lock(&self.peers.tickets).get(ticket).map(|admission| admission.request);
+        let request = self.peers.tickets.lock().get(ticket).map(|admission| admission.request);
         if let Some(request) = request {
             self.reply(request, &Ok(()));
         }
@@ -168,7 +168,7 @@ impl Shared {
     /// Links another worker that has come with a ticket.
     pub fn arrived(self: &Arc<Self>, ticket: &[u8; TICKET_BYTES], stream: Stream) {
         // A ticket is good once.
-        let admission = lock(&self.peers.tickets).remove(ticket);
+        let admission = self.peers.tickets.lock().remove(ticket);
         let Some(admission) = admission else { return };
         let peer = match admission.guest {
             Guest::Peer(peer) => peer,
@@ -186,7 +186,7 @@ impl Shared {
 
     /// Forgets the tickets of a heap's members that will not come.
     pub(super) fn forget_members(&self, heap: Id<kind::Heap>) {
-        let mut tickets = lock(&self.peers.tickets);
+        let mut tickets = self.peers.tickets.lock();
         tickets.retain(|ticket, admission| {
             let goes = matches!(admission.guest, Guest::Member(of, _) if of == heap);
             if let Some(daemon) = self.peers.setup.admissions.as_ref().filter(|_| goes) {
@@ -206,7 +206,7 @@ impl Shared {
     ) -> Result<Result<(), Status>, FrameError> {
         let peers = &self.peers;
         {
-            let mut tickets = lock(&peers.tickets);
+            let mut tickets = peers.tickets.lock();
             // The daemon keeps no more tickets of one worker, and would not answer.
             if tickets.len() >= PEERS_MAX {
                 return match guest {
@@ -221,7 +221,7 @@ impl Shared {
         }
         let asked = peers.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket));
         if !asked {
-            lock(&peers.tickets).remove(&ticket);
+            peers.tickets.lock().remove(&ticket);
         }
         Ok(if asked { Ok(()) } else { Err(Status::INVALID_OPERATION) })
     }
@@ -342,14 +342,14 @@ impl Serve<to_worker::ConnectPeer> for Session {
     ) -> Result<(), FrameError> {
         let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
         self.shared.peers.expect(call.peer)?;
-        if !lock(&self.shared.peers.connecting).insert(call.peer) {
+        if !self.shared.peers.connecting.lock().insert(call.peer) {
             // Otherwise a client could take all threads of its user with many calls.
             return Err(FrameError::BadId("a peer that is being reached"));
         }
         let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);
         let connect = move || {
             let opened = shared.open_peer(peer, &invitation);
-            lock(&shared.peers.connecting).remove(&peer);
+            shared.peers.connecting.lock().remove(&peer);
             match opened {
                 Ok(()) => shared.reply(request, &Ok(())),
                 Err(error) => {
@@ -360,7 +360,7 @@ impl Serve<to_worker::ConnectPeer> for Session {
             }
         };
         if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
-            lock(&self.shared.peers.connecting).remove(&call.peer);
+            self.shared.peers.connecting.lock().remove(&call.peer);
             self.shared.lose_peer(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
         }

@@ -1,17 +1,18 @@
 //! Queues: their creation, and whether one has nothing outstanding.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device as device;
 use penstock_device::Want;
 use penstock_link::Body;
+use penstock_process::Lock;
 use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Payload, Status, TimesOf};
 
-use super::event::{Event, lock};
+use super::event::Event;
 use super::line::Line;
 use super::read::Sending;
 use super::{Session, Shared};
@@ -59,20 +60,20 @@ pub(crate) struct Progress {
     /// Counts how long the device is in use.
     meter: Option<Arc<Meter>>,
     /// The last command given to the device, and whether the meter runs for this queue.
-    given: Mutex<(u64, bool)>,
+    given: Lock<(u64, bool)>,
     /// Ends that are still to be reported.
     line: Line,
 }
 
 impl Progress {
     fn new(meter: Option<Arc<Meter>>) -> Self {
-        Self { reached: AtomicU64::new(0), meter, given: Mutex::default(), line: Line::default() }
+        Self { reached: AtomicU64::new(0), meter, given: Lock::default(), line: Line::default() }
     }
 
     /// Notes that the device got a command.
     fn give(&self, serial: u64) {
         let Some(meter) = &self.meter else { return };
-        let mut given = lock(&self.given);
+        let mut given = self.given.lock();
         let runs = std::mem::replace(&mut *given, (serial, true)).1;
         if !runs {
             meter.begin();
@@ -82,7 +83,7 @@ impl Progress {
     pub(crate) fn reach(&self, serial: u64) {
         let reached = self.reached.fetch_max(serial, Ordering::AcqRel).max(serial);
         let Some(meter) = &self.meter else { return };
-        let mut given = lock(&self.given);
+        let mut given = self.given.lock();
         if given.1 && reached >= given.0 {
             given.1 = false;
             meter.end();
@@ -93,7 +94,7 @@ impl Progress {
 impl Drop for Progress {
     /// Stops the meter: a queue may be released before its commands are known to have ended.
     fn drop(&mut self) {
-        let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let given = self.given.get_mut();
         if let (Some(meter), true) = (&self.meter, given.1) {
             meter.end();
         }
@@ -342,7 +343,7 @@ impl Serve<to_worker::CreateQueue> for Session {
             Ok(Queue::new(device, profiles && times == TimesOf::Commands, meter))
         });
         if let Ok(queue) = &queue {
-            lock(&self.shared.queues).insert(call.queue, queue.device.clone());
+            self.shared.queues.lock().insert(call.queue, queue.device.clone());
         }
         self.queues.insert(call.queue, queue)
     }
@@ -359,7 +360,7 @@ impl Serve<to_worker::ReleaseQueue> for Session {
             // "clReleaseCommandQueue performs an implicit flush to issue any previously queued
             // OpenCL commands."
             queue.flush();
-            lock(&self.shared.queues).remove(&call.queue);
+            self.shared.queues.lock().remove(&call.queue);
         }
         Ok(())
     }

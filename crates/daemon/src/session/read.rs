@@ -6,19 +6,20 @@
 //! competes with the link for a core (16 MiB over TCP within a host: 4.5 ms instead of 3.3).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
 use penstock_device::{HomeBytes, Staged, Times, Want};
 use penstock_link::Body;
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, U64};
 
 use super::command::{Names, prepare, rect, refuse};
-use super::event::{Event, lock};
+use super::event::Event;
 use super::pieces::{Area, PIECE_BYTES_MAX};
 use super::queue::Queue;
 use super::{Session, Shared, triple};
@@ -37,7 +38,7 @@ pub(crate) struct Sending {
     left: AtomicUsize,
     sent: AtomicBool,
     /// Ends when all bytes are sent.
-    gate: Mutex<Option<device::Event>>,
+    gate: Lock<Option<device::Event>>,
 }
 
 impl Sending {
@@ -48,7 +49,7 @@ impl Sending {
             turn: OnceLock::new(),
             left: AtomicUsize::new(2),
             sent: AtomicBool::new(false),
-            gate: Mutex::new(None),
+            gate: Lock::new(None),
         })
     }
 
@@ -58,7 +59,7 @@ impl Sending {
 
     /// Returns a user event that ends when all bytes are sent; `None` if they are.
     pub(crate) fn gate(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
-        let mut gate = lock(&self.gate);
+        let mut gate = self.gate.lock();
         if self.is_sent() {
             return Ok(None);
         }
@@ -77,7 +78,7 @@ impl Sending {
             self.shared.tell_event(&self.event, Status::OK, sent_after(*times, told.elapsed()));
         }
         let gate = {
-            let mut gate = lock(&self.gate);
+            let mut gate = self.gate.lock();
             self.sent.store(true, Ordering::Release);
             gate.take()
         };
@@ -326,7 +327,7 @@ fn send_in_place(body: InPlace) {
 struct Gather {
     shared: Arc<Shared>,
     event: Arc<Event>,
-    state: Mutex<Gathered>,
+    state: Lock<Gathered>,
 }
 
 struct Gathered {
@@ -340,7 +341,7 @@ impl Gather {
         Self {
             shared,
             event,
-            state: Mutex::new(Gathered { left: pieces, status: Status::OK, times: None }),
+            state: Lock::new(Gathered { left: pieces, status: Status::OK, times: None }),
         }
     }
 
@@ -349,7 +350,7 @@ impl Gather {
             let call = to_client::ReadData { event: self.event.id(), offset: U64::new(offset) };
             self.shared.outbox.post(&call, &[], Body::Shared(Box::new(Piece(bytes))));
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let so_far = state.times.get_or_insert(times);
         so_far.queued = so_far.queued.min(times.queued);
         so_far.submitted = so_far.submitted.min(times.submitted);
@@ -361,7 +362,7 @@ impl Gather {
 
     /// Counts `pieces` that will not come.
     fn fail(&self, status: Status, pieces: usize) {
-        self.step(lock(&self.state), status, pieces);
+        self.step(self.state.lock(), status, pieces);
     }
 
     fn step(&self, mut state: std::sync::MutexGuard<'_, Gathered>, status: Status, pieces: usize) {

@@ -4,18 +4,19 @@
 //! Both ends wait for their wait lists in software: a transfer has no place in the client's queues,
 //! and in a queue of its own one transfer would wait for another.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use penstock_device as device;
 use penstock_device::{HomeBytes, Staged, Times, Want};
 use penstock_link::Body;
+use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Payload, Status, U64, limits};
 use rustc_hash::FxHashMap;
 
-use super::event::{Event, lock};
+use super::event::Event;
 use super::pieces::Area;
 use super::read::Piece;
 use super::write::into_home;
@@ -29,7 +30,7 @@ pub(super) type Source = (Id<kind::Transfer>, Id<kind::Peer>);
 /// Transfers to this worker.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    table: Mutex<FxHashMap<Source, Incoming>>,
+    table: Lock<FxHashMap<Source, Incoming>>,
 }
 
 /// A transfer of which only one end is known.
@@ -79,7 +80,7 @@ impl Transfers {
     /// this peer before the client named the target: such a target fails when the client names it.
     pub(crate) fn lose(&self, shared: &Arc<Shared>, peer: Id<kind::Peer>) {
         let lost: Vec<Incoming> = {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             let goes = |it: &Incoming| it.content.is_none() || it.target.is_none();
             let of_peer = table.iter().filter(|((_, from), it)| *from == peer && goes(it));
             let names: Vec<_> = of_peer.map(|(name, _)| *name).collect();
@@ -92,7 +93,7 @@ impl Transfers {
 
     /// Fails if there is no room for one more transfer.
     fn check_room(&self) -> Result<(), FrameError> {
-        if lock(&self.table).len() >= limits::OBJECTS_PER_SESSION_MAX {
+        if self.table.lock().len() >= limits::OBJECTS_PER_SESSION_MAX {
             return Err(FrameError::Limit("OBJECTS_PER_SESSION_MAX"));
         }
         Ok(())
@@ -104,7 +105,7 @@ impl Transfers {
             Some(Ok(Content::Staged(bytes))) => bytes.len() as u64,
             _ => 0,
         };
-        lock(&self.table).values().map(staged).sum()
+        self.table.lock().values().map(staged).sum()
     }
 
     /// Copies a source's content for a target that is not ready. Fails instead of waiting for room.
@@ -117,7 +118,7 @@ impl Transfers {
 
     /// Changes a transfer's entry; removes and returns it if nothing is missing.
     fn update(&self, name: Source, change: impl FnOnce(&mut Incoming)) -> Option<Incoming> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let incoming = table.entry(name).or_default();
         change(incoming);
         let whole = incoming.target.is_some() && incoming.ready && incoming.content.is_some();
@@ -126,7 +127,7 @@ impl Transfers {
 
     /// Removes and returns the target of a transfer whose bytes can go there at once.
     fn take_ready(&self, name: Source) -> Option<Target> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let ready = table.get(&name).is_some_and(|it| it.ready && it.target.is_some());
         if ready { table.remove(&name).and_then(|it| it.target) } else { None }
     }
@@ -156,7 +157,7 @@ impl Shared {
                 return filled;
             }
             let whole = Incoming { target: Some(target), ready: true, content: None };
-            lock(&self.transfers.table).insert(name, whole);
+            self.transfers.table.lock().insert(name, whole);
         }
         self.transfers.check_room()?;
         // Staged for later use. Unannounced content must not take unlimited memory.

@@ -84,7 +84,7 @@ fn an_entry_that_only_asks_for_the_end_does_not_hand_on_the_failure() {
     events.when_all(&[id(1).however_it_ends(), id(2)], move |ended| told.send(ended).unwrap());
     let command = Event::new(id(3), true);
     events.note_waits(&command, &[id(1).however_it_ends(), id(2)]);
-    let noted: Vec<_> = lock(&command.links).waits.iter().map(|event| event.id()).collect();
+    let noted: Vec<_> = command.links.lock().waits.iter().map(|event| event.id()).collect();
     assert_eq!(noted, [id(2)], "when_known fails a command with the noted events");
     events.resolve(id(1), Status(-5)).unwrap();
     assert!(heard.try_recv().is_err());
