@@ -28,10 +28,10 @@ const READING_AGE_MAX: Duration = Duration::from_secs(10);
 /// The node's meter. It is opened when the first client comes. A thread of its own reads it,
 /// because finding a dead counter takes a second and a driver that hangs must not stop the daemon.
 #[derive(Clone, Default)]
-pub(crate) struct Account(Arc<Lock<State>>);
+pub(crate) struct Account(Arc<Lock<MeterState>>);
 
 #[derive(Default)]
-enum State {
+enum MeterState {
     #[default]
     NotOpened,
     Opening,
@@ -46,11 +46,11 @@ impl Account {
     /// Returns the joules up to the last reading, or why they are unknown. Does not block.
     pub(crate) fn now(&self) -> Result<Joules, String> {
         match &*self.state() {
-            State::NotOpened => Err("no client was served yet".to_owned()),
-            State::Opening => Err("the counters are being looked for".to_owned()),
-            State::Unavailable(reason) => Err(reason.clone()),
-            State::Running { taken, at } if at.elapsed() <= READING_AGE_MAX => taken.clone(),
-            State::Running { at, .. } => {
+            MeterState::NotOpened => Err("no client was served yet".to_owned()),
+            MeterState::Opening => Err("the counters are being looked for".to_owned()),
+            MeterState::Unavailable(reason) => Err(reason.clone()),
+            MeterState::Running { taken, at } if at.elapsed() <= READING_AGE_MAX => taken.clone(),
+            MeterState::Running { at, .. } => {
                 Err(format!("the counters have not answered for {} s", at.elapsed().as_secs()))
             }
         }
@@ -60,10 +60,10 @@ impl Account {
     /// nothing if an earlier call has started it.
     pub(crate) fn open(&self) {
         let mut state = self.state();
-        if !matches!(*state, State::NotOpened) {
+        if !matches!(*state, MeterState::NotOpened) {
             return;
         }
-        *state = State::Opening;
+        *state = MeterState::Opening;
         drop(state);
         // The thread holds the account weakly, so it ends when the daemon drops the account.
         let account = Arc::downgrade(&self.0);
@@ -73,7 +73,7 @@ impl Account {
                 match &opened {
                     Ok(meter) => account.note(read(meter)),
                     Err(reason) => {
-                        *account.state() = State::Unavailable(reason.clone());
+                        *account.state() = MeterState::Unavailable(reason.clone());
                         return;
                     }
                 }
@@ -82,15 +82,15 @@ impl Account {
             }
         });
         if let Err(error) = started {
-            *self.state() = State::Unavailable(error.to_string());
+            *self.state() = MeterState::Unavailable(error.to_string());
         }
     }
 
     fn note(&self, taken: Result<Joules, String>) {
-        *self.state() = State::Running { taken, at: Instant::now() };
+        *self.state() = MeterState::Running { taken, at: Instant::now() };
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MeterState> {
         self.0.lock()
     }
 }
@@ -218,7 +218,7 @@ mod tests {
         account.note(Ok(Joules::from([("package-0".to_owned(), 3.0)])));
         assert_eq!(account.now().unwrap()["package-0"], 3.0);
         let long_ago = Instant::now().checked_sub(2 * READING_AGE_MAX).unwrap();
-        *account.state() = State::Running { taken: Ok(Joules::new()), at: long_ago };
+        *account.state() = MeterState::Running { taken: Ok(Joules::new()), at: long_ago };
         assert!(account.now().is_err_and(|why| why.contains("20 s")));
     }
 

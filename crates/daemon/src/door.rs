@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,10 +36,10 @@ pub(crate) struct Door {
 
 /// Connections whose hellos are incomplete, the oldest first.
 #[derive(Default)]
-pub(crate) struct Hellos(Lock<Pending>);
+pub(crate) struct Hellos(Lock<PendingHellos>);
 
 #[derive(Default)]
-struct Pending {
+struct PendingHellos {
     next: u64,
     open: VecDeque<Hello>,
 }
@@ -51,7 +51,7 @@ struct Hello {
     may_be_strange: bool,
 }
 
-impl Pending {
+impl PendingHellos {
     /// Removes the hello that gives way if there are too many: the oldest, which had the most time.
     /// Connections that a stranger can have made go first.
     fn pop(&mut self) -> Option<Hello> {
@@ -88,7 +88,7 @@ impl Hellos {
         }
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+    fn pending(&self) -> MutexGuard<'_, PendingHellos> {
         self.0.lock()
     }
 }

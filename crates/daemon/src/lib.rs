@@ -3,6 +3,24 @@
 //! * [`serve`] is the daemon: it accepts and identifies clients and hands each to a spare worker.
 //! * [`worker_main`] is a worker: one process per client, the only one that uses drivers.
 //! * [`session`] has the worker's handlers, one for each call of the protocol.
+//!
+//! # Layers
+//!
+//! A file uses only files of its own layer and of the layers below it:
+//!
+//! 1. The processes: `daemon`, `door` and `status` are the daemon, `worker` is a worker, and
+//!    `workers` is the daemon's list of its workers.
+//! 2. The calls: `session/call/` has the handlers of the client's calls, with one file for each
+//!    kind of object.
+//! 3. The session: `session/mod.rs` has its tables of objects, and the loop that reads its link.
+//! 4. What several handlers need, in `session/`: `ends` reports the ends of commands, `limits`
+//!    waits for room, and `shared` lends memory to drivers.
+//! 5. What all threads of a session use: `session/shared_session.rs`.
+//! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
+//!    `heap_view`, `output` and `builds`.
+//! 7. Plain data and decisions: `table`, `pieces`, `end_order` and `send_gate` in `session/`;
+//!    outside it `line`, `refill`, `account`, `message`, `node`, `usage`, `transport`, `log` and
+//!    `sys`.
 #![deny(unsafe_code)]
 
 mod account;

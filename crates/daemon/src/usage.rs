@@ -30,11 +30,11 @@ pub(crate) struct Usage {
 pub(crate) struct Meter {
     words: Arc<Words>,
     index: usize,
-    held: Lock<Held>,
+    clock: Lock<UseClock>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct UseClock {
     /// Number of queues with commands that have not ended.
     queues: u32,
     /// Time on the host's clock at which the first of them got its command.
@@ -51,7 +51,7 @@ impl Usage {
     pub(crate) fn new(count: usize) -> Result<Self, LinkError> {
         let memory = SharedMemory::create("penstock-usage", PAGE_BYTES)?;
         let words = Arc::new(Words::map(&memory)?);
-        let meter = |index| Arc::new(Meter { words: words.clone(), index, held: Lock::default() });
+        let meter = |index| Arc::new(Meter { words: words.clone(), index, clock: Lock::default() });
         Ok(Self { memory, devices: (0..count.min(DEVICES_MAX)).map(meter).collect() })
     }
 
@@ -70,32 +70,32 @@ impl AsFd for Usage {
 impl Meter {
     /// Notes that an idle queue of the device got a command.
     pub(crate) fn begin(&self) {
-        self.change(|held, now| {
-            if held.queues == 0 {
-                held.since_ns = now;
+        self.change(|clock, now| {
+            if clock.queues == 0 {
+                clock.since_ns = now;
             }
-            held.queues += 1;
+            clock.queues += 1;
         });
     }
 
     /// Notes that all commands of one queue have ended.
     pub(crate) fn end(&self) {
-        self.change(|held, now| {
-            held.queues = held.queues.saturating_sub(1);
-            if held.queues == 0 {
-                held.used_ns += now.saturating_sub(held.since_ns);
+        self.change(|clock, now| {
+            clock.queues = clock.queues.saturating_sub(1);
+            if clock.queues == 0 {
+                clock.used_ns += now.saturating_sub(clock.since_ns);
             }
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Held, u64)) {
-        let mut held = self.held.lock();
-        change(&mut held, now_ns());
+    fn change(&self, change: impl FnOnce(&mut UseClock, u64)) {
+        let mut clock = self.clock.lock();
+        change(&mut clock, now_ns());
         // One word, so that a reader never sees half of a change: the time of use so far, or the
         // time at which the use would have begun if it had been uninterrupted.
-        let word = match held.queues {
-            0 => held.used_ns << 1,
-            _ => held.since_ns.saturating_sub(held.used_ns) << 1 | IN_USE,
+        let word = match clock.queues {
+            0 => clock.used_ns << 1,
+            _ => clock.since_ns.saturating_sub(clock.used_ns) << 1 | IN_USE,
         };
         self.words.set(self.index, word);
     }

@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use crate::log::{self, Log};
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node::Node;
-use crate::session::{Admissions, Output, PeerSetup, Session, Shared};
+use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
 
 /// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
 const END_MAX: Duration = Duration::from_millis(300);
@@ -181,7 +181,7 @@ fn watch(
     client: &OwnedFd,
     control: &Control,
     bell: &OwnedFd,
-    start: &mpsc::Receiver<Arc<Shared>>,
+    start: &mpsc::Receiver<Arc<SharedSession>>,
     end: &mpsc::Receiver<LinkError>,
 ) -> Watched {
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
@@ -217,7 +217,7 @@ fn watch(
     }
 }
 
-fn hear(session: &Arc<Shared>, message: ToWorker, socket: Option<OwnedFd>) {
+fn hear(session: &Arc<SharedSession>, message: ToWorker, socket: Option<OwnedFd>) {
     match (message, socket) {
         (ToWorker::Admitted(ticket), _) => session.admitted(&ticket),
         (ToWorker::Peer { ticket, stream: note }, Some(socket)) => {

@@ -33,11 +33,11 @@ type Build = Box<dyn FnOnce() + Send>;
 /// The builds of a session.
 pub(crate) struct Builds {
     at_once: usize,
-    line: Lock<Line>,
+    line: Lock<BuildLine>,
 }
 
 #[derive(Default)]
-struct Line {
+struct BuildLine {
     waiting: VecDeque<Build>,
     /// Number of threads that take builds from the line.
     threads: usize,

@@ -8,13 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use penstock_device as device;
 use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
-use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, I32, Id, Payload, Status, limits};
+use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::FxHashMap;
-
-use super::queue::Turn;
-use super::{Session, Shared};
 
 /// Status of an event that has not ended; all final states are 0 or negative.
 const OPEN: i32 = 1;
@@ -22,18 +18,18 @@ const OPEN: i32 = 1;
 /// All events of a session that can still be used.
 #[derive(Default)]
 pub(crate) struct Events {
-    table: Lock<Table>,
+    table: Lock<EventTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct EventTable {
     events: FxHashMap<Id<kind::Event>, Arc<Event>>,
     /// Ends that a peer told before the client named the peer that tells them. The peer is part of
     /// the key: only the end from the peer that the client names counts.
     early: FxHashMap<(Id<kind::Event>, Id<kind::Peer>), Status>,
 }
 
-impl Table {
+impl EventTable {
     /// Fails if there is no room for one more event or early end.
     fn check_room(&self) -> Result<(), FrameError> {
         if self.events.len() + self.early.len() >= limits::EVENTS_PER_SESSION_MAX {
@@ -53,12 +49,12 @@ pub(crate) struct Event {
     teller: AtomicU64,
     /// [`OPEN`] or the final status.
     status: AtomicI32,
-    links: Lock<Links>,
+    links: Lock<Dependents>,
 }
 
 /// What depends on an event until it ends.
 #[derive(Default)]
-struct Links {
+struct Dependents {
     /// The device's event, for wait lists in the same device context.
     native: Option<device::Event>,
     /// User events that stand for this event in other device contexts.
@@ -92,7 +88,11 @@ impl Events {
 
     /// Registers an event that ends elsewhere: `peer` tells its end, or the client if `peer` is
     /// none. The peer may have told it already, because workers and client use different links.
-    fn expect(&self, id: Id<kind::Event>, peer: Id<kind::Peer>) -> Result<Arc<Event>, FrameError> {
+    pub(super) fn expect(
+        &self,
+        id: Id<kind::Event>,
+        peer: Id<kind::Peer>,
+    ) -> Result<Arc<Event>, FrameError> {
         if id.is_none() {
             return Err(FrameError::BadId("an event"));
         }
@@ -192,7 +192,7 @@ impl Events {
         self.table.lock().events.values().any(|event| by_client(event))
     }
 
-    fn release(&self, id: Id<kind::Event>) {
+    pub(super) fn release(&self, id: Id<kind::Event>) {
         let mut table = self.table.lock();
         let Some(event) = table.events.get(&id) else { return };
         // An open expected event must be found when its end is told: commands may wait for it.
@@ -394,22 +394,49 @@ impl Event {
             }
             self.status.store(status.0.min(0), Ordering::Release);
             let released = links.released;
-            std::mem::replace(&mut *links, Links { released, ..Links::default() })
+            std::mem::replace(&mut *links, Dependents { released, ..Dependents::default() })
         };
         // Without the lock: the driver may call back within.
         tell_all(links, status);
+    }
+
+    /// Calls `then` with the final status of this command's event, whose end the device reports
+    /// with `status`: now, or when the ends of its wait list are known here too.
+    pub(crate) fn when_known(
+        self: &Arc<Self>,
+        status: Status,
+        then: impl FnOnce(Status) + Send + 'static,
+    ) {
+        let waits = std::mem::take(&mut self.links.lock().waits);
+        let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
+        // "... if the execution status of any of the events in event_wait_list is a negative
+        // integer value", the command has failed, whatever the driver made of it.
+        let status = if waits.iter().any(failed) && !status.is_error() {
+            Status::WAIT_LIST_FAILED
+        } else {
+            status
+        };
+        if !status.is_error()
+            && let Some(open) = waits.iter().find(|wait| wait.ended().is_none()).cloned()
+        {
+            // The device has ended it, but the result depends on events that have not ended here.
+            let event = self.clone();
+            event.links.lock().waits = waits;
+            return open.follow(move |_| event.when_known(status, then));
+        }
+        then(status);
     }
 }
 
 thread_local! {
     /// Ends that this thread still has to tell while it tells one.
-    static TELLING: RefCell<Option<VecDeque<(Links, Status)>>> = const { RefCell::new(None) };
+    static TELLING: RefCell<Option<VecDeque<(Dependents, Status)>>> = const { RefCell::new(None) };
 }
 
 /// Tells an end to everything that depends on the event. A follower may end the next event, and so
 /// on; this happens in a loop and not recursively, because a client decides how long such a chain
 /// is.
-fn tell_all(links: Links, status: Status) {
+fn tell_all(links: Dependents, status: Status) {
     let outermost = TELLING.with_borrow_mut(|telling| match telling {
         Some(later) => {
             later.push_back((links, status));
@@ -442,145 +469,6 @@ fn tell_all(links: Links, status: Status) {
         for follower in links.followers {
             follower(status);
         }
-    }
-}
-
-impl Shared {
-    /// Ends an event that is in no order with others: tells the client, then the followers here.
-    pub(crate) fn end_event(
-        self: &Arc<Self>,
-        event: &Arc<Event>,
-        status: Status,
-        times: device::Times,
-    ) {
-        let (shared, told) = (self.clone(), event.clone());
-        self.when_known(event, status, move |status| {
-            shared.tell_event(&told, status, times);
-            told.end(status);
-        });
-    }
-
-    /// As [`Shared::end_event`], for a command of a queue: its end comes after those before it.
-    pub(crate) fn end_command(
-        self: &Arc<Self>,
-        event: &Arc<Event>,
-        status: Status,
-        times: device::Times,
-        turn: Turn,
-    ) {
-        let (shared, told) = (self.clone(), event.clone());
-        self.when_known(event, status, move |status| {
-            turn.take(move |mark| {
-                // The client first: the answer to a finish that finds the queue idle must come
-                // after this.
-                shared.tell_event(&told, status, times);
-                mark.reach();
-                told.end(status);
-            });
-        });
-    }
-
-    /// Calls `then` with the final status of a command that its device reports ended with `status`:
-    /// now, or when the ends of its wait list are known here too.
-    pub(crate) fn when_known(
-        self: &Arc<Self>,
-        event: &Arc<Event>,
-        status: Status,
-        then: impl FnOnce(Status) + Send + 'static,
-    ) {
-        let waits = std::mem::take(&mut event.links.lock().waits);
-        let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
-        // "... if the execution status of any of the events in event_wait_list is a negative
-        // integer value", the command has failed, whatever the driver made of it.
-        let status = if waits.iter().any(failed) && !status.is_error() {
-            Status::WAIT_LIST_FAILED
-        } else {
-            status
-        };
-        if !status.is_error()
-            && let Some(open) = waits.iter().find(|wait| wait.ended().is_none()).cloned()
-        {
-            // The device has ended it, but the result depends on events that have not ended here.
-            let (shared, event) = (self.clone(), event.clone());
-            event.links.lock().waits = waits;
-            return open.follow(move |_| shared.when_known(&event, status, then));
-        }
-        then(status);
-    }
-
-    pub(crate) fn tell_event(&self, event: &Event, status: Status, times: device::Times) {
-        penstock_trial::delay(penstock_trial::Place::WorkerReports);
-        self.drain_output();
-        let call = to_client::EventDone::new(event.id, status, times);
-        self.outbox.post(&call, &[], penstock_link::Body::None);
-    }
-}
-
-impl Serve<to_worker::ReleaseEvents> for Session {
-    fn serve(
-        &mut self,
-        _: &to_worker::ReleaseEvents,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let bytes = payload.read_all()?;
-        let (ids, []) = bytes.as_chunks::<8>() else {
-            return Err(FrameError::BadPayload("ReleaseEvents"));
-        };
-        for id in ids {
-            self.shared.events.release(Id::new(u64::from_le_bytes(*id)));
-        }
-        Ok(())
-    }
-}
-
-impl Serve<to_worker::ExpectEvent> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ExpectEvent,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let (shared, peer) = (&self.shared, call.peer);
-        let event = shared.events.expect(call.event, peer)?;
-        // The peer may be lost before or after this was noted; either this or `lose` sees it.
-        if !peer.is_none() && !shared.peers.has(peer) && event.ended().is_none() {
-            shared.events.resolve(call.event, Status::NODE_LOST)?;
-        }
-        Ok(())
-    }
-}
-
-impl Serve<to_worker::ResolveEvent> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ResolveEvent,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.shared.events.resolve(call.event, Status(call.status.get()))
-    }
-}
-
-impl Serve<to_worker::TellPeer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::TellPeer,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let (shared, peer, event) = (self.shared.clone(), call.peer, call.event);
-        let tell = move |status: Status| {
-            shared.peers.post(peer, move |outbox| {
-                let call = to_peer::PeerEvent { event, status: I32::new(status.0.min(0)) };
-                outbox.post(&call, &[], penstock_link::Body::None);
-            });
-        };
-        match self.shared.events.get(event) {
-            Some(event) => event.follow(tell),
-            None => tell(Status::INVALID_EVENT),
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use penstock_device::Staged;
 use penstock_wire::{FrameError, limits};
 
-use super::Shared;
+use super::shared_session::SharedSession;
 
 /// Interval at which a thread that waits for room looks. At the limit 1 GiB is on its way, for 0.1
 /// s.
@@ -21,7 +21,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(2);
 /// may run that long while an unrelated user event is open.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
-impl Shared {
+impl SharedSession {
     /// Blocks until [`limits::STAGED_BYTES_MAX`] has room for `bytes` more: until commands have
     /// ended, or the client has taken what it asked for.
     pub(crate) fn wait_for_room(&self, bytes: u64) -> Result<(), FrameError> {
@@ -58,8 +58,8 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`Shared::wait_for_room`], for content of a transfer that may wait for its target. Such
-    /// content has a limit of the same size of its own.
+    /// Does the same as [`SharedSession::wait_for_room`] for content of a transfer that may wait
+    /// for its target. Such content has a limit of the same size of its own.
     pub(crate) fn wait_for_transfer_room(&self, bytes: u64) -> Result<(), FrameError> {
         let is_full = || {
             let waiting = self.transfers.waiting_bytes();

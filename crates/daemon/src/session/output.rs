@@ -2,19 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use penstock_link::Body;
+use penstock_link::{Body, Outbox};
 use penstock_process::Lock;
 use penstock_wire::calls::to_client;
 use penstock_wire::limits;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-
-use super::Shared;
 
 /// Most bytes of output that wait for the client. A terminal shows 16 MiB in seconds.
 const UNTAKEN_BYTES_MAX: usize = 16 << 20;
@@ -27,7 +24,8 @@ const UNTAKEN_PAUSE: Duration = Duration::from_millis(5);
 pub struct Output {
     /// Locked while bytes are read and posted, so that after a drain all earlier bytes are posted.
     pipe: Lock<OwnedFd>,
-    session: OnceLock<Weak<Shared>>,
+    /// The outbox of the session, as long as the session lives.
+    session: OnceLock<Weak<Outbox>>,
 }
 
 impl Output {
@@ -45,8 +43,8 @@ impl Output {
     }
 
     /// From now on sends the output to this session.
-    pub(super) fn attach(self: &Arc<Self>, shared: &Arc<Shared>) {
-        _ = self.session.set(Arc::downgrade(shared));
+    pub(super) fn attach(self: &Arc<Self>, outbox: &Arc<Outbox>) {
+        _ = self.session.set(Arc::downgrade(outbox));
         let output = self.clone();
         let thread = thread::Builder::new().name("output".into()).spawn(move || output.run());
         if let Err(error) = thread {
@@ -63,8 +61,8 @@ impl Output {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return,
             }
-            let Some(shared) = self.session.get().and_then(Weak::upgrade) else { return };
-            if !self.drain(&shared) {
+            let Some(outbox) = self.session.get().and_then(Weak::upgrade) else { return };
+            if !self.drain(&outbox) {
                 thread::sleep(UNTAKEN_PAUSE);
             }
         }
@@ -73,12 +71,12 @@ impl Output {
     /// Posts the output so far, but at most a pipe's worth, so that endless output does not hold up
     /// others. Returns `false` if the client does not take it; the pipe then blocks the printing
     /// code.
-    fn drain(&self, shared: &Shared) -> bool {
+    pub(super) fn drain(&self, outbox: &Outbox) -> bool {
         let pipe = self.pipe.lock();
         let max = usize::try_from(limits::OUTPUT_BYTES_MAX).unwrap_or(usize::MAX);
         let mut left = max;
         while left > 0 {
-            if shared.outbox.held_bytes() > UNTAKEN_BYTES_MAX {
+            if outbox.held_bytes() > UNTAKEN_BYTES_MAX {
                 return false;
             }
             let mut bytes = vec![0; max];
@@ -87,22 +85,10 @@ impl Output {
                 Ok(count) => {
                     left = left.saturating_sub(count);
                     bytes.truncate(count);
-                    shared.outbox.post(&to_client::Output {}, &[], Body::Bytes(bytes));
+                    outbox.post(&to_client::Output {}, &[], Body::Bytes(bytes));
                 }
             }
         }
         true
-    }
-}
-
-impl Shared {
-    /// Sends the output so far to the client, before the frames that follow.
-    pub(super) fn drain_output(&self) {
-        if self.prints.load(Ordering::Acquire)
-            && let Some(output) = &self.output
-        {
-            crate::sys::flush_stdio();
-            output.drain(self);
-        }
     }
 }

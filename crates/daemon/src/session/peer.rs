@@ -1,23 +1,17 @@
-//! Links to the other workers of the same client.
+//! The other workers of the same client: which are linked, and which may come with a ticket.
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{
-    Address, Body, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream,
-};
+use penstock_link::{Address, Key, LinkError, Outbox, Stream};
 use penstock_process::Lock;
-use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, TICKET_BYTES};
 use penstock_wire::id::kind;
 use penstock_wire::limits::HELLO_MS_MAX;
-use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
+use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::{Session, Shared};
 
 /// What a worker needs to reach other workers and to be reached.
 #[derive(Clone, Default)]
@@ -30,7 +24,7 @@ pub struct PeerSetup {
 /// Admits peers: the daemon, which has the listening sockets.
 pub trait Admissions: Send + Sync {
     /// Asks the daemon to hand the peer that brings this ticket to this worker. The answer comes
-    /// through [`Shared::admitted`]. Returns `false` if nobody can be asked.
+    /// through `SharedSession::admitted`. Returns `false` if nobody can be asked.
     fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool;
 
     /// Makes the daemon turn away a peer that brings this ticket from now on.
@@ -107,7 +101,7 @@ impl Peers {
         matches!(self.table.lock().get(&peer), Some(Peer::Awaited(_) | Peer::Linked(_)))
     }
 
-    fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
+    pub(super) fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
         let mut table = self.table.lock();
         match table.get(&peer) {
             // If one direction failed, the client tries the other.
@@ -124,7 +118,7 @@ impl Peers {
     }
 
     /// Sends the waiting messages to a peer that is linked now, before any others.
-    fn link(&self, peer: Id<kind::Peer>, outbox: &Outbox) {
+    pub(super) fn link(&self, peer: Id<kind::Peer>, outbox: &Outbox) {
         loop {
             let jobs = match self.table.lock().get_mut(&peer) {
                 Some(Peer::Awaited(jobs)) if !jobs.is_empty() => std::mem::take(jobs),
@@ -142,54 +136,43 @@ impl Peers {
         }
     }
 
-    fn set(&self, peer: Id<kind::Peer>, state: Peer) -> Option<Peer> {
-        self.table.lock().insert(peer, state)
-    }
-
-    pub(crate) fn close(&self) {
-        let peers = std::mem::take(&mut *self.table.lock());
-        for peer in peers.into_values() {
-            if let Peer::Linked(outbox) = peer {
-                outbox.close();
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// Notes that the daemon knows a ticket.
-    pub fn admitted(&self, ticket: &[u8; TICKET_BYTES]) {
-        let request = self.peers.tickets.lock().get(ticket).map(|admission| admission.request);
-        if let Some(request) = request {
-            self.reply(request, &Ok(()));
+    /// Notes that a peer is lost, and closes its link.
+    pub(super) fn lose(&self, peer: Id<kind::Peer>) {
+        let before = self.table.lock().insert(peer, Peer::Lost);
+        if let Some(Peer::Linked(outbox)) = before {
+            outbox.close();
         }
     }
 
-    /// Links another worker that has come with a ticket.
-    pub fn arrived(self: &Arc<Self>, ticket: &[u8; TICKET_BYTES], stream: Stream) {
-        // A ticket is good once.
-        let admission = self.peers.tickets.lock().remove(ticket);
-        let Some(admission) = admission else { return };
-        let peer = match admission.guest {
-            Guest::Peer(peer) => peer,
-            Guest::Member(heap, member) => return self.member_arrived(heap, member, stream),
-        };
-        let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
-        match linked.and_then(|link| self.link_peer(peer, link)) {
-            Ok(()) => {}
-            Err(error) => {
-                self.complain("a peer did not come", &error);
-                self.lose_peer(peer);
-            }
-        }
+    /// Notes that a thread tries to reach a peer. Returns `false` if another thread does already.
+    pub(super) fn begin_connecting(&self, peer: Id<kind::Peer>) -> bool {
+        self.connecting.lock().insert(peer)
+    }
+
+    /// Notes that no thread tries to reach a peer any longer.
+    pub(super) fn end_connecting(&self, peer: Id<kind::Peer>) {
+        self.connecting.lock().remove(&peer);
+    }
+
+    /// Returns the request that is answered when the daemon knows a ticket.
+    pub(super) fn admission_request(
+        &self,
+        ticket: &[u8; TICKET_BYTES],
+    ) -> Option<Id<kind::Request>> {
+        self.tickets.lock().get(ticket).map(|admission| admission.request)
+    }
+
+    /// Returns whom a ticket admits. A second call with the same ticket returns `None`.
+    pub(super) fn take_guest(&self, ticket: &[u8; TICKET_BYTES]) -> Option<Guest> {
+        self.tickets.lock().remove(ticket).map(|admission| admission.guest)
     }
 
     /// Forgets the tickets of a heap's members that will not come.
     pub(super) fn forget_members(&self, heap: Id<kind::Heap>) {
-        let mut tickets = self.peers.tickets.lock();
+        let mut tickets = self.tickets.lock();
         tickets.retain(|ticket, admission| {
             let goes = matches!(admission.guest, Guest::Member(of, _) if of == heap);
-            if let Some(daemon) = self.peers.setup.admissions.as_ref().filter(|_| goes) {
+            if let Some(daemon) = self.setup.admissions.as_ref().filter(|_| goes) {
                 daemon.forget(ticket);
             }
             !goes
@@ -204,9 +187,8 @@ impl Shared {
         guest: Guest,
         request: Id<kind::Request>,
     ) -> Result<Result<(), Status>, FrameError> {
-        let peers = &self.peers;
         {
-            let mut tickets = peers.tickets.lock();
+            let mut tickets = self.tickets.lock();
             // The daemon keeps no more tickets of one worker, and would not answer.
             if tickets.len() >= PEERS_MAX {
                 return match guest {
@@ -219,68 +201,11 @@ impl Shared {
                 return Err(FrameError::BadPayload("a ticket that was told before"));
             }
         }
-        let asked = peers.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket));
+        let asked = self.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket));
         if !asked {
-            peers.tickets.lock().remove(&ticket);
+            self.tickets.lock().remove(&ticket);
         }
         Ok(if asked { Ok(()) } else { Err(Status::INVALID_OPERATION) })
-    }
-
-    /// Starts to serve a peer whose link is established.
-    pub(crate) fn link_peer(
-        self: &Arc<Self>,
-        peer: Id<kind::Peer>,
-        (sender, receiver): (Sender, Receiver),
-    ) -> Result<(), LinkError> {
-        let outbox = Outbox::new(sender);
-        let shared = self.clone();
-        let serve = move || shared.serve_peer(peer, receiver);
-        thread::Builder::new().name("peer".into()).spawn(serve).map_err(|source| {
-            LinkError::System { doing: "starting a thread for a peer", source }
-        })?;
-        self.peers.link(peer, &outbox);
-        Ok(())
-    }
-
-    fn serve_peer(self: &Arc<Self>, peer: Id<kind::Peer>, mut receiver: Receiver) {
-        let mut from = FromPeer { shared: self, peer };
-        let error = loop {
-            let received = receiver.receive(Patience::Forever, &mut |frame, payload| {
-                penstock_trial::delay(penstock_trial::Place::TransferArrives);
-                to_peer::dispatch(&mut from, frame, payload)
-            });
-            if let Err(error) = received {
-                break error;
-            }
-        };
-        match error {
-            // It has most likely ended with the client; this session is about to end as well.
-            LinkError::Closed => {}
-            error => self.complain("a peer is lost", &error),
-        }
-        // Reported before the lost ends: a client that hears of those must not use this peer again.
-        self.outbox.post(&to_client::PeerLost { peer }, &[], Body::None);
-        self.lose_peer(peer);
-    }
-
-    fn lose_peer(self: &Arc<Self>, peer: Id<kind::Peer>) {
-        if let Some(Peer::Linked(outbox)) = self.peers.set(peer, Peer::Lost) {
-            outbox.close();
-        }
-        self.transfers.lose(self, peer);
-        self.events.lose(peer);
-    }
-
-    /// Opens a link to the worker that an invitation names.
-    fn open_peer(
-        self: &Arc<Self>,
-        peer: Id<kind::Peer>,
-        invitation: &PeerInvitation,
-    ) -> Result<(), LinkError> {
-        let link = self.reach(invitation, |stream| {
-            penstock_link::establish(stream, 0, Side::Client, to_peer::check)
-        })?;
-        self.link_peer(peer, link)
     }
 
     /// Connects to the worker of an invitation, at the first address where `meet` succeeds.
@@ -293,7 +218,7 @@ impl Shared {
         for address in invitation.addresses.iter().take(ADDRESSES_MAX) {
             let opened = address.parse::<Address>().and_then(|address| {
                 let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
-                let key = self.peers.setup.key.as_deref();
+                let key = self.setup.key.as_deref();
                 penstock_link::open(&address, Role::Peer, Some(invitation.ticket), key, deadline)
             });
             match opened.map_err(E::from).and_then(|opened| meet(opened.stream)) {
@@ -303,86 +228,14 @@ impl Shared {
         }
         Err(failure)
     }
-}
 
-/// Serves the calls of another worker.
-struct FromPeer<'a> {
-    shared: &'a Arc<Shared>,
-    peer: Id<kind::Peer>,
-}
-
-impl Serve<to_peer::PeerEvent> for FromPeer<'_> {
-    fn serve(
-        &mut self,
-        call: &to_peer::PeerEvent,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.shared.events.told_by(self.peer, call.event, Status(call.status.get()))
-    }
-}
-
-impl Serve<to_peer::TransferData> for FromPeer<'_> {
-    fn serve(
-        &mut self,
-        call: &to_peer::TransferData,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.shared.transfer_came((call.transfer, self.peer), Status(call.status.get()), payload)
-    }
-}
-
-impl Serve<to_worker::ConnectPeer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ConnectPeer,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
-        self.shared.peers.expect(call.peer)?;
-        if !self.shared.peers.connecting.lock().insert(call.peer) {
-            // Otherwise a client could take all threads of its user with many calls.
-            return Err(FrameError::BadId("a peer that is being reached"));
-        }
-        let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);
-        let connect = move || {
-            let opened = shared.open_peer(peer, &invitation);
-            shared.peers.connecting.lock().remove(&peer);
-            match opened {
-                Ok(()) => shared.reply(request, &Ok(())),
-                Err(error) => {
-                    shared.complain("no link to a peer", &error);
-                    shared.lose_peer(peer);
-                    shared.reply::<()>(request, &Err(Status::NODE_LOST));
-                }
+    pub(crate) fn close(&self) {
+        let peers = std::mem::take(&mut *self.table.lock());
+        for peer in peers.into_values() {
+            if let Peer::Linked(outbox) = peer {
+                outbox.close();
             }
-        };
-        if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
-            self.shared.peers.connecting.lock().remove(&call.peer);
-            self.shared.lose_peer(call.peer);
-            self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
         }
-        Ok(())
-    }
-}
-
-impl Serve<to_worker::AdmitPeer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::AdmitPeer,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let ticket =
-            payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
-        self.shared.peers.expect(call.peer)?;
-        if let Err(status) = self.shared.admit(ticket, Guest::Peer(call.peer), call.request)? {
-            self.shared.lose_peer(call.peer);
-            self.shared.reply::<()>(call.request, &Err(status));
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use penstock_device as device;
 use penstock_device::{Reading, Rect, Staged, Want};
-use penstock_wire::Status;
+use penstock_wire::{FrameError, Payload, Status};
 
 /// Most bytes of a piece. Two fit a core's cache of 2 MiB. One takes 100 µs at 10 GB/s, a command 5
 /// µs.
@@ -11,7 +11,7 @@ pub(crate) const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 /// Part of a memory object that is the source or target of content.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum AreaOrigin {
     /// Bytes of a buffer from this offset; regions are `[bytes, 1, 1]`.
     Bytes(u64),
     /// A rectangle of a buffer; regions are in bytes, rows, slices.
@@ -20,10 +20,10 @@ pub(crate) enum Place {
     Image([u64; 3]),
 }
 
-/// A place and its size, checked against the memory object.
+/// Where a part begins and how large it is, checked against the memory object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
-    place: Place,
+    place: AreaOrigin,
     region: [u64; 3],
     /// Bytes of one unit of the first dimension.
     unit: u64,
@@ -55,7 +55,7 @@ impl Area {
         if end > mem.size() {
             return Err(Status::INVALID_VALUE);
         }
-        Ok(Self { place: Place::Bytes(offset), region: [size, 1, 1], unit: 1, bytes: size })
+        Ok(Self { place: AreaOrigin::Bytes(offset), region: [size, 1, 1], unit: 1, bytes: size })
     }
 
     pub(crate) fn rect(
@@ -94,7 +94,7 @@ impl Area {
             return Err(Status::INVALID_VALUE);
         }
         let bytes = volume(region).ok_or(Status::INVALID_VALUE)?;
-        Ok(Self { place: Place::Rect(rect), region, unit: 1, bytes })
+        Ok(Self { place: AreaOrigin::Rect(rect), region, unit: 1, bytes })
     }
 
     pub(crate) fn image(
@@ -104,7 +104,7 @@ impl Area {
     ) -> Result<Self, Status> {
         let bytes = mem.region_bytes(origin, region)?;
         let pixels = volume(region).filter(|pixels| *pixels > 0).ok_or(Status::INVALID_VALUE)?;
-        Ok(Self { place: Place::Image(origin), region, unit: bytes / pixels, bytes })
+        Ok(Self { place: AreaOrigin::Image(origin), region, unit: bytes / pixels, bytes })
     }
 
     /// Checks an area that is all of an image, or the bytes of a buffer from `offset`.
@@ -125,7 +125,7 @@ impl Area {
     /// Returns the start of an area that is bytes of a buffer.
     pub(crate) fn linear(&self) -> Option<u64> {
         match self.place {
-            Place::Bytes(offset) => Some(offset),
+            AreaOrigin::Bytes(offset) => Some(offset),
             _ => None,
         }
     }
@@ -169,11 +169,11 @@ impl Area {
         waits: &[&device::Event],
     ) -> Result<Reading, Status> {
         match self.place {
-            Place::Bytes(offset) => queue.read(mem, offset + piece.offset, piece.bytes, waits),
-            Place::Rect(rect) => {
+            AreaOrigin::Bytes(offset) => queue.read(mem, offset + piece.offset, piece.bytes, waits),
+            AreaOrigin::Rect(rect) => {
                 queue.read_rect(mem, &moved(rect, piece.from), piece.region, waits)
             }
-            Place::Image(origin) => {
+            AreaOrigin::Image(origin) => {
                 queue.read_image(mem, sum(origin, piece.from), piece.region, waits)
             }
         }
@@ -189,11 +189,13 @@ impl Area {
         want: Want,
     ) -> Result<Option<device::Event>, Status> {
         match self.place {
-            Place::Bytes(offset) => queue.write(mem, offset + piece.offset, bytes, waits, want),
-            Place::Rect(rect) => {
+            AreaOrigin::Bytes(offset) => {
+                queue.write(mem, offset + piece.offset, bytes, waits, want)
+            }
+            AreaOrigin::Rect(rect) => {
                 queue.write_rect(mem, &moved(rect, piece.from), piece.region, bytes, waits, want)
             }
-            Place::Image(origin) => {
+            AreaOrigin::Image(origin) => {
                 queue.write_image(mem, sum(origin, piece.from), piece.region, bytes, waits, want)
             }
         }
@@ -207,9 +209,11 @@ impl Area {
         bytes: &[u8],
     ) -> Result<(), Status> {
         match self.place {
-            Place::Bytes(offset) => mem.init(offset + piece.offset, bytes),
-            Place::Image(origin) => mem.init_image(sum(origin, piece.from), piece.region, bytes),
-            Place::Rect(_) => Err(Status::INVALID_OPERATION),
+            AreaOrigin::Bytes(offset) => mem.init(offset + piece.offset, bytes),
+            AreaOrigin::Image(origin) => {
+                mem.init_image(sum(origin, piece.from), piece.region, bytes)
+            }
+            AreaOrigin::Rect(_) => Err(Status::INVALID_OPERATION),
         }
     }
 }
@@ -230,6 +234,24 @@ fn moved(rect: Rect, from: [u64; 3]) -> Rect {
     Rect { origin: sum(rect.origin, from), ..rect }
 }
 
+/// Takes the payload straight into home memory; `None` if there is none.
+pub(crate) fn into_home(
+    mem: &device::Mem,
+    area: &Area,
+    payload: &mut dyn Payload,
+) -> Option<Result<(), FrameError>> {
+    mem.home()?.fill(area.linear()?, area.bytes, &mut |into| payload.read(into))
+}
+
+/// Body of a frame that is a staged piece.
+pub(crate) struct StagedBody(pub(crate) Staged);
+
+impl AsRef<[u8]> for StagedBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -238,7 +260,7 @@ mod tests {
 
     fn area(region: [u64; 3], unit: u64) -> Area {
         let bytes = volume(region).unwrap() * unit;
-        Area { place: Place::Image([0; 3]), region, unit, bytes }
+        Area { place: AreaOrigin::Image([0; 3]), region, unit, bytes }
     }
 
     proptest! {

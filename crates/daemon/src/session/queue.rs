@@ -1,21 +1,19 @@
-//! Queues: their creation, and whether one has nothing outstanding.
+//! What the session knows of a queue: whether commands are outstanding, and which one is the last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device as device;
 use penstock_device::Want;
-use penstock_link::Body;
+use penstock_link::{Body, Outbox};
 use penstock_process::Lock;
-use penstock_wire::calls::{Serve, to_client, to_worker};
+use penstock_wire::calls::to_client;
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, I32, Id, Payload, Status, TimesOf};
+use penstock_wire::{I32, Id, Status};
 
+use super::end_order::EndOrder;
 use super::event::Event;
-use super::line::Line;
-use super::read::Sending;
-use super::{Session, Shared};
+use super::send_gate::SendGate;
 use crate::usage::Meter;
 
 /// Number of commands after a finish that get an event even if the client asks for none. A client
@@ -37,9 +35,9 @@ pub(crate) struct Queue {
     /// The last command that is known to have ended together with all before it.
     reached: Arc<Progress>,
     /// Event of an in-order queue's last command, if it has one; a finish can follow it.
-    last: Option<Last>,
+    last: Option<LastCommand>,
     /// Reads in place: later commands must not change the memory before it is sent.
-    sending: Vec<Arc<Sending>>,
+    sending: Vec<Arc<SendGate>>,
     /// First failure of a command without an event that the client does not know yet.
     failure: Option<Status>,
     /// Whether commands were given to the driver since the last flush.
@@ -47,11 +45,11 @@ pub(crate) struct Queue {
 }
 
 /// The event of an in-order queue's last command.
-enum Last {
+pub(super) enum LastCommand {
     /// An event that the client knows.
     Event(Arc<Event>),
     /// An event that only the driver knows.
-    Native(device::Event, Mark),
+    Native(device::Event, QueuePosition),
 }
 
 /// How far a queue has come.
@@ -62,12 +60,17 @@ pub(crate) struct Progress {
     /// The last command given to the device, and whether the meter runs for this queue.
     given: Lock<(u64, bool)>,
     /// Ends that are still to be reported.
-    line: Line,
+    ends: EndOrder,
 }
 
 impl Progress {
     fn new(meter: Option<Arc<Meter>>) -> Self {
-        Self { reached: AtomicU64::new(0), meter, given: Lock::default(), line: Line::default() }
+        Self {
+            reached: AtomicU64::new(0),
+            meter,
+            given: Lock::default(),
+            ends: EndOrder::default(),
+        }
     }
 
     /// Notes that the device got a command.
@@ -102,7 +105,7 @@ impl Drop for Progress {
 }
 
 impl Queue {
-    fn new(device: device::Queue, timed: bool, meter: Option<Arc<Meter>>) -> Self {
+    pub(super) fn new(device: device::Queue, timed: bool, meter: Option<Arc<Meter>>) -> Self {
         Self {
             in_order: !device.is_out_of_order(),
             timed,
@@ -128,12 +131,16 @@ impl Queue {
     }
 
     /// Numbers a command that was given to the device. The mark reports its end.
-    pub(crate) fn count(&mut self) -> Mark {
+    pub(crate) fn count(&mut self) -> QueuePosition {
         self.serial += 1;
         self.dirty = true;
         self.last = None;
         self.reached.give(self.serial);
-        Mark { progress: self.reached.clone(), serial: self.serial, after_all: self.in_order }
+        QueuePosition {
+            progress: self.reached.clone(),
+            serial: self.serial,
+            after_all: self.in_order,
+        }
     }
 
     /// Returns whether the next command needs an event.
@@ -145,19 +152,19 @@ impl Queue {
     /// Notes the event of the last command.
     pub(crate) fn set_last(&mut self, event: &Arc<Event>) {
         if self.in_order {
-            self.last = Some(Last::Event(event.clone()));
+            self.last = Some(LastCommand::Event(event.clone()));
         }
     }
 
     /// Notes the driver's event of the last command, which only a finish will use.
-    pub(crate) fn set_last_native(&mut self, native: device::Event, mark: Mark) {
+    pub(crate) fn set_last_native(&mut self, native: device::Event, mark: QueuePosition) {
         if self.in_order {
-            self.last = Some(Last::Native(native, mark));
+            self.last = Some(LastCommand::Native(native, mark));
         }
     }
 
     /// Notes a read in place that is being sent from now on.
-    pub(crate) fn set_sending(&mut self, sending: Arc<Sending>, event: &Arc<Event>) {
+    pub(crate) fn set_sending(&mut self, sending: Arc<SendGate>, event: &Arc<Event>) {
         self.sending.retain(|sending| !sending.is_sent());
         self.sending.push(sending);
         self.set_last(event);
@@ -170,7 +177,7 @@ impl Queue {
         }
         let mut gates = Vec::new();
         for sending in std::mem::take(&mut self.sending) {
-            gates.extend(sending.gate(self.device.context())?);
+            gates.extend(sending.close(self.device.context())?);
         }
         if !gates.is_empty() {
             let gates: Vec<&device::Event> = gates.iter().collect();
@@ -189,15 +196,26 @@ impl Queue {
 
     /// Reports a kept failure to the client. Call it before the device gets a command with an
     /// event.
-    pub(crate) fn tell_failure(&mut self, shared: &Shared, queue: Id<kind::Queue>) {
+    pub(crate) fn tell_failure(&mut self, outbox: &Outbox, queue: Id<kind::Queue>) {
         if let Some(status) = self.failure.take() {
             let call = to_client::QueueFailed { queue, status: I32::new(status.0) };
-            shared.outbox.post(&call, &[], Body::None);
+            outbox.post(&call, &[], Body::None);
         }
     }
 
+    /// Begins a finish. Returns the kept failure, which the answer reports.
+    pub(super) fn begin_finish(&mut self) -> Option<Status> {
+        self.finished = self.serial;
+        self.failure.take()
+    }
+
+    /// Returns the event of the last command, if it has one that a finish can follow.
+    pub(super) fn take_last(&mut self) -> Option<LastCommand> {
+        self.last.take()
+    }
+
     /// Enqueues a marker that ends when all commands so far have ended.
-    pub(crate) fn marker(&mut self) -> Result<(device::Event, Mark), Status> {
+    pub(crate) fn marker(&mut self) -> Result<(device::Event, QueuePosition), Status> {
         self.pass_gate()?;
         let marker = self.device.marker(&[], Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
         let mut mark = self.count();
@@ -217,19 +235,19 @@ impl Queue {
     }
 }
 
-/// A command's place in its queue.
-pub(crate) struct Mark {
+/// A command's position in its queue.
+pub(crate) struct QueuePosition {
     progress: Arc<Progress>,
     serial: u64,
     /// Whether it ends after all commands before it.
     pub(crate) after_all: bool,
 }
 
-impl Mark {
+impl QueuePosition {
     /// Announces that its end will be reported. Call it before the driver can call back.
-    pub(crate) fn expect(self) -> Turn {
-        self.progress.line.expect(self.serial);
-        Turn(self)
+    pub(crate) fn expect(self) -> EndTurn {
+        self.progress.ends.expect(self.serial);
+        EndTurn(self)
     }
 
     /// Notes that the command has ended, and with it all before it if it comes after them.
@@ -240,156 +258,16 @@ impl Mark {
     }
 }
 
-/// The place of a command whose end must be reported. Unless it is taken, no later end is reported.
+/// The turn of a command whose end must be reported. Until the turn is taken, the session reports
+/// no later end of the queue.
 #[must_use]
-pub(crate) struct Turn(Mark);
+pub(crate) struct EndTurn(QueuePosition);
 
-impl Turn {
+impl EndTurn {
     /// Reports the end after a callback: now, or when the ends before it are reported.
-    pub(crate) fn take(self, tell: impl FnOnce(&Mark) + Send + 'static) {
+    pub(crate) fn take(self, tell: impl FnOnce(&QueuePosition) + Send + 'static) {
         let Self(mark) = self;
         let (progress, serial, after_all) = (mark.progress.clone(), mark.serial, mark.after_all);
-        progress.line.ended(serial, after_all, move || tell(&mark));
-    }
-}
-
-impl Session {
-    /// Flushes all queues with commands that the devices may not have got.
-    pub(super) fn flush_queues(&mut self) {
-        for id in std::mem::take(&mut self.unflushed) {
-            if let Ok(queue) = self.queues.get_mut(id) {
-                queue.flush();
-            }
-        }
-    }
-
-    /// Notes a queue with commands that the device may not have got.
-    pub(super) fn note_unflushed(&mut self, id: Id<kind::Queue>) {
-        if self.queues.get(id).is_ok_and(|queue| queue.dirty) && !self.unflushed.contains(&id) {
-            self.unflushed.push(id);
-        }
-    }
-
-    fn finish(&mut self, request: Id<kind::Request>, id: Id<kind::Queue>) -> Result<(), Status> {
-        let queue = self.queues.get_mut(id)?;
-        let shared = self.shared.clone();
-        let failure = queue.failure.take();
-        queue.finished = queue.serial;
-        let answer = move |shared: &Shared, last: Status| {
-            shared.drain_output();
-            shared.reply(request, &failure.map_or(Ok(()), Err).and(last.ok()));
-        };
-        if queue.is_idle() {
-            answer(&shared, Status::OK);
-            return Ok(());
-        }
-        match queue.last.take() {
-            Some(Last::Event(last)) => {
-                queue.flush();
-                // The event itself tells the client how it ended.
-                last.follow(move |_| answer(&shared, Status::OK));
-            }
-            Some(Last::Native(last, mark)) => {
-                queue.flush();
-                // Only this finish reports its failure.
-                answer_behind(shared, &last, mark, answer);
-            }
-            None => {
-                let (marker, mark) = queue.marker()?;
-                queue.flush();
-                // A marker fails because of a command before it, which has reported that.
-                answer_behind(shared, &marker, mark, move |shared, _| answer(shared, Status::OK));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Answers a finish when the last command of its queue has ended and all earlier ends are reported.
-fn answer_behind(
-    shared: Arc<Shared>,
-    last: &device::Event,
-    mark: Mark,
-    answer: impl FnOnce(&Shared, Status) + Send + 'static,
-) {
-    let turn = mark.expect();
-    last.on_complete(Box::new(move |status, _| {
-        // If it waited for a failed event, the device did not refuse it: see `fail_in_order`.
-        let status = if status == Status::WAIT_LIST_FAILED { Status::OK } else { status };
-        turn.take(move |mark| {
-            mark.reach();
-            answer(&shared, status);
-        });
-    }));
-}
-
-impl Serve<to_worker::CreateQueue> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateQueue,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.queues.vacant(call.queue)?;
-        let make = || {
-            let context = self.objects.contexts.get(call.context)?;
-            let device = self.objects.device(call.device.get())?;
-            device::Queue::new(context, device, call.properties.get(), call.size.get())
-        };
-        let meter = self.objects.meter(call.device.get());
-        let profiles = call.properties.get() & CL_QUEUE_PROFILING_ENABLE != 0;
-        let queue = make().and_then(|device| {
-            let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
-            Ok(Queue::new(device, profiles && times == TimesOf::Commands, meter))
-        });
-        if let Ok(queue) = &queue {
-            self.shared.queues.lock().insert(call.queue, queue.device.clone());
-        }
-        self.queues.insert(call.queue, queue)
-    }
-}
-
-impl Serve<to_worker::ReleaseQueue> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseQueue,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        if let Some(mut queue) = self.queues.remove(call.queue) {
-            // "clReleaseCommandQueue performs an implicit flush to issue any previously queued
-            // OpenCL commands."
-            queue.flush();
-            self.shared.queues.lock().remove(&call.queue);
-        }
-        Ok(())
-    }
-}
-
-impl Serve<to_worker::Flush> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::Flush,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        if let Ok(queue) = self.queues.get_mut(call.queue) {
-            queue.flush();
-        }
-        Ok(())
-    }
-}
-
-impl Serve<to_worker::Finish> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::Finish,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        if let Err(status) = self.finish(call.request, call.queue) {
-            self.shared.reply::<()>(call.request, &Err(status));
-        }
-        Ok(())
+        progress.ends.ended(serial, after_all, move || tell(&mark));
     }
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_daemon::node::Node;
-use penstock_daemon::session::{PeerSetup, Session, Shared};
+use penstock_daemon::session::{PeerSetup, Session, SharedSession};
 use penstock_link::{LinkError, Patience, Received, Receiver, Sender, Side, Stream};
 use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport};
@@ -42,7 +42,7 @@ pub struct Client {
     pub inbox: Inbox,
     next: u64,
     worker: Option<JoinHandle<LinkError>>,
-    pub shared: Option<Arc<Shared>>,
+    pub shared: Option<Arc<SharedSession>>,
 }
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use penstock_wire::describe::ImageDescription;
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, frame};
 
-use super::Session;
+use crate::session::Session;
 
 impl Serve<to_worker::CreateImage> for Session {
     fn serve(

@@ -7,10 +7,10 @@ use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, IndexSpace, Payload, Status, limits};
 
-use super::command::Names;
-use super::queue::Queue;
-use super::table::Table;
-use super::{Objects, Session};
+use super::command::CommandIds;
+use crate::session::queue::Queue;
+use crate::session::table::Table;
+use crate::session::{Objects, Session};
 
 impl Objects {
     /// Sets the arguments that came with a call. Continues after a failure, because the client
@@ -108,15 +108,15 @@ impl Serve<to_worker::LaunchKernel> for Session {
         self.objects.views.bind(call.kernel, args.iter());
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
-        self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
+        self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
             set?;
-            let kernel = order.objects.kernels.get(call.kernel)?;
+            let kernel = inputs.objects.kernels.get(call.kernel)?;
             let space = IndexSpace::from(call.space);
             let range = Range::checked(space.dims, space.offset, space.global, space.local)?;
-            let heaps = order.objects.views.launch(call.kernel);
+            let heaps = inputs.objects.views.launch(call.kernel);
             // Even if the client wants no event: the heaps must know the launch's end.
-            let want = if heaps.is_empty() { order.want } else { Want::Event };
-            let launched = order.queue.launch(kernel, &range, order.waits, want)?;
+            let want = if heaps.is_empty() { inputs.want } else { Want::Event };
+            let launched = inputs.queue.launch(kernel, &range, inputs.waits, want)?;
             is_launched = true;
             if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
                 event.on_complete(Box::new(move |status, _| heaps.end(status)));

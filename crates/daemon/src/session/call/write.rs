@@ -12,16 +12,17 @@ use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status};
 
-use super::command::{Names, follow, prepare, rect, refuse};
-use super::event::Event;
-use super::pieces::{Area, PIECE_BYTES_MAX};
-use super::queue::Queue;
-use super::{Session, Shared, triple};
+use super::command::{CommandIds, follow, prepare, rect, refuse};
+use crate::session::event::Event;
+use crate::session::pieces::{Area, PIECE_BYTES_MAX, into_home};
+use crate::session::queue::Queue;
+use crate::session::shared_session::SharedSession;
+use crate::session::{Session, triple};
 
 impl Session {
     fn write(
         &mut self,
-        names: Names<'_>,
+        names: CommandIds<'_>,
         mem: Id<kind::Mem>,
         payload: &mut dyn Payload,
         area: impl FnOnce(&device::Mem, u64) -> Result<Area, Status>,
@@ -75,7 +76,7 @@ impl Session {
 }
 
 fn fill(
-    shared: &Shared,
+    shared: &SharedSession,
     mem: &device::Mem,
     area: &Area,
     payload: &mut dyn Payload,
@@ -95,17 +96,8 @@ fn fill(
     Ok(Ok(()))
 }
 
-/// Takes the payload straight into home memory; `None` if there is none.
-pub(crate) fn into_home(
-    mem: &device::Mem,
-    area: &Area,
-    payload: &mut dyn Payload,
-) -> Option<Result<(), FrameError>> {
-    mem.home()?.fill(area.linear()?, area.bytes, &mut |into| payload.read(into))
-}
-
 fn receive(
-    shared: &Shared,
+    shared: &SharedSession,
     bytes: u64,
     payload: &mut dyn Payload,
 ) -> Result<Result<Staged, Status>, FrameError> {
@@ -121,7 +113,7 @@ fn receive(
 }
 
 struct Write<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<SharedSession>,
     queue: &'a mut Queue,
     event: Option<&'a Arc<Event>>,
     mem: &'a device::Mem,
@@ -217,7 +209,7 @@ impl Serve<to_worker::WriteBuffer> for Session {
         waits: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let names = Names { queue: call.queue, event: call.event, waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits };
         self.write(names, call.mem, payload, |mem, size| Area::bytes(mem, call.offset.get(), size))
     }
 }
@@ -229,7 +221,7 @@ impl Serve<to_worker::WriteBufferRect> for Session {
         waits: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let names = Names { queue: call.queue, event: call.event, waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits };
         let to = rect(call.origin, call.row_pitch, call.slice_pitch);
         self.write(names, call.mem, payload, |mem, _| Area::rect(mem, to, triple(call.region)))
     }
@@ -242,7 +234,7 @@ impl Serve<to_worker::WriteImage> for Session {
         waits: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let names = Names { queue: call.queue, event: call.event, waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits };
         self.write(names, call.mem, payload, |mem, _| {
             Area::image(mem, triple(call.origin), triple(call.region))
         })

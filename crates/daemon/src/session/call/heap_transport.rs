@@ -3,7 +3,7 @@
 use penstock_ggas::{Heap, ProxyTransport};
 use penstock_wire::describe::HeapPath;
 
-use super::Shared;
+use crate::session::shared_session::SharedSession;
 
 /// Lets a heap offer the transport that this node's environment names.
 #[cfg(feature = "ucx")]
@@ -29,7 +29,7 @@ pub(super) fn path(heap: &Heap, pe: u32) -> HeapPath {
     }
 }
 
-impl Shared {
+impl SharedSession {
     /// Logs if a heap's bytes go another way than usual, or should but do not.
     pub(super) fn log_transports(&self, heap: &Heap) {
         for member in heap.plan().others() {
@@ -38,7 +38,7 @@ impl Shared {
                     tracing::info!(member, path = %transport, "heap");
                 }
                 Some(ProxyTransport::StreamInstead(why)) => {
-                    self.complain_of("a heap reaches another node over TCP", &why)
+                    self.complain("a heap reaches another node over TCP", &why)
                 }
                 _ => {}
             }

@@ -5,8 +5,8 @@ use penstock_wire::describe::DeviceDescription;
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
 
-use super::{Objects, Session};
 use crate::node::describe;
+use crate::session::{Objects, Session};
 
 impl Serve<to_worker::CreateContext> for Session {
     fn serve(

@@ -15,17 +15,17 @@ type Tell = Box<dyn FnOnce() + Send>;
 
 /// Ends of one queue that are still to be reported.
 #[derive(Default)]
-pub(crate) struct Line(Lock<State>);
+pub(crate) struct EndOrder(Lock<PendingEnds>);
 
 #[derive(Default)]
-struct State {
+struct PendingEnds {
     /// By the command's number; `None` until the command has come back.
     awaited: BTreeMap<u64, Option<Tell>>,
     /// Whether a thread is reporting; it also reports the ends that come meanwhile.
     telling: bool,
 }
 
-impl Line {
+impl EndOrder {
     /// Announces the end of a command. Call it in the commands' order, before they can come back.
     pub(crate) fn expect(&self, serial: u64) {
         self.0.lock().awaited.insert(serial, None);
@@ -71,35 +71,35 @@ mod tests {
 
     use super::*;
 
-    fn line(
+    fn order(
         serials: std::ops::RangeInclusive<u64>,
-    ) -> (Arc<Line>, mpsc::Sender<u64>, mpsc::Receiver<u64>) {
-        let line = Arc::new(Line::default());
-        serials.for_each(|serial| line.expect(serial));
+    ) -> (Arc<EndOrder>, mpsc::Sender<u64>, mpsc::Receiver<u64>) {
+        let order = Arc::new(EndOrder::default());
+        serials.for_each(|serial| order.expect(serial));
         let (told, heard) = mpsc::channel();
-        (line, told, heard)
+        (order, told, heard)
     }
 
     #[test]
     fn what_comes_back_too_early_waits_for_what_is_before_it() {
-        let (line, told, heard) = line(1..=4);
+        let (order, told, heard) = order(1..=4);
         for serial in [3, 2, 4, 1] {
             assert!(heard.try_recv().is_err());
             let told = told.clone();
-            line.ended(serial, true, move || told.send(serial).unwrap());
+            order.ended(serial, true, move || told.send(serial).unwrap());
         }
         assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
     }
 
     #[test]
     fn an_end_that_is_being_told_holds_back_the_next_one() {
-        let (line, told, heard) = line(1..=2);
+        let (order, told, heard) = order(1..=2);
         let (begun, held) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let slow = thread::spawn({
-            let (line, told, begun, held) =
-                (line.clone(), told.clone(), begun.clone(), held.clone());
+            let (order, told, begun, held) =
+                (order.clone(), told.clone(), begun.clone(), held.clone());
             move || {
-                line.ended(1, true, move || {
+                order.ended(1, true, move || {
                     begun.wait();
                     held.wait();
                     told.send(1).unwrap();
@@ -107,7 +107,7 @@ mod tests {
             }
         });
         begun.wait();
-        line.ended(2, true, move || told.send(2).unwrap());
+        order.ended(2, true, move || told.send(2).unwrap());
         assert!(
             heard.try_recv().is_err(),
             "the second end must not be told while the first one is"
@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn out_of_order_only_what_comes_after_all_waits() {
-        let (line, told, heard) = line(1..=4);
+        let (order, told, heard) = order(1..=4);
         let tell = |serial: u64, after_all: bool| {
             let told = told.clone();
-            line.ended(serial, after_all, move || told.send(serial).unwrap());
+            order.ended(serial, after_all, move || told.send(serial).unwrap());
         };
         tell(2, false);
         tell(3, true);
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn an_end_told_within_another_one_comes_after_it() {
-        let (line, told, heard) = line(1..=2);
-        let (inner, first, second) = (line.clone(), told.clone(), told);
-        line.ended(1, true, move || {
+        let (order, told, heard) = order(1..=2);
+        let (inner, first, second) = (order.clone(), told.clone(), told);
+        order.ended(1, true, move || {
             inner.ended(2, true, move || second.send(2).unwrap());
             first.send(1).unwrap();
         });
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn a_panic_keeps_nothing_back() {
-        let (line, told, heard) = line(1..=2);
-        line.ended(2, true, move || told.send(2).unwrap());
-        line.ended(1, true, || panic!("a defect"));
+        let (order, told, heard) = order(1..=2);
+        order.ended(2, true, move || told.send(2).unwrap());
+        order.ended(1, true, || panic!("a defect"));
         assert_eq!(heard.try_iter().collect::<Vec<_>>(), [2]);
     }
 }

@@ -5,8 +5,8 @@
 //! All others go through staged pieces, which on a CPU device are one more copy, by a thread that
 //! competes with the link for a core (16 MiB over TCP within a host: 4.5 ms instead of 3.3).
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
@@ -18,54 +18,39 @@ use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, U64};
 
-use super::command::{Names, prepare, rect, refuse};
-use super::event::Event;
-use super::pieces::{Area, PIECE_BYTES_MAX};
-use super::queue::Queue;
-use super::{Session, Shared, triple};
+use super::command::{CommandIds, follow, prepare, rect, refuse};
+use crate::session::event::Event;
+use crate::session::pieces::{Area, PIECE_BYTES_MAX, StagedBody};
+use crate::session::queue::Queue;
+use crate::session::send_gate::SendGate;
+use crate::session::shared_session::SharedSession;
+use crate::session::{Session, triple};
 
 /// Largest read that is copied: a copy of 64 KiB takes some 5 µs, like marker and gate of a read in
 /// place.
 const COPIED_BYTES_MAX: u64 = 64 << 10;
 
 /// Home memory on its way to the client.
-pub(crate) struct Sending {
-    shared: Arc<Shared>,
+struct Sending {
+    shared: Arc<SharedSession>,
     event: Arc<Event>,
     /// For reads with times: the times of the turn at the device, and when it was noticed.
     turn: OnceLock<(Times, Instant)>,
     /// Number of steps left: the bytes are sent; the status for the client is known.
     left: AtomicUsize,
-    sent: AtomicBool,
-    /// Ends when all bytes are sent.
-    gate: Lock<Option<device::Event>>,
+    /// Holds the queue's later commands back until all bytes are sent.
+    gate: Arc<SendGate>,
 }
 
 impl Sending {
-    fn new(shared: &Arc<Shared>, event: &Arc<Event>) -> Arc<Self> {
+    fn new(shared: &Arc<SharedSession>, event: &Arc<Event>) -> Arc<Self> {
         Arc::new(Self {
             shared: shared.clone(),
             event: event.clone(),
             turn: OnceLock::new(),
             left: AtomicUsize::new(2),
-            sent: AtomicBool::new(false),
-            gate: Lock::new(None),
+            gate: Arc::default(),
         })
-    }
-
-    pub(crate) fn is_sent(&self) -> bool {
-        self.sent.load(Ordering::Acquire)
-    }
-
-    /// Returns a user event that ends when all bytes are sent; `None` if they are.
-    pub(crate) fn gate(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
-        let mut gate = self.gate.lock();
-        if self.is_sent() {
-            return Ok(None);
-        }
-        let made = device::Event::user(context)?;
-        *gate = Some(made.clone());
-        Ok(Some(made))
     }
 
     fn step(&self) {
@@ -77,15 +62,11 @@ impl Sending {
             // this.
             self.shared.tell_event(&self.event, Status::OK, sent_after(*times, told.elapsed()));
         }
-        let gate = {
-            let mut gate = self.gate.lock();
-            self.sent.store(true, Ordering::Release);
-            gate.take()
-        };
+        let held = self.gate.note_sent();
         self.event.end(Status::OK);
-        if let Some(gate) = gate {
-            // If the context is gone, its gate holds nothing back.
-            _ = gate.complete(Status::OK);
+        if let Some(held) = held {
+            // If the context is gone, the gate holds no command back.
+            _ = held.complete(Status::OK);
         }
     }
 }
@@ -98,36 +79,27 @@ fn sent_after(turn: Times, took: Duration) -> Times {
 }
 
 /// Body of a frame that is home memory itself.
-struct InPlace {
+struct HomeBody {
     bytes: HomeBytes,
     sending: Arc<Sending>,
 }
 
-impl AsRef<[u8]> for InPlace {
+impl AsRef<[u8]> for HomeBody {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
-impl Drop for InPlace {
+impl Drop for HomeBody {
     fn drop(&mut self) {
         self.sending.step();
-    }
-}
-
-/// Body of a frame that is a staged piece.
-pub(crate) struct Piece(pub(crate) Staged);
-
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
     }
 }
 
 impl Session {
     fn read(
         &mut self,
-        names: Names<'_>,
+        names: CommandIds<'_>,
         mem: Id<kind::Mem>,
         area: impl FnOnce(&device::Mem) -> Result<Area, Status>,
     ) -> Result<(), FrameError> {
@@ -157,7 +129,7 @@ impl Session {
 }
 
 struct Read<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<SharedSession>,
     queue: &'a mut Queue,
     event: &'a Arc<Event>,
     mem: &'a device::Mem,
@@ -197,7 +169,7 @@ impl Read<'_> {
             self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
         let mark = self.queue.count();
         self.queue.set_last(self.event);
-        super::command::follow(self.shared, self.event.clone(), &marker, mark);
+        follow(self.shared, self.event.clone(), &marker, mark);
         Ok(())
     }
 
@@ -210,7 +182,7 @@ impl Read<'_> {
             return false;
         }
         let call = to_client::ReadData { event: self.event.id(), offset: U64::ZERO };
-        self.shared.outbox.post_before(&call, &[], Body::Shared(Box::new(Piece(bytes))));
+        self.shared.outbox.post_before(&call, &[], Body::Shared(Box::new(StagedBody(bytes))));
         self.shared.end_event(self.event, Status::OK, Times::default());
         true
     }
@@ -223,10 +195,10 @@ impl Read<'_> {
         waits: &[&device::Event],
     ) -> Result<(), Status> {
         let sending = Sending::new(self.shared, self.event);
-        let body = InPlace { bytes, sending: sending.clone() };
+        let body = HomeBody { bytes, sending: sending.clone() };
         if idle {
             send_in_place(body);
-            self.queue.set_sending(sending, self.event);
+            self.queue.set_sending(sending.gate.clone(), self.event);
             return Ok(());
         }
         let timed = self.queue.timed;
@@ -236,12 +208,12 @@ impl Read<'_> {
         }
         // Without times it does not pass the gate: a read may overtake the sending of another one.
         let turn = self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
-        let place = self.queue.count().expect();
-        self.queue.set_sending(sending, self.event);
+        let end_turn = self.queue.count().expect();
+        self.queue.set_sending(sending.gate.clone(), self.event);
         turn.on_complete(Box::new(move |status, times| {
-            let (shared, event) = (body.sending.shared.clone(), body.sending.event.clone());
-            shared.when_known(&event, status, move |status| {
-                place.take(move |mark| {
+            let event = body.sending.event.clone();
+            event.when_known(status, move |status| {
+                end_turn.take(move |mark| {
                     mark.reach();
                     send_or_fail(body, status, timed.then_some(times));
                 });
@@ -257,7 +229,7 @@ impl Read<'_> {
             pieces.pop();
         }
         let awaited = if planted(Defect::FirstPiece) { 1 } else { pieces.len() };
-        let gather = Arc::new(Gather::new(self.shared.clone(), self.event.clone(), awaited));
+        let gather = Arc::new(PieceGather::new(self.shared.clone(), self.event.clone(), awaited));
         let last = pieces.len().saturating_sub(1);
         for (at, piece) in pieces.iter().enumerate() {
             self.shared.wait_for_room(piece.bytes)?;
@@ -269,15 +241,15 @@ impl Read<'_> {
                     break;
                 }
             };
-            let place = self.queue.count().expect();
+            let end_turn = self.queue.count().expect();
             if self.queue.in_order && at == last {
                 self.event.set_native(reading.event());
             }
             let (gather, offset) = (gather.clone(), piece.offset);
             reading.on_complete(Box::new(move |status, times, bytes| {
-                let (shared, event) = (gather.shared.clone(), gather.event.clone());
-                shared.when_known(&event, status, move |status| {
-                    place.take(move |mark| {
+                let event = gather.event.clone();
+                event.when_known(status, move |status| {
+                    end_turn.take(move |mark| {
                         gather.arrived(offset, status, times, bytes);
                         // Comes last: the answer to a finish that finds the queue idle must follow
                         // the bytes.
@@ -296,7 +268,7 @@ impl Read<'_> {
 }
 
 /// Sends a read in place in its turn, or ends it if it has failed.
-fn send_or_fail(body: InPlace, status: Status, times: Option<Times>) {
+fn send_or_fail(body: HomeBody, status: Status, times: Option<Times>) {
     if status.is_error() {
         // Reported first, because dropping the body counts as sent.
         let sending = body.sending.clone();
@@ -311,7 +283,7 @@ fn send_or_fail(body: InPlace, status: Status, times: Option<Times>) {
     send_in_place(body);
 }
 
-fn send_in_place(body: InPlace) {
+fn send_in_place(body: HomeBody) {
     let sending = body.sending.clone();
     let (shared, event) = (&sending.shared, &sending.event);
     let call = to_client::ReadData { event: event.id(), offset: U64::ZERO };
@@ -324,31 +296,31 @@ fn send_in_place(body: InPlace) {
 }
 
 /// The pieces of one read.
-struct Gather {
-    shared: Arc<Shared>,
+struct PieceGather {
+    shared: Arc<SharedSession>,
     event: Arc<Event>,
-    state: Lock<Gathered>,
+    state: Lock<ReadProgress>,
 }
 
-struct Gathered {
+struct ReadProgress {
     left: usize,
     status: Status,
     times: Option<Times>,
 }
 
-impl Gather {
-    fn new(shared: Arc<Shared>, event: Arc<Event>, pieces: usize) -> Self {
+impl PieceGather {
+    fn new(shared: Arc<SharedSession>, event: Arc<Event>, pieces: usize) -> Self {
         Self {
             shared,
             event,
-            state: Lock::new(Gathered { left: pieces, status: Status::OK, times: None }),
+            state: Lock::new(ReadProgress { left: pieces, status: Status::OK, times: None }),
         }
     }
 
     fn arrived(&self, offset: u64, status: Status, times: Times, bytes: Staged) {
         if !status.is_error() {
             let call = to_client::ReadData { event: self.event.id(), offset: U64::new(offset) };
-            self.shared.outbox.post(&call, &[], Body::Shared(Box::new(Piece(bytes))));
+            self.shared.outbox.post(&call, &[], Body::Shared(Box::new(StagedBody(bytes))));
         }
         let mut state = self.state.lock();
         let so_far = state.times.get_or_insert(times);
@@ -365,7 +337,7 @@ impl Gather {
         self.step(self.state.lock(), status, pieces);
     }
 
-    fn step(&self, mut state: std::sync::MutexGuard<'_, Gathered>, status: Status, pieces: usize) {
+    fn step(&self, mut state: MutexGuard<'_, ReadProgress>, status: Status, pieces: usize) {
         if status.is_error() && !state.status.is_error() {
             state.status = status;
         }
@@ -385,7 +357,7 @@ impl Serve<to_worker::ReadBuffer> for Session {
         waits: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let names = Names { queue: call.queue, event: call.event, waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits };
         self.read(names, call.mem, |mem| Area::bytes(mem, call.offset.get(), call.size.get()))
     }
 }
@@ -397,7 +369,7 @@ impl Serve<to_worker::ReadBufferRect> for Session {
         waits: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let names = Names { queue: call.queue, event: call.event, waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits };
         let from = rect(call.origin, call.row_pitch, call.slice_pitch);
         self.read(names, call.mem, |mem| Area::rect(mem, from, triple(call.region)))
     }
@@ -410,7 +382,7 @@ impl Serve<to_worker::ReadImage> for Session {
         waits: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let names = Names { queue: call.queue, event: call.event, waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits };
         self.read(names, call.mem, |mem| Area::image(mem, triple(call.origin), triple(call.region)))
     }
 }

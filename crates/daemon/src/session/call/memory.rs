@@ -5,7 +5,8 @@ use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, frame};
 
-use super::Session;
+use crate::session::Session;
+use crate::session::shared::ArenaPart;
 
 impl Serve<to_worker::CreateBuffer> for Session {
     fn serve(
@@ -132,5 +133,24 @@ impl Serve<to_worker::ReleaseSampler> for Session {
     ) -> Result<(), FrameError> {
         self.objects.samplers.remove(call.sampler);
         Ok(())
+    }
+}
+
+impl Serve<to_worker::CreateSharedBuffer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateSharedBuffer,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let make = || {
+            let context = self.objects.contexts.get(call.context)?;
+            let (offset, size) = (call.offset.get(), call.size.get());
+            let part = ArenaPart::new(&self.shared, call.mem, offset, size)?;
+            device::Mem::buffer_in(context, call.flags.get(), size, Box::new(part))
+        };
+        let made = make();
+        self.objects.mems.insert(call.mem, made)
     }
 }

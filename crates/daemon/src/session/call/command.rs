@@ -9,21 +9,22 @@ use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, U64, frame};
 
-use super::event::Event;
-use super::queue::{Mark, Queue};
-use super::table::Table;
-use super::{Objects, Session, Shared, triple};
+use crate::session::event::Event;
+use crate::session::queue::{Queue, QueuePosition};
+use crate::session::shared_session::SharedSession;
+use crate::session::table::Table;
+use crate::session::{Objects, Session, triple};
 
 /// Ids that every command names.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct CommandIds<'a> {
     pub(crate) queue: Id<kind::Queue>,
     pub(crate) event: Id<kind::Event>,
     pub(crate) waits: &'a [Id<kind::Event>],
 }
 
 /// What the closure that enqueues a command gets. `waits` is the wait list as the device knows it.
-pub(crate) struct Order<'a> {
+pub(crate) struct CommandInputs<'a> {
     pub(crate) objects: &'a mut Objects,
     pub(crate) queue: &'a device::Queue,
     pub(crate) waits: &'a [&'a device::Event],
@@ -34,7 +35,16 @@ pub(crate) struct Order<'a> {
     pub(crate) want: Want,
 }
 
-impl Order<'_> {
+impl CommandInputs<'_> {
+    /// Returns the source and the target of a copy.
+    fn mems(
+        &self,
+        source: Id<kind::Mem>,
+        target: Id<kind::Mem>,
+    ) -> Result<(&device::Mem, &device::Mem), Status> {
+        Ok((self.objects.mems.get(source)?, self.objects.mems.get(target)?))
+    }
+
     /// Enqueues a marker or barrier. Without a wait list it waits for all earlier commands; a list
     /// whose events have all ended must not have that effect.
     fn listed_only(
@@ -59,8 +69,8 @@ impl Session {
     /// Serves a call that is one command of the device.
     pub(super) fn command(
         &mut self,
-        names: Names<'_>,
-        enqueue: impl FnOnce(Order<'_>) -> Result<Option<device::Event>, Status>,
+        names: CommandIds<'_>,
+        enqueue: impl FnOnce(CommandInputs<'_>) -> Result<Option<device::Event>, Status>,
     ) -> Result<(), FrameError> {
         let event = self.shared.events.announce(names.event)?;
         let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, event.as_ref())
@@ -72,7 +82,7 @@ impl Session {
         let passed = queue.pass_gate();
         let listed = !names.waits.is_empty();
         let mut after_all = queue.in_order;
-        let order = Order {
+        let inputs = CommandInputs {
             objects: &mut self.objects,
             queue: &queue.device,
             waits: &waits,
@@ -80,7 +90,7 @@ impl Session {
             after_all: &mut after_all,
             want,
         };
-        match passed.and_then(|()| enqueue(order)) {
+        match passed.and_then(|()| enqueue(inputs)) {
             Ok(native) => {
                 let mut mark = queue.count();
                 mark.after_all = after_all;
@@ -103,9 +113,9 @@ impl Session {
 /// Finds the queue of a command and its wait list as the device knows it. Returns `None` if the
 /// command has failed; the failure is then reported.
 pub(crate) fn prepare<'a>(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedSession>,
     queues: &'a mut Table<kind::Queue, Queue>,
-    names: Names<'_>,
+    names: CommandIds<'_>,
     event: Option<&Arc<Event>>,
 ) -> Option<(&'a mut Queue, Vec<device::Event>)> {
     let queue = match queues.get_mut(names.queue) {
@@ -116,7 +126,7 @@ pub(crate) fn prepare<'a>(
         }
     };
     if event.is_some() {
-        queue.tell_failure(shared, names.queue);
+        queue.tell_failure(&shared.outbox, names.queue);
     }
     penstock_trial::delay(penstock_trial::Place::WorkerSubmits);
     match shared.events.natives(names.waits, queue.device.context()) {
@@ -138,7 +148,12 @@ pub(crate) fn prepare<'a>(
 }
 
 /// Makes `event` end with the driver's event.
-pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::Event, mark: Mark) {
+pub(crate) fn follow(
+    shared: &Arc<SharedSession>,
+    event: Arc<Event>,
+    native: &device::Event,
+    mark: QueuePosition,
+) {
     event.set_native(native);
     let (shared, turn) = (shared.clone(), mark.expect());
     native.on_complete(Box::new(move |status, times| {
@@ -148,7 +163,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::E
 
 /// Ends a command that the device did not get. Without an event, [`Queue::fail`] reports it.
 pub(crate) fn refuse(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedSession>,
     queue: Option<&mut Queue>,
     event: Option<&Arc<Event>>,
     status: Status,
@@ -168,7 +183,7 @@ pub(crate) fn refuse(
 ///
 /// Without an event nothing reports it, as with drivers: in PoCL and Intel's runtime a `clFinish`
 /// or a blocking read behind it succeeds. The failed event has been reported already.
-fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Event>>) {
+fn fail_in_order(shared: &Arc<SharedSession>, queue: &mut Queue, event: Option<&Arc<Event>>) {
     let status = Status::WAIT_LIST_FAILED;
     let Some(event) = event else { return };
     end_in_turn(shared, queue, event, status);
@@ -176,20 +191,20 @@ fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Eve
 
 /// Ends the event of a command that does not run, in its turn. In an in-order queue the client
 /// takes the end of a command for the end of all before it, whatever the status.
-fn end_in_turn(shared: &Arc<Shared>, queue: &mut Queue, event: &Arc<Event>, status: Status) {
+fn end_in_turn(shared: &Arc<SharedSession>, queue: &mut Queue, event: &Arc<Event>, status: Status) {
     let turn = if queue.in_order && !queue.is_idle() { queue.marker().ok() } else { None };
     let Some((turn, mark)) = turn else {
         return shared.end_event(event, status, device::Times::default());
     };
     queue.set_last(event);
-    let (shared, event, place) = (shared.clone(), event.clone(), mark.expect());
+    let (shared, event, end_turn) = (shared.clone(), event.clone(), mark.expect());
     turn.on_complete(Box::new(move |_, _| {
-        shared.end_command(&event, status, device::Times::default(), place);
+        shared.end_command(&event, status, device::Times::default(), end_turn);
     }));
 }
 
 macro_rules! commands {
-    ($($name:ident |$call:ident, $order:ident, $payload:ident| $enqueue:expr;)*) => {$(
+    ($($name:ident |$call:ident, $inputs:ident, $payload:ident| $enqueue:expr;)*) => {$(
         impl Serve<to_worker::$name> for Session {
             fn serve(
                 &mut self,
@@ -199,8 +214,8 @@ macro_rules! commands {
             ) -> Result<(), FrameError> {
                 let bytes = $payload.read_all()?;
                 let $payload = bytes.as_slice();
-                let names = Names { queue: $call.queue, event: $call.event, waits };
-                self.command(names, |$order| {
+                let names = CommandIds { queue: $call.queue, event: $call.event, waits };
+                self.command(names, |$inputs| {
                     let _: &[u8] = $payload;
                     $enqueue
                 })
@@ -210,43 +225,51 @@ macro_rules! commands {
 }
 
 commands! {
-    CopyBuffer |call, order, bytes| {
-        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
-        let (from, to, size) = (call.source_offset.get(), call.target_offset.get(), call.size.get());
-        order.queue.copy(source, from, target, to, size, order.waits, order.want)
+    CopyBuffer |call, inputs, bytes| {
+        let (source, target) = inputs.mems(call.source, call.target)?;
+        let (from, to) = (call.source_offset.get(), call.target_offset.get());
+        let size = call.size.get();
+        inputs.queue.copy(source, from, target, to, size, inputs.waits, inputs.want)
     };
-    CopyBufferRect |call, order, bytes| {
-        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+    CopyBufferRect |call, inputs, bytes| {
+        let (source, target) = inputs.mems(call.source, call.target)?;
         let from = rect(call.source_origin, call.source_row_pitch, call.source_slice_pitch);
         let to = rect(call.target_origin, call.target_row_pitch, call.target_slice_pitch);
-        order.queue.copy_rect(source, &from, target, &to, triple(call.region), order.waits, order.want)
+        let queue = inputs.queue;
+        queue.copy_rect(source, &from, target, &to, triple(call.region), inputs.waits, inputs.want)
     };
-    FillBuffer |call, order, bytes| {
-        let mem = order.objects.mems.get(call.mem)?;
-        order.queue.fill(mem, bytes, call.offset.get(), call.size.get(), order.waits, order.want)
+    FillBuffer |call, inputs, bytes| {
+        let mem = inputs.objects.mems.get(call.mem)?;
+        inputs.queue.fill(mem, bytes, call.offset.get(), call.size.get(), inputs.waits, inputs.want)
     };
-    CopyImage |call, order, bytes| {
-        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+    CopyImage |call, inputs, bytes| {
+        let (source, target) = inputs.mems(call.source, call.target)?;
         let (from, to) = (triple(call.source_origin), triple(call.target_origin));
-        order.queue.copy_image(source, from, target, to, triple(call.region), order.waits, order.want)
+        let queue = inputs.queue;
+        queue.copy_image(source, from, target, to, triple(call.region), inputs.waits, inputs.want)
     };
-    CopyImageToBuffer |call, order, bytes| {
-        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
-        let (origin, region, offset) = (triple(call.origin), triple(call.region), call.target_offset.get());
-        order.queue.copy_image_to_buffer(source, origin, region, target, offset, order.waits, order.want)
+    CopyImageToBuffer |call, inputs, bytes| {
+        let (source, target) = inputs.mems(call.source, call.target)?;
+        let (origin, region) = (triple(call.origin), triple(call.region));
+        let offset = call.target_offset.get();
+        let (queue, waits, want) = (inputs.queue, inputs.waits, inputs.want);
+        queue.copy_image_to_buffer(source, origin, region, target, offset, waits, want)
     };
-    CopyBufferToImage |call, order, bytes| {
-        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
-        let (origin, region, offset) = (triple(call.origin), triple(call.region), call.source_offset.get());
-        order.queue.copy_buffer_to_image(source, offset, target, origin, region, order.waits, order.want)
+    CopyBufferToImage |call, inputs, bytes| {
+        let (source, target) = inputs.mems(call.source, call.target)?;
+        let (origin, region) = (triple(call.origin), triple(call.region));
+        let offset = call.source_offset.get();
+        let (queue, waits, want) = (inputs.queue, inputs.waits, inputs.want);
+        queue.copy_buffer_to_image(source, offset, target, origin, region, waits, want)
     };
-    FillImage |call, order, bytes| {
-        let mem = order.objects.mems.get(call.mem)?;
+    FillImage |call, inputs, bytes| {
+        let mem = inputs.objects.mems.get(call.mem)?;
         let colour: &[u8; 16] = bytes.try_into().map_err(|_| Status::INVALID_VALUE)?;
-        order.queue.fill_image(mem, colour, triple(call.origin), triple(call.region), order.waits, order.want)
+        let (queue, waits, want) = (inputs.queue, inputs.waits, inputs.want);
+        queue.fill_image(mem, colour, triple(call.origin), triple(call.region), waits, want)
     };
-    Marker |call, order, bytes| order.listed_only(device::Queue::marker);
-    Barrier |call, order, bytes| order.listed_only(device::Queue::barrier);
+    Marker |call, inputs, bytes| inputs.listed_only(device::Queue::marker);
+    Barrier |call, inputs, bytes| inputs.listed_only(device::Queue::barrier);
 }
 
 impl Serve<to_worker::Migrate> for Session {
@@ -257,10 +280,10 @@ impl Serve<to_worker::Migrate> for Session {
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let ids: Vec<u64> = frame::decode("Migrate", &payload.read_all()?)?;
-        self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
-            let mems = ids.iter().map(|id| order.objects.mems.get(Id::new(*id)));
+        self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
+            let mems = ids.iter().map(|id| inputs.objects.mems.get(Id::new(*id)));
             let mems = mems.collect::<Result<Vec<_>, _>>()?;
-            order.queue.migrate(&mems, call.flags.get(), order.waits, order.want)
+            inputs.queue.migrate(&mems, call.flags.get(), inputs.waits, inputs.want)
         })
     }
 }

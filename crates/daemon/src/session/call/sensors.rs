@@ -8,7 +8,7 @@ use penstock_wire::describe::Sensors;
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload};
 
-use super::Session;
+use crate::session::Session;
 
 impl Serve<to_worker::DeviceSensors> for Session {
     fn serve(

@@ -1,0 +1,18 @@
+//! The handlers of the client's calls, with one file for each kind of object.
+
+mod command;
+mod context;
+mod event;
+mod heap;
+mod heap_transport;
+mod image;
+mod kernel;
+mod memory;
+mod peer;
+mod program;
+mod queue;
+mod read;
+mod sensors;
+mod svm;
+mod transfer;
+mod write;

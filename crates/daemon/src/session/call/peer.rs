@@ -1,0 +1,183 @@
+//! Links to the other workers of the same client, and the calls that come over them.
+
+use std::sync::Arc;
+use std::thread;
+
+use penstock_device::Times;
+use penstock_link::{Body, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
+use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
+use penstock_wire::describe::PeerInvitation;
+use penstock_wire::hello::TICKET_BYTES;
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status, frame};
+
+use crate::session::Session;
+use crate::session::peer::Guest;
+use crate::session::shared_session::SharedSession;
+
+impl SharedSession {
+    /// Notes that the daemon knows a ticket.
+    pub fn admitted(&self, ticket: &[u8; TICKET_BYTES]) {
+        if let Some(request) = self.peers.admission_request(ticket) {
+            self.reply(request, &Ok(()));
+        }
+    }
+
+    /// Links another worker that has come with a ticket.
+    pub fn arrived(self: &Arc<Self>, ticket: &[u8; TICKET_BYTES], stream: Stream) {
+        // A ticket is good once.
+        let Some(guest) = self.peers.take_guest(ticket) else { return };
+        let peer = match guest {
+            Guest::Peer(peer) => peer,
+            Guest::Member(heap, member) => return self.member_arrived(heap, member, stream),
+        };
+        let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
+        match linked.and_then(|link| self.link_peer(peer, link)) {
+            Ok(()) => {}
+            Err(error) => {
+                self.complain("a peer did not come", &error);
+                self.lose_peer(peer);
+            }
+        }
+    }
+
+    /// Starts to serve a peer whose link is established.
+    pub(crate) fn link_peer(
+        self: &Arc<Self>,
+        peer: Id<kind::Peer>,
+        (sender, receiver): (Sender, Receiver),
+    ) -> Result<(), LinkError> {
+        let outbox = Outbox::new(sender);
+        let shared = self.clone();
+        let serve = move || shared.serve_peer(peer, receiver);
+        thread::Builder::new().name("peer".into()).spawn(serve).map_err(|source| {
+            LinkError::System { doing: "starting a thread for a peer", source }
+        })?;
+        self.peers.link(peer, &outbox);
+        Ok(())
+    }
+
+    fn serve_peer(self: &Arc<Self>, peer: Id<kind::Peer>, mut receiver: Receiver) {
+        let mut from = FromPeer { shared: self, peer };
+        let error = loop {
+            let received = receiver.receive(Patience::Forever, &mut |frame, payload| {
+                penstock_trial::delay(penstock_trial::Place::TransferArrives);
+                to_peer::dispatch(&mut from, frame, payload)
+            });
+            if let Err(error) = received {
+                break error;
+            }
+        };
+        match error {
+            // It has most likely ended with the client; this session is about to end as well.
+            LinkError::Closed => {}
+            error => self.complain("a peer is lost", &error),
+        }
+        // Reported before the lost ends: a client that hears of those must not use this peer again.
+        self.outbox.post(&to_client::PeerLost { peer }, &[], Body::None);
+        self.lose_peer(peer);
+    }
+
+    fn lose_peer(self: &Arc<Self>, peer: Id<kind::Peer>) {
+        self.peers.lose(peer);
+        for target in self.transfers.lose(peer) {
+            self.end_event(&target.event, Status::NODE_LOST, Times::default());
+        }
+        self.events.lose(peer);
+    }
+
+    /// Opens a link to the worker that an invitation names.
+    fn open_peer(
+        self: &Arc<Self>,
+        peer: Id<kind::Peer>,
+        invitation: &PeerInvitation,
+    ) -> Result<(), LinkError> {
+        let link = self.peers.reach(invitation, |stream| {
+            penstock_link::establish(stream, 0, Side::Client, to_peer::check)
+        })?;
+        self.link_peer(peer, link)
+    }
+}
+
+/// Serves the calls of another worker.
+struct FromPeer<'a> {
+    shared: &'a Arc<SharedSession>,
+    peer: Id<kind::Peer>,
+}
+
+impl Serve<to_peer::PeerEvent> for FromPeer<'_> {
+    fn serve(
+        &mut self,
+        call: &to_peer::PeerEvent,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.events.told_by(self.peer, call.event, Status(call.status.get()))
+    }
+}
+
+impl Serve<to_peer::TransferData> for FromPeer<'_> {
+    fn serve(
+        &mut self,
+        call: &to_peer::TransferData,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.transfer_came((call.transfer, self.peer), Status(call.status.get()), payload)
+    }
+}
+
+impl Serve<to_worker::ConnectPeer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ConnectPeer,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
+        self.shared.peers.expect(call.peer)?;
+        if !self.shared.peers.begin_connecting(call.peer) {
+            // Otherwise a client could take all threads of its user with many calls.
+            return Err(FrameError::BadId("a peer that is being reached"));
+        }
+        let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);
+        let connect = move || {
+            let opened = shared.open_peer(peer, &invitation);
+            shared.peers.end_connecting(peer);
+            match opened {
+                Ok(()) => shared.reply(request, &Ok(())),
+                Err(error) => {
+                    shared.complain("no link to a peer", &error);
+                    shared.lose_peer(peer);
+                    shared.reply::<()>(request, &Err(Status::NODE_LOST));
+                }
+            }
+        };
+        if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
+            self.shared.peers.end_connecting(call.peer);
+            self.shared.lose_peer(call.peer);
+            self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::AdmitPeer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::AdmitPeer,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let ticket =
+            payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
+        self.shared.peers.expect(call.peer)?;
+        if let Err(status) =
+            self.shared.peers.admit(ticket, Guest::Peer(call.peer), call.request)?
+        {
+            self.shared.lose_peer(call.peer);
+            self.shared.reply::<()>(call.request, &Err(status));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! SharedSession virtual memory: allocation, and copies between addresses.
+
+use penstock_device as device;
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status};
+
+use super::command::CommandIds;
+use crate::session::Session;
+
+impl Serve<to_worker::AllocSvm> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::AllocSvm,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let (flags, size, address) = (call.flags.get(), call.size.get(), call.address.get());
+        let made = self.objects.contexts.get(call.context).and_then(|context| {
+            device::Mem::svm(context, flags, size, call.alignment.get(), address)
+        });
+        let answer = made.as_ref().map(drop).map_err(|status| *status);
+        if answer.is_ok() {
+            self.objects.svm.insert(address, call.mem);
+        }
+        self.objects.mems.insert(call.mem, made)?;
+        self.shared.reply(call.request, &answer);
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::CopySvm> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CopySvm,
+        waits: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
+            let find = |address: u64| {
+                let (start, mem) = inputs.objects.svm.at(address).ok_or(Status::INVALID_VALUE)?;
+                Ok((inputs.objects.mems.get(mem)?, address - start))
+            };
+            // The driver checks that both ranges end within their allocations.
+            let ((source, from), (target, to)) =
+                (find(call.source.get())?, find(call.target.get())?);
+            inputs.queue.copy(source, from, target, to, call.size.get(), inputs.waits, inputs.want)
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! The part of a session that all threads of its worker use.
+
+use std::fmt::{self, Display};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use penstock_device as device;
+use penstock_link::{Body, LinkError, Outbox, Sender};
+use penstock_process::Lock;
+use penstock_wire::calls::to_client;
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, I32, Id, Status, frame};
+use rustc_hash::FxHashMap;
+
+use super::builds::Builds;
+use super::event::Events;
+use super::heap::{self, Heaps};
+use super::output::Output;
+use super::peer::{PeerSetup, Peers};
+use super::transfer::Transfers;
+use crate::log::Throttle;
+
+/// Time that the reason of a session's end has to reach the client.
+const FAULT_MAX: Duration = Duration::from_millis(200);
+
+/// State that the driver's callbacks and the worker's other threads need.
+pub struct SharedSession {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(super) events: Events,
+    pub(super) transfers: Transfers,
+    /// All queues, for threads that wait for room for staged bytes.
+    pub(super) queues: Lock<FxHashMap<Id<kind::Queue>, device::Queue>>,
+    pub(crate) peers: Peers,
+    pub(super) heaps: Heaps,
+    output: Option<Arc<Output>>,
+    /// Whether a program of this session may print. Its output is then sent before a command's end.
+    pub(super) prints: AtomicBool,
+    /// Set when the session ends, so that no wait outlasts it.
+    ended: AtomicBool,
+    pub(super) builds: Arc<Builds>,
+    /// Set if waiting at the limit of staged bytes may depend on a message from the client.
+    pub(super) gated: AtomicBool,
+    /// Limits the log lines about peers, which a client can cause.
+    complaints: Throttle,
+    started: Instant,
+}
+
+impl SharedSession {
+    pub(super) fn new(sender: Sender, setup: PeerSetup, output: Option<Arc<Output>>) -> Arc<Self> {
+        let shared = Arc::new(Self {
+            outbox: Arc::new(Outbox::new(sender)),
+            events: Events::default(),
+            transfers: Transfers::default(),
+            queues: Lock::default(),
+            peers: Peers::new(setup),
+            heaps: heap::heaps(),
+            output,
+            prints: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            builds: Arc::default(),
+            gated: AtomicBool::new(false),
+            complaints: Throttle::default(),
+            started: Instant::now(),
+        });
+        if let Some(output) = &shared.output {
+            output.attach(&shared.outbox);
+        }
+        shared
+    }
+
+    /// Ends the waits of this session. Tells a client that broke the protocol why the session ends.
+    pub(super) fn end(&self, error: &LinkError) {
+        self.ended.store(true, Ordering::Release);
+        if let LinkError::Frame(error) = error
+            && *error != FrameError::Broken
+        {
+            self.fault(Status::INVALID_OPERATION, &error.to_string());
+        }
+        self.heaps.end_all("the session of a member has ended");
+        self.peers.close();
+    }
+
+    /// Sends the session's last frame: why it ends.
+    pub fn fault(&self, status: Status, why: &str) {
+        let call = to_client::Fault { status: I32::new(status.0) };
+        self.outbox.post(&call, &[], Body::Bytes(why.as_bytes().to_vec()));
+        // A client that does not take the frame still sees the hang-up.
+        self.outbox.drain(Instant::now() + FAULT_MAX);
+        self.outbox.close();
+    }
+
+    /// Logs an event that a client or peer can cause, unless there are too many.
+    pub(super) fn complain(&self, event: &str, error: &dyn Display) {
+        if let Some(suppressed) = self.complaints.pass(self.started.elapsed().as_secs()) {
+            tracing::warn!(%error, suppressed, "{event}");
+        }
+    }
+
+    /// Whether the session has ended; threads that wait for it then give up.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn reply<T: serde::Serialize>(
+        &self,
+        request: Id<kind::Request>,
+        answer: &Result<T, Status>,
+    ) {
+        match answer {
+            Ok(value) => self.reply_bytes(request, Status::OK, frame::encode(value)),
+            Err(status) => self.reply_bytes(request, *status, Vec::new()),
+        }
+    }
+
+    /// Answers a request whose answer is encoded already, or that fails with an answer.
+    pub(super) fn reply_bytes(&self, request: Id<kind::Request>, status: Status, bytes: Vec<u8>) {
+        let body = if bytes.is_empty() { Body::None } else { Body::Bytes(bytes) };
+        self.outbox.post(&to_client::Reply { request, status: I32::new(status.0) }, &[], body);
+    }
+
+    /// Sends the output so far to the client, before the frames that follow.
+    pub(super) fn drain_output(&self) {
+        if self.prints.load(Ordering::Acquire)
+            && let Some(output) = &self.output
+        {
+            crate::sys::flush_stdio();
+            output.drain(&self.outbox);
+        }
+    }
+}
+
+impl fmt::Debug for SharedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedSession").finish_non_exhaustive()
+    }
+}
