@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use penstock_device::{
-    Arg, Context, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Want,
+    Arg, Context, Driver, Event, IndexSpace, Kernel, Mem, Program, Queue, Staged, Want,
 };
 
 const ROUNDS: u32 = 7;
@@ -55,8 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mem = Mem::buffer(&context, 1, 64 << 20)?;
     kernel.set(0, Arg::Mem(Some(&mem)))?;
     kernel.set(1, Arg::Bytes(&1_u32.to_ne_bytes()))?;
-    let range = Range::checked(1, [0; 3], [1, 1, 1], Some([1, 1, 1]))?;
-    let costs = Costs { context, queue, kernel, mem, range };
+    let space = IndexSpace::line(1, Some(1));
+    let costs = Costs { context, queue, kernel, mem, space };
     costs.many();
     costs.one_by_one();
     costs.memory();
@@ -68,12 +68,12 @@ struct Costs {
     queue: Queue,
     kernel: Kernel,
     mem: Mem,
-    range: Range,
+    space: IndexSpace,
 }
 
 impl Costs {
     fn launch(&self, want: Want) -> Option<Event> {
-        self.queue.launch(&self.kernel, &self.range, &[], want).ok().flatten()
+        self.queue.launch(&self.kernel, &self.space, &[], want).ok().flatten()
     }
 
     /// Measures many commands that are waited for once.

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use penstock_cl_sys::{CL_COMPILER_NOT_AVAILABLE, CL_LINKER_NOT_AVAILABLE};
+use penstock_wire::IndexSpace;
 use penstock_wire::cuda;
 use penstock_wire::describe::{BuildReport, ImageDescription, Info, Timers};
 use penstock_wire::status::Status;
@@ -19,7 +19,6 @@ use penstock_wire::status::Status;
 use crate::account::Share;
 use crate::event::{Event, Reading};
 use crate::home::{HostMemory, Mapping};
-use crate::range::Range;
 use crate::region::Placed;
 use crate::staging::Staged;
 
@@ -27,8 +26,6 @@ use crate::staging::Staged;
 pub(crate) type Notify = Box<dyn Fn(&str) + Send + Sync>;
 
 const REFUSED: Status = Status::INVALID_OPERATION;
-const NO_COMPILER: Status = Status(CL_COMPILER_NOT_AVAILABLE);
-const NO_LINKER: Status = Status(CL_LINKER_NOT_AVAILABLE);
 
 pub(crate) trait PlatformDriver: Any + Send + Sync {
     fn name(&self) -> String;
@@ -191,7 +188,7 @@ pub(crate) trait ContextDriver: Any + Send + Sync {
     }
 
     fn program_with_source(&self, _source: &[u8]) -> Result<Box<dyn ProgramDriver>, Status> {
-        Err(NO_COMPILER)
+        Err(Status::COMPILER_NOT_AVAILABLE)
     }
 
     /// `binaries` has at least one entry, and no binary is empty. `codes` has a place for the code
@@ -220,7 +217,7 @@ pub(crate) trait ContextDriver: Any + Send + Sync {
         _options: Option<&str>,
         _inputs: &[Program],
     ) -> (Result<(), Status>, Option<Box<dyn ProgramDriver>>) {
-        (Err(NO_LINKER), None)
+        (Err(Status::LINKER_NOT_AVAILABLE), None)
     }
 }
 
@@ -251,12 +248,13 @@ pub(crate) trait MemDriver: Any + Send + Sync {
 }
 
 /// A command that moves no bytes between host and device by itself, or that has its bytes. All
-/// ranges and regions lie within their objects, which belong to the queue's context.
+/// ranges and regions lie within their objects, which belong to the queue's context. The index
+/// space of a launch has passed [`IndexSpace::checked`].
 pub(crate) enum Command<'a> {
     Marker,
     Barrier,
     Migrate { mems: &'a [&'a Mem], flags: u64 },
-    Launch { kernel: &'a Kernel, range: &'a Range },
+    Launch { kernel: &'a Kernel, space: &'a IndexSpace },
     Write { mem: &'a Mem, offset: usize, bytes: Staged },
     WriteRect { mem: &'a Mem, at: Placed, region: [usize; 3], bytes: Staged },
     Copy { source: &'a Mem, from: usize, target: &'a Mem, to: usize, bytes: usize },
@@ -325,7 +323,7 @@ pub(crate) trait ProgramDriver: Any + Send + Sync {
         _options: Option<&str>,
         _headers: &[(String, Program)],
     ) -> Result<(), Status> {
-        Err(NO_COMPILER)
+        Err(Status::COMPILER_NOT_AVAILABLE)
     }
 
     fn set_spec_constant(&self, _id: u32, _value: &[u8]) -> Result<(), Status> {
@@ -388,7 +386,12 @@ pub(crate) trait KernelDriver: Any + Send + Sync {
         Err(REFUSED)
     }
 
-    fn suggested_local_size(&self, _queue: &Queue, _range: &Range) -> Result<[u64; 3], Status> {
+    /// See [`Kernel::suggested_local_size`]. The space has passed [`IndexSpace::checked`].
+    fn suggested_local_size(
+        &self,
+        _queue: &Queue,
+        _space: &IndexSpace,
+    ) -> Result<[u64; 3], Status> {
         Err(REFUSED)
     }
 

@@ -15,10 +15,6 @@ use crate::format::pixel_bytes;
 use crate::mem::KERNEL_FLAGS;
 use crate::region;
 
-const INVALID_IMAGE_DESCRIPTOR: Status = Status(penstock_cl_sys::CL_INVALID_IMAGE_DESCRIPTOR);
-const INVALID_IMAGE_FORMAT: Status = Status(penstock_cl_sys::CL_INVALID_IMAGE_FORMAT_DESCRIPTOR);
-const INVALID_IMAGE_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_IMAGE_SIZE);
-
 impl Mem {
     /// `clCreateImage`, from `parent` if there is one. Without a parent, the image is all zeros.
     ///
@@ -33,19 +29,20 @@ impl Mem {
     ) -> Result<Self, Status> {
         // No known device offers either, and regions of mip levels would need other checks.
         if description.mip_levels > 1 || description.samples > 1 {
-            return Err(INVALID_IMAGE_DESCRIPTOR);
+            return Err(Status::INVALID_IMAGE_DESCRIPTOR);
         }
         let whole = whole(description)?;
         let known = pixel_bytes(description.channel_order, description.channel_type);
         if let Some(parent) = parent {
             check_parent(context, description, whole, known, parent)?;
         } else if description.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER {
-            return Err(INVALID_IMAGE_DESCRIPTOR);
+            return Err(Status::INVALID_IMAGE_DESCRIPTOR);
         }
         // Drivers check each dimension, but not all of them the product.
-        let least = region::bytes(whole, known.unwrap_or(1)).map_err(|_| INVALID_IMAGE_SIZE)?;
+        let least =
+            region::bytes(whole, known.unwrap_or(1)).map_err(|_| Status::INVALID_IMAGE_SIZE)?;
         if context.devices().iter().all(|device| least > device.0.driver.limits().allocation) {
-            return Err(INVALID_IMAGE_SIZE);
+            return Err(Status::INVALID_IMAGE_SIZE);
         }
         // An image with a parent uses the parent's memory.
         let share = if parent.is_none() { Some(Share::take(least)?) } else { None };
@@ -53,9 +50,9 @@ impl Mem {
             context.0.driver.image(flags & KERNEL_FLAGS, description, parent, share)?;
         // The driver reads and writes by its own element size, so the checks must use the same.
         if pixel == 0 || known.is_some_and(|known| known != pixel) {
-            return Err(INVALID_IMAGE_FORMAT);
+            return Err(Status::INVALID_IMAGE_FORMAT_DESCRIPTOR);
         }
-        let size = region::bytes(whole, pixel).map_err(|_| INVALID_IMAGE_SIZE)?;
+        let size = region::bytes(whole, pixel).map_err(|_| Status::INVALID_IMAGE_SIZE)?;
         let mem = Self(Arc::new(MemParts {
             driver,
             context: context.clone(),
@@ -131,10 +128,12 @@ fn whole(description: &ImageDescription) -> Result<[u64; 3], Status> {
         CL_MEM_OBJECT_IMAGE2D => [width, height, 1],
         CL_MEM_OBJECT_IMAGE2D_ARRAY => [width, height, array_size],
         CL_MEM_OBJECT_IMAGE3D => [width, height, depth],
-        _ => return Err(INVALID_IMAGE_DESCRIPTOR),
+        _ => return Err(Status::INVALID_IMAGE_DESCRIPTOR),
     };
     // No format has elements of 64 bytes or more.
-    region::extent(whole).and_then(|_| region::bytes(whole, 64)).map_err(|_| INVALID_IMAGE_SIZE)?;
+    region::extent(whole)
+        .and_then(|_| region::bytes(whole, 64))
+        .map_err(|_| Status::INVALID_IMAGE_SIZE)?;
     Ok(whole)
 }
 
@@ -149,13 +148,13 @@ fn check_parent(
     if parent.context().id() != context.id() {
         return Err(Status::INVALID_CONTEXT);
     }
-    let pixel = pixel.ok_or(INVALID_IMAGE_FORMAT)?;
+    let pixel = pixel.ok_or(Status::INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     if let Ok(shape) = parent.shape() {
         // An image from an image: "all of the values must match, except the channel order".
         return if shape == (Shape { whole, pixel }) {
             Ok(())
         } else {
-            Err(INVALID_IMAGE_DESCRIPTOR)
+            Err(Status::INVALID_IMAGE_DESCRIPTOR)
         };
     }
     parent.expect_buffer()?;
@@ -165,16 +164,16 @@ fn check_parent(
         CL_MEM_OBJECT_IMAGE2D => {
             let pitch = if description.row_pitch == 0 { row } else { description.row_pitch };
             if pitch < row {
-                return Err(INVALID_IMAGE_DESCRIPTOR);
+                return Err(Status::INVALID_IMAGE_DESCRIPTOR);
             }
             // "image_row_pitch x image_height <= size of the buffer"
             pitch.checked_mul(whole[1])
         }
-        _ => return Err(INVALID_IMAGE_DESCRIPTOR),
+        _ => return Err(Status::INVALID_IMAGE_DESCRIPTOR),
     };
     if needed.is_some_and(|needed| needed <= parent.size()) {
         Ok(())
     } else {
-        Err(INVALID_IMAGE_SIZE)
+        Err(Status::INVALID_IMAGE_SIZE)
     }
 }

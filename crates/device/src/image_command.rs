@@ -7,8 +7,6 @@ use crate::event::{Event, Reading};
 use crate::region;
 use crate::staging::Staged;
 
-const IMAGE_FORMAT_MISMATCH: Status = Status(penstock_cl_sys::CL_IMAGE_FORMAT_MISMATCH);
-
 impl Queue {
     /// Returns the place of a region in an image of the queue's context, and its size in bytes.
     fn place(&self, mem: &Mem, origin: [u64; 3], region: [u64; 3]) -> Result<(Place, u64), Status> {
@@ -81,7 +79,7 @@ impl Queue {
         let (to, same) = self.place(target, target_origin, region)?;
         // "CL_IMAGE_FORMAT_MISMATCH if src_image and dst_image do not use the same image format."
         if bytes != same {
-            return Err(IMAGE_FORMAT_MISMATCH);
+            return Err(Status::IMAGE_FORMAT_MISMATCH);
         }
         let command = ImageCommand::Copy { source, from, target, to: to.origin };
         self.enqueue(Command::Image(command), waits, want)

@@ -13,8 +13,6 @@ use crate::driver::{Backing, Context, HomeOf, Mem, MemDriver, MemKind, MemParts}
 use crate::home::{Home, HostMemory, Mapping};
 use crate::region;
 
-const INVALID_BUFFER_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_BUFFER_SIZE);
-
 /// Flags about kernels' accesses, the only ones that reach the driver. The client has checked the
 /// host's accesses, and the worker needs all of them; it also decides where host memory is.
 pub(crate) const KERNEL_FLAGS: u64 =
@@ -110,7 +108,7 @@ impl Mem {
     /// variables; `CL_INVALID_HOST_PTR` if no known variable contains the bytes.
     pub fn variable(context: &Context, address: u64, size: u64) -> Result<Self, Status> {
         if size == 0 {
-            return Err(INVALID_BUFFER_SIZE);
+            return Err(Status::INVALID_BUFFER_SIZE);
         }
         let driver = context.0.driver.variable(address, region::narrow(size)?)?;
         Ok(Self::of(driver, context, MemKind::Buffer, size))
@@ -151,7 +149,7 @@ impl Mem {
     pub fn sub_buffer(parent: &Self, flags: u64, origin: u64, size: u64) -> Result<Self, Status> {
         parent.expect_buffer()?;
         if size == 0 {
-            return Err(INVALID_BUFFER_SIZE);
+            return Err(Status::INVALID_BUFFER_SIZE);
         }
         let (offset, bytes) = region::range(parent.size(), origin, size)?;
         let driver = parent.0.driver.part(flags & KERNEL_FLAGS, offset, bytes)?;
@@ -249,9 +247,9 @@ fn check_size(context: &Context, size: u64) -> Result<usize, Status> {
     let devices = context.devices().iter();
     let most = devices.map(|device| device.0.driver.limits().allocation).max().unwrap_or(0);
     if size == 0 || size > most {
-        return Err(INVALID_BUFFER_SIZE);
+        return Err(Status::INVALID_BUFFER_SIZE);
     }
-    region::narrow(size).map_err(|_| INVALID_BUFFER_SIZE)
+    region::narrow(size).map_err(|_| Status::INVALID_BUFFER_SIZE)
 }
 
 /// Bytes of a buffer's home memory that are on their way. They keep the buffer alive.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_wire::IndexSpace;
 use penstock_wire::describe::{BuildReport, Info};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
@@ -10,7 +11,6 @@ use crate::driver::{
     Arg, Context, Device, Kernel, KernelDriver, KernelParts, Program, ProgramDriver, ProgramParts,
     Queue, Sampler, SamplerParts,
 };
-use crate::range::Range;
 
 impl Program {
     fn of(driver: Box<dyn ProgramDriver>, context: &Context) -> Self {
@@ -203,9 +203,14 @@ impl Kernel {
     /// `clGetKernelSuggestedLocalWorkSizeKHR`.
     ///
     /// # Errors
-    /// The driver's error; `CL_INVALID_OPERATION` if it does not have the extension.
-    pub fn suggested_local_size(&self, queue: &Queue, range: &Range) -> Result<[u64; 3], Status> {
-        self.0.driver.suggested_local_size(queue, range)
+    /// Those of [`IndexSpace::checked`]; the driver's error; `CL_INVALID_OPERATION` if the driver
+    /// does not have the extension.
+    pub fn suggested_local_size(
+        &self,
+        queue: &Queue,
+        space: &IndexSpace,
+    ) -> Result<[u64; 3], Status> {
+        self.0.driver.suggested_local_size(queue, &space.checked()?)
     }
 
     /// Returns the number of work-groups of `work_items` work-items, with the local memory of the

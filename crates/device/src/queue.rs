@@ -5,13 +5,13 @@ use std::sync::Arc;
 use penstock_cl_sys::{
     CL_QUEUE_ON_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE,
 };
+use penstock_wire::IndexSpace;
 use penstock_wire::status::Status;
 
 use crate::driver::{
     Command, Context, Device, Kernel, Mem, Queue, QueueDriver, QueueParts, Source, Want,
 };
 use crate::event::{Event, Reading};
-use crate::range::Range;
 use crate::region;
 use crate::staging::Staged;
 
@@ -156,15 +156,17 @@ impl Queue {
     /// `clEnqueueNDRangeKernel`, with the current arguments.
     ///
     /// # Errors
-    /// The driver's error; `CL_INVALID_KERNEL_ARGS` if an argument's memory is gone.
+    /// Those of [`IndexSpace::checked`]; the driver's error; `CL_INVALID_KERNEL_ARGS` if an
+    /// argument's memory is gone.
     pub fn launch(
         &self,
         kernel: &Kernel,
-        range: &Range,
+        space: &IndexSpace,
         waits: &[&Event],
         want: Want,
     ) -> Result<Option<Event>, Status> {
-        self.enqueue(Command::Launch { kernel, range }, waits, want)
+        let space = space.checked()?;
+        self.enqueue(Command::Launch { kernel, space: &space }, waits, want)
     }
 
     /// `clEnqueueMarkerWithWaitList`. Without a wait list it waits for all earlier commands.

@@ -2,7 +2,7 @@
 
 mod common;
 use common::*;
-use penstock_device::{Arg, Context, Kernel, Mem, Program, Queue, Range, Rect, Status, Want};
+use penstock_device::{Arg, Context, IndexSpace, Kernel, Mem, Program, Queue, Rect, Status, Want};
 use penstock_trial::{Need, skip};
 use penstock_wire::describe::find;
 
@@ -193,8 +193,8 @@ fn hostile_sizes_are_refused() {
     }
     let kernel = kernel(&context, "kernel void k(void) {}", "k");
     for global in [[0, 1, 1], [big; 3], [1 << 31, 1 << 31, 1 << 31], [1 << 62, 1 << 62, 1]] {
-        let range = Range::checked(3, [0; 3], global, None);
-        let launched = range.and_then(|range| queue.launch(&kernel, &range, &[], Want::Nothing));
+        let space = IndexSpace { dims: 3, offset: [0; 3], global, local: None };
+        let launched = queue.launch(&kernel, &space, &[], Want::Nothing);
         eprintln!("{global:?}: {launched:?}");
     }
     queue.finish().unwrap();

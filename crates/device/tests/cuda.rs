@@ -9,7 +9,7 @@ use penstock_cl_sys::{
     CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_TYPE, CL_MEM_OBJECT_IMAGE2D, CL_PROGRAM_BUILD_LOG,
 };
 use penstock_device::{
-    Arg, Context, Event, Kernel, Mem, Program, Queue, Range, Rect, Staged, Status, Want,
+    Arg, Context, Event, IndexSpace, Kernel, Mem, Program, Queue, Rect, Staged, Status, Want,
 };
 use penstock_wire::cuda;
 use penstock_wire::describe::find;
@@ -165,14 +165,15 @@ fn work_groups_are_blocks_and_local_memory_is_dynamic_shared_memory() {
     let out = buffer(&context, 28);
     let kernel = kernel(&context, "shape");
     set_params(&kernel, &[out.device_address().unwrap()]);
-    let shape = |range: Range| {
+    let shape = |range: IndexSpace| {
         queue.launch(&kernel, &range, &[], Want::Nothing)?;
         let words = read_all(&queue, &out);
         Ok::<Vec<u32>, Status>(
             words.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect(),
         )
     };
-    let range = |local| Range::checked(3, [0; 3], [64, 8, 2], Some(local)).unwrap();
+    let range =
+        |local| IndexSpace { dims: 3, offset: [0; 3], global: [64, 8, 2], local: Some(local) };
     assert_eq!(shape(range([16, 4, 1])).unwrap(), [4, 2, 2, 16, 4, 1, 0]);
     // More than a launch may have without asking; the back end asks.
     kernel.set(cuda::ARG_SHARED, Arg::Local(90 << 10)).unwrap();
@@ -182,7 +183,7 @@ fn work_groups_are_blocks_and_local_memory_is_dynamic_shared_memory() {
     kernel.set(cuda::ARG_SHARED, Arg::Local(0)).unwrap();
     // CL_INVALID_WORK_GROUP_SIZE, and CUDA's own error for a block that is too large.
     assert_eq!(shape(range([48, 1, 1])), Err(Status(-54)));
-    let large = Range::checked(1, [0; 3], [2048, 1, 1], Some([2048, 1, 1])).unwrap();
+    let large = IndexSpace::line(2048, Some(2048));
     assert_eq!(shape(large).map_err(cuda::code), Err(Some(1)));
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cuda_common::*;
-use penstock_device::{Arg, Context, HostMemory, Kernel, Mem, Queue, Range, Status, Want};
+use penstock_device::{Arg, Context, HostMemory, IndexSpace, Kernel, Mem, Queue, Status, Want};
 use penstock_wire::cuda;
 
 const SETUP: Setup = Setup { newer: true, loader: false };
@@ -106,8 +106,8 @@ fn word(start: NonNull<u8>, at: usize) -> u64 {
     unsafe { start.as_ptr().add(at).cast::<u64>().read_volatile() }
 }
 
-fn blocks(count: u64, threads: u64) -> Range {
-    Range::checked(1, [0; 3], [count * threads, 1, 1], Some([threads, 1, 1])).unwrap()
+fn blocks(count: u64, threads: u64) -> IndexSpace {
+    IndexSpace::line(count * threads, Some(threads))
 }
 
 /// Waits until a condition holds, for example until the freeing thread has run.
@@ -209,7 +209,7 @@ fn blocks_with_a_heap_start_together_where_they_fit() {
     let (mem, ..) = lend(&context);
     let mem = mem.unwrap();
     let kernel = kernel_of(&context, "empty");
-    let whole = |range: &Range| {
+    let whole = |range: &IndexSpace| {
         let before = value("standin_whole");
         queue.launch(&kernel, range, &[], Want::Nothing).unwrap();
         queue.finish().unwrap();

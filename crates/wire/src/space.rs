@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::status::Status;
+
 /// Position or size of a region: `[x, y, z]` or `[width, height, depth]`, with OpenCL's meaning for
 /// image arrays and for images of fewer dimensions.
 pub type Triple = [U64; 3];
@@ -29,6 +31,46 @@ impl IndexSpace {
             None => None,
         };
         Self { dims: 1, offset: [0; 3], global: [global, 1, 1], local }
+    }
+
+    /// Checks what does not depend on a device. Returns the space with offset 0 and size 1 in the
+    /// dimensions that it does not have.
+    ///
+    /// # Errors
+    /// `CL_INVALID_WORK_DIMENSION`, `CL_INVALID_GLOBAL_OFFSET`, `CL_INVALID_GLOBAL_WORK_SIZE`,
+    /// `CL_INVALID_WORK_GROUP_SIZE`. The launch finds errors that depend on the device.
+    pub fn checked(self) -> Result<Self, Status> {
+        // "CL_INVALID_WORK_DIMENSION if work_dim is not a valid value (i.e. a value between 1 and
+        // 3)."
+        if !(1..=3).contains(&self.dims) {
+            return Err(Status::INVALID_WORK_DIMENSION);
+        }
+        for (start, length) in self.used(&self.offset).iter().zip(self.global()) {
+            // "CL_INVALID_GLOBAL_OFFSET if the value specified in global_work_size + the
+            // corresponding values in global_work_offset for any dimensions is greater than the
+            // maximum value representable by size t".
+            let end = start.checked_add(*length).ok_or(Status::INVALID_GLOBAL_OFFSET)?;
+            usize::try_from(end).map_err(|_| Status::INVALID_GLOBAL_OFFSET)?;
+        }
+        // No kernel with more work-items ever ends, and drivers count them in one word (PoCL 3.1
+        // aborts).
+        let items = self.global().iter().try_fold(1_u64, |items, size| items.checked_mul(*size));
+        if items.is_none_or(|items| items > isize::MAX as u64) {
+            return Err(Status::INVALID_GLOBAL_WORK_SIZE);
+        }
+        if self.local().is_some_and(|local| local.contains(&0)) {
+            return Err(Status::INVALID_WORK_GROUP_SIZE);
+        }
+        let filled = |mut sizes: [u64; 3], unused: u64| {
+            sizes.iter_mut().skip(self.dims as usize).for_each(|size| *size = unused);
+            sizes
+        };
+        Ok(Self {
+            dims: self.dims,
+            offset: filled(self.offset, 0),
+            global: filled(self.global, 1),
+            local: self.local.map(|local| filled(local, 1)),
+        })
     }
 
     /// Returns whether there is nothing to run.
@@ -138,5 +180,28 @@ mod tests {
         assert!(IndexSpace::line(0, Some(4)).is_empty());
         // A peer may send any number of dimensions.
         assert_eq!(IndexSpace { dims: 9, ..space }.global(), [10, 4, 0]);
+    }
+
+    #[test]
+    fn spaces_are_checked() {
+        let checked =
+            |dims, offset, global, local| IndexSpace { dims, offset, global, local }.checked();
+        assert_eq!(
+            checked(2, [1, 2, 99], [4, 8, 99], Some([2, 2, 0])),
+            Ok(IndexSpace {
+                dims: 2,
+                offset: [1, 2, 0],
+                global: [4, 8, 1],
+                local: Some([2, 2, 1])
+            })
+        );
+        let zero = [0; 3];
+        assert_eq!(checked(0, zero, [1; 3], None), Err(Status::INVALID_WORK_DIMENSION));
+        assert_eq!(checked(4, zero, [1; 3], None), Err(Status::INVALID_WORK_DIMENSION));
+        let far = [u64::MAX, 0, 0];
+        assert_eq!(checked(1, far, [1; 3], None), Err(Status::INVALID_GLOBAL_OFFSET));
+        assert_eq!(checked(3, zero, [1 << 32; 3], None), Err(Status::INVALID_GLOBAL_WORK_SIZE));
+        let empty = Some([0, 1, 1]);
+        assert_eq!(checked(1, zero, [1; 3], empty), Err(Status::INVALID_WORK_GROUP_SIZE));
     }
 }

@@ -8,6 +8,7 @@ use penstock_cuda_sys::driver::{
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
 };
 use penstock_process::Lock;
+use penstock_wire::IndexSpace;
 use penstock_wire::cuda::{
     ARG_HEAP, ARG_PARAMS, ARG_SHARED, Attributes, FunctionDescription, KERNEL_ATTRIBUTES_MAX,
     RESIDENT_THREADS_MAX,
@@ -21,10 +22,9 @@ use super::command::{Kept, Launch};
 use super::memory::{Memory, memory};
 use super::module::{Function, Module};
 use crate::driver::{Arg, Device, KernelDriver};
-use crate::range::Range;
 
 /// Most threads of a block if the caller names no local size; most kernels do well with it.
-const BLOCK_THREADS: usize = 256;
+const BLOCK_THREADS: u64 = 256;
 /// Number of arguments of every kernel.
 const ARGS: usize = ARG_HEAP as usize + 1;
 
@@ -45,7 +45,7 @@ struct Args {
 impl Kernel {
     pub(super) fn new(module: &Arc<Module>, name: &str) -> Result<Self, Status> {
         let found = Function::new(module, name);
-        let function = Arc::new(found.map_err(|_| Status(CL_INVALID_KERNEL_NAME))?);
+        let function = Arc::new(found.map_err(|_| Status::INVALID_KERNEL_NAME)?);
         Ok(Self { function, args: Lock::default() })
     }
 
@@ -54,10 +54,10 @@ impl Kernel {
     }
 
     /// Makes a launch with the current arguments.
-    pub(super) fn launch(&self, range: &Range) -> Result<Launch, Status> {
-        let (grid, block) = shape(range)?;
+    pub(super) fn launch(&self, space: &IndexSpace) -> Result<Launch, Status> {
+        let (grid, block) = shape(space)?;
         let args = self.args();
-        let missing = Status(CL_INVALID_KERNEL_ARGS);
+        let missing = Status::INVALID_KERNEL_ARGS;
         // "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel ...
         // because of insufficient resources".
         if args.shared as usize > self.function.module().device().shared_bytes() {
@@ -136,7 +136,7 @@ impl KernelDriver for Kernel {
     }
 
     fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
-        let wrong_size = Status(CL_INVALID_ARG_SIZE);
+        let wrong_size = Status::INVALID_ARG_SIZE;
         let mut args = self.args();
         match (index, arg) {
             (ARG_PARAMS, Arg::Bytes(bytes)) => {
@@ -157,8 +157,8 @@ impl KernelDriver for Kernel {
             (ARG_HEAP, Arg::Mem(view)) => {
                 args.heap = view.map(memory).transpose()?.map(Arc::downgrade);
             }
-            (ARG_PARAMS..=ARG_HEAP, _) => return Err(Status(CL_INVALID_ARG_VALUE)),
-            _ => return Err(Status(CL_INVALID_ARG_INDEX)),
+            (ARG_PARAMS..=ARG_HEAP, _) => return Err(Status::INVALID_ARG_VALUE),
+            _ => return Err(Status::INVALID_ARG_INDEX),
         }
         Ok(())
     }
@@ -180,33 +180,31 @@ impl KernelDriver for Kernel {
     }
 }
 
-/// Returns grid and block of a range: one block per work-group.
-fn shape(range: &Range) -> Result<([u32; 3], [u32; 3]), Status> {
-    if *range.offset() != [0; 3] {
-        return Err(Status(CL_INVALID_GLOBAL_OFFSET));
+/// Returns grid and block of an index space: one block per work-group.
+fn shape(space: &IndexSpace) -> Result<([u32; 3], [u32; 3]), Status> {
+    if space.offset != [0; 3] {
+        return Err(Status::INVALID_GLOBAL_OFFSET);
     }
-    let global = *range.global();
-    let local = range.local().copied();
-    let local = local.unwrap_or_else(|| [largest_divisor(global[0]), 1, 1]);
+    let global = space.global;
+    let local = space.local.unwrap_or_else(|| [largest_divisor(global[0]), 1, 1]);
     let (mut grid, mut block) = ([1; 3], [1; 3]);
     for index in 0..3 {
         let (Some(&global), Some(&local)) = (global.get(index), local.get(index)) else { continue };
         if local == 0 || !global.is_multiple_of(local) {
-            return Err(Status(CL_INVALID_WORK_GROUP_SIZE));
+            return Err(Status::INVALID_WORK_GROUP_SIZE);
         }
-        let narrow = |size: usize, wrong| {
-            u32::try_from(size).ok().filter(|&size| size > 0).ok_or(Status(wrong))
-        };
+        let narrow =
+            |size: u64, wrong| u32::try_from(size).ok().filter(|&size| size > 0).ok_or(wrong);
         if let (Some(grid), Some(block)) = (grid.get_mut(index), block.get_mut(index)) {
-            *grid = narrow(global / local, CL_INVALID_GLOBAL_WORK_SIZE)?;
-            *block = narrow(local, CL_INVALID_WORK_GROUP_SIZE)?;
+            *grid = narrow(global / local, Status::INVALID_GLOBAL_WORK_SIZE)?;
+            *block = narrow(local, Status::INVALID_WORK_GROUP_SIZE)?;
         }
     }
     Ok((grid, block))
 }
 
-/// Returns the largest block size up to [`BLOCK_THREADS`] that divides the range.
-fn largest_divisor(global: usize) -> usize {
+/// Returns the largest block size up to [`BLOCK_THREADS`] that divides the number of work-items.
+fn largest_divisor(global: u64) -> u64 {
     (1..=BLOCK_THREADS).rev().find(|&size| global.is_multiple_of(size)).unwrap_or(1)
 }
 
@@ -217,15 +215,15 @@ mod tests {
     #[test]
     fn ranges_become_grids_of_blocks() {
         let shape = |dims, offset, global, local| {
-            shape(&Range::checked(dims, offset, global, local).unwrap())
+            shape(&IndexSpace { dims, offset, global, local }.checked().unwrap())
         };
         assert_eq!(shape(2, [0; 3], [64, 8, 1], Some([16, 4, 1])), Ok(([4, 2, 1], [16, 4, 1])));
         assert_eq!(shape(1, [0; 3], [1000, 1, 1], None), Ok(([4, 1, 1], [250, 1, 1])));
-        let code = |status: Result<_, Status>| status.unwrap_err().0;
         let uneven = shape(1, [0; 3], [10, 1, 1], Some([4, 1, 1]));
-        assert_eq!(code(uneven), CL_INVALID_WORK_GROUP_SIZE);
-        assert_eq!(code(shape(1, [1, 0, 0], [4, 1, 1], None)), CL_INVALID_GLOBAL_OFFSET);
+        assert_eq!(uneven, Err(Status::INVALID_WORK_GROUP_SIZE));
+        let moved = shape(1, [1, 0, 0], [4, 1, 1], None);
+        assert_eq!(moved, Err(Status::INVALID_GLOBAL_OFFSET));
         let large = shape(1, [0; 3], [1 << 40, 1, 1], Some([1; 3]));
-        assert_eq!(code(large), CL_INVALID_GLOBAL_WORK_SIZE);
+        assert_eq!(large, Err(Status::INVALID_GLOBAL_WORK_SIZE));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use penstock_cl_sys::CL_INVALID_HOST_PTR;
 use penstock_cuda_sys::driver::CUdeviceptr;
 use penstock_wire::status::Status;
 
@@ -83,7 +82,7 @@ impl Memory {
     ) -> Result<Arc<Self>, Status> {
         let module = module::with_variable(address, bytes)
             .filter(|module| std::ptr::eq(module.device(), context.device))
-            .ok_or(Status(CL_INVALID_HOST_PTR))?;
+            .ok_or(Status::INVALID_HOST_PTR)?;
         Ok(Self::of(context, address, Owner::Variable(module)))
     }
 

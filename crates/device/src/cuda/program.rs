@@ -3,8 +3,8 @@
 use std::sync::{Arc, MutexGuard};
 
 use penstock_cl_sys::{
-    CL_BUILD_ERROR, CL_BUILD_NONE, CL_BUILD_SUCCESS, CL_INVALID_PROGRAM_EXECUTABLE,
-    CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BINARY_TYPE_NONE,
+    CL_BUILD_ERROR, CL_BUILD_NONE, CL_BUILD_SUCCESS, CL_PROGRAM_BINARY_TYPE,
+    CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BINARY_TYPE_NONE,
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS,
     CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS,
 };
@@ -49,7 +49,7 @@ impl Program {
     fn module(&self) -> Result<Arc<Module>, Status> {
         match &self.built().module {
             Some(Ok(module)) => Ok(module.clone()),
-            _ => Err(Status(CL_INVALID_PROGRAM_EXECUTABLE)),
+            _ => Err(Status::INVALID_PROGRAM_EXECUTABLE),
         }
     }
 

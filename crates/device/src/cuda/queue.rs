@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_cl_sys::{CL_INVALID_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
+use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_process::Lock;
 use penstock_wire::status::Status;
 
@@ -36,8 +36,8 @@ fn work_of(command: Command<'_>) -> Result<(Work, [Kept; 2]), Status> {
         Command::Marker | Command::Barrier | Command::Migrate { .. } => {
             (Work::Nothing, [None, None])
         }
-        Command::Launch { kernel, range } => {
-            (Work::Launch(kernel.driver::<Kernel>()?.launch(range)?), [None, None])
+        Command::Launch { kernel, space } => {
+            (Work::Launch(kernel.driver::<Kernel>()?.launch(space)?), [None, None])
         }
         Command::Write { mem, offset, bytes } => {
             let mem = memory(mem)?;
@@ -72,7 +72,7 @@ impl Queue {
     pub(super) fn new(context: &Context, properties: u64) -> Result<Self, Status> {
         // Streams are in order.
         if properties & !CL_QUEUE_PROFILING_ENABLE != 0 {
-            return Err(Status(CL_INVALID_QUEUE_PROPERTIES));
+            return Err(Status::INVALID_QUEUE_PROPERTIES);
         }
         Ok(Self(Stream::new(context.id, context.device, properties != 0)?))
     }

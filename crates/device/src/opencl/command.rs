@@ -1,5 +1,6 @@
 //! Gives commands to the driver.
 
+use penstock_wire::IndexSpace;
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
@@ -10,7 +11,7 @@ use super::queue::Queue;
 use super::watch::Inside;
 use crate::driver::{Command, DeviceDriver, Kernel as AnyKernel, Mem, QueueDriver, Source, Want};
 use crate::event::{Event, ReadBytes, Reading};
-use crate::range::Range;
+use crate::region;
 use crate::staging::Staged;
 
 /// What the driver returned for a command.
@@ -27,7 +28,7 @@ impl QueueDriver for Queue {
             Command::Marker => self.marker(waits, want),
             Command::Barrier => self.barrier(waits, want),
             Command::Migrate { mems, flags } => self.migrate(mems, flags, waits, want),
-            Command::Launch { kernel, range } => self.launch(kernel, range, waits, want),
+            Command::Launch { kernel, space } => self.launch(kernel, space, waits, want),
             Command::Write { mem, offset, bytes } => self.write(mem, offset, bytes, waits, want),
             Command::WriteRect { mem, at, region, bytes } => {
                 self.write_rect(mem, &at, region, bytes, waits, want)
@@ -88,24 +89,33 @@ impl QueueDriver for Queue {
 
 impl Queue {
     /// `clEnqueueNDRangeKernel`, with the current arguments.
-    fn launch(&self, kernel: &AnyKernel, range: &Range, waits: &[&Event], want: Want) -> Enqueued {
+    fn launch(
+        &self,
+        kernel: &AnyKernel,
+        space: &IndexSpace,
+        waits: &[&Event],
+        want: Want,
+    ) -> Enqueued {
         let kernel = kernel.driver::<Kernel>()?;
         let launch = function!(clEnqueueNDRangeKernel)?;
+        let (offset, global) = (region::triple(space.offset)?, region::triple(space.global)?);
+        let local = space.local.map(region::triple).transpose()?;
+        let local = local.as_ref().map_or(std::ptr::null(), |local| local.as_ptr());
         let _inside = Inside::enter();
         let mut args = kernel.args();
         args.check_local(self.device().limits().local)?;
         args.hold()?;
-        let local = range.local().map_or(std::ptr::null(), |local| local.as_ptr());
         let launched = self.enqueue_with(waits, want, |length, list, event| {
             // SAFETY: queue, kernel and the memory among its arguments live; the sizes have three
-            // entries, of which the driver reads `dims`; `enqueue_with` made list and event.
+            // entries, of which the driver reads `dims`, and the space has been checked, so `dims`
+            // is at most 3; `enqueue_with` made list and event.
             unsafe {
                 launch(
                     self.raw(),
                     kernel.raw(),
-                    range.dims(),
-                    range.offset().as_ptr(),
-                    range.global().as_ptr(),
+                    space.dims,
+                    offset.as_ptr(),
+                    global.as_ptr(),
                     local,
                     length,
                     list,

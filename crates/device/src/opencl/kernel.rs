@@ -8,6 +8,7 @@ use penstock_cl_sys::{
     cl_program,
 };
 use penstock_process::Lock;
+use penstock_wire::IndexSpace;
 use penstock_wire::describe::ArgDescription;
 use penstock_wire::limits;
 use penstock_wire::status::Status;
@@ -21,14 +22,7 @@ use super::queue::Queue;
 use super::sampler::Sampler;
 use crate::driver;
 use crate::driver::{Arg, KernelDriver};
-use crate::range::Range;
 use crate::region;
-
-const INVALID_ARG_INDEX: Status = Status(penstock_cl_sys::CL_INVALID_ARG_INDEX);
-const INVALID_ARG_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_SIZE);
-const INVALID_ARG_VALUE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_VALUE);
-const INVALID_KERNEL_ARGS: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_ARGS);
-const INVALID_KERNEL_NAME: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_NAME);
 
 /// Kind of an argument, as far as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +61,7 @@ impl Kernel {
     /// `clCreateKernel`.
     pub(super) fn new(context: &Context, program: cl_program, name: &str) -> Result<Self, Status> {
         let create = function!(clCreateKernel)?;
-        let name = CString::new(name).map_err(|_| INVALID_KERNEL_NAME)?;
+        let name = CString::new(name).map_err(|_| Status::INVALID_KERNEL_NAME)?;
         let mut code = 0;
         // SAFETY: the program lives; the name ends with a NUL.
         let raw = unsafe { create(program, name.as_ptr(), &mut code) };
@@ -80,7 +74,7 @@ impl Kernel {
 
     fn set_raw(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
         match arg {
-            Arg::Bytes([]) => Err(INVALID_ARG_SIZE),
+            Arg::Bytes([]) => Err(Status::INVALID_ARG_SIZE),
             Arg::Bytes(bytes) => self.set_value(index, bytes.len(), bytes.as_ptr().cast()),
             Arg::Mem(mem) => {
                 let handle = mem.map(memory::raw).transpose()?;
@@ -197,13 +191,15 @@ impl KernelDriver for Kernel {
 
     fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
         let mut args = self.args();
-        let place = usize::try_from(index).map_err(|_| INVALID_ARG_INDEX)?;
-        let &takes = args.takes.get(place).ok_or(INVALID_ARG_INDEX)?;
+        let place = usize::try_from(index).map_err(|_| Status::INVALID_ARG_INDEX)?;
+        let &takes = args.takes.get(place).ok_or(Status::INVALID_ARG_INDEX)?;
         let fits = match arg {
             Arg::Bytes(bytes) => match takes {
                 // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type": PoCL
                 // 3.1 does not check.
-                Takes::Value(Some(size)) if size != bytes.len() => return Err(INVALID_ARG_SIZE),
+                Takes::Value(Some(size)) if size != bytes.len() => {
+                    return Err(Status::INVALID_ARG_SIZE);
+                }
                 // Before OpenCL C 2.0 a program may define its own type `queue_t`.
                 Takes::Queue => bytes.len() != size_of::<cl_kernel>(),
                 takes => matches!(takes, Takes::Value(_)),
@@ -214,7 +210,7 @@ impl KernelDriver for Kernel {
             Arg::Queue(_) => matches!(takes, Takes::Queue),
         };
         if !fits && takes != Takes::Unknown {
-            return Err(INVALID_ARG_VALUE);
+            return Err(Status::INVALID_ARG_VALUE);
         }
         self.set_raw(index, arg)?;
         if let Some(slot) = args.mems.get_mut(place) {
@@ -292,7 +288,7 @@ impl KernelDriver for Kernel {
     fn suggested_local_size(
         &self,
         queue: &driver::Queue,
-        range: &Range,
+        space: &IndexSpace,
     ) -> Result<[u64; 3], Status> {
         const NAME: &std::ffi::CStr = c"clGetKernelSuggestedLocalWorkSizeKHR";
         let platform = self.context.platform();
@@ -312,15 +308,17 @@ impl KernelDriver for Kernel {
         let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
         let queue = queue.driver::<Queue>()?;
         let args = self.args();
+        let (offset, global) = (region::triple(space.offset)?, region::triple(space.global)?);
         let mut local = [1_usize; 3];
-        // SAFETY: queue and kernel live; the lists have three entries, at least `dims`.
+        // SAFETY: queue and kernel live; the lists have three entries, and the space has been
+        // checked, so `dims` is at most 3.
         let code = unsafe {
             suggest(
                 queue.raw(),
                 self.raw(),
-                range.dims(),
-                range.offset().as_ptr(),
-                range.global().as_ptr(),
+                space.dims,
+                offset.as_ptr(),
+                global.as_ptr(),
                 local.as_mut_ptr(),
             )
         };
@@ -349,7 +347,7 @@ impl Args {
                 Some(mem) => self.held.push(Mem(mem)),
                 None => {
                     self.let_go();
-                    return Err(INVALID_KERNEL_ARGS);
+                    return Err(Status::INVALID_KERNEL_ARGS);
                 }
             }
         }

@@ -16,8 +16,6 @@ use crate::driver::Device;
 /// are memory; the worker must refuse bytes that the driver would take for a handle.
 pub(super) const ARG_INFO_OPTION: &str = "-cl-kernel-arg-info";
 
-const INVALID_LINKER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_LINKER_OPTIONS);
-
 #[derive(Debug)]
 pub(super) struct Program {
     raw: OwnedProgram,
@@ -77,7 +75,8 @@ impl Program {
         code: &mut i32,
     ) -> Result<cl_program, Status> {
         let link = function!(clLinkProgram)?;
-        let options = options.map(CString::new).transpose().map_err(|_| INVALID_LINKER_OPTIONS)?;
+        let options =
+            options.map(CString::new).transpose().map_err(|_| Status::INVALID_LINKER_OPTIONS)?;
         let options = options.as_ref().map_or(std::ptr::null(), |options| options.as_ptr());
         let list = handles(devices)?;
         let programs: Vec<_> = inputs.iter().map(raw).collect::<Result<_, Status>>()?;

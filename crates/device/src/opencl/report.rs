@@ -26,9 +26,6 @@ use super::program::{ARG_INFO_OPTION, Program, raw, some_start};
 use crate::driver;
 use crate::driver::{Device, DeviceDriver, KernelDriver, ProgramDriver};
 
-const INVALID_BUILD_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_BUILD_OPTIONS);
-const INVALID_COMPILER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_COMPILER_OPTIONS);
-
 const BUILD_QUERIES: [u32; 5] = [
     CL_PROGRAM_BUILD_STATUS,
     CL_PROGRAM_BUILD_OPTIONS,
@@ -57,7 +54,7 @@ const WORK_GROUP_QUERIES: [u32; 7] = [
 
 impl ProgramDriver for Program {
     fn build(&self, devices: &[Device], options: Option<&str>) -> Result<(), Status> {
-        let options = self.with_arg_info(options).ok_or(INVALID_BUILD_OPTIONS)?;
+        let options = self.with_arg_info(options).ok_or(Status::INVALID_BUILD_OPTIONS)?;
         self.build_as_given(devices, Some(&options))
     }
 
@@ -68,7 +65,7 @@ impl ProgramDriver for Program {
         headers: &[(String, driver::Program)],
     ) -> Result<(), Status> {
         let compile = function!(clCompileProgram)?;
-        let options = self.with_arg_info(options).ok_or(INVALID_COMPILER_OPTIONS)?;
+        let options = self.with_arg_info(options).ok_or(Status::INVALID_COMPILER_OPTIONS)?;
         let list = handles(devices)?;
         let names: Result<Vec<_>, _> =
             headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();

@@ -5,7 +5,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use penstock_device::{
-    Arg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Status, Times,
+    Arg, Context, Device, Driver, Event, IndexSpace, Kernel, Mem, Program, Queue, Staged, Status,
+    Times,
 };
 use penstock_trial::{Need, skip};
 
@@ -67,8 +68,8 @@ pub fn kernel(context: &Context, source: &str, name: &str) -> Kernel {
     Kernel::new(&program, name).unwrap()
 }
 
-pub fn range(length: u64) -> Range {
-    Range::checked(1, [0; 3], [length, 1, 1], None).unwrap()
+pub fn range(length: u64) -> IndexSpace {
+    IndexSpace::line(length, None)
 }
 
 pub fn staged(bytes: &[u8]) -> Staged {

@@ -6,7 +6,7 @@ use std::sync::{Once, mpsc};
 use std::time::Duration;
 
 use penstock_device::{
-    Arg, Context, Device, Driver, Event, Kernel, Mem, Platform, Program, Queue, Range, Staged,
+    Arg, Context, Device, Driver, Event, IndexSpace, Kernel, Mem, Platform, Program, Queue, Staged,
     Status, Times, Want,
 };
 use penstock_trial::{Need, compiler, is_compiled, skip};
@@ -132,8 +132,8 @@ pub fn adder(context: &Context, [a, b, c]: [&Mem; 3]) -> Kernel {
     kernel
 }
 
-pub fn one() -> Range {
-    Range::checked(1, [0; 3], [1, 1, 1], Some([1, 1, 1])).unwrap()
+pub fn one() -> IndexSpace {
+    IndexSpace::line(1, Some(1))
 }
 
 pub fn buffer(context: &Context, size: u64) -> Mem {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_device::{
-    Arg, Context, Device, Driver, Event, HostMemory, Kernel, Mem, Program, Queue, Range, Want,
+    Arg, Context, Device, Driver, Event, HostMemory, IndexSpace, Kernel, Mem, Program, Queue, Want,
 };
 use penstock_ggas::{HEADER, Heap, Running, View};
 use penstock_trial::{Need, skip};
@@ -124,9 +124,9 @@ impl Pe {
         for (index, arg) in (1..).zip(args) {
             kernel.set(index, Arg::Bytes(&arg.to_ne_bytes())).unwrap();
         }
-        let range = Range::checked(1, [0; 3], [groups * items, 1, 1], Some([items, 1, 1])).unwrap();
+        let space = IndexSpace::line(groups * items, Some(items));
         let began = Instant::now();
-        let event = self.queue.launch(&kernel, &range, &[], Want::Event).unwrap().unwrap();
+        let event = self.queue.launch(&kernel, &space, &[], Want::Event).unwrap().unwrap();
         self.queue.flush().unwrap();
         Flight { event, _running: running, began }
     }

@@ -5,7 +5,7 @@ use penstock_cl_sys::{
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, CL_MEM_READ_WRITE, CL_PROGRAM_BUILD_LOG,
 };
 use penstock_device::{
-    Arg, Context, Device, Driver, Kernel, Mem, Program, Queue, Range, Staged, Want,
+    Arg, Context, Device, Driver, IndexSpace, Kernel, Mem, Program, Queue, Staged, Want,
 };
 use penstock_ptx::ir::Module;
 use penstock_ptx::module::parse;
@@ -201,9 +201,9 @@ impl Machine {
                 .unwrap_or_else(|status| panic!("argument {index} of {name}: {status:?}"));
         }
         let all = [grid[0] * threads[0], grid[1] * threads[1], grid[2] * threads[2]];
-        let range = Range::checked(3, [0; 3], all, Some(threads)).expect("a range");
+        let space = IndexSpace { dims: 3, offset: [0; 3], global: all, local: Some(threads) };
         self.queue
-            .launch(&object, &range, &[], Want::Nothing)
+            .launch(&object, &space, &[], Want::Nothing)
             .unwrap_or_else(|status| panic!("{name}: {status:?}"));
         self.queue.finish().expect("finished");
     }

@@ -11,8 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device::{
-    Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Range as DeviceRange,
-    Staged, Status, Want,
+    Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Staged, Status, Want,
 };
 use penstock_process::Lock;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -347,9 +346,7 @@ impl OpenCl {
             }
         }
         let bad = |status| failure(status, &format!("run kernel {}", made.name));
-        let range = DeviceRange::checked(range.dims, range.offset, range.global, range.local)
-            .map_err(bad)?;
-        queue.launch(&made.kernel, &range, waits, Want::Event).map_err(bad)
+        queue.launch(&made.kernel, range, waits, Want::Event).map_err(bad)
     }
 
     /// Builds a program in a thread of its own, because that takes long.

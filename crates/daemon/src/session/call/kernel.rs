@@ -1,7 +1,7 @@
 //! Kernels: their creation, queries and launches.
 
 use penstock_device as device;
-use penstock_device::{Kernel, Range, Want};
+use penstock_device::{Kernel, Want};
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
@@ -111,12 +111,11 @@ impl Serve<to_worker::LaunchKernel> for Session {
         self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
             set?;
             let kernel = inputs.objects.kernels.get(call.kernel)?;
-            let space = IndexSpace::from(call.space);
-            let range = Range::checked(space.dims, space.offset, space.global, space.local)?;
+            let space = IndexSpace::from(call.space).checked()?;
             let heaps = inputs.objects.views.launch(call.kernel);
             // Even if the client wants no event: the heaps must know the launch's end.
             let want = if heaps.is_empty() { inputs.want } else { Want::Event };
-            let launched = inputs.queue.launch(kernel, &range, inputs.waits, want)?;
+            let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
             is_launched = true;
             if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
                 event.on_complete(Box::new(move |status, _| heaps.end(status)));
@@ -227,9 +226,8 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
             let kernel = self.objects.kernels.get(call.kernel)?;
             let queue = self.queues.get(call.queue)?;
             self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
-            let space = IndexSpace::from(call.space);
-            let range = Range::checked(space.dims, space.offset, space.global, None)?;
-            kernel.suggested_local_size(&queue.device, &range)
+            let space = IndexSpace { local: None, ..IndexSpace::from(call.space) };
+            kernel.suggested_local_size(&queue.device, &space)
         };
         let answer = ask();
         self.objects.views.bind(call.kernel, args.iter());
