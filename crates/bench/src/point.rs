@@ -199,7 +199,8 @@ impl Joules {
     }
 }
 
-/// Returns the steps in seconds of all counters that can be read and belong to the total.
+/// Returns the seconds between two changes of the value of each counter that can be read and
+/// belongs to the total.
 fn live_steps(meter: &Meter) -> Vec<f64> {
     let channels = meter.channels();
     let live = channels.iter().filter(|it| it.class.is_in_total() && it.unavailable.is_none());

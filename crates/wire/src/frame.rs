@@ -229,7 +229,7 @@ pub enum FrameError {
 /// Encodes a structured payload.
 ///
 /// # Panics
-/// Never: our own types encode into memory.
+/// Does not panic, because encoding our own types into memory cannot fail.
 pub fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
     postcard::to_allocvec(value).expect("encoding into memory cannot fail")
 }

@@ -110,7 +110,7 @@ impl Control {
         self.ring.get().is_some()
     }
 
-    /// Makes each wait look at the block from now on.
+    /// Makes each later wait read the control block for faults and printed output.
     pub(crate) fn watch(&self) {
         self.watched.store(true, Ordering::Release);
     }

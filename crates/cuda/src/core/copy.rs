@@ -146,8 +146,8 @@ impl Context {
         self.finish(unordered)
     }
 
-    /// Waits for the earlier commands of the stream if one of them may still write these bytes of
-    /// the program.
+    /// Waits for the earlier commands of the stream if an open command may still write this part of
+    /// the program's memory.
     fn until_written(&self, stream: &Stream, shape: &HostShape) -> CuResult {
         if penstock_client::may_be_written(shape) {
             self.finish_predecessors(stream)

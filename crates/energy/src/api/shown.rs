@@ -113,7 +113,7 @@ impl Shown {
         Self { figures, total: None, cores: None, model: None, json: None, texts }
     }
 
-    /// Returns the channels, before anything was measured.
+    /// Returns what a program sees before the first measurement: all channels, without values.
     pub(super) fn of_channels(channels: &[Channel]) -> Self {
         let mut shown = Self::new();
         for it in channels {

@@ -90,7 +90,8 @@ pub trait Backend: Send + std::fmt::Debug {
     /// Sets the bell to ring when an operation has ended.
     fn wake_with(&mut self, wake: Doorbell);
 
-    /// Whether buffers have no bytes because only time is simulated. Nothing is copied then.
+    /// Returns whether buffers have no bytes because only time is simulated. Such a back end copies
+    /// nothing.
     fn is_hollow(&self) -> bool {
         false
     }
