@@ -180,7 +180,8 @@ impl Mem {
         Ok(Self::of(driver, context, MemKind::Pipe, size))
     }
 
-    /// Sets a buffer's content from `offset`. Blocks until it is set, but not for pending commands.
+    /// Sets a buffer's content from `offset`. Blocks until the content is set, but does not wait
+    /// for pending commands.
     ///
     /// # Errors
     /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.

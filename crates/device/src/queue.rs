@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Enqueues a read of `bytes` bytes whose ranges have been checked.
+    /// Enqueues a read of `bytes` bytes. The caller has checked the bounds of the source.
     pub(crate) fn enqueue_read(
         &self,
         source: &Source<'_>,

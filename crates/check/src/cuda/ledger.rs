@@ -151,7 +151,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// The stream in which the command is enqueued.
+    /// Returns the stream in which the command is enqueued.
     pub fn key(&self) -> Key {
         self.keys[0]
     }

@@ -67,8 +67,8 @@ pub(super) unsafe fn triple(pointer: *const usize) -> ClResult<[usize; 3]> {
     numbers.first_chunk().copied().ok_or(ClError(CL_INVALID_VALUE))
 }
 
-/// Returns what the program expects of a write. The effect of a blocking write without an event
-/// must be done when the call returns.
+/// Returns whether a write needs an event. A blocking write whose event the program does not want
+/// needs none, but its effect must be done when the call returns.
 pub(super) fn want_written(blocking: cl_bool, event: *mut cl_event) -> Want {
     if blocking != CL_FALSE && event.is_null() { Want::Settled } else { want(event) }
 }
