@@ -31,7 +31,7 @@ pub fn establish(
     side: Side,
     check: fn(&Header) -> Result<(), FrameError>,
 ) -> Result<(Sender, Receiver), LinkError> {
-    let trace = LinkTrace::begin(side, &stream.peer());
+    let trace = LinkTrace::begin(side, || stream.peer());
     // A trace has only what travels in frames.
     let features = if trace.is_some() && side == Side::Client {
         features & !feature::SHARED_ARENA

@@ -167,9 +167,9 @@ fn complain(path: &Path, error: &io::Error) {
 }
 
 impl LinkTrace {
-    /// Begins the trace of a link to `peer`, if this process traces.
-    pub(crate) fn begin(side: Side, peer: &str) -> Option<Self> {
-        Recorder::of_process(side).map(|recorder| Self::of(recorder, peer))
+    /// Begins the trace of a link, if this process traces. `peer` names the other side.
+    pub(crate) fn begin(side: Side, peer: impl FnOnce() -> String) -> Option<Self> {
+        Recorder::of_process(side).map(|recorder| Self::of(recorder, &peer()))
     }
 
     fn of(recorder: &'static Recorder, peer: &str) -> Self {
