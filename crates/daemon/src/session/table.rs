@@ -23,8 +23,18 @@ impl<K, T> Table<K, T> {
         id: Id<K>,
         object: Result<T, Status>,
     ) -> Result<(), FrameError> {
+        self.create(id, || object)
+    }
+
+    /// Makes an object and adds it, or the reason why it could not be made. Makes nothing if the id
+    /// cannot be used.
+    pub(crate) fn create(
+        &mut self,
+        id: Id<K>,
+        make: impl FnOnce() -> Result<T, Status>,
+    ) -> Result<(), FrameError> {
         self.vacant(id)?;
-        self.objects.insert(id, object);
+        self.objects.insert(id, make());
         Ok(())
     }
 

@@ -15,11 +15,10 @@ impl Serve<to_worker::CreateBuffer> for Session {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        self.objects.mems.vacant(call.mem)?;
-        let context = self.objects.contexts.get(call.context);
-        let made = context
-            .and_then(|context| device::Mem::buffer(context, call.flags.get(), call.size.get()));
-        self.objects.mems.insert(call.mem, made)
+        self.objects.mems.create(call.mem, || {
+            let context = self.objects.contexts.get(call.context)?;
+            device::Mem::buffer(context, call.flags.get(), call.size.get())
+        })
     }
 }
 
@@ -46,17 +45,11 @@ impl Serve<to_worker::CreatePipe> for Session {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        self.objects.mems.vacant(call.mem)?;
-        let context = self.objects.contexts.get(call.context);
-        let made = context.and_then(|context| {
-            device::Mem::pipe(
-                context,
-                call.flags.get(),
-                call.packet_size.get(),
-                call.packets_max.get(),
-            )
-        });
-        self.objects.mems.insert(call.mem, made)
+        self.objects.mems.create(call.mem, || {
+            let context = self.objects.contexts.get(call.context)?;
+            let (size, count) = (call.packet_size.get(), call.packets_max.get());
+            device::Mem::pipe(context, call.flags.get(), size, count)
+        })
     }
 }
 
