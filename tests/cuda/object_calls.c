@@ -123,14 +123,17 @@ static void the_primary_context_is_set_up_reset_and_released(void) {
     OK(cuMemAlloc(&memory, 4 * COUNT));
 }
 
-/* Writes the module to a file, for the functions that read one. */
-static const char *file(void) {
-    static char path[64];
-    snprintf(path, sizeof path, "/tmp/penstock-object-calls-%d.ptx", (int)getpid());
-    FILE *out = fopen(path, "w");
-    EXPECT(out != NULL && fwrite(ptx, 1, sizeof ptx - 1, out) == sizeof ptx - 1);
-    if (out != NULL) fclose(out);
-    return path;
+static char module_path[256];
+
+/* Writes the module to a new file, for the functions that read one. */
+static const char *module_file(void) {
+    const char *folder = getenv("TMPDIR");
+    snprintf(module_path, sizeof module_path, "%s/penstock-object-calls-XXXXXX",
+             folder != NULL ? folder : "/tmp");
+    int descriptor = mkstemp(module_path);
+    EXPECT(descriptor >= 0 && write(descriptor, ptx, sizeof ptx - 1) == (ssize_t)sizeof ptx - 1);
+    if (descriptor >= 0) close(descriptor);
+    return module_path;
 }
 
 /* Whether the function works, which it shows by filling the memory. */
@@ -154,8 +157,8 @@ static void functions_of_a_module_tell_what_they_are(void) {
     int value = 0, grid = 0, block = 0;
     OK(cuModuleGetLoadingMode(&mode));
     EXPECT(mode == CU_MODULE_LAZY_LOADING || mode == CU_MODULE_EAGER_LOADING);
-    OK(cuModuleLoad(&module, file()));
-    unlink(file());
+    OK(cuModuleLoad(&module, module_file()));
+    unlink(module_path);
     EXPECT_CODE(cuModuleLoad(&told, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
     OK(cuModuleGetFunctionCount(&count, module));
     EXPECT(count == 1);
@@ -202,8 +205,8 @@ static void kernels_of_a_library_tell_what_they_are(void) {
     size_t bytes = 0, offset = 0;
     const char *name = NULL;
     int value = 0;
-    OK(cuLibraryLoadFromFile(&library, file(), NULL, NULL, 0, NULL, NULL, 0));
-    unlink(file());
+    OK(cuLibraryLoadFromFile(&library, module_file(), NULL, NULL, 0, NULL, NULL, 0));
+    unlink(module_path);
     OK(cuLibraryGetKernelCount(&count, library));
     EXPECT(count == 1);
     OK(cuLibraryEnumerateKernels(&listed, 1, library));
@@ -247,8 +250,8 @@ static void the_linker_takes_text_and_files(void) {
     void *image = NULL;
     size_t bytes = 0;
     OK(cuLinkCreate(0, NULL, NULL, &linker));
-    OK(cuLinkAddFile(linker, CU_JIT_INPUT_PTX, file(), 0, NULL, NULL));
-    unlink(file());
+    OK(cuLinkAddFile(linker, CU_JIT_INPUT_PTX, module_file(), 0, NULL, NULL));
+    unlink(module_path);
     EXPECT_CODE(cuLinkAddFile(linker, CU_JIT_INPUT_PTX, "/no/such/file", 0, NULL, NULL),
                 CUDA_ERROR_FILE_NOT_FOUND);
     OK(cuLinkComplete(linker, &image, &bytes));

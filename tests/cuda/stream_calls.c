@@ -118,7 +118,7 @@ static void every_form_of_launch_runs_the_kernel(void) {
                 CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 }
 
-/* Whether a graph has so many nodes, and fills the memory with the value when it is launched. */
+/* Checks the number of nodes of a graph, and that a launch fills the memory with the value. */
 static void launch_graph(CUgraph graph, size_t nodes, unsigned value) {
     CUgraphExec exec = NULL;
     size_t count = 0;
