@@ -2,6 +2,8 @@
  * twice: the second time its calls use the thread's own default stream. */
 #include "driver.h"
 
+#include <time.h>
+
 enum { COUNT = 1000 };
 
 static CUfunction fill;
@@ -81,6 +83,58 @@ static void events_and_functions_of_the_host_keep_the_order(void) {
     OK(cuEventDestroy(start));
     OK(cuEventDestroy(end));
     EXPECT_CODE(cuEventQuery(end), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuStreamDestroy(one));
+    OK(cuStreamDestroy(two));
+}
+
+static void CUDA_CB rest(void *unused) {
+    (void)unused;
+    struct timespec time = {.tv_nsec = 20000000};
+    nanosleep(&time, NULL);
+}
+
+/* Actions in the legacy default stream that need no command of their own. */
+enum action { WAIT_UNRECORDED, WAIT_ENDED, ALLOCATE, FREE, LAUNCH_EMPTY, ACTIONS };
+
+/* "When an action is taken in the legacy stream such as a kernel launch or cudaStreamWaitEvent(),
+ * the legacy stream first waits on all blocking streams, the action is queued in the legacy stream,
+ * and then all blocking streams wait on the legacy stream." */
+static void each_action_in_the_legacy_stream_orders_the_blocking_streams(void) {
+    CUstream one = NULL, two = NULL;
+    CUevent never = NULL, ended = NULL;
+    CUgraph empty = NULL;
+    CUgraphExec graph = NULL;
+    CUdeviceptr other = 0;
+    OK(cuStreamCreate(&one, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&two, CU_STREAM_DEFAULT));
+    OK(cuEventCreate(&never, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&ended, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(ended, two));
+    OK(cuEventSynchronize(ended));
+    OK(cuGraphCreate(&empty, 0));
+    OK(cuGraphInstantiate(&graph, empty, 0));
+    for (int action = 0; action < ACTIONS; action++) {
+        clear();
+        OK(cuLaunchHostFunc(one, rest, NULL));
+        OK(cuMemsetD32Async(memory, 1, COUNT, one));
+        switch (action) {
+        case WAIT_UNRECORDED: OK(cuStreamWaitEvent(CU_STREAM_LEGACY, never, 0)); break;
+        case WAIT_ENDED: OK(cuStreamWaitEvent(CU_STREAM_LEGACY, ended, 0)); break;
+        case ALLOCATE: OK(cuMemAllocAsync(&other, 4096, CU_STREAM_LEGACY)); break;
+        case FREE: OK(cuMemFreeAsync(other, CU_STREAM_LEGACY)); break;
+        default: OK(cuGraphLaunch(graph, CU_STREAM_LEGACY)); break;
+        }
+        OK(cuMemsetD32Async(memory, 2, COUNT, two));
+        OK(cuCtxSynchronize());
+        unsigned value = 0;
+        OK(cuMemcpyDtoH(&value, memory, sizeof value));
+        if (value != 2) printf("action %d: %u\n", action, value);
+        EXPECT(value == 2);
+    }
+    OK(cuGraphExecDestroy(graph));
+    OK(cuGraphDestroy(empty));
+    OK(cuEventDestroy(never));
+    OK(cuEventDestroy(ended));
     OK(cuStreamDestroy(one));
     OK(cuStreamDestroy(two));
 }
@@ -195,6 +249,7 @@ int main(void) {
     OK(cuMemAlloc(&memory, 4 * COUNT));
     RUN(streams_tell_what_they_are);
     RUN(events_and_functions_of_the_host_keep_the_order);
+    RUN(each_action_in_the_legacy_stream_orders_the_blocking_streams);
     RUN(every_form_of_launch_runs_the_kernel);
     RUN(a_captured_stream_becomes_a_graph);
     OK(cuMemFree(memory));

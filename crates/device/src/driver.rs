@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use penstock_process::Lock;
 use penstock_wire::IndexSpace;
 use penstock_wire::cuda;
 use penstock_wire::describe::{BuildReport, ImageDescription, Info, Timers};
@@ -474,6 +475,9 @@ pub(crate) struct QueueParts {
     pub(crate) context: Context,
     pub(crate) device: Device,
     pub(crate) properties: u64,
+    /// The last barrier of an out-of-order queue whose context shares host memory. Commands that do
+    /// nothing never reach the driver, and must wait for it nevertheless.
+    pub(crate) last_barrier: Lock<Option<Event>>,
 }
 
 pub(crate) struct MemParts {

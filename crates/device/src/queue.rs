@@ -5,6 +5,7 @@ use std::sync::Arc;
 use penstock_cl_sys::{
     CL_QUEUE_ON_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE,
 };
+use penstock_process::Lock;
 use penstock_wire::IndexSpace;
 use penstock_wire::status::Status;
 
@@ -44,7 +45,13 @@ impl Queue {
         properties: u64,
     ) -> Self {
         let (context, device) = (context.clone(), device.clone());
-        Self(Arc::new(QueueParts { driver, context, device, properties }))
+        Self(Arc::new(QueueParts {
+            driver,
+            context,
+            device,
+            properties,
+            last_barrier: Lock::default(),
+        }))
     }
 
     pub fn context(&self) -> &Context {
@@ -182,7 +189,13 @@ impl Queue {
     /// # Errors
     /// The driver's error.
     pub fn barrier(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
-        self.enqueue(Command::Barrier, waits, want)
+        if !self.is_out_of_order() || !self.context().shares_host_memory() {
+            return self.enqueue(Command::Barrier, waits, want);
+        }
+        let barrier = self.enqueue(Command::Barrier, waits, Want::Event)?;
+        // Each barrier waits for the one before it, so the last one stands for all.
+        self.0.last_barrier.lock().clone_from(&barrier);
+        Ok(barrier.filter(|_| want == Want::Event))
     }
 
     /// `clEnqueueMigrateMemObjects`.
@@ -206,12 +219,35 @@ impl Queue {
     /// Migrates nothing, because the devices work on this process's memory. PoCL 3.1 would return
     /// an event without a reference for the caller.
     fn stay(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
-        if waits.is_empty() && self.is_out_of_order() && !self.profiles() {
-            // A marker without a wait list would wait for all earlier commands.
-            let ended = Event::user(self.context())?;
-            ended.complete(Status::OK)?;
-            return Ok((want == Want::Event).then_some(ended));
+        if !waits.is_empty() || !self.is_out_of_order() {
+            return self.marker(waits, want);
         }
-        self.marker(waits, want)
+        if self.profiles() && self.device().must_not_wait() {
+            return self.marker(&[], want);
+        }
+        // A marker without a wait list would wait for all earlier commands. In PoCL 3.1 so does a
+        // marker with a wait list, but a barrier with a wait list does not.
+        let turn = Event::user(self.context())?;
+        self.complete_after_barrier(&turn)?;
+        if self.profiles() {
+            return self.enqueue(Command::Barrier, &[&turn], want);
+        }
+        Ok((want == Want::Event).then_some(turn))
+    }
+
+    /// Completes a user event once the last barrier has ended. "The barrier command ... blocks
+    /// command execution, that is, any following commands enqueued after it do not execute until it
+    /// completes": a failed barrier has ended, too.
+    fn complete_after_barrier(&self, turn: &Event) -> Result<(), Status> {
+        let barrier = self.0.last_barrier.lock().clone();
+        let Some(barrier) = barrier.filter(|barrier| barrier.status().0 > 0) else {
+            return turn.complete(Status::OK);
+        };
+        let turn = turn.clone();
+        barrier.on_complete(Box::new(move |_, _| {
+            // If the context is gone, nothing waits for the event.
+            _ = turn.complete(Status::OK);
+        }));
+        Ok(())
     }
 }

@@ -84,6 +84,32 @@ fn user_events_hold_commands_back() {
     }
 }
 
+/// A migration moves nothing on these devices, but its event must not end before a barrier, or
+/// before all earlier commands if nothing makes it wait for them.
+#[test]
+fn a_migration_waits_for_the_barrier_before_it_only() {
+    for properties in [OUT_OF_ORDER, OUT_OF_ORDER | PROFILING] {
+        let Some((context, queue)) = first_that_waits(properties) else { return };
+        let mem = Mem::buffer(&context, READ_WRITE, 4).unwrap();
+        let gate = Event::user(&context).unwrap();
+        let held = queue.write(&mem, 0, staged(&[1, 2, 3, 4]), &[&gate], Want::Event);
+        let held = held.unwrap().unwrap();
+        let free = queue.migrate(&[&mem], 0, &[], Want::Event).unwrap().unwrap();
+        queue.flush().unwrap();
+        let (status, _) = completion(&free).recv_timeout(PATIENCE).unwrap();
+        assert_eq!(status, Status::OK, "nothing makes it wait");
+        queue.barrier(&[], Want::Nothing).unwrap();
+        let behind = queue.migrate(&[&mem], 0, &[], Want::Event).unwrap().unwrap();
+        let told = completion(&behind);
+        queue.flush().unwrap();
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+        assert!(behind.status().0 > 0 && held.status().0 > 0);
+        gate.complete(Status::OK).unwrap();
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap().0, Status::OK);
+        assert_eq!(held.status(), Status::OK);
+    }
+}
+
 #[test]
 fn what_waits_for_a_failure_fails_with_the_code_of_the_specification() {
     for properties in [0, PROFILING, OUT_OF_ORDER] {

@@ -30,6 +30,9 @@ pub enum Defect {
     LoosePerThread,
     /// `cuStreamWaitEvent` does not wait for the event.
     IgnoredEvent,
+    /// A wait for an event that has ended, or that was never recorded, orders nothing in the legacy
+    /// default stream.
+    SilentWait,
     /// An event that is recorded again keeps its old record.
     OldRecord,
     /// `cuStreamSynchronize` does not wait for the last command.
@@ -68,6 +71,7 @@ impl Defect {
         Self::BlockingWaitsForNone,
         Self::LoosePerThread,
         Self::IgnoredEvent,
+        Self::SilentWait,
         Self::OldRecord,
         Self::EarlyStreamSync,
         Self::HastyQuery,
@@ -465,6 +469,11 @@ impl Backend for Fake {
         let name = self.inner.name(by, stream);
         let mut state = self.inner.state.lock();
         let recorded = state.events.get(&event.0).copied().flatten();
+        let is_silent =
+            recorded.is_none_or(|task| state.has_ended(task)) && matches!(name, Name::Legacy(_));
+        if is_silent && self.inner.is(Defect::SilentWait) {
+            return 0;
+        }
         let ignores = self.inner.is(Defect::IgnoredEvent);
         let after = recorded.filter(|_| !ignores).into_iter().collect();
         self.inner.add(&mut state, name, by.context.0, after, Box::new(|| {}));

@@ -46,7 +46,7 @@ fn allocate(
         made = memory.address();
         Ok(Work::Allocate(memory))
     })?;
-    if is_taken { Ok(made) } else { pool::allocate(context, device, size) }
+    if is_taken { Ok(made) } else { pool::allocate(context, stream, device, size) }
 }
 
 cu_entry! {

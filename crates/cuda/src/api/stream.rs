@@ -60,7 +60,7 @@ cu_stream_entry! {
             Some(event) => context.wait_in(&stream, &event),
             // "If cuEventRecord() has not been called on hEvent, this call acts as if the record
             // has already completed".
-            None => context.check(),
+            None => context.act_in(&stream),
         }
     }
     fn cuLaunchHostFunc / cuLaunchHostFunc_ptsz |default| (

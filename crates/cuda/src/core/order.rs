@@ -269,10 +269,33 @@ impl Context {
         Ok(before)
     }
 
+    /// Orders the streams of a context for an action that sends no command itself. Sends a barrier
+    /// if the action is in the legacy default stream and a blocking stream has unfinished commands
+    /// that the legacy default stream does not wait for yet.
+    ///
+    /// "When an action is taken in the legacy stream such as a kernel launch or
+    /// cudaStreamWaitEvent(), the legacy stream first waits on all blocking streams, the action is
+    /// queued in the legacy stream, and then all blocking streams wait on the legacy stream."
+    /// Without the barrier, later commands of one blocking stream could overtake earlier commands
+    /// of another one.
+    pub(crate) fn act_in(&self, stream: &Stream) -> CuResult {
+        self.check()?;
+        if stream.kind != StreamKind::Legacy || !self.has_blocking.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _order = self.sending_in_order.lock();
+        let waits = self.waits_for(stream)?;
+        if waits.is_empty() {
+            return Ok(());
+        }
+        let barrier = |queue: &Arc<Queue>, waits: &[Event]| queue.barrier(waits, Want::Nothing);
+        self.send(stream, &waits, barrier).map(drop)
+    }
+
     /// Makes all later commands of a stream wait for an event.
     pub(crate) fn wait_in(&self, stream: &Stream, event: &Event) -> CuResult {
         match event.known_status() {
-            Some(status) if !status.is_error() => Ok(()),
+            Some(status) if !status.is_error() => self.act_in(stream),
             _ => self
                 .issue(stream, |queue, waits| {
                     let mut all = waits.to_vec();

@@ -86,14 +86,19 @@ impl MemoryPool {
 }
 
 /// Implements `cuMemAllocAsync`. The memory can be used at once.
-pub(crate) fn allocate(context: &Context, device: &Device, size: u64) -> CuResult<u64> {
-    context.check()?;
+pub(crate) fn allocate(
+    context: &Context,
+    stream: &Stream,
+    device: &Device,
+    size: u64,
+) -> CuResult<u64> {
+    context.act_in(stream)?;
     // "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE", and the same holds here.
     device.allocate(size, context.number())
 }
 
 /// `cuMemFreeAsync`: "... the memory is freed in stream order".
 pub(crate) fn free(context: &Context, device: &Device, stream: &Stream, address: u64) -> CuResult {
-    context.check()?;
+    context.act_in(stream)?;
     device.release(address, context.predecessors(stream)?)
 }

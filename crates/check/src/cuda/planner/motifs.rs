@@ -5,6 +5,10 @@ use super::Planner;
 use crate::cuda::feature::Feature;
 use crate::cuda::plan::{Act, Kernel, Side, Stream, Work};
 
+/// How often a motif draws a stream to get one that differs from two others. Most programs have
+/// three to five streams, so three draws mostly suffice.
+const STREAM_TRIES: usize = 3;
+
 impl Planner {
     pub(super) fn motif(&mut self, context: usize) -> Option<()> {
         match self.random.below(4) {
@@ -59,24 +63,59 @@ impl Planner {
         self.emit(Act::Enqueue { stream, work })?;
         let legacy = Stream::Legacy(context);
         let mut target = self.a_stream(context)?;
-        if self.random.chance(60) {
-            let event = self.an_event(context, self.thread, 0)?;
-            self.emit(Act::Record { event, stream: legacy })?;
-            target = self.a_stream(context)?;
-            let act = if self.has(Feature::StreamWaits) && self.random.chance(60) {
-                Act::StreamWait { stream: target, event }
-            } else {
-                Act::EventWait { event, query: false }
-            };
-            self.emit(act)?;
-        } else {
-            let work = self.launch(context)?;
-            self.emit(Act::Enqueue { stream: legacy, work })?;
+        match self.random.below(3) {
+            0 => {
+                let event = self.an_event(context, self.thread, 0)?;
+                self.emit(Act::Record { event, stream: legacy })?;
+                target = self.a_stream(context)?;
+                let act = if self.has(Feature::StreamWaits) && self.random.chance(60) {
+                    Act::StreamWait { stream: target, event }
+                } else {
+                    Act::EventWait { event, query: false }
+                };
+                self.emit(act)?;
+            }
+            1 => {
+                // Only two other streams depend on the order that the action makes.
+                for _ in 0..STREAM_TRIES {
+                    if target != stream && target != legacy {
+                        break;
+                    }
+                    target = self.a_stream(context)?;
+                }
+                self.silent_action(context)?;
+            }
+            _ => {
+                let work = self.launch(context)?;
+                self.emit(Act::Enqueue { stream: legacy, work })?;
+            }
         }
         let (from, len) = self.all_of(a);
         let (at, len) = self.host(len, false)?;
         let work = Work::Copy { to: Side::Host(at), from, len };
         self.emit(Act::Enqueue { stream: target, work }).map(drop)
+    }
+
+    /// An action in the legacy default stream that a driver need not send to the device: a wait for
+    /// an event that may have ended, or an allocation.
+    fn silent_action(&mut self, context: usize) -> Option<()> {
+        let stream = Stream::Legacy(context);
+        if self.has(Feature::AsyncMemory) && self.random.chance(20) {
+            let (mem, size) = (self.fresh(), self.size);
+            return self.emit(Act::AllocAsync { mem, stream, size }).map(drop);
+        }
+        if !self.has(Feature::StreamWaits) {
+            return None;
+        }
+        // A new event is one without a record.
+        let event = if self.random.chance(70) {
+            let event = self.fresh();
+            self.emit(Act::NewEvent { event, context, timing: false })?;
+            event
+        } else {
+            self.an_event(context, self.thread, 0)?
+        };
+        self.emit(Act::StreamWait { stream, event }).map(drop)
     }
 
     /// One piece of host memory through which a program moves its data in both directions.

@@ -228,7 +228,9 @@ impl ExecState {
         let marks = vec![None; self.plan.steps.len()];
         let mut run = GraphLaunch { lanes, marks, plan: &mut self.plan };
         run.perform_all()?;
-        run.join(context, stream)
+        run.join(context, stream)?;
+        // A graph without commands is an action in the stream, too.
+        context.act_in(stream)
     }
 }
 

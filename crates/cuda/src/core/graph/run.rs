@@ -28,10 +28,12 @@ impl Work {
                     }
                 })
             }
-            Self::Child(_) | Self::Empty => Ok(()),
-            Self::Wait(event) => {
-                event.awaited()?.map_or(Ok(()), |event| context.wait_in(stream, &event))
-            }
+            Self::Child(_) => Ok(()),
+            Self::Empty => context.act_in(stream),
+            Self::Wait(event) => match event.awaited()? {
+                Some(event) => context.wait_in(stream, &event),
+                None => context.act_in(stream),
+            },
             Self::Record(event) => event.record(context, stream),
             // The memory exists as long as the graph.
             Self::Allocate(memory) => memory::hold(memory),
