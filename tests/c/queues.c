@@ -236,12 +236,14 @@ TEST(barrier_orders_an_out_of_order_queue) {
     OK(clReleaseCommandQueue(own));
 }
 
-/* Two commands of an out-of-order queue that do nothing: the unmap of a read-only map, and a marker
- * whose wait list has ended. Before them are a command behind `gate`, and optionally a barrier. */
+enum { IDLE = 3 };
+
+/* Commands of an out-of-order queue that do nothing: the unmap of a read-only map, a migration to
+ * the device that has the memory already, and a marker whose wait list has ended. Before them are a command behind `gate`, and optionally a barrier. */
 struct idle {
     cl_command_queue queue;
     cl_mem written, mapped;
-    cl_event gate, held, ends[2];
+    cl_event gate, held, ends[IDLE];
 };
 
 static void enqueue_idle(struct idle *all, bool barrier) {
@@ -260,19 +262,20 @@ static void enqueue_idle(struct idle *all, bool barrier) {
     OK(clEnqueueFillBuffer(all->queue, all->written, &word, 4, 0, 64, 1, &all->gate, &all->held));
     if (barrier) OK(clEnqueueBarrierWithWaitList(all->queue, 0, NULL, NULL));
     OK(clEnqueueUnmapMemObject(all->queue, all->mapped, at, 0, NULL, &all->ends[0]));
-    OK(clEnqueueMarkerWithWaitList(all->queue, 1, &ended, &all->ends[1]));
+    OK(clEnqueueMigrateMemObjects(all->queue, 1, &all->mapped, 0, 0, NULL, &all->ends[1]));
+    OK(clEnqueueMarkerWithWaitList(all->queue, 1, &ended, &all->ends[2]));
     OK(clFlush(all->queue));
     OK(clReleaseEvent(ended));
 }
 
 static void release_idle(struct idle *all) {
     OK(clSetUserEventStatus(all->gate, CL_COMPLETE));
-    OK(clWaitForEvents(2, all->ends));
+    OK(clWaitForEvents(IDLE, all->ends));
     OK(clWaitForEvents(1, &all->held));
     OK(clFinish(all->queue));
     OK(clReleaseEvent(all->gate));
     OK(clReleaseEvent(all->held));
-    for (int i = 0; i < 2; i++) OK(clReleaseEvent(all->ends[i]));
+    for (int i = 0; i < IDLE; i++) OK(clReleaseEvent(all->ends[i]));
     OK(clReleaseMemObject(all->written));
     OK(clReleaseMemObject(all->mapped));
     OK(clReleaseCommandQueue(all->queue));
@@ -282,14 +285,14 @@ TEST(what_does_nothing_comes_after_a_barrier) {
     struct idle all;
     enqueue_idle(&all, true);
     usleep(20000);
-    for (int i = 0; i < 2; i++) CHECK(status_of(all.ends[i]) > CL_COMPLETE);
+    for (int i = 0; i < IDLE; i++) CHECK(status_of(all.ends[i]) > CL_COMPLETE);
     release_idle(&all);
 }
 
 TEST(what_does_nothing_passes_a_held_command) {
     struct idle all;
     enqueue_idle(&all, false);
-    OK(clWaitForEvents(2, all.ends));
+    OK(clWaitForEvents(IDLE, all.ends));
     CHECK(status_of(all.held) > CL_COMPLETE);
     release_idle(&all);
 }

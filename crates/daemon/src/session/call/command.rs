@@ -46,7 +46,8 @@ impl CommandInputs<'_> {
     }
 
     /// Enqueues a marker or barrier. Without a wait list it waits for all earlier commands; a list
-    /// whose events have all ended must not have that effect.
+    /// whose events have all ended must not have that effect. A barrier stands for both then,
+    /// because a marker of PoCL 3.1 waits for all earlier commands whatever its list is.
     fn listed_only(
         self,
         enqueue: impl FnOnce(
@@ -61,7 +62,7 @@ impl CommandInputs<'_> {
         }
         let ended = device::Event::user(self.queue.context())?;
         ended.complete(Status::OK)?;
-        enqueue(self.queue, &[&ended], self.want)
+        self.queue.barrier(&[&ended], self.want)
     }
 }
 
