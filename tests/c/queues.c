@@ -239,7 +239,8 @@ TEST(barrier_orders_an_out_of_order_queue) {
 enum { IDLE = 3 };
 
 /* Commands of an out-of-order queue that do nothing: the unmap of a read-only map, a migration to
- * the device that has the memory already, and a marker whose wait list has ended. Before them are a command behind `gate`, and optionally a barrier. */
+ * the device that has the memory already, and a marker whose wait list has ended. Before them are a
+ * command behind `gate`, and optionally a barrier. */
 struct idle {
     cl_command_queue queue;
     cl_mem written, mapped;

@@ -7,6 +7,7 @@
 pub mod lock;
 pub mod log;
 pub mod notice;
+pub mod privilege;
 pub mod search;
 pub mod stdout;
 pub mod variable;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 pub use table::*;
 
 use crate::notice;
+use crate::privilege::is_elevated;
 
 /// A variable of the environment that Penstock reads.
 #[derive(Clone, Copy, Debug)]
@@ -93,17 +94,18 @@ impl Group {
     }
 }
 
-/// Returns the value of a variable, or `None` if the variable is unset or empty.
+/// Returns the value of a variable, or `None` if the variable is unset or empty. A program with
+/// more rights than its user sees no variable, see [`is_elevated`].
 #[must_use]
 pub fn value(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
+    value_even_empty(name).filter(|value| !value.is_empty())
 }
 
 /// Returns the value of a variable of other software, to which an empty value has a meaning.
 /// Returns `None` if the variable is unset.
 #[must_use]
 pub fn value_even_empty(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
+    if is_elevated() { None } else { std::env::var_os(name) }
 }
 
 /// Returns the text of a variable, or `None` if the variable is unset, empty or no UTF-8 text.
@@ -173,7 +175,7 @@ impl Variable {
     /// Returns the text also if it is empty, for variables whose empty value has a meaning.
     #[must_use]
     pub fn text_even_empty(&self) -> Option<String> {
-        std::env::var(self.name).ok()
+        value_even_empty(self.name)?.into_string().ok()
     }
 
     /// Returns the value of a [`Kind::Flag`], or its default.

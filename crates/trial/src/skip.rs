@@ -50,10 +50,12 @@ pub enum Need {
     Graphviz,
     /// A folder of programs without the shims of libWater for MPI.
     NoShims,
+    /// The rights of the system's administrator.
+    Root,
 }
 
 impl Need {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -70,6 +72,7 @@ impl Need {
         Self::ProcessNamespaces,
         Self::Graphviz,
         Self::NoShims,
+        Self::Root,
     ];
 
     const fn name(self) -> &'static str {
@@ -90,6 +93,7 @@ impl Need {
             Self::ProcessNamespaces => "process-namespaces",
             Self::Graphviz => "graphviz",
             Self::NoShims => "no-shims",
+            Self::Root => "root",
         }
     }
 }
