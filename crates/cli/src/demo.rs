@@ -23,6 +23,7 @@ const POCL_CORES_VARIABLE: &str = "POCL_MAX_PTHREAD_COUNT";
 /// Runs the program on the local platform and then on the pool.
 pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let program = programs::find(PROGRAM)?;
+    std::fs::create_dir_all(&args.output).map_err(Failure::file(&args.output, "create"))?;
     let library = library::find()?;
     let directory = PrivateDirectory::create(&Surroundings::of_process())?;
     // The guard removes the directory, also if this process is interrupted.

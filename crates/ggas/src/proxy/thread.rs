@@ -52,13 +52,30 @@ pub(crate) fn start(
     state: Arc<MemberState>,
     carriers: Vec<(u32, Box<dyn Carrier>)>,
 ) -> Result<JoinHandle<()>, HeapError> {
+    let running = Running::new(state.clone());
     let mut proxy = Proxy::new(state, carriers);
-    proxy.state.settle.proxy_started();
     let thread = spawn_quiet("ggas-proxy", STACK_BYTES, move || {
         proxy.run();
-        proxy.state.settle.proxy_ended();
+        drop(running);
     });
     thread.map_err(HeapError::system("starting a thread"))
+}
+
+/// Tells the host that a proxy runs, until it is dropped: at the proxy's end, or at once if its
+/// thread cannot be started.
+struct Running(Arc<MemberState>);
+
+impl Running {
+    fn new(state: Arc<MemberState>) -> Self {
+        state.settle.proxy_started();
+        Self(state)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.settle.proxy_ended();
+    }
 }
 
 struct Proxy {
