@@ -8,6 +8,7 @@
 
 mod blocking;
 mod entry;
+mod faults;
 mod flow;
 mod moves;
 
@@ -26,11 +27,8 @@ use crate::message::Message;
 use crate::transport::{Transport, TransportEvent};
 use blocking::BlockingCollectives;
 use entry::{Entry, Foreign, fails_with, is_ordered};
+use faults::Faults;
 use moves::{Moves, Start};
-
-/// Number of faults kept for jobs that arrive later. Beyond it the oldest fault is forgotten, and a
-/// later job that waits for that command no longer fails.
-const FAULTS_MAX: usize = 1 << 16;
 
 /// The scheduler of one rank.
 #[derive(Debug)]
@@ -47,8 +45,7 @@ pub struct Node {
     foreign: FxHashMap<CommandId, Foreign>,
     /// Lost ranks, and why each was lost. Jobs do not wait for them.
     lost: FxHashMap<Rank, String>,
-    faults: FxHashMap<CommandId, Box<Fault>>,
-    fault_order: VecDeque<CommandId>,
+    faults: Faults,
     moves: Moves,
     collectives: BlockingCollectives,
     /// Number of jobs that this rank has received.
@@ -80,8 +77,7 @@ impl Node {
             ready: VecDeque::new(),
             foreign: FxHashMap::default(),
             lost: FxHashMap::default(),
-            faults: FxHashMap::default(),
-            fault_order: VecDeque::new(),
+            faults: Faults::default(),
             moves: Moves::default(),
             collectives: BlockingCollectives::default(),
             given: 0,
@@ -151,9 +147,9 @@ impl Node {
     }
 
     fn wait_for_own(&mut self, entry: &mut Entry, command: CommandId) {
-        if let Some(fault) = self.faults.get(&command) {
+        if let Some(fault) = self.faults.get(command) {
             if fails_with(&entry.job, command) {
-                entry.broken.get_or_insert_with(|| fault.clone());
+                entry.broken.get_or_insert(fault);
             }
             return;
         }
@@ -214,7 +210,7 @@ impl Node {
             entry.tell.push(rank);
             return;
         }
-        let outcome = self.faults.get(&command).map_or(Ok(()), |fault| Err(fault.clone()));
+        let outcome = self.faults.get(command).map_or(Ok(()), Err);
         self.say(rank, Message::Ended { command, outcome });
     }
 
@@ -433,9 +429,7 @@ impl Node {
     fn root_cause(&mut self, id: CommandId, failure: Failure) -> Box<Fault> {
         let inherited = self.jobs.get(&id).and_then(|entry| {
             let broken = entry.broken.clone();
-            broken.or_else(|| {
-                entry.after.iter().find_map(|earlier| self.faults.get(earlier).cloned())
-            })
+            broken.or_else(|| entry.after.iter().find_map(|&earlier| self.faults.get(earlier)))
         });
         if let Some(fault) = inherited {
             return fault;
@@ -483,7 +477,7 @@ impl Node {
             entry.times.ended = self.clock.now();
         }
         if let Err(fault) = &outcome {
-            self.remember(id, fault.clone());
+            self.faults.insert(id, fault.clone());
             if let Some(heap) = entry.job.command.heap() {
                 // Kernels on other devices may wait for this one, which has not run.
                 self.backend.abort_heap(heap, &fault.message);
@@ -512,17 +506,6 @@ impl Node {
         let times =
             Times { received: common(received), started: common(started), ended: common(ended) };
         self.finished.push(CommandEnd { id, outcome, times });
-    }
-
-    fn remember(&mut self, id: CommandId, fault: Box<Fault>) {
-        if self.faults.insert(id, fault).is_none() {
-            self.fault_order.push_back(id);
-        }
-        if self.fault_order.len() > FAULTS_MAX
-            && let Some(oldest) = self.fault_order.pop_front()
-        {
-            self.faults.remove(&oldest);
-        }
     }
 
     fn advance_moves(&mut self, transport: &mut dyn Transport) -> bool {
