@@ -183,9 +183,10 @@ def no_printed_skips(tree):
 
 
 def repeated_lines(tree):
-    """No longer sequence of lines of code stands in two places of the crates, unless a comment says
-    why. The figure of a place is the number of repeated lines of two files."""
+    """No longer sequence of lines of code stands in two places of the crates, unless policy.toml
+    explains it. The figure of a place is the number of repeated lines of two files."""
     least = tree.policy["limits"]["repeated_lines"]
+    explained = tree.policy.get("repetition-explained", {})
     names = [name for name in tree.rust() if re.match(r"crates/[^/]+/src/", name)]
     tests = {module for name in names for module in test_modules(name, tree.code(name))}
     files = {
@@ -195,13 +196,21 @@ def repeated_lines(tree):
     }
     found = {}
     for it in repetitions(files, least):
-        if not it.is_explained(tree.text(it.here[0])):
-            found.setdefault((it.there[0], it.here[0]), []).append(it)
-    for (there, here), all_of_them in sorted(found.items()):
+        found.setdefault(f"{it.there[0]} = {it.here[0]}", []).append(it)
+    for pair, all_of_them in sorted(found.items()):
         lines = ", ".join(f"{it.there[1]} and {it.here[1]}" for it in all_of_them[:5])
         figure = sum(it.length for it in all_of_them)
-        text = f"{figure} lines of {there} stand again in {here}, at lines {lines}"
-        yield Finding("repetition", f"{there} = {here}", figure, text)
+        if explained.get(pair, {}).get("lines") != figure:
+            there, here = pair.split(" = ")
+            text = f"{figure} lines of {there} stand again in {here}, at lines {lines}"
+            yield Finding("repetition", pair, figure, text + explains_others(explained.get(pair)))
+    for pair in sorted(explained.keys() - found):
+        text = f"policy.toml explains {pair}, and these files do not repeat lines"
+        yield Finding("repetition", pair, 0, text)
+
+
+def explains_others(explanation):
+    return f" (policy.toml explains {explanation['lines']})" if explanation else ""
 
 
 def no_indexing(tree):

@@ -4,7 +4,7 @@ Lines are compared by their tokens: comments, blank lines and spaces do not coun
 imports, attributes, tests, signatures of functions, and lines without a word, such as closing
 braces. Two lines are equal only if all their names and literals are equal.
 
-A repetition is explained by a comment with the words "the same lines" directly above it or in it.
+The section [repetition-explained] of policy.toml explains the repetitions that are there on purpose.
 """
 
 import re
@@ -14,9 +14,6 @@ from rust_source import body_of, without_comments, without_tests
 
 TOKEN = re.compile(r"\w+|\"(?:\\.|[^\"\\])*\"|[^\w\s]", re.DOTALL)
 USE = re.compile(r"(?:pub(?:\([^)]*\))?\s+)?use\s")
-EXPLAINED = re.compile(r"//.*\bthe same lines\b", re.IGNORECASE)
-# Number of lines above a sequence in which a comment can explain it.
-ABOVE = 4
 
 
 @dataclass
@@ -27,12 +24,6 @@ class Repetition:
     length: int
     there: tuple
     here: tuple
-    last: int
-
-    def is_explained(self, text):
-        """Returns whether a comment in the text of the file `here` explains the repetition."""
-        lines = text.splitlines()[max(0, self.here[1] - 1 - ABOVE) : self.last]
-        return any(EXPLAINED.search(line) for line in lines)
 
 
 def lines_of(text, code):
@@ -80,8 +71,7 @@ def repetitions(files, least):
             if length < least:
                 at += 1
                 continue
-            first = (there, files[there][start][0])
-            yield Repetition(length, first, (name, lines[at][0]), lines[at + length - 1][0])
+            yield Repetition(length, (there, files[there][start][0]), (name, lines[at][0]))
             at += length
 
 
