@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use thiserror::Error;
 
 use crate::bits::Bits;
+use crate::moments::Moments;
 use crate::plan::{Act, Cmd, MapMode, Op, Platform, Program};
 
 pub use access::{Access, Kind, Owner, Space};
@@ -29,14 +30,14 @@ pub enum Reject {
     /// The operation must come after what the thread has done so far.
     #[error("it is not ordered after thread {thread}")]
     Thread { thread: usize },
-    /// The operation must come after a command.
+    /// The operation must come after a command: the command `cmd` of the ledger, which the operation
+    /// `op` has enqueued.
     #[error("it is not ordered after the command of operation {op}")]
-    Command {
-        /// The command's index in the ledger.
-        cmd: usize,
-        /// The operation that enqueued the command.
-        op: usize,
-    },
+    Command { cmd: usize, op: usize },
+    /// As `Command`, and not only the work that the call enqueues must come after the command, but
+    /// the call itself. Only programs of CUDA make this difference.
+    #[error("it is not ordered after the command of operation {op}")]
+    CallAfterCommand { cmd: usize, op: usize },
     /// The operation touches bytes that are mapped.
     #[error("it touches what is mapped as area {area}")]
     Mapped { area: usize },
@@ -51,6 +52,11 @@ pub enum Reject {
     Unflushed { queue: usize },
 }
 
+/// Rejects an operation unless `holds`.
+pub(crate) fn ensure(holds: bool, reason: &'static str) -> Result<(), Reject> {
+    if holds { Ok(()) } else { Err(Reject::Invalid(reason)) }
+}
+
 /// Whether a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -60,17 +66,14 @@ pub enum Fate {
     Fails,
 }
 
-/// One moment of a program: the start or the end of an operation, or a command.
 #[derive(Clone, Debug)]
-pub struct Node {
-    /// All moments that happen before this one.
-    pub before: Bits,
+pub struct Moment {
     /// User events that must be set before this moment and are not set yet.
     pub gates: Vec<usize>,
     pub work: Work,
 }
 
-/// Kind of a moment.
+/// What happens in a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// The start of the program.
@@ -222,7 +225,7 @@ struct NewCommand {
 pub struct Ledger {
     pub platform: Platform,
     pub contexts: Vec<Vec<usize>>,
-    pub nodes: Vec<Node>,
+    pub nodes: Moments<Moment>,
     pub places: Vec<Places>,
     pub queues: BTreeMap<usize, Queue>,
     pub mems: BTreeMap<usize, Mem>,
@@ -240,13 +243,12 @@ impl Ledger {
     /// Creates the ledger of a program without its operations.
     pub fn new(platform: &Platform, program: &Program) -> Self {
         let Program { threads, contexts, arrays, .. } = program;
-        let root = Node { before: Bits::default(), gates: Vec::new(), work: Work::Root };
         let areas =
             arrays.iter().map(|&len| Area { len, alive: true, map: None }).enumerate().collect();
         Self {
             platform: platform.clone(),
             contexts: contexts.clone(),
-            nodes: vec![root],
+            nodes: Moments::new(Moment { gates: Vec::new(), work: Work::Root }),
             places: Vec::new(),
             queues: BTreeMap::new(),
             mems: BTreeMap::new(),
@@ -293,25 +295,13 @@ impl Ledger {
 
     /// Whether no user event holds back a command at the end.
     pub fn is_complete(&self) -> bool {
-        self.nodes.iter().all(|node| node.gates.is_empty())
+        self.nodes.iter().all(|node| node.moment.gates.is_empty())
     }
 
     /// Whether the host knows at the end that all commands have ended.
     pub fn is_settled(&self) -> bool {
-        let known = |node: usize| self.threads.iter().any(|&last| self.is_before(node, last));
+        let known = |node: usize| self.threads.iter().any(|&last| self.nodes.is_before(node, last));
         self.cmds.iter().all(|cmd| cmd.fate == Fate::Runs && known(cmd.node))
-    }
-
-    /// Returns the moments in one order that respects what happens before what.
-    pub fn sequence(&self) -> Vec<usize> {
-        let mut all: Vec<usize> = (0..self.nodes.len()).collect();
-        all.sort_by_key(|&node| (self.nodes[node].before.count(), node));
-        all
-    }
-
-    /// Whether the first moment happens before the second, or is the same.
-    pub fn is_before(&self, first: usize, second: usize) -> bool {
-        first == second || self.nodes[second].before.has(first)
     }
 
     /// Returns the latest moment of a thread.
@@ -321,14 +311,12 @@ impl Ledger {
 
     /// Returns all moments that have happened when the next operation of a thread begins.
     fn started(&self, thread: usize) -> Bits {
-        let mut before = self.nodes[self.threads[thread]].before.clone();
-        before.insert(self.threads[thread]);
-        before
+        self.nodes.until(self.threads[thread])
     }
 
     /// Returns the user events that still hold back a command.
     pub fn gates_of(&self, cmd: usize) -> &[usize] {
-        &self.nodes[self.cmds[cmd].node].gates
+        &self.nodes[self.cmds[cmd].node].moment.gates
     }
 
     pub fn unset_gates(&self) -> Vec<usize> {
@@ -397,14 +385,12 @@ impl Ledger {
             });
         }
         if awaits {
-            let mut before = self.nodes[start].before.clone();
-            before.insert(start);
+            let mut before = self.nodes.until(start);
             let early = self.takes_early(&op.act);
             let own = number.filter(|&cmd| !early && self.cmds[cmd].fate == Fate::Runs);
             let own = own.map(|cmd| self.cmds[cmd].node);
             for node in awaited.into_iter().chain(own) {
-                before.unite(&self.nodes[node].before);
-                before.insert(node);
+                self.nodes.put_before(node, &mut before);
             }
             places.end = self.node(before, Vec::new(), Work::End(index));
         }
@@ -423,8 +409,7 @@ impl Ledger {
     }
 
     fn node(&mut self, before: Bits, gates: Vec<usize>, work: Work) -> usize {
-        self.nodes.push(Node { before, gates, work });
-        self.nodes.len() - 1
+        self.nodes.add(before, Moment { gates, work })
     }
 }
 

@@ -74,7 +74,7 @@ pub fn predict(program: &Program, ledger: &Ledger, order: &[usize]) -> Expected 
 pub fn origins(program: &Program, ledger: &Ledger) -> HashMap<u32, usize> {
     let mut model = Model::new(program, ledger);
     model.origins = Some(HashMap::new());
-    for node in ledger.sequence() {
+    for node in ledger.nodes.sequence() {
         model.moment(node);
     }
     model.origins.unwrap_or_default()
@@ -123,7 +123,7 @@ impl<'a> Model<'a> {
     }
 
     fn moment(&mut self, node: usize) {
-        match self.ledger.nodes[node].work {
+        match self.ledger.nodes[node].moment.work {
             Work::Start(op) => {
                 self.op = op;
                 self.take(op);
@@ -332,7 +332,7 @@ impl<'a> Model<'a> {
                 fills.push((known.node, *word));
             }
         }
-        let before = |first, second| first != second && self.ledger.is_before(first, second);
+        let before = |first, second| first != second && self.ledger.nodes.is_before(first, second);
         let possible = |&&(node, _): &&(usize, u32)| {
             !before(read, node)
                 && !fills.iter().any(|&(other, _)| before(node, other) && before(other, read))

@@ -278,7 +278,9 @@ impl Planner {
     fn wait_for(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<()> {
         let known = self.ledger.cmds[cmd].clone();
         // If the thread does not know of the command, `clFinish` does not wait for it.
-        if known.thread != thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+        if known.thread != thread
+            && !self.ledger.nodes.is_before(known.start, self.ledger.now(thread))
+        {
             self.sync(known.thread, thread, depth)?;
         }
         let alive = self.ledger.queues[&known.queue].alive;

@@ -110,7 +110,7 @@ fn every_order_that_respects_the_ledger_gives_the_same_bytes() {
     for seed in 0..150 {
         let program = program(seed);
         let ledger = Ledger::of(&program, &platform(DEVICES)).unwrap();
-        let expected = predict(&program, &ledger, &ledger.sequence());
+        let expected = predict(&program, &ledger, &ledger.nodes.sequence());
         for other in 0..4 {
             let order = any_order(&ledger, &mut Random::new(seed * 100 + other));
             assert_eq!(predict(&program, &ledger, &order), expected, "seed {seed}, order {other}");
@@ -119,7 +119,7 @@ fn every_order_that_respects_the_ledger_gives_the_same_bytes() {
 }
 
 fn any_order(ledger: &Ledger, random: &mut Random) -> Vec<usize> {
-    let mut left: Vec<usize> = (0..ledger.nodes.len()).collect();
+    let mut left: Vec<usize> = (0..ledger.nodes.iter().len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
         let free = |&&node: &&usize| {

@@ -11,44 +11,14 @@ mod validity;
 
 use std::collections::{BTreeMap, HashMap};
 
-use thiserror::Error;
-
 pub use access::Space;
 pub(crate) use order::mems_of;
 
 use super::plan::{Act, Context, Op, Part, Program, Relies, Stream};
 use crate::bits::Bits;
+pub use crate::ledger::Reject;
+use crate::moments::Moments;
 use access::{Access, Touch};
-
-/// Why an operation cannot be added as it is, and what would help.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reject {
-    /// The operation names an object that does not exist, or does what no program may do.
-    #[error("{0}")]
-    Invalid(&'static str),
-    /// The operation must come after what the thread has done so far.
-    #[error("it is not ordered after thread {thread}")]
-    Thread { thread: usize },
-    /// The operation must come after a command.
-    #[error("it is not ordered after the command of operation {op}")]
-    Command {
-        /// The command's index in the ledger.
-        cmd: usize,
-        /// The operation that enqueued the command.
-        op: usize,
-        /// Whether the call itself must come after the command, not only the work that it enqueues.
-        host: bool,
-    },
-}
-
-/// One moment of a program.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// All moments that happen before this one.
-    pub before: Bits,
-    pub moment: Moment,
-}
 
 /// Kind of a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +151,7 @@ struct NewCommand {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pub contexts: Vec<Context>,
-    pub nodes: Vec<Node>,
+    pub nodes: Moments<Moment>,
     pub streams: BTreeMap<usize, Made>,
     pub events: BTreeMap<usize, Event>,
     pub mems: BTreeMap<usize, Mem>,
@@ -208,7 +178,7 @@ impl Ledger {
             |context: &Context| platform.devices.get(context.device).is_some_and(|it| it.pools);
         Self {
             contexts: program.contexts.clone(),
-            nodes: vec![Node { before: Bits::default(), moment: Moment::Root }],
+            nodes: Moments::new(Moment::Root),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
             mems: BTreeMap::new(),
@@ -243,18 +213,6 @@ impl Ledger {
             ledger.admit(op, prepared);
         }
         Ok(ledger)
-    }
-
-    /// Returns the moments in one order that respects what happens before what.
-    pub fn sequence(&self) -> Vec<usize> {
-        let mut all: Vec<usize> = (0..self.nodes.len()).collect();
-        all.sort_by_key(|&node| (self.nodes[node].before.count(), node));
-        all
-    }
-
-    /// Whether the first moment happens before the second, or is the same.
-    pub fn is_before(&self, first: usize, second: usize) -> bool {
-        first == second || self.nodes[second].before.has(first)
     }
 
     /// Returns the latest moment of a thread.
@@ -293,40 +251,31 @@ impl Ledger {
         let index = self.ops;
         self.ops += 1;
         let Prepared { start, cmds, mut awaited, awaits_own, touches } = prepared;
-        let start = self.node(start, Moment::Start(index));
+        let start = self.nodes.add(start, Moment::Start(index));
         let mut own = Vec::new();
         for new in cmds {
             let mut before = new.before;
             before.insert(start);
             if let Some(&(node, _)) = own.last() {
-                let earlier: &Node = &self.nodes[node];
-                before.unite(&earlier.before);
-                before.insert(node);
+                self.nodes.put_before(node, &mut before);
             }
             let moment = if new.takes { Moment::Take(index) } else { Moment::Cmd(index) };
-            let node = self.node(before, moment);
+            let node = self.nodes.add(before, moment);
             own.push((node, self.cmds.len()));
             self.cmds.push(Command { op: index, thread: op.thread, node, start, keys: new.keys });
         }
         awaited.extend(own.iter().take(awaits_own).map(|(node, _)| *node));
         let mut end = start;
         if !awaited.is_empty() {
-            let mut before = self.nodes[start].before.clone();
-            before.insert(start);
+            let mut before = self.nodes.until(start);
             for node in awaited {
-                before.unite(&self.nodes[node].before);
-                before.insert(node);
+                self.nodes.put_before(node, &mut before);
             }
-            end = self.node(before, Moment::End(index));
+            end = self.nodes.add(before, Moment::End(index));
         }
         self.threads[op.thread] = end;
         self.record(touches, start, op.thread, &own);
         self.enter(op, end, own.last().map(|(_, cmd)| *cmd));
-    }
-
-    fn node(&mut self, before: Bits, moment: Moment) -> usize {
-        self.nodes.push(Node { before, moment });
-        self.nodes.len() - 1
     }
 
     /// Records the changes that an operation makes.

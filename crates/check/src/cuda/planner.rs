@@ -127,8 +127,9 @@ impl Planner {
                 Err(Reject::Thread { thread: other }) if other != thread => {
                     self.sync(other, thread, depth + 1)?;
                 }
-                Err(Reject::Command { cmd, host, .. }) => {
-                    self.order_after(&op, cmd, host, depth + 1)?
+                Err(Reject::Command { cmd, .. }) => self.order_after(&op, cmd, false, depth + 1)?,
+                Err(Reject::CallAfterCommand { cmd, .. }) => {
+                    self.order_after(&op, cmd, true, depth + 1)?
                 }
                 Err(_) => return None,
             }
@@ -162,7 +163,8 @@ impl Planner {
         let known = self.ledger.cmds[cmd].clone();
         let covers = |event: &super::ledger::Event| {
             let recorded = event.recorded.map(|cmd| self.ledger.cmds[cmd].node);
-            event.alive && recorded.is_some_and(|node| self.ledger.is_before(known.node, node))
+            event.alive
+                && recorded.is_some_and(|node| self.ledger.nodes.is_before(known.node, node))
         };
         let there: Vec<usize> =
             self.ledger.events.iter().filter(|(_, it)| covers(it)).map(|(&id, _)| id).collect();
@@ -170,9 +172,10 @@ impl Planner {
             return Some(event);
         }
         let (stream, by) = self.usable(known.key(), known.thread, thread)?;
-        if by != thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+        if by != thread && !self.ledger.nodes.is_before(known.start, self.ledger.now(thread)) {
             self.sync(by, thread, depth)?;
-        } else if by == thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+        } else if by == thread && !self.ledger.nodes.is_before(known.start, self.ledger.now(thread))
+        {
             self.sync(known.thread, thread, depth)?;
         }
         let event = self.an_event(known.key().context(), by, depth)?;
@@ -218,7 +221,7 @@ impl Planner {
             return self.emit_by(thread, Act::EventWait { event, query }, depth).map(drop);
         }
         // If the thread does not know of the command, a wait in that thread does not cover it.
-        if !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+        if !self.ledger.nodes.is_before(known.start, self.ledger.now(thread)) {
             self.sync(known.thread, thread, depth)?;
         }
         let context = known.key().context();

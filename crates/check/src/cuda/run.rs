@@ -38,7 +38,7 @@ impl<'a> Prepared<'a> {
     /// The first operation that the ledger rejects.
     pub fn new(program: &'a Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
         let ledger = Ledger::of(program, platform)?;
-        let expected = Arc::new(model::predict(program, &ledger, &ledger.sequence()));
+        let expected = Arc::new(model::predict(program, &ledger, &ledger.nodes.sequence()));
         Ok(Self { program, ledger, expected })
     }
 }

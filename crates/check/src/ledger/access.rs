@@ -464,7 +464,7 @@ impl Ledger {
     /// other.
     pub fn race(&self) -> Option<(usize, usize)> {
         let ordered = |one: &Access, other: &Access| {
-            one.until.is_some_and(|end| self.is_before(end, other.from) || end == other.from)
+            one.until.is_some_and(|end| self.nodes.is_before(end, other.from) || end == other.from)
         };
         for all in self.accesses.values() {
             for (index, one) in all.iter().enumerate() {
@@ -482,7 +482,7 @@ impl Ledger {
     }
 
     fn op_of(&self, node: usize) -> usize {
-        match self.nodes[node].work {
+        match self.nodes[node].moment.work {
             Work::Start(op) | Work::Cmd(op) | Work::End(op) => op,
             Work::Root => usize::MAX,
         }

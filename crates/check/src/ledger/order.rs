@@ -32,8 +32,7 @@ impl Ledger {
         match &op.act {
             Act::Await { id } => {
                 let node = self.signals[id];
-                new.start.unite(&self.nodes[node].before);
-                new.start.insert(node);
+                self.nodes.put_before(node, &mut new.start);
             }
             Act::SetGate { event, .. } => self.pays(*event, &new.start)?,
             Act::DropEvent { event } => {
@@ -137,7 +136,7 @@ impl Ledger {
             match &self.events[event].source {
                 Source::Cmd(cmd) => {
                     let known = &self.cmds[*cmd];
-                    waited.gates.extend(&self.nodes[known.node].gates);
+                    waited.gates.extend(&self.nodes[known.node].moment.gates);
                     match known.fate {
                         Fate::Runs => waited.nodes.push(known.node),
                         Fate::Fails => waited.fails = true,
@@ -165,7 +164,7 @@ impl Ledger {
             Source::Gate { set: Some(node), .. } => (*node, None),
             Source::Cmd(cmd) => (self.cmds[*cmd].node, Some(*cmd)),
         };
-        open(self.nodes[node].gates.clone())?;
+        open(self.nodes[node].moment.gates.clone())?;
         if let Some(cmd) = cmd {
             let known = &self.cmds[cmd];
             if surely && known.fate == Fate::Runs && !start.has(node) {
@@ -176,9 +175,7 @@ impl Ledger {
             }
             self.flushed(cmd, start)?;
         }
-        let mut before = self.nodes[node].before.clone();
-        before.insert(node);
-        Ok(before)
+        Ok(self.nodes.until(node))
     }
 
     fn waited_for(&self, event: usize, start: &Bits) -> bool {
@@ -188,7 +185,7 @@ impl Ledger {
     /// Rejects relying on a command whose queue has not been flushed since.
     fn flushed(&self, cmd: usize, start: &Bits) -> Result<(), Reject> {
         let known = &self.cmds[cmd];
-        let since = |&&node: &&usize| start.has(node) && self.is_before(known.start, node);
+        let since = |&&node: &&usize| start.has(node) && self.nodes.is_before(known.start, node);
         match self.queues[&known.queue].flushes.iter().find(since) {
             Some(_) => Ok(()),
             None => Err(Reject::Unflushed { queue: known.queue }),
@@ -222,7 +219,7 @@ impl Ledger {
             if it.fate == Fate::Fails && !fails && !known.broken {
                 return Err(Reject::Invalid("it follows a command that fails"));
             }
-            gates.extend(&self.nodes[it.node].gates);
+            gates.extend(&self.nodes[it.node].moment.gates);
             // What reads the result of a launch that cannot run comes after the launch, whether it
             // fails or not.
             if it.fate == Fate::Runs || known.broken {
@@ -231,8 +228,7 @@ impl Ledger {
         }
         let mut before = new.start.clone();
         for node in nodes {
-            before.unite(&self.nodes[node].before);
-            before.insert(node);
+            self.nodes.put_before(node, &mut before);
         }
         gates.sort_unstable();
         gates.dedup();
@@ -338,11 +334,8 @@ impl Ledger {
             Act::Callback { event, callback, sets } => {
                 self.callbacks.insert(*callback, (*event, !self.fails(*event)));
                 if let (Some(gate), Source::Cmd(cmd)) = (sets, &self.events[event].source) {
-                    let ended = self.cmds[*cmd].node;
-                    let mut before = self.nodes[ended].before.clone();
-                    before.unite(&self.nodes[places.start].before);
-                    before.insert(ended);
-                    before.insert(places.start);
+                    let mut before = self.nodes.until(self.cmds[*cmd].node);
+                    self.nodes.put_before(places.start, &mut before);
                     let node = self.node(before, Vec::new(), Work::End(self.places.len() - 1));
                     self.open_gate(*gate, node);
                 }
@@ -428,13 +421,12 @@ impl Ledger {
             self.events.get_mut(&gate)
         {
             *set = Some(set_at);
-            *callback = !matches!(self.nodes[set_at].work, Work::Start(_));
+            *callback = !matches!(self.nodes[set_at].moment.work, Work::Start(_));
         }
-        let mut before = self.nodes[set_at].before.clone();
-        before.insert(set_at);
-        for node in &mut self.nodes {
-            if node.gates.contains(&gate) {
-                node.gates.retain(|&it| it != gate);
+        let before = self.nodes.until(set_at);
+        for node in self.nodes.iter_mut() {
+            if node.moment.gates.contains(&gate) {
+                node.moment.gates.retain(|&it| it != gate);
                 node.before.unite(&before);
             }
         }

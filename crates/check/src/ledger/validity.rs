@@ -1,15 +1,7 @@
 //! Whether an operation names existing objects and does only what the specification allows.
 
-use super::{Ledger, MemKind, Reject, Source};
+use super::{Ledger, MemKind, Reject, Source, ensure};
 use crate::plan::{Act, Cmd, Kernel, Op, Ptr, Rect, Style, SvmEnd};
-
-const fn invalid(reason: &'static str) -> Reject {
-    Reject::Invalid(reason)
-}
-
-fn ensure(holds: bool, reason: &'static str) -> Result<(), Reject> {
-    if holds { Ok(()) } else { Err(invalid(reason)) }
-}
 
 impl Ledger {
     /// Rejects an operation that no program may contain at this place.
@@ -138,7 +130,7 @@ impl Ledger {
                 self.all(of.context, |device| device.images && *pixels <= device.view_pixels_max)?;
                 (mem, of.context)
             }
-            _ => return Err(invalid("it is no operation on memory")),
+            _ => return Err(Reject::Invalid("it is no operation on memory")),
         };
         ensure(!self.mems.contains_key(mem), "the memory object exists")?;
         ensure(context < self.contexts.len(), "there is no such context")
@@ -210,7 +202,7 @@ impl Ledger {
             }
             Cmd::Unmap { area } => {
                 let known = self.areas.get(area).filter(|it| it.alive).and_then(|it| it.map);
-                let map = known.ok_or(invalid("it is not mapped"))?;
+                let map = known.ok_or(Reject::Invalid("it is not mapped"))?;
                 ensure(self.mems[&map.mem].alive, "its object was released")?;
                 ensure(self.mems[&map.mem].context == context, "it is of another context")
             }
@@ -276,7 +268,8 @@ impl Ledger {
         context: usize,
         able: impl Fn(&crate::plan::Device) -> bool,
     ) -> Result<(), Reject> {
-        let devices = self.contexts.get(context).ok_or(invalid("there is no such context"))?;
+        let devices =
+            self.contexts.get(context).ok_or(Reject::Invalid("there is no such context"))?;
         let able = devices.iter().all(|&device| able(&self.platform.devices[device]));
         ensure(able, "a device of the context cannot do that")
     }
@@ -299,7 +292,7 @@ impl Ledger {
             Source::Gate { set: None, fails, .. } => {
                 ensure(fails == failing, "it is set to the other kind")
             }
-            _ => Err(invalid("it is no user event that can be set")),
+            _ => Err(Reject::Invalid("it is no user event that can be set")),
         }
     }
 
@@ -310,7 +303,7 @@ impl Ledger {
                 let known = &self.cmds[cmd];
                 ensure(self.queues[&known.queue].profiling && known.runs(), "it has no times")
             }
-            Source::Gate { .. } => Err(invalid("a user event has no times")),
+            Source::Gate { .. } => Err(Reject::Invalid("a user event has no times")),
         }
     }
 

@@ -209,9 +209,10 @@ impl Ledger {
                     continue;
                 }
                 return Err(match access.cmd {
-                    Some(cmd) => {
-                        Reject::Command { cmd, op: self.cmds[cmd].op, host: own.is_none() }
+                    Some(cmd) if own.is_none() => {
+                        Reject::CallAfterCommand { cmd, op: self.cmds[cmd].op }
                     }
+                    Some(cmd) => Reject::Command { cmd, op: self.cmds[cmd].op },
                     None => Reject::Thread { thread: access.thread },
                 });
             }

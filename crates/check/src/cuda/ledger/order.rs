@@ -6,12 +6,10 @@ use crate::cuda::plan::{Act, Op, Side, Work};
 
 impl Ledger {
     pub(super) fn ordered(&self, op: &Op) -> Result<Prepared, Reject> {
-        let mut start = self.nodes[self.threads[op.thread]].before.clone();
-        start.insert(self.threads[op.thread]);
+        let mut start = self.nodes.until(self.threads[op.thread]);
         if let Act::Await { id } = &op.act {
             let signal = *self.signals.get(id).ok_or(Reject::Invalid("there is no such signal"))?;
-            start.unite(&self.nodes[signal].before);
-            start.insert(signal);
+            self.nodes.put_before(signal, &mut start);
         }
         let awaited = self.awaited(op, &start);
         let (mut cmds, mut awaits_own) = (Vec::new(), 0);
@@ -62,8 +60,7 @@ impl Ledger {
         let mut before = start.clone();
         for cmd in self.cmds.iter().filter(|cmd| start.has(cmd.start)) {
             if keys.iter().any(|&own| cmd.keys.iter().any(|&other| self.is_ordered(own, other))) {
-                before.unite(&self.nodes[cmd.node].before);
-                before.insert(cmd.node);
+                self.nodes.put_before(cmd.node, &mut before);
             }
         }
         before
@@ -94,10 +91,7 @@ impl Ledger {
 
     /// Adds what a command waits for besides the order of its stream.
     fn also_before(&self, act: &Act, start: &Bits, before: &mut Bits) {
-        let mut after = |cmd: usize| {
-            before.unite(&self.nodes[self.cmds[cmd].node].before);
-            before.insert(self.cmds[cmd].node);
-        };
+        let mut after = |cmd: usize| self.nodes.put_before(self.cmds[cmd].node, before);
         match act {
             // "Makes all future work submitted to hStream wait for all work captured in hEvent."
             // "If cuEventRecord() has not been called on hEvent, this call acts as if the record

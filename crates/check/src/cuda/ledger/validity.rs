@@ -3,11 +3,8 @@
 use super::access::{branches_are_apart, pieces};
 use super::{Ledger, Reject, Space, mems_of};
 use crate::cuda::plan::{Act, Kernel, Op, Rows, Side, Stream, Work};
+use crate::ledger::ensure;
 use crate::plan::Ptr;
-
-fn ensure(holds: bool, what: &'static str) -> Result<(), Reject> {
-    if holds { Ok(()) } else { Err(Reject::Invalid(what)) }
-}
 
 impl Ledger {
     pub(super) fn valid(&self, op: &Op) -> Result<(), Reject> {

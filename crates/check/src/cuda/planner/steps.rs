@@ -46,7 +46,7 @@ impl Planner {
         self.thread = 0;
         for thread in 1..self.program.threads {
             let now = self.ledger.now(thread);
-            if !self.ledger.is_before(now, self.ledger.now(0)) {
+            if !self.ledger.nodes.is_before(now, self.ledger.now(0)) {
                 self.sync(thread, 0, 0);
             }
         }
