@@ -4,16 +4,16 @@
 mod commands;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use penstock_cl_sys::{
     CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_PROFILING_INFO_NOT_AVAILABLE,
 };
-use penstock_process::{Lock, Signal};
+use penstock_process::Lock;
 
 use crate::backend::{At, Backend, Call, Ended, Enqueued, Handle, Origin, Setter, Shape};
+use crate::machine::{HANGS, Machine, Running, Tasks, Work};
 use crate::plan::{Device, Platform};
 use crate::random::Random;
 
@@ -124,8 +124,6 @@ struct Area {
     target: Option<Piece>,
 }
 
-type Work = Box<dyn FnOnce() + Send>;
-
 #[derive(Default)]
 struct Event {
     /// 1 until the event has ended.
@@ -155,52 +153,51 @@ impl State {
         self.next += 1;
         self.next
     }
+}
+
+impl Tasks for State {
+    type Defect = Defect;
+    type Surroundings = ();
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn ready(&self) -> Vec<usize> {
+        let ready = |event: &Event| {
+            event.work.is_some()
+                && event.waits.iter().chain(&event.order).all(|&it| self.has_ended(it))
+        };
+        self.events.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect()
+    }
 
     fn has_ended(&self, event: usize) -> bool {
         self.events.get(&event).is_none_or(|event| event.status <= 0)
     }
 
-    /// Returns a random command that may run now.
-    fn pick(&mut self) -> Option<usize> {
-        let ready = |event: &Event| {
-            event.work.is_some()
-                && event.waits.iter().chain(&event.order).all(|&it| self.has_ended(it))
-        };
-        let mut all: Vec<usize> =
-            self.events.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
-        all.sort_unstable();
-        self.random.pick(&all)
+    fn run(machine: &Inner, mut state: MutexGuard<'_, Self>, id: usize) {
+        let failed = |it: &usize| state.events.get(it).is_some_and(|event| event.status < 0);
+        let fails =
+            state.events[&id].waits.iter().any(failed) && !machine.is(Defect::IgnoredFailure);
+        let late = state.random.chance(30);
+        let work = state.events.get_mut(&id).and_then(|event| event.work.take());
+        drop(state);
+        if late {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        if let Some(work) = work.filter(|_| !fails) {
+            work();
+        }
+        machine.end(id, if fails { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { 0 });
     }
 }
 
-struct Inner {
-    defect: Option<Defect>,
-    state: Lock<State>,
-    changed: Signal,
-    over: AtomicBool,
-}
+type Inner = Machine<State>;
 
+#[derive(Debug)]
 pub struct Fake {
-    inner: Arc<Inner>,
+    inner: Running<State>,
 }
-
-impl std::fmt::Debug for Fake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fake").field("defect", &self.inner.defect).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.abandon();
-    }
-}
-
-const EXECUTORS: usize = 3;
-/// Longest wait. Nothing in a test takes this long unless a defect makes it hang.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Code of a wait that has taken too long.
-const HANGS: i32 = -9999;
 
 impl Fake {
     /// Creates an implementation that chooses the order of commands by `seed`.
@@ -214,49 +211,11 @@ impl Fake {
             areas: HashMap::new(),
             events: HashMap::new(),
         };
-        let (state, changed, over) = (Lock::new(state), Signal::new(), AtomicBool::new(false));
-        let inner = Arc::new(Inner { defect, state, changed, over });
-        for _ in 0..EXECUTORS {
-            let inner = Arc::clone(&inner);
-            std::thread::spawn(move || inner.execute());
-        }
-        Self { inner }
+        Self { inner: Running::start(state, (), defect) }
     }
 }
 
 impl Inner {
-    fn is(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
-    }
-
-    fn execute(&self) {
-        let mut state = self.state.lock();
-        while !self.over.load(Ordering::Relaxed) {
-            let Some(id) = state.pick() else {
-                state = self.pause(state);
-                continue;
-            };
-            let failed = |it: &usize| state.events.get(it).is_some_and(|event| event.status < 0);
-            let fails =
-                state.events[&id].waits.iter().any(failed) && !self.is(Defect::IgnoredFailure);
-            let late = state.random.chance(30);
-            let work = state.events.get_mut(&id).and_then(|event| event.work.take());
-            drop(state);
-            if late {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-            if let Some(work) = work.filter(|_| !fails) {
-                work();
-            }
-            self.end(id, if fails { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { 0 });
-            state = self.state.lock();
-        }
-    }
-
-    fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, Duration::from_millis(20)).0
-    }
-
     fn end(&self, id: usize, status: i32) {
         let mut callbacks = Vec::new();
         if let Some(event) = self.state.lock().events.get_mut(&id) {
@@ -270,14 +229,7 @@ impl Inner {
     }
 
     fn wait(&self, events: &[usize]) -> i32 {
-        let start = std::time::Instant::now();
-        let mut state = self.state.lock();
-        while !events.iter().all(|&event| state.has_ended(event)) {
-            if self.over.load(Ordering::Relaxed) || start.elapsed() > WAIT_MAX {
-                return HANGS;
-            }
-            state = self.pause(state);
-        }
+        let Some(state) = self.wait_for(events) else { return HANGS };
         let failed = |event: &usize| state.events.get(event).is_some_and(|event| event.status < 0);
         if events.iter().any(failed) { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { 0 }
     }
@@ -441,13 +393,12 @@ impl Backend for Fake {
     }
 
     fn setter(&self) -> Setter {
-        let inner = Arc::clone(&self.inner);
+        let inner = self.inner.share();
         Arc::new(move |event, status| inner.end(event.0, status))
     }
 
     fn abandon(&self) {
-        self.inner.over.store(true, Ordering::Relaxed);
-        self.inner.changed.notify_all();
+        self.inner.abandon();
     }
 
     fn new_area(&self, len: usize) -> Handle {

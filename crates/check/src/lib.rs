@@ -15,7 +15,7 @@
 //! | what a campaign knows of OpenCL and CUDA | [`cuda`], [`interface`], [`shrink`] |
 //! | one program is made, run and printed | [`c`], [`planner`], [`run`] |
 //! | what a program must see, and implementations | [`cl`], [`fake`], [`ledger`], [`model`] |
-//! | data | [`backend`], [`bits`], [`feature`], [`finding`], [`moments`], [`plan`], [`random`] |
+//! | data | [`backend`], [`bits`], [`feature`], [`finding`], [`machine`], [`moments`], [`plan`], [`random`] |
 #![deny(unsafe_code)]
 
 pub mod args;
@@ -31,6 +31,7 @@ pub mod feature;
 pub mod finding;
 pub mod interface;
 pub mod ledger;
+mod machine;
 pub mod message;
 pub mod model;
 pub mod moments;

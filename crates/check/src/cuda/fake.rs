@@ -4,15 +4,15 @@
 mod commands;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_READY;
-use penstock_process::{Lock, Signal};
+use penstock_process::Lock;
 
 use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
 use super::plan::{Context, Device, Platform};
+use crate::machine::{HANGS, Machine, Running, Tasks, Work};
 use crate::random::Random;
 
 /// Defects that a test can plant.
@@ -97,7 +97,6 @@ pub fn platform(devices: usize) -> Platform {
 
 /// Memory of a device or of the host.
 type Bytes = Arc<Lock<Vec<u8>>>;
-type Work = Box<dyn FnOnce() + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Name {
@@ -152,19 +151,40 @@ impl State {
         self.next += 1;
         self.next
     }
+}
+
+impl Tasks for State {
+    type Defect = Defect;
+    type Surroundings = Surroundings;
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn ready(&self) -> Vec<usize> {
+        let ready =
+            |task: &Task| task.work.is_some() && task.after.iter().all(|&it| self.has_ended(it));
+        self.tasks.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect()
+    }
 
     fn has_ended(&self, task: usize) -> bool {
         self.tasks.get(&task).is_none_or(|task| task.has_ended)
     }
 
-    /// Returns a random task that may run now.
-    fn pick(&mut self) -> Option<usize> {
-        let ready =
-            |task: &Task| task.work.is_some() && task.after.iter().all(|&it| self.has_ended(it));
-        let mut all: Vec<usize> =
-            self.tasks.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
-        all.sort_unstable();
-        self.random.pick(&all)
+    fn run(machine: &Inner, mut state: MutexGuard<'_, Self>, id: usize) {
+        let work = state.tasks.get_mut(&id).and_then(|task| task.work.take());
+        let rest = if state.random.chance(30) { state.random.below(80) } else { 0 };
+        drop(state);
+        if rest > 0 {
+            std::thread::sleep(Duration::from_micros(rest as u64));
+        }
+        if let Some(work) = work {
+            work();
+        }
+        if let Some(task) = machine.state.lock().tasks.get_mut(&id) {
+            task.has_ended = true;
+        }
+        machine.changed.notify_all();
     }
 }
 
@@ -186,36 +206,19 @@ impl Memory for Areas {
     }
 }
 
-struct Inner {
-    defect: Option<Defect>,
+/// What the implementation has besides its state.
+struct Surroundings {
     is_weak: bool,
-    state: Lock<State>,
     areas: Arc<Areas>,
-    changed: Signal,
-    over: AtomicBool,
 }
 
+type Inner = Machine<State>;
+
+#[derive(Debug)]
 pub struct Fake {
-    inner: Arc<Inner>,
+    inner: Running<State>,
 }
 
-impl std::fmt::Debug for Fake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fake").field("defect", &self.inner.defect).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.abandon();
-    }
-}
-
-const EXECUTORS: usize = 3;
-/// Longest wait. Nothing in a test takes this long unless a defect makes it hang.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Code of a wait that has taken too long.
-const HANGS: i32 = -9999;
 /// Code of a query about work that has not ended.
 const NOT_READY: i32 = CUDA_ERROR_NOT_READY.0.cast_signed();
 
@@ -233,60 +236,14 @@ impl Fake {
             mems: HashMap::new(),
             graphs: HashMap::new(),
         };
-        let (areas, over) = (Arc::default(), AtomicBool::new(false));
-        let state = Lock::new(state);
-        let inner = Arc::new(Inner { defect, is_weak, state, areas, changed: Signal::new(), over });
-        for _ in 0..EXECUTORS {
-            let inner = Arc::clone(&inner);
-            std::thread::spawn(move || inner.execute());
-        }
-        Self { inner }
+        let surroundings = Surroundings { is_weak, areas: Arc::default() };
+        Self { inner: Running::start(state, surroundings, defect) }
     }
 }
 
 impl Inner {
-    fn is(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
-    }
-
-    fn execute(&self) {
-        let mut state = self.state.lock();
-        while !self.over.load(Ordering::Relaxed) {
-            let Some(id) = state.pick() else {
-                state = self.pause(state);
-                continue;
-            };
-            let work = state.tasks.get_mut(&id).and_then(|task| task.work.take());
-            let rest = if state.random.chance(30) { state.random.below(80) } else { 0 };
-            drop(state);
-            if rest > 0 {
-                std::thread::sleep(Duration::from_micros(rest as u64));
-            }
-            if let Some(work) = work {
-                work();
-            }
-            state = self.state.lock();
-            if let Some(task) = state.tasks.get_mut(&id) {
-                task.has_ended = true;
-            }
-            self.changed.notify_all();
-        }
-    }
-
-    fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, Duration::from_millis(20)).0
-    }
-
     fn wait(&self, tasks: &[usize]) -> i32 {
-        let start = Instant::now();
-        let mut state = self.state.lock();
-        while !tasks.iter().all(|&task| state.has_ended(task)) {
-            if self.over.load(Ordering::Relaxed) || start.elapsed() > WAIT_MAX {
-                return HANGS;
-            }
-            state = self.pause(state);
-        }
-        0
+        if self.wait_for(tasks).is_some() { 0 } else { HANGS }
     }
 
     /// Returns the tasks that the next command of a stream waits for.
@@ -368,7 +325,7 @@ impl Backend for Fake {
     fn new_area(&self, _: Handle, len: usize, pinned: bool) -> Result<Handle, i32> {
         let id = self.inner.state.lock().fresh();
         let area = Area { bytes: Arc::new(Lock::new(vec![0; len])), pinned, writer: None };
-        self.inner.areas.all.lock().insert(id, area);
+        self.inner.surroundings.areas.all.lock().insert(id, area);
         Ok(Handle(id))
     }
 
@@ -377,17 +334,17 @@ impl Backend for Fake {
     }
 
     fn register(&self, _: Caller, area: Handle) -> i32 {
-        self.inner.areas.all.lock().entry(area.0).and_modify(|it| it.pinned = true);
+        self.inner.surroundings.areas.all.lock().entry(area.0).and_modify(|it| it.pinned = true);
         0
     }
 
     fn unregister(&self, _: Caller, area: Handle) -> i32 {
-        self.inner.areas.all.lock().entry(area.0).and_modify(|it| it.pinned = false);
+        self.inner.surroundings.areas.all.lock().entry(area.0).and_modify(|it| it.pinned = false);
         0
     }
 
     fn memory(&self) -> Arc<dyn Memory> {
-        Arc::clone(&self.inner.areas) as Arc<dyn Memory>
+        Arc::clone(&self.inner.surroundings.areas) as Arc<dyn Memory>
     }
 
     fn new_stream(&self, by: Caller, blocking: bool) -> Result<Handle, i32> {
@@ -430,7 +387,7 @@ impl Backend for Fake {
 
     fn free(&self, _: Caller, mem: Handle) -> i32 {
         let Some(bytes) = self.inner.state.lock().mems.remove(&mem.0) else { return 1 };
-        if self.inner.is_weak || self.inner.is(Defect::EarlyFree) {
+        if self.inner.surroundings.is_weak || self.inner.is(Defect::EarlyFree) {
             bytes.lock().fill(0xEE);
         }
         0
@@ -552,7 +509,6 @@ impl Backend for Fake {
     }
 
     fn abandon(&self) {
-        self.inner.over.store(true, Ordering::Relaxed);
-        self.inner.changed.notify_all();
+        self.inner.abandon();
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use penstock_cl_sys::CL_OUT_OF_RESOURCES;
 use penstock_process::Lock;
 
-use super::{Area, Defect, Event, Inner, Piece, Work};
+use super::{Area, Defect, Event, Inner, Piece};
 use crate::backend::{Argument, At, Call, End, Handle};
+use crate::machine::Work;
 use crate::model::mix;
 use crate::plan::{Kernel, MapMode, Rect};
 use crate::random::pattern;

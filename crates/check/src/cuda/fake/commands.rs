@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Area, Bytes, Defect, Inner, Name, State, Task, Work};
+use super::{Area, Bytes, Defect, Inner, Name, State, Task};
 use crate::cuda::backend::{At, Caller, Command, Handle, Place};
 use crate::cuda::model::pattern_bytes;
 use crate::cuda::plan::{Kernel, Rows};
+use crate::machine::{Tasks as _, Work};
 use crate::model::mix;
 
 /// One side of a copy: its memory, and an offset.
@@ -34,7 +35,7 @@ fn scatter(end: &End, rows: &Rows, pitch: usize, bytes: &[u8]) {
 
 impl Inner {
     fn area(&self, at: At) -> Area {
-        self.areas.all.lock()[&at.area.0].clone()
+        self.surroundings.areas.all.lock()[&at.area.0].clone()
     }
 
     fn end(&self, state: &State, place: Place) -> End {
@@ -96,7 +97,7 @@ impl Inner {
             .is_some_and(|(task, context)| context != by.context && !state.has_ended(task));
         self.is(Defect::EarlyCapture)
             || self.is(Defect::EarlyCaptureAcross) && foreign
-            || self.is_weak && !area.pinned
+            || self.surroundings.is_weak && !area.pinned
     }
 
     fn note_writer(&self, by: Caller, command: &Command, task: usize) {
@@ -105,7 +106,8 @@ impl Inner {
         else {
             return;
         };
-        self.areas
+        self.surroundings
+            .areas
             .all
             .lock()
             .entry(at.area.0)
@@ -142,7 +144,7 @@ impl Inner {
         };
         let returns_early = pinned_source && self.is(Defect::EarlyPinnedWrite)
             || is_read && self.is(Defect::EarlyRead)
-            || is_write && !pinned_source && self.is_weak;
+            || is_write && !pinned_source && self.surroundings.is_weak;
         if (is_write || is_read) && !returns_early { self.wait(&[task]) } else { 0 }
     }
 
