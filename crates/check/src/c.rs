@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::cl::SOURCE;
 use crate::finding::Finding;
 use crate::model::Bytes;
-use crate::plan::{Act, Platform};
+use crate::plan::{Act, Op, Platform};
 use crate::run::Prepared;
 
 /// Largest number of words of one look that are compared. The words around the first wrong one are
@@ -84,14 +84,22 @@ pub(crate) fn quoted(source: &str) -> String {
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Declares variables of a type: one for each number, with the number behind their common name.
+pub(crate) fn list(text: &mut String, kind: &str, name: &str, ids: Vec<usize>) {
+    if !ids.is_empty() {
+        let names: Vec<_> = ids.iter().map(|id| format!("{name}{id}")).collect();
+        _ = writeln!(text, "static {kind} {};", names.join(", "));
+    }
+}
+
+/// Returns the numbers that `id` finds in the operations, in their order and without doubles.
+pub(crate) fn ids<A>(ops: &[Op<A>], id: impl Fn(&A) -> Option<usize>) -> Vec<usize> {
+    let ids: BTreeSet<usize> = ops.iter().filter_map(|op| id(&op.act)).collect();
+    ids.into_iter().collect()
+}
+
 fn declare(text: &mut String, prepared: &Prepared<'_>) {
     let (program, ledger) = (prepared.program, &prepared.ledger);
-    let list = |text: &mut String, kind: &str, name: &str, ids: Vec<usize>| {
-        if !ids.is_empty() {
-            let names: Vec<_> = ids.iter().map(|id| format!("{name}{id}")).collect();
-            _ = writeln!(text, "static {kind} {};", names.join(", "));
-        }
-    };
     let contexts = program.contexts.len();
     list(text, "cl_context", "context", (0..contexts).collect());
     list(text, "cl_program", "program", (0..contexts).collect());
@@ -101,24 +109,16 @@ fn declare(text: &mut String, prepared: &Prepared<'_>) {
     list(text, "unsigned char", "*svm", ledger.mems.keys().filter(svm).copied().collect());
     list(text, "cl_event", "event", ledger.events.keys().copied().collect());
     list(text, "unsigned char", "*area", ledger.areas.keys().copied().collect());
-    let signals: BTreeSet<usize> = program
-        .ops
-        .iter()
-        .filter_map(|op| match op.act {
-            Act::Signal { id } => Some(id),
-            _ => None,
-        })
-        .collect();
-    list(text, "atomic_int", "signal", signals.into_iter().collect());
-    let callbacks: BTreeSet<usize> = program
-        .ops
-        .iter()
-        .filter_map(|op| match op.act {
-            Act::Callback { callback, .. } => Some(callback),
-            _ => None,
-        })
-        .collect();
-    list(text, "struct callback", "callback", callbacks.into_iter().collect());
+    let signals = ids(&program.ops, |act| match act {
+        Act::Signal { id } => Some(*id),
+        _ => None,
+    });
+    list(text, "atomic_int", "signal", signals);
+    let callbacks = ids(&program.ops, |act| match act {
+        Act::Callback { callback, .. } => Some(*callback),
+        _ => None,
+    });
+    list(text, "struct callback", "callback", callbacks);
     if program.ops.iter().any(|op| matches!(op.act, Act::TooBig { .. })) {
         text.push_str("static int refused;\n");
     }

@@ -35,6 +35,33 @@ pub trait Plan: Message + PartialEq {
     fn with(&self, ops: Vec<Op<Self::Act>>) -> Self;
 }
 
+/// Implements [`Plan`] for a type with the fields `seed`, `threads` and `ops`.
+macro_rules! plan {
+    ($program:ty, $act:ty) => {
+        impl $crate::interface::Plan for $program {
+            type Act = $act;
+
+            fn seed(&self) -> u64 {
+                self.seed
+            }
+
+            fn threads(&self) -> usize {
+                self.threads
+            }
+
+            fn ops(&self) -> &[$crate::plan::Op<$act>] {
+                &self.ops
+            }
+
+            fn with(&self, ops: Vec<$crate::plan::Op<$act>>) -> Self {
+                Self { ops, ..self.clone() }
+            }
+        }
+    };
+}
+
+pub(crate) use plan;
+
 pub trait Interface: Clone + Debug + Send + Sync + 'static {
     type Feature: Named + Message;
     /// Description of a device.
@@ -106,25 +133,7 @@ pub fn act_name<I: Interface>(program: &I::Program, op: Option<usize>) -> String
 #[derive(Clone, Copy, Debug)]
 pub struct OpenCl;
 
-impl Plan for Program {
-    type Act = Act;
-
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn threads(&self) -> usize {
-        self.threads
-    }
-
-    fn ops(&self) -> &[Op] {
-        &self.ops
-    }
-
-    fn with(&self, ops: Vec<Op>) -> Self {
-        Self { ops, ..self.clone() }
-    }
-}
+plan!(Program, Act);
 
 impl AsRef<str> for Device {
     fn as_ref(&self) -> &str {

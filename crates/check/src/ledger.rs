@@ -30,8 +30,8 @@ pub enum Reject {
     /// The operation must come after what the thread has done so far.
     #[error("it is not ordered after thread {thread}")]
     Thread { thread: usize },
-    /// The operation must come after a command: the command `cmd` of the ledger, which the operation
-    /// `op` has enqueued.
+    /// The operation must come after a command, which the operation `op` has enqueued. `cmd` is the
+    /// command's index in the ledger.
     #[error("it is not ordered after the command of operation {op}")]
     Command { cmd: usize, op: usize },
     /// As `Command`, and not only the work that the call enqueues must come after the command, but

@@ -15,7 +15,8 @@
 //! | what a campaign knows of OpenCL and CUDA | [`cuda`], [`interface`], [`shrink`] |
 //! | one program is made, run and printed | [`c`], [`planner`], [`run`] |
 //! | what a program must see, and implementations | [`cl`], [`fake`], [`ledger`], [`model`] |
-//! | data | [`backend`], [`bits`], [`feature`], [`finding`], [`machine`], [`moments`], [`plan`], [`random`] |
+//! | what OpenCL's and CUDA's parts share | `draft`, `machine`, [`moments`] |
+//! | data | [`backend`], [`bits`], [`feature`], [`finding`], [`plan`], [`random`] |
 #![deny(unsafe_code)]
 
 pub mod args;
@@ -26,6 +27,7 @@ pub mod campaign;
 pub mod child;
 pub mod cl;
 pub mod cuda;
+mod draft;
 pub mod fake;
 pub mod feature;
 pub mod finding;

@@ -9,9 +9,10 @@ mod motifs;
 mod pieces;
 mod steps;
 
+use crate::draft::{self, Draft, Kind};
 use crate::feature::{Feature, Named as _};
 use crate::ledger::{Ledger, MemKind, Prepared, Reject, Source};
-use crate::plan::{Act, Cmd, Op, Platform, Program, Ptr};
+use crate::plan::{Act, Cmd, Op, Platform, Program};
 use crate::random::Random;
 use crate::run::THREADS_MAX;
 
@@ -42,16 +43,7 @@ pub const OPS_DEFAULT: usize = 60;
 pub fn plan(seed: u64, platform: &Platform, limits: &Limits) -> Program {
     for attempt in 0..ATTEMPTS_MAX {
         let mut planner = Planner::new(seed, attempt, platform, limits);
-        planner.prologue();
-        let ops = planner.random.between(limits.ops / 3 + 4, limits.ops + 4);
-        // A step that fails adds no operation.
-        for _ in 0..ops * 3 {
-            if planner.program.ops.len() >= ops {
-                break;
-            }
-            planner.step();
-        }
-        planner.epilogue();
+        planner.make(limits.ops);
         if planner.ledger.is_complete() {
             return planner.program;
         }
@@ -68,21 +60,14 @@ const DEPTH_MAX: usize = 6;
 /// Number of obstacles that the planner removes from one operation before it gives up.
 const OBSTACLES_MAX: usize = 24;
 
-struct Planner {
-    random: Random,
-    program: Program,
-    ledger: Ledger,
-    on: Vec<Feature>,
-    thread: usize,
-    /// Typical size of a buffer.
-    size: usize,
-    next: usize,
+type Planner = Draft<OpenCl>;
+
+/// What only the planner of OpenCL programs remembers.
+struct OpenCl {
     /// Objects that belong to a motif.
     private_mems: Vec<usize>,
     private_queues: Vec<usize>,
     private_areas: Vec<usize>,
-    /// Host memory of the latest transfers.
-    recent: Vec<(Ptr, usize)>,
     callbacks: Vec<usize>,
     /// Area that the reads of a shared queue write to.
     hot_area: Option<usize>,
@@ -90,12 +75,16 @@ struct Planner {
     failed_area: Option<usize>,
 }
 
+impl Kind for OpenCl {
+    type Program = Program;
+    type Ledger = Ledger;
+    type Feature = Feature;
+}
+
 impl Planner {
     fn new(seed: u64, attempt: u64, platform: &Platform, limits: &Limits) -> Self {
         let mut random = Random::new(seed ^ attempt << 48);
-        // Each program leaves out about half of the features, so that the others meet more often.
-        let on: Vec<Feature> =
-            limits.features.iter().copied().filter(|_| random.chance(55)).collect();
+        let on = draft::some_of(&limits.features, &mut random);
         let has = |feature| on.contains(&feature);
         let threads = if has(Feature::Threads) { random.between(2, THREADS_MAX - 1) } else { 1 };
         let count = platform.devices.len();
@@ -108,11 +97,7 @@ impl Planner {
             }
             contexts.push(devices);
         }
-        let mut sizes = vec![64, 256, 1024, 4096, 4096, 16 << 10, 64 << 10];
-        if has(Feature::Large) {
-            sizes.extend([256 << 10, 1 << 20, 1 << 20, 4 << 20]);
-        }
-        let size = random.pick(&sizes).unwrap_or(1024);
+        let size = draft::size(has(Feature::Large), &mut random);
         let mut arrays: Vec<usize> =
             (0..random.between(2, 3)).map(|_| size * random.between(1, 2)).collect();
         let failed_area = arrays.len();
@@ -129,33 +114,16 @@ impl Planner {
         let program = Program { seed, threads, contexts, arrays, writes_end, ops: Vec::new() };
         let ledger = Ledger::new(platform, &program);
         let last = program.arrays.len() - 1;
-        Self {
-            random,
-            program,
-            ledger,
-            on,
-            thread: 0,
-            size,
-            next: 0,
+        let own = OpenCl {
             private_mems: Vec::new(),
             private_queues: Vec::new(),
             private_areas: (failed_area..=last).collect(),
-            recent: Vec::new(),
             callbacks: Vec::new(),
             hot_area,
             failed_area: Some(failed_area),
-        }
-    }
-
-    fn has(&self, feature: Feature) -> bool {
-        self.on.contains(&feature)
-    }
-
-    /// Returns a number for a new object. Objects of different kinds have different numbers, so
-    /// that a program is easy to read.
-    fn fresh(&mut self) -> usize {
-        self.next += 1;
-        self.program.arrays.len() + self.next
+        };
+        let (thread, recent, last) = (0, Vec::new(), program.arrays.len());
+        Self { random, program, ledger, on, thread, size, last, recent, own }
     }
 
     /// Adds an operation of the current thread, with everything that it needs before it.
@@ -167,11 +135,7 @@ impl Planner {
         if depth > DEPTH_MAX {
             return None;
         }
-        let delay_us = if self.has(Feature::Delays) && self.random.chance(12) {
-            self.random.pick(&[1, 5, 20, 100, 400, 1500]).unwrap_or(0)
-        } else {
-            0
-        };
+        let delay_us = self.delay(Feature::Delays);
         let mut op = Op { thread, delay_us, act };
         let owing = self.random.chance(60);
         for _ in 0..OBSTACLES_MAX {
@@ -191,8 +155,7 @@ impl Planner {
                     if let Act::Enqueue { event: event @ None, .. } = &mut op.act
                         && prepared.is_owed()
                     {
-                        self.next += 1;
-                        *event = Some(self.program.arrays.len() + self.next);
+                        *event = Some(self.fresh());
                         continue;
                     }
                     self.ledger.admit(&op, prepared);
@@ -327,7 +290,7 @@ impl Planner {
     /// Returns a usable queue of a context, or of any context.
     fn a_queue(&mut self, context: Option<usize>) -> Option<usize> {
         let fit = |(id, queue): (&usize, &crate::ledger::Queue)| {
-            let usable = queue.alive && !queue.broken && !self.private_queues.contains(id);
+            let usable = queue.alive && !queue.broken && !self.own.private_queues.contains(id);
             (usable && context.is_none_or(|context| queue.context == context)).then_some(*id)
         };
         let all: Vec<usize> = self.ledger.queues.iter().filter_map(fit).collect();
@@ -337,7 +300,10 @@ impl Planner {
     /// Returns a memory object whose kind fits.
     fn a_mem(&mut self, context: usize, fits: impl Fn(MemKind) -> bool) -> Option<usize> {
         let mems = self.ledger.mems.iter().filter(|(id, mem)| {
-            mem.alive && mem.context == context && fits(mem.kind) && !self.private_mems.contains(id)
+            mem.alive
+                && mem.context == context
+                && fits(mem.kind)
+                && !self.own.private_mems.contains(id)
         });
         let all: Vec<usize> = mems.map(|(&id, _)| id).collect();
         self.random.pick(&all)

@@ -1,9 +1,10 @@
 //! Runs a program on an implementation and compares what it sees with the model.
 
+pub(crate) mod course;
 mod perform;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use penstock_process::{Lock, Signal};
@@ -13,6 +14,7 @@ use crate::finding::{Finding, Kind};
 use crate::ledger::{Ledger, MemKind, Reject};
 use crate::model::{self, Expected};
 use crate::plan::{Platform, Program};
+use course::Course;
 
 /// A valid program, with what it must see.
 #[derive(Debug)]
@@ -55,11 +57,6 @@ impl Progress {
         Self { threads: Default::default(), patience }
     }
 
-    /// The slot in which a thread stores the operation that it performs.
-    pub(crate) fn place(&self, thread: usize) -> &AtomicUsize {
-        &self.threads[thread]
-    }
-
     /// Returns the operation that each thread performs. The number of operations means that the
     /// thread has ended.
     pub fn positions(&self, threads: usize) -> Vec<usize> {
@@ -81,25 +78,21 @@ pub fn run(
     let state = State {
         prepared,
         backend,
-        report,
+        course: Course::new(report),
         patience: progress.patience,
-        failed: AtomicBool::new(false),
         table: Lock::default(),
-        shared: Lock::default(),
-        changed: Signal::new(),
+        refused: Lock::default(),
         shared_callbacks: std::sync::Arc::default(),
     };
     if let Err(finding) = state.open() {
         state.fail(finding);
         return;
     }
-    std::thread::scope(|scope| {
-        for thread in 0..prepared.program.threads {
-            let (state, place) = (&state, &progress.threads[thread]);
-            scope.spawn(move || state.thread(thread, place));
-        }
+    let Program { threads, ops, .. } = prepared.program;
+    state.course.run(*threads, ops, progress, |index, op| {
+        state.perform(index, op).map_err(|finding| state.fail(finding)).is_ok()
     });
-    if !state.failed.load(Ordering::Relaxed) {
+    if !state.course.has_failed() {
         state.close();
     }
 }
@@ -114,34 +107,24 @@ struct Table {
     areas: HashMap<usize, Handle>,
 }
 
-#[derive(Default)]
-struct Shared {
-    signals: HashSet<usize>,
-    /// Queues with a launch that the device refused at once.
-    refused: HashSet<usize>,
-}
-
 /// The statuses that each callback received.
 type Callbacks = std::sync::Arc<(Lock<HashMap<usize, Vec<i32>>>, Signal)>;
 
 struct State<'a> {
     prepared: &'a Prepared<'a>,
     backend: &'a dyn Backend,
-    report: &'a (dyn Fn(Finding) + Sync),
+    course: Course<'a>,
     patience: Duration,
-    failed: AtomicBool,
     table: Lock<Table>,
-    shared: Lock<Shared>,
-    changed: Signal,
+    /// Queues with a launch that the device refused at once.
+    refused: Lock<HashSet<usize>>,
     shared_callbacks: Callbacks,
 }
 
 impl State<'_> {
     fn fail(&self, finding: Finding) {
-        if !self.failed.swap(true, Ordering::Relaxed) {
-            (self.report)(finding);
+        if self.course.fail(finding) {
             self.backend.abandon();
-            self.changed.notify_all();
             self.shared_callbacks.1.notify_all();
         }
     }
@@ -163,24 +146,6 @@ impl State<'_> {
             table.areas.insert(id, self.backend.new_area(len));
         }
         Ok(())
-    }
-
-    fn thread(&self, thread: usize, place: &AtomicUsize) {
-        for (index, op) in self.prepared.program.ops.iter().enumerate() {
-            if op.thread != thread {
-                continue;
-            }
-            if self.failed.load(Ordering::Relaxed) {
-                return;
-            }
-            place.store(index, Ordering::Relaxed);
-            rest(op.delay_us);
-            if let Err(finding) = self.perform(index, op) {
-                self.fail(finding);
-                return;
-            }
-        }
-        place.store(self.prepared.program.ops.len(), Ordering::Relaxed);
     }
 
     /// Releases the objects that the program leaves.

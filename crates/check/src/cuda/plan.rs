@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::interface::Plan;
 pub use crate::plan::Op as AnyOp;
 use crate::plan::Ptr;
 
@@ -70,25 +69,7 @@ pub struct Relies {
     pub early_frees: bool,
 }
 
-impl Plan for Program {
-    type Act = Act;
-
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn threads(&self) -> usize {
-        self.threads
-    }
-
-    fn ops(&self) -> &[Op] {
-        &self.ops
-    }
-
-    fn with(&self, ops: Vec<Op>) -> Self {
-        Self { ops, ..self.clone() }
-    }
-}
+crate::interface::plan!(Program, Act);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stream {
@@ -311,4 +292,20 @@ pub enum Act {
         stream: Stream,
         graph: usize,
     },
+}
+
+impl Act {
+    /// Returns the stream that an operation names.
+    pub fn stream(&self) -> Option<Stream> {
+        match self {
+            Self::Record { stream, .. }
+            | Self::StreamWait { stream, .. }
+            | Self::StreamSync { stream, .. }
+            | Self::AllocAsync { stream, .. }
+            | Self::FreeAsync { stream, .. }
+            | Self::Enqueue { stream, .. }
+            | Self::Graph { stream, .. } => Some(*stream),
+            _ => None,
+        }
+    }
 }

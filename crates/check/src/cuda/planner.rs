@@ -11,22 +11,13 @@ mod works;
 use super::feature::Feature;
 use super::ledger::{Key, Ledger, Reject};
 use super::plan::{Act, Area, Context, Op, Platform, Program, Relies, Stream};
-use crate::plan::Ptr;
+use crate::draft::{self, Draft, Kind};
 use crate::random::Random;
 
 /// Returns the program of a seed.
 pub fn plan(seed: u64, platform: &Platform, ops: usize, features: &[Feature]) -> Program {
     let mut planner = Planner::new(seed, platform, features);
-    planner.prologue();
-    let ops = planner.random.between(ops / 3 + 4, ops + 4);
-    // A step that fails adds no operation.
-    for _ in 0..ops * 3 {
-        if planner.program.ops.len() >= ops {
-            break;
-        }
-        planner.step();
-    }
-    planner.epilogue();
+    planner.make(ops);
     planner.program
 }
 
@@ -38,24 +29,20 @@ const OBSTACLES_MAX: usize = 24;
 /// Largest number of host threads: one fewer than a run can have.
 const THREADS_MAX: usize = crate::run::THREADS_MAX - 1;
 
-struct Planner {
-    random: Random,
-    program: Program,
-    ledger: Ledger,
-    on: Vec<Feature>,
-    thread: usize,
-    /// Typical size of device memory.
-    size: usize,
-    next: usize,
-    /// Host memory of the latest copies.
-    recent: Vec<(Ptr, usize)>,
+type Planner = Draft<Cuda>;
+
+struct Cuda;
+
+impl Kind for Cuda {
+    type Program = Program;
+    type Ledger = Ledger;
+    type Feature = Feature;
 }
 
 impl Planner {
     fn new(seed: u64, platform: &Platform, features: &[Feature]) -> Self {
         let mut random = Random::new(seed);
-        // Each program leaves out about half of the features, so that the others meet more often.
-        let on: Vec<Feature> = features.iter().copied().filter(|_| random.chance(55)).collect();
+        let on = draft::some_of(features, &mut random);
         let has = |feature| on.contains(&feature);
         let threads = if has(Feature::Threads) { random.between(2, THREADS_MAX) } else { 1 };
         let mut devices: Vec<usize> = (0..platform.devices.len()).collect();
@@ -70,11 +57,7 @@ impl Planner {
             let device = contexts[random.below(contexts.len())].device;
             contexts.push(Context { device, primary: false });
         }
-        let mut sizes = vec![64, 256, 1024, 4096, 4096, 16 << 10, 64 << 10];
-        if has(Feature::Large) {
-            sizes.extend([256 << 10, 1 << 20, 1 << 20, 4 << 20]);
-        }
-        let size = random.pick(&sizes).unwrap_or(1024);
+        let size = draft::size(has(Feature::Large), &mut random);
         let mut areas = Vec::new();
         for _ in 0..random.between(2, 4) {
             let pinned = has(Feature::Pinned) && random.chance(60);
@@ -89,18 +72,8 @@ impl Planner {
         };
         let program = Program { seed, threads, contexts, areas, relies, ops: Vec::new() };
         let ledger = Ledger::new(platform, &program);
-        Self { random, program, ledger, on, thread: 0, size, next: 0, recent: Vec::new() }
-    }
-
-    fn has(&self, feature: Feature) -> bool {
-        self.on.contains(&feature)
-    }
-
-    /// Returns a number for a new object. Objects of different kinds have different numbers, so
-    /// that a program is easy to read.
-    fn fresh(&mut self) -> usize {
-        self.next += 1;
-        self.next
+        let (thread, last, recent) = (0, 0, Vec::new());
+        Self { random, program, ledger, on, thread, size, last, recent, own: Cuda }
     }
 
     /// Adds an operation of the current thread, with everything that it needs before it.
@@ -112,10 +85,7 @@ impl Planner {
         if depth > DEPTH_MAX {
             return None;
         }
-        let mut delay_us = 0;
-        if self.has(Feature::Delays) && self.random.chance(12) {
-            delay_us = self.random.pick(&[1, 5, 20, 100, 400, 1500]).unwrap_or(0);
-        }
+        let delay_us = self.delay(Feature::Delays);
         let op = Op { thread, delay_us, act };
         for _ in 0..OBSTACLES_MAX {
             match self.ledger.prepare(&op, !self.has(Feature::HostChains)) {

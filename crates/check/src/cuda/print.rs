@@ -2,13 +2,12 @@
 
 mod acts;
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::driver::KERNELS;
 use super::plan::{Act, Context, Job, Platform, Work};
 use super::run::Prepared;
-use crate::c::{comment, look_table, quoted, run_threads};
+use crate::c::{comment, ids, list, look_table, quoted, run_threads};
 use crate::finding::Finding;
 
 /// Largest number of launches of a graph that one look distinguishes.
@@ -48,12 +47,6 @@ pub(super) fn print(prepared: &Prepared<'_>, platform: &Platform, finding: &Find
 
 fn declare(text: &mut String, prepared: &Prepared<'_>) {
     let (program, ledger) = (prepared.program, &prepared.ledger);
-    let list = |text: &mut String, kind: &str, name: &str, ids: Vec<usize>| {
-        if !ids.is_empty() {
-            let names: Vec<_> = ids.iter().map(|id| format!("{name}{id}")).collect();
-            _ = writeln!(text, "static {kind} {};", names.join(", "));
-        }
-    };
     let contexts: Vec<usize> = (0..program.contexts.len()).collect();
     list(text, "handle", "context", contexts.clone());
     for context in contexts {
@@ -64,15 +57,11 @@ fn declare(text: &mut String, prepared: &Prepared<'_>) {
     list(text, "memory", "mem", ledger.mems.keys().copied().collect());
     list(text, "handle", "graph", ledger.graphs.keys().copied().collect());
     list(text, "unsigned char", "*area", (0..program.areas.len()).collect());
-    let signals: BTreeSet<usize> = program
-        .ops
-        .iter()
-        .filter_map(|op| match op.act {
-            Act::Signal { id } => Some(id),
-            _ => None,
-        })
-        .collect();
-    list(text, "atomic_int", "signal", signals.into_iter().collect());
+    let signals = ids(&program.ops, |act| match act {
+        Act::Signal { id } => Some(*id),
+        _ => None,
+    });
+    list(text, "atomic_int", "signal", signals);
 }
 
 /// Writes tables of what looks must see and what host functions do.

@@ -1,12 +1,11 @@
 //! Runs a CUDA program on an implementation and compares what it sees with the model.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_READY;
-use penstock_process::{Lock, Signal};
+use penstock_process::Lock;
 
 use super::backend::{At, Backend, Caller, Command, Function, Handle, Place, Stream as Target};
 use super::ledger::{Ledger, Reject};
@@ -15,6 +14,7 @@ use super::plan::{Act, Job, Op, Platform, Program, Side, Stream, Work};
 use crate::finding::{Finding, Kind};
 use crate::model::Bytes;
 use crate::plan::Ptr;
+use crate::run::course::Course;
 use crate::run::{Progress, rest};
 
 /// Code of a query about work that has not ended.
@@ -54,23 +54,19 @@ pub fn run(
     let state = State {
         prepared,
         backend,
-        report,
-        failed: AtomicBool::new(false),
+        course: Course::new(report),
         table: Lock::default(),
-        signals: Lock::default(),
-        changed: Signal::new(),
         seen: Arc::default(),
     };
     if let Err(finding) = state.open() {
         return state.fail(finding);
     }
-    std::thread::scope(|scope| {
-        for thread in 0..prepared.program.threads {
-            let (state, place) = (&state, progress.place(thread));
-            scope.spawn(move || state.thread(thread, place));
-        }
+    let Program { threads, ops, .. } = prepared.program;
+    state.course.run(*threads, ops, progress, |index, op| {
+        let performed = state.perform(index, op).and_then(|()| state.heard());
+        performed.map_err(|finding| state.fail(finding)).is_ok()
     });
-    if !state.failed.load(Ordering::Relaxed)
+    if !state.course.has_failed()
         && let Err(finding) = state.close()
     {
         state.fail(finding);
@@ -94,20 +90,15 @@ type Seen = Arc<Lock<Option<Finding>>>;
 struct State<'a> {
     prepared: &'a Prepared<'a>,
     backend: &'a dyn Backend,
-    report: &'a (dyn Fn(Finding) + Sync),
-    failed: AtomicBool,
+    course: Course<'a>,
     table: Lock<Table>,
-    signals: Lock<HashSet<usize>>,
-    changed: Signal,
     seen: Seen,
 }
 
 impl State<'_> {
     fn fail(&self, finding: Finding) {
-        if !self.failed.swap(true, Ordering::Relaxed) {
-            (self.report)(finding);
+        if self.course.fail(finding) {
             self.backend.abandon();
-            self.changed.notify_all();
         }
     }
 
@@ -126,23 +117,6 @@ impl State<'_> {
             table.areas.push(new.map_err(|code| outside(format!("no host memory: {code}")))?);
         }
         Ok(())
-    }
-
-    fn thread(&self, thread: usize, place: &AtomicUsize) {
-        for (index, op) in self.prepared.program.ops.iter().enumerate() {
-            if op.thread != thread {
-                continue;
-            }
-            if self.failed.load(Ordering::Relaxed) {
-                return;
-            }
-            place.store(index, Ordering::Relaxed);
-            rest(op.delay_us);
-            if let Err(finding) = self.perform(index, op).and_then(|()| self.heard()) {
-                return self.fail(finding);
-            }
-        }
-        place.store(self.prepared.program.ops.len(), Ordering::Relaxed);
     }
 
     /// Returns an error if a host function has a finding.
@@ -198,11 +172,8 @@ impl State<'_> {
         };
         let backend = self.backend;
         match &op.act {
-            Act::Signal { id } => {
-                self.signals.lock().insert(*id);
-                self.changed.notify_all();
-            }
-            Act::Await { id } => self.await_signal(*id),
+            Act::Signal { id } => self.course.signal(*id),
+            Act::Await { id } => self.course.await_signal(*id),
             Act::NewStream { stream, context, blocking } => {
                 let new = made(backend.new_stream(by(*context), *blocking))?;
                 self.table.lock().streams.insert(*stream, new);
@@ -315,17 +286,10 @@ impl State<'_> {
     fn until_ready(&self, ask: impl Fn() -> i32) -> i32 {
         loop {
             let code = ask();
-            if code != NOT_READY || self.failed.load(Ordering::Relaxed) {
+            if code != NOT_READY || self.course.has_failed() {
                 return code;
             }
             std::thread::yield_now();
-        }
-    }
-
-    fn await_signal(&self, id: usize) {
-        let mut signals = self.signals.lock();
-        while !signals.contains(&id) && !self.failed.load(Ordering::Relaxed) {
-            signals = self.changed.wait_timeout(signals, Duration::from_millis(100)).0;
         }
     }
 

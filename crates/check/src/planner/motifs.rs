@@ -102,15 +102,15 @@ impl Planner {
         if !self.has(Feature::FailingLaunches) {
             return None;
         }
-        let last = self.failed_area.take()?;
+        let last = self.own.failed_area.take()?;
         let device = self.random.pick(&self.program.contexts[context].clone())?;
         let (queue, scratch, seed) = (self.fresh(), self.fresh(), self.random.word());
         let mem = self.a_mem(context, is_buffer)?;
         self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
-        self.private_queues.push(queue);
+        self.own.private_queues.push(queue);
         let style = Style::Plain;
         self.emit(Act::NewBuffer { mem: scratch, context, size: 64, style, init: None })?;
-        self.private_mems.push(scratch);
+        self.own.private_mems.push(scratch);
         self.enqueue(queue, Cmd::Fill { mem: scratch, offset: 0, len: 64, word: 0 }, false)?;
         self.slow(queue, mem)?;
         self.emit(Act::TooBig { queue, source: mem, scratch, seed })?;
@@ -125,18 +125,21 @@ impl Planner {
 
     /// Two threads use one in-order queue: one fills a whole buffer, the other reads it.
     fn shared_queue(&mut self, context: usize) -> Option<()> {
-        if !self.has(Feature::SharedQueues) || self.program.threads < 2 || self.hot_area.is_none() {
+        if !self.has(Feature::SharedQueues)
+            || self.program.threads < 2
+            || self.own.hot_area.is_none()
+        {
             return None;
         }
-        let area = self.hot_area?;
+        let area = self.own.hot_area?;
         let size = self.program.arrays[area];
         let device = self.random.pick(&self.program.contexts[context].clone())?;
         let (queue, mem) = (self.fresh(), self.fresh());
         let profiling = self.has(Feature::Profiling) && self.random.chance(30);
         self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling })?;
-        self.private_queues.push(queue);
+        self.own.private_queues.push(queue);
         self.emit(Act::NewBuffer { mem, context, size, style: Style::Plain, init: None })?;
-        self.private_mems.push(mem);
+        self.own.private_mems.push(mem);
         let (one, other) = (self.thread, (self.thread + 1) % self.program.threads);
         let word = self.random.word();
         self.enqueue(queue, Cmd::HotFill { mem, word }, false)?;
@@ -156,16 +159,22 @@ impl Planner {
         self.emit(Act::Finish { queue }).map(drop)
     }
 
+    /// Makes a queue for one motif, and a user event that will be set to an error.
+    fn queue_and_gate(&mut self, context: usize) -> Option<(usize, usize)> {
+        let device = self.random.pick(&self.program.contexts[context].clone())?;
+        let (queue, gate) = (self.fresh(), self.fresh());
+        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
+        self.own.private_queues.push(queue);
+        self.emit(Act::NewGate { event: gate, context, fails: true })?;
+        Some((queue, gate))
+    }
+
     /// A user event is set to an error: the commands that wait for it fail and change nothing.
     fn failing_gate(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::FailingEvents) {
             return None;
         }
-        let device = self.random.pick(&self.program.contexts[context].clone())?;
-        let (queue, gate) = (self.fresh(), self.fresh());
-        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
-        self.private_queues.push(queue);
-        self.emit(Act::NewGate { event: gate, context, fails: true })?;
+        let (queue, gate) = self.queue_and_gate(context)?;
         let mem = self.a_mem(context, is_buffer)?;
         let (offset, len) = self.part(mem, 4)?;
         let mut last = gate;
@@ -197,7 +206,7 @@ impl Planner {
         if self.has(Feature::FailingCallbacks) && self.random.chance(30) {
             let callback = self.fresh();
             self.emit(Act::Callback { event: last, callback, sets: None })?;
-            self.callbacks.push(callback);
+            self.own.callbacks.push(callback);
         }
         self.set_gate(gate, 0)?;
         self.emit(Act::Wait { events: vec![last] })?;
@@ -209,11 +218,7 @@ impl Planner {
         if !self.has(Feature::FailingBlocking) {
             return None;
         }
-        let device = self.random.pick(&self.program.contexts[context].clone())?;
-        let (queue, gate) = (self.fresh(), self.fresh());
-        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
-        self.private_queues.push(queue);
-        self.emit(Act::NewGate { event: gate, context, fails: true })?;
+        let (queue, gate) = self.queue_and_gate(context)?;
         let mem = self.a_mem(context, is_buffer)?;
         let (offset, len) = self.part(mem, 4)?;
         let (from, len) = self.host(len, false)?;

@@ -46,7 +46,7 @@ impl Planner {
         }
         let maps = self.has(Feature::Maps) && self.random.chance(20);
         let fit = self.ledger.areas.iter().filter(|(id, area)| {
-            area.alive && area.map.is_some() == maps && !self.private_areas.contains(id)
+            area.alive && area.map.is_some() == maps && !self.own.private_areas.contains(id)
         });
         let all: Vec<usize> = fit.map(|(&id, _)| id).collect();
         let area = self.random.pick(&all)?;
@@ -66,14 +66,6 @@ impl Planner {
         let Some(area) = self.ledger.areas.get(&at.area) else { return false };
         let writable = area.map.is_none_or(|map| map.mode.writes());
         area.alive && at.offset + len <= area.len && (writable || !into)
-    }
-
-    /// Remembers the host memory of a transfer.
-    pub(super) fn remember(&mut self, at: Ptr, len: usize) {
-        self.recent.push((at, len));
-        if self.recent.len() > 4 {
-            self.recent.remove(0);
-        }
     }
 
     /// Returns a rectangle in an object of `size` bytes and in `other` bytes on the other side.

@@ -2,6 +2,7 @@
 
 use super::Planner;
 use super::pieces::{is_buffer, is_image, is_linear};
+use crate::draft::Steps;
 use crate::feature::Feature;
 use crate::ledger::{MemKind, Source};
 use crate::plan::{Act, Cmd, Kernel, MapMode, Ptr, Style, SvmEnd};
@@ -10,9 +11,8 @@ use crate::plan::{Act, Cmd, Kernel, MapMode, Ptr, Style, SvmEnd};
 /// several queues from the start.
 const SECOND_QUEUE_PERCENT: usize = 10;
 
-impl Planner {
-    /// Makes the first queues and buffers of each context and fills host memory.
-    pub(super) fn prologue(&mut self) {
+impl Steps for Planner {
+    fn prologue(&mut self) {
         for area in 0..self.program.arrays.len() - 1 {
             let (len, seed) = (self.program.arrays[area], self.random.word());
             self.emit(Act::Store { to: Ptr { area, offset: 0 }, len, seed });
@@ -34,8 +34,7 @@ impl Planner {
         }
     }
 
-    /// Tries to add an operation, or a group of operations that belong together.
-    pub(super) fn step(&mut self) {
+    fn step(&mut self) {
         if self.random.chance(30) {
             self.thread = self.random.below(self.program.threads);
         }
@@ -62,23 +61,15 @@ impl Planner {
         };
     }
 
-    /// Looks at all memory at the end.
-    pub(super) fn epilogue(&mut self) {
+    fn epilogue(&mut self) {
         self.thread = 0;
-        let open: Vec<usize> = self
-            .ledger
-            .areas
-            .iter()
-            .filter(|(_, area)| area.alive && area.map.is_some())
-            .map(|(&id, _)| id)
-            .collect();
-        for area in open {
+        for area in self.mapped() {
             self.unmap(0, area, 0);
         }
         for gate in self.ledger.unset_gates() {
             self.set_gate(gate, 0);
         }
-        for callback in std::mem::take(&mut self.callbacks) {
+        for callback in std::mem::take(&mut self.own.callbacks) {
             self.emit(Act::AwaitCallback { callback });
         }
         let result = self.program.arrays.len() - 1;
@@ -87,7 +78,7 @@ impl Planner {
             self.ledger.mems.iter().filter(|(_, mem)| mem.alive).map(|(&id, _)| id).collect();
         for mem in mems {
             let known = self.ledger.mems[&mem].clone();
-            if self.private_mems.contains(&mem)
+            if self.own.private_mems.contains(&mem)
                 || known.kind != MemKind::Buffer
                     && !is_image(known.kind)
                     && known.kind != MemKind::Svm
@@ -129,6 +120,12 @@ impl Planner {
         }
     }
 
+    fn len(&self) -> usize {
+        self.program.ops.len()
+    }
+}
+
+impl Planner {
     /// Returns the events of commands whose queue was released.
     fn unfinished(&self) -> Vec<usize> {
         let cmds = self.ledger.cmds.iter().filter(|cmd| !self.ledger.queues[&cmd.queue].alive);
@@ -228,7 +225,7 @@ impl Planner {
                 if self.random.chance(30) { self.an_unset_gate(known.context) } else { None };
             let made = self.emit(Act::Callback { event, callback, sets: gate });
             if made.is_some() {
-                self.callbacks.push(callback);
+                self.own.callbacks.push(callback);
             }
         }
         if self.may_drop_events() && self.random.chance(10) {
@@ -392,17 +389,17 @@ impl Planner {
         Some(event)
     }
 
+    /// Returns the areas that are mapped now.
+    fn mapped(&self) -> Vec<usize> {
+        let areas = self.ledger.areas.iter();
+        areas.filter(|(_, area)| area.alive && area.map.is_some()).map(|(&id, _)| id).collect()
+    }
+
     fn mapping(&mut self, context: usize) -> Option<()> {
         if !self.has(Feature::Maps) {
             return None;
         }
-        let open: Vec<usize> = self
-            .ledger
-            .areas
-            .iter()
-            .filter(|(_, area)| area.alive && area.map.is_some())
-            .map(|(&id, _)| id)
-            .collect();
+        let open = self.mapped();
         if open.len() > 2 || !open.is_empty() && self.random.chance(40) {
             let area = self.random.pick(&open)?;
             return self.unmap(self.thread, area, 0);

@@ -1,9 +1,9 @@
 //! Performs one operation.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::State;
+use super::course::POLL;
 use crate::backend::{Argument, At, Call, End, Handle, Origin, Shape};
 use crate::finding::{Finding, Kind};
 use crate::ledger::{Fate, MemKind};
@@ -19,11 +19,8 @@ impl State<'_> {
             |result: Result<Handle, i32>| result.map_err(|code| wrong_code(index, "0", code));
         let done = |code: i32| if code == 0 { Ok(()) } else { Err(wrong_code(index, "0", code)) };
         match &op.act {
-            Act::Signal { id } => {
-                self.shared.lock().signals.insert(*id);
-                self.changed.notify_all();
-            }
-            Act::Await { id } => self.await_signal(*id),
+            Act::Signal { id } => self.course.signal(*id),
+            Act::Await { id } => self.course.await_signal(*id),
             Act::NewQueue { queue, context, device, out_of_order, profiling } => {
                 let context = self.context(*context);
                 let new =
@@ -99,14 +96,14 @@ impl State<'_> {
                     local_bytes: local + (1 << 20),
                 };
                 if self.backend.enqueue(self.queue(*queue), &call, &[], false, false).is_err() {
-                    self.shared.lock().refused.insert(*queue);
+                    self.refused.lock().insert(*queue);
                 }
             }
             Act::ReadTooBig { queue, scratch, seed, to } => {
                 let to = self.at(*to);
                 let call = Call::Read { mem: self.mem(*scratch), offset: 0, len: 4, to };
                 let read = self.backend.enqueue(self.queue(*queue), &call, &[], false, true);
-                let told = read.is_err() || self.shared.lock().refused.contains(queue);
+                let told = read.is_err() || self.refused.lock().contains(queue);
                 let seen = self.backend.load(to, 4);
                 if !told && seen != seed.to_le_bytes() {
                     let what = "a launch with too much local memory did not run, and neither the launch nor the \
@@ -156,13 +153,6 @@ impl State<'_> {
         Ok(())
     }
 
-    fn await_signal(&self, id: usize) {
-        let mut shared = self.shared.lock();
-        while !shared.signals.contains(&id) && !self.failed.load(Ordering::Relaxed) {
-            shared = self.changed.wait_timeout(shared, POLL).0;
-        }
-    }
-
     fn callback(
         &self,
         index: usize,
@@ -197,7 +187,7 @@ impl State<'_> {
                 );
                 return Err(finding(Kind::WrongCallback, index, what));
             }
-            if self.failed.load(Ordering::Relaxed) {
+            if self.course.has_failed() {
                 return Ok(());
             }
             known = changed.wait_timeout(known, POLL).0;
@@ -456,9 +446,6 @@ impl State<'_> {
         At { area: self.table.lock().areas[&ptr.area], offset: ptr.offset }
     }
 }
-
-/// How often a waiting thread checks whether another thread has a finding.
-const POLL: std::time::Duration = std::time::Duration::from_millis(50);
 
 fn finding(kind: Kind, op: usize, what: String) -> Finding {
     Finding { kind, op: Some(op), at: None, what }

@@ -119,25 +119,16 @@ impl Ledger {
         let mut host = |space: Space| {
             all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write: false, by: None });
         };
-        match &op.act {
-            Act::Record { stream, .. }
-            | Act::StreamWait { stream, .. }
-            | Act::StreamSync { stream, .. }
-            | Act::AllocAsync { stream, .. }
-            | Act::FreeAsync { stream, .. }
-            | Act::Enqueue { stream, .. }
-            | Act::Graph { stream, .. } => match stream {
-                Stream::Made(stream) => host(Space::Stream(*stream)),
-                Stream::Legacy(context) => host(Space::Blocking(*context)),
-                Stream::PerThread(_) => {}
-            },
-            Act::Now { context, work } => {
-                host(Space::Blocking(*context));
-                for mem in mems_of(work) {
-                    host(Space::Blocking(self.mems[&mem].context));
-                }
+        match op.act.stream() {
+            Some(Stream::Made(stream)) => host(Space::Stream(stream)),
+            Some(Stream::Legacy(context)) => host(Space::Blocking(context)),
+            Some(Stream::PerThread(_)) | None => {}
+        }
+        if let Act::Now { context, work } = &op.act {
+            host(Space::Blocking(*context));
+            for mem in mems_of(work) {
+                host(Space::Blocking(self.mems[&mem].context));
             }
-            _ => {}
         }
     }
 

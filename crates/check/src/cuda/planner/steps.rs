@@ -3,11 +3,11 @@
 use super::Planner;
 use crate::cuda::feature::Feature;
 use crate::cuda::plan::{Act, Part, Side, Work};
+use crate::draft::Steps;
 use crate::plan::Ptr;
 
-impl Planner {
-    /// Makes the first streams and memory of each context and fills host memory.
-    pub(super) fn prologue(&mut self) {
+impl Steps for Planner {
+    fn prologue(&mut self) {
         for area in 0..self.program.areas.len() - 1 {
             let (len, seed) = (self.program.areas[area].len, self.random.word());
             self.emit(Act::Store { to: Ptr { area, offset: 0 }, len, seed });
@@ -22,8 +22,7 @@ impl Planner {
         }
     }
 
-    /// Tries to add an operation, or a group of operations that belong together.
-    pub(super) fn step(&mut self) {
+    fn step(&mut self) {
         if self.random.chance(30) {
             self.thread = self.random.below(self.program.threads);
         }
@@ -41,8 +40,7 @@ impl Planner {
         };
     }
 
-    /// Looks at all memory at the end.
-    pub(super) fn epilogue(&mut self) {
+    fn epilogue(&mut self) {
         self.thread = 0;
         for thread in 1..self.program.threads {
             let now = self.ledger.now(thread);
@@ -72,6 +70,12 @@ impl Planner {
         }
     }
 
+    fn len(&self) -> usize {
+        self.program.ops.len()
+    }
+}
+
+impl Planner {
     fn new_stream(&mut self, context: usize) -> Option<()> {
         let blocking = self.has(Feature::Blocking) && self.random.chance(60);
         let stream = self.fresh();

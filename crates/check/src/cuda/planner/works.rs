@@ -204,10 +204,7 @@ impl Planner {
         let offset =
             if self.random.chance(50) { 0 } else { self.random.below((room - len) / 4 + 1) * 4 };
         let at = Ptr { area, offset };
-        self.recent.push((at, len));
-        if self.recent.len() > 4 {
-            self.recent.remove(0);
-        }
+        self.remember(at, len);
         Some((at, len))
     }
 

@@ -9,7 +9,6 @@ use crate::plan::Ptr;
 /// Returns the context that must be current for an operation.
 pub(super) fn context(prepared: &Prepared<'_>, op: &Op) -> Option<usize> {
     let ledger = &prepared.ledger;
-    let of = |stream: &Stream| ledger.key(*stream, op.thread).map(Key::context);
     match &op.act {
         Act::NewStream { context, .. }
         | Act::NewEvent { context, .. }
@@ -22,15 +21,8 @@ pub(super) fn context(prepared: &Prepared<'_>, op: &Op) -> Option<usize> {
             Some(ledger.events[event].context)
         }
         Act::Free { mem } => Some(ledger.mems[mem].context),
-        Act::Record { stream, .. }
-        | Act::StreamWait { stream, .. }
-        | Act::StreamSync { stream, .. }
-        | Act::AllocAsync { stream, .. }
-        | Act::FreeAsync { stream, .. }
-        | Act::Enqueue { stream, .. }
-        | Act::Graph { stream, .. } => of(stream),
         Act::Register { .. } | Act::Unregister { .. } => Some(0),
-        Act::Signal { .. } | Act::Await { .. } | Act::Store { .. } | Act::Check { .. } => None,
+        act => ledger.key(act.stream()?, op.thread).map(Key::context),
     }
 }
 
