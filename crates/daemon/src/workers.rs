@@ -84,6 +84,13 @@ struct Dying {
     killed: bool,
 }
 
+impl Dying {
+    fn of(worker: u32, child: Child, since: Instant) -> Self {
+        let (client, told) = (None, None);
+        Self { worker, retired: false, child, client, told, since, killed: false }
+    }
+}
+
 enum State {
     Starting(Instant),
     Spare,
@@ -380,15 +387,7 @@ impl Workers {
                 None
             }
         };
-        self.dying.push(Dying {
-            worker: id,
-            retired: false,
-            child,
-            client,
-            told,
-            since: now,
-            killed: false,
-        });
+        self.dying.push(Dying { client, told, ..Dying::of(id, child, now) });
     }
 
     /// Ends surplus spares, the newest first, because the least of their memory is in use.
@@ -397,16 +396,7 @@ impl Workers {
             let Some(id) = self.spares.pop_back() else { return };
             // A spare ends by itself when its control socket closes.
             let Some(Worker { child, .. }) = self.table.remove(&id) else { return };
-            let (client, told) = (None, None);
-            self.dying.push(Dying {
-                worker: id,
-                retired: true,
-                child,
-                client,
-                told,
-                since: now,
-                killed: false,
-            });
+            self.dying.push(Dying { retired: true, ..Dying::of(id, child, now) });
         }
     }
 

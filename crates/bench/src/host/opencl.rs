@@ -201,21 +201,23 @@ impl OpenCl {
     /// # Errors
     /// Returns [`Error::OpenCl`] if the call fails.
     pub fn read(&self, from: Buffer, offset: usize, to: Span) -> Result<()> {
+        self.enqueue_read(from, offset, to, true, null_mut())
+    }
+
+    fn enqueue_read(
+        &self,
+        from: Buffer,
+        offset: usize,
+        to: Span,
+        waits: bool,
+        event: *mut cl_event,
+    ) -> Result<()> {
         from.check(offset, to.len());
-        let start = to.start().cast();
+        let (start, bytes) = (to.start().cast(), to.len());
+        let (queue, mem) = (self.queue, from.mem);
         done!(
             self,
-            clEnqueueReadBuffer(
-                self.queue,
-                from.mem,
-                yes(true),
-                offset,
-                to.len(),
-                start,
-                0,
-                null(),
-                null_mut()
-            )
+            clEnqueueReadBuffer(queue, mem, yes(waits), offset, bytes, start, 0, null(), event)
         )
     }
 
@@ -224,21 +226,23 @@ impl OpenCl {
     /// # Errors
     /// Returns [`Error::OpenCl`] if the call fails.
     pub fn write(&self, to: Buffer, offset: usize, from: Span) -> Result<()> {
+        self.enqueue_write(to, offset, from, true, null_mut())
+    }
+
+    fn enqueue_write(
+        &self,
+        to: Buffer,
+        offset: usize,
+        from: Span,
+        waits: bool,
+        event: *mut cl_event,
+    ) -> Result<()> {
         to.check(offset, from.len());
-        let start = from.start().cast_const().cast();
+        let (start, bytes) = (from.start().cast_const().cast(), from.len());
+        let (queue, mem) = (self.queue, to.mem);
         done!(
             self,
-            clEnqueueWriteBuffer(
-                self.queue,
-                to.mem,
-                yes(true),
-                offset,
-                from.len(),
-                start,
-                0,
-                null(),
-                null_mut()
-            )
+            clEnqueueWriteBuffer(queue, mem, yes(waits), offset, bytes, start, 0, null(), event)
         )
     }
 
@@ -247,23 +251,8 @@ impl OpenCl {
     /// # Errors
     /// Returns [`Error::OpenCl`] if the call fails.
     pub fn start_read(&self, from: Buffer, offset: usize, to: Span) -> Result<Pending> {
-        from.check(offset, to.len());
         let mut event = null_mut();
-        let start = to.start().cast();
-        done!(
-            self,
-            clEnqueueReadBuffer(
-                self.queue,
-                from.mem,
-                yes(false),
-                offset,
-                to.len(),
-                start,
-                0,
-                null(),
-                &raw mut event
-            )
-        )?;
+        self.enqueue_read(from, offset, to, false, &raw mut event)?;
         Ok(Pending(event))
     }
 
@@ -272,23 +261,8 @@ impl OpenCl {
     /// # Errors
     /// Returns [`Error::OpenCl`] if the call fails.
     pub fn start_write(&self, to: Buffer, offset: usize, from: Span) -> Result<Pending> {
-        to.check(offset, from.len());
         let mut event = null_mut();
-        let start = from.start().cast_const().cast();
-        done!(
-            self,
-            clEnqueueWriteBuffer(
-                self.queue,
-                to.mem,
-                yes(false),
-                offset,
-                from.len(),
-                start,
-                0,
-                null(),
-                &raw mut event
-            )
-        )?;
+        self.enqueue_write(to, offset, from, false, &raw mut event)?;
         Ok(Pending(event))
     }
 

@@ -26,30 +26,31 @@ fn run(stream: CUstream, default: DefaultStream, copy: SliceCopy, when: CopyMode
     copy.run(&context, &stream, when)
 }
 
+/// Converts one side of a description, whose fields it names, without its rows and origin.
+macro_rules! side {
+    ($copy:ident, $kind:ident, $host:ident, $device:ident, $array:ident, $pitch:ident) => {
+        DescribedSide {
+            kind: $copy.$kind,
+            host: $copy.$host.expose_provenance(),
+            device: $copy.$device,
+            array: $copy.$array.addr() as u64,
+            pitch: $copy.$pitch,
+            rows: 0,
+            origin: [0; 3],
+        }
+    };
+}
+
 fn rows(
     copy: &CUDA_MEMCPY2D,
     stream: CUstream,
     default: DefaultStream,
     when: CopyMode,
 ) -> CuResult {
-    let to = DescribedSide {
-        kind: copy.dstMemoryType,
-        host: copy.dstHost.expose_provenance(),
-        device: copy.dstDevice,
-        array: copy.dstArray.addr() as u64,
-        pitch: copy.dstPitch,
-        rows: 0,
-        origin: [copy.dstXInBytes, copy.dstY, 0],
-    };
-    let from = DescribedSide {
-        kind: copy.srcMemoryType,
-        host: copy.srcHost.expose_provenance(),
-        device: copy.srcDevice,
-        array: copy.srcArray.addr() as u64,
-        pitch: copy.srcPitch,
-        rows: 0,
-        origin: [copy.srcXInBytes, copy.srcY, 0],
-    };
+    let to = side!(copy, dstMemoryType, dstHost, dstDevice, dstArray, dstPitch);
+    let to = DescribedSide { origin: [copy.dstXInBytes, copy.dstY, 0], ..to };
+    let from = side!(copy, srcMemoryType, srcHost, srcDevice, srcArray, srcPitch);
+    let from = DescribedSide { origin: [copy.srcXInBytes, copy.srcY, 0], ..from };
     run(stream, default, SliceCopy { to, from, size: [copy.WidthInBytes, copy.Height, 1] }, when)
 }
 
@@ -57,23 +58,17 @@ fn rows(
 pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<SliceCopy> {
     // "srcLOD and dstLOD members of the CUDA_MEMCPY3D structure must be set to 0."
     require(copy.srcLOD == 0 && copy.dstLOD == 0, CUDA_ERROR_INVALID_VALUE)?;
+    let to = side!(copy, dstMemoryType, dstHost, dstDevice, dstArray, dstPitch);
     let to = DescribedSide {
-        kind: copy.dstMemoryType,
-        host: copy.dstHost.expose_provenance(),
-        device: copy.dstDevice,
-        array: copy.dstArray.addr() as u64,
-        pitch: copy.dstPitch,
         rows: copy.dstHeight,
         origin: [copy.dstXInBytes, copy.dstY, copy.dstZ],
+        ..to
     };
+    let from = side!(copy, srcMemoryType, srcHost, srcDevice, srcArray, srcPitch);
     let from = DescribedSide {
-        kind: copy.srcMemoryType,
-        host: copy.srcHost.expose_provenance(),
-        device: copy.srcDevice,
-        array: copy.srcArray.addr() as u64,
-        pitch: copy.srcPitch,
         rows: copy.srcHeight,
         origin: [copy.srcXInBytes, copy.srcY, copy.srcZ],
+        ..from
     };
     Ok(SliceCopy { to, from, size: [copy.WidthInBytes, copy.Height, copy.Depth] })
 }

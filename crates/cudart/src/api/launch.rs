@@ -35,35 +35,29 @@ impl Launch {
         let function = function(current, self.host)?;
         let Self { grid, block, .. } = self;
         let shared = c_uint::try_from(self.shared_bytes).map_err(|_| RtError::INVALID_VALUE)?;
+        macro_rules! call {
+            ($name:ident $(, $last:expr)?) => {
+                current.driver.$name(
+                    function,
+                    grid.x,
+                    grid.y,
+                    grid.z,
+                    block.x,
+                    block.y,
+                    block.z,
+                    shared,
+                    self.stream,
+                    self.arguments
+                    $(, $last)?
+                )
+            };
+        }
         // SAFETY: the caller upholds the contract of this function.
         let launched = unsafe {
             if self.cooperative {
-                current.driver.cuLaunchCooperativeKernel(
-                    function,
-                    grid.x,
-                    grid.y,
-                    grid.z,
-                    block.x,
-                    block.y,
-                    block.z,
-                    shared,
-                    self.stream,
-                    self.arguments,
-                )
+                call!(cuLaunchCooperativeKernel)
             } else {
-                current.driver.cuLaunchKernel(
-                    function,
-                    grid.x,
-                    grid.y,
-                    grid.z,
-                    block.x,
-                    block.y,
-                    block.z,
-                    shared,
-                    self.stream,
-                    self.arguments,
-                    std::ptr::null_mut(),
-                )
+                call!(cuLaunchKernel, std::ptr::null_mut())
             }
         };
         launched.map_err(|error| explain(error, current, function, grid, block))

@@ -1,3 +1,5 @@
+use std::ptr::{null, null_mut};
+
 use penstock_cl_sys::{CL_IMAGE_ELEMENT_SIZE, CL_TRUE, cl_image_desc, cl_image_format};
 use penstock_wire::describe::ImageDescription;
 use penstock_wire::status::Status;
@@ -6,7 +8,6 @@ use super::api::{self, function};
 use super::context::Context;
 use super::memory::{Mem, keep_until_deleted, raw};
 use super::owned::OwnedMem;
-use super::watch::Inside;
 use crate::account::Share;
 use crate::driver;
 use crate::region;
@@ -36,49 +37,27 @@ impl Mem {
         bytes: &[u8],
     ) -> Result<(), Status> {
         let write = function!(clEnqueueWriteImage)?;
-        let queue = self.context().init_queue()?;
-        let _inside = Inside::enter();
-        // SAFETY: the call blocks, so `bytes` lives until it was copied; the region has its size.
-        api::check(unsafe {
-            write(
-                queue.raw(),
-                self.raw(),
-                CL_TRUE,
-                origin.as_ptr(),
-                region.as_ptr(),
-                0,
-                0,
-                bytes.as_ptr().cast(),
-                0,
-                std::ptr::null(),
-                std::ptr::null_mut(),
-            )
-        })?;
-        queue.finish()
+        let (origin, region, from) = (origin.as_ptr(), region.as_ptr(), bytes.as_ptr().cast());
+        self.set(|queue, mem| {
+            // SAFETY: the call blocks, so `origin`, `region` and `bytes` live until they were read;
+            // the region has the size of `bytes`.
+            unsafe { write(queue, mem, CL_TRUE, origin, region, 0, 0, from, 0, null(), null_mut()) }
+        })
     }
 
     /// Sets a region from the origin to zero.
     pub(super) fn fill_zero(&self, region: [usize; 3]) -> Result<(), Status> {
         let fill = function!(clEnqueueFillImage)?;
-        let queue = self.context().init_queue()?;
         let origin = [0; 3];
         // Zero as float, signed and unsigned.
         let colour = [0_u32; 4];
-        let _inside = Inside::enter();
-        // SAFETY: no format needs more than the colour's four words; the region is in the image.
-        api::check(unsafe {
-            fill(
-                queue.raw(),
-                self.raw(),
-                colour.as_ptr().cast(),
-                origin.as_ptr(),
-                region.as_ptr(),
-                0,
-                std::ptr::null(),
-                std::ptr::null_mut(),
-            )
-        })?;
-        queue.finish()
+        let (origin, region) = (origin.as_ptr(), region.as_ptr());
+        self.set(|queue, mem| {
+            let colour = colour.as_ptr().cast();
+            // SAFETY: no format needs more than the colour's four words; the region is in the
+            // image.
+            unsafe { fill(queue, mem, colour, origin, region, 0, null(), null_mut()) }
+        })
     }
 }
 
@@ -106,13 +85,12 @@ fn create(
         num_mip_levels: 0,
         num_samples: 0,
         __bindgen_anon_1: penstock_cl_sys::_cl_image_desc__bindgen_ty_1 {
-            mem_object: parent.map(raw).transpose()?.unwrap_or(std::ptr::null_mut()),
+            mem_object: parent.map(raw).transpose()?.unwrap_or(null_mut()),
         },
     };
     let mut code = 0;
     // SAFETY: context and parent live; the driver copies format and description.
-    let raw =
-        unsafe { create(context.raw(), flags, &format, &desc, std::ptr::null_mut(), &mut code) };
+    let raw = unsafe { create(context.raw(), flags, &format, &desc, null_mut(), &mut code) };
     api::made(raw, code).map(OwnedMem::take)
 }
 

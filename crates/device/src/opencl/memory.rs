@@ -1,11 +1,12 @@
 //! Buffers, sub-buffers and pipes. Images are in `image`.
 
 use std::ffi::c_void;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use penstock_cl_sys::{
     CL_BUFFER_CREATE_TYPE_REGION, CL_MEM_DEVICE_ADDRESS_EXT, CL_MEM_USE_HOST_PTR, CL_TRUE,
-    cl_buffer_region, cl_mem,
+    cl_buffer_region, cl_command_queue, cl_int, cl_mem,
 };
 use penstock_wire::status::Status;
 
@@ -42,7 +43,7 @@ impl Mem {
     ) -> Result<Self, Status> {
         match backing {
             Backing::Device(share) => {
-                let raw = create_buffer(context, flags, bytes, std::ptr::null_mut())?;
+                let raw = create_buffer(context, flags, bytes, null_mut())?;
                 keep_until_deleted(&raw, share)?;
                 clear(context, &raw, bytes)?;
                 Ok(Self::of(raw, context))
@@ -72,9 +73,8 @@ impl Mem {
         let create = function!(clCreatePipe)?;
         let mut code = 0;
         // SAFETY: the context lives; pipes have no properties.
-        let raw = unsafe {
-            create(context.raw(), flags, packet_size, packets_max, std::ptr::null(), &mut code)
-        };
+        let raw =
+            unsafe { create(context.raw(), flags, packet_size, packets_max, null(), &mut code) };
         let raw = OwnedMem::take(api::made(raw, code)?);
         keep_until_deleted(&raw, share)?;
         Ok(Self::of(raw, context))
@@ -86,6 +86,17 @@ impl Mem {
 
     pub(super) fn context(&self) -> &Context {
         &self.0.context
+    }
+
+    /// Runs a call that sets content, and waits for its effect.
+    pub(super) fn set(
+        &self,
+        call: impl FnOnce(cl_command_queue, cl_mem) -> cl_int,
+    ) -> Result<(), Status> {
+        let queue = self.context().init_queue()?;
+        let _inside = Inside::enter();
+        api::check(call(queue.raw(), self.raw()))?;
+        queue.finish()
     }
 }
 
@@ -110,23 +121,11 @@ impl MemDriver for Mem {
 
     fn init(&self, offset: usize, bytes: &[u8]) -> Result<(), Status> {
         let write = function!(clEnqueueWriteBuffer)?;
-        let queue = self.context().init_queue()?;
-        let _inside = Inside::enter();
-        // SAFETY: the call blocks, so `bytes` lives until it was copied; the range was checked.
-        api::check(unsafe {
-            write(
-                queue.raw(),
-                self.raw(),
-                CL_TRUE,
-                offset,
-                bytes.len(),
-                bytes.as_ptr().cast(),
-                0,
-                std::ptr::null(),
-                std::ptr::null_mut(),
-            )
-        })?;
-        queue.finish()
+        let (from, length) = (bytes.as_ptr().cast(), bytes.len());
+        self.set(|queue, mem| {
+            // SAFETY: the call blocks, so `bytes` lives until it was copied; the range was checked.
+            unsafe { write(queue, mem, CL_TRUE, offset, length, from, 0, null(), null_mut()) }
+        })
     }
 
     fn init_image(
@@ -199,8 +198,8 @@ fn clear(context: &Context, mem: &OwnedMem, bytes: usize) -> Result<(), Status> 
             0,
             bytes,
             0,
-            std::ptr::null(),
-            std::ptr::null_mut(),
+            null(),
+            null_mut(),
         )
     })?;
     queue.finish()

@@ -19,6 +19,26 @@ use crate::staging::Staged;
 
 type Enqueued = Result<Option<Arc<OwnEvent>>, Status>;
 
+/// Calls the function for a rectangle of a buffer and a region of the host without gaps.
+macro_rules! rect {
+    ($f:ident, $queue:expr, $mem:ident, $at:ident, $size:ident, $host:expr, $($wait:ident),+) => {
+        $f(
+            $queue,
+            $mem,
+            CL_FALSE,
+            $at.origin.as_ptr(),
+            [0; 3].as_ptr(),
+            $size.as_ptr(),
+            $at.row_pitch,
+            $at.slice_pitch,
+            $size[0],
+            $size[0] * $size[1],
+            $host,
+            $($wait),+
+        )
+    };
+}
+
 impl Queue {
     /// `clEnqueueWriteBuffer`.
     pub(super) fn write(
@@ -70,24 +90,7 @@ impl Queue {
         let mem = raw(mem)?;
         self.give(bytes, waits, want, |start, number, list, event| {
             // SAFETY: queue and buffer live; the rectangle lies within; `start` has all its bytes.
-            unsafe {
-                write(
-                    self.raw(),
-                    mem,
-                    CL_FALSE,
-                    at.origin.as_ptr(),
-                    [0; 3].as_ptr(),
-                    size.as_ptr(),
-                    at.row_pitch,
-                    at.slice_pitch,
-                    size[0],
-                    size[0] * size[1],
-                    start,
-                    number,
-                    list,
-                    event,
-                )
-            }
+            unsafe { rect!(write, self.raw(), mem, at, size, start, number, list, event) }
         })
     }
 
@@ -106,24 +109,7 @@ impl Queue {
         self.enqueue_with_event(waits, |number, list, event| {
             // SAFETY: queue and buffer live; the rectangle lies within; the caller keeps the
             // memory, which has room for it.
-            unsafe {
-                read(
-                    self.raw(),
-                    mem,
-                    CL_FALSE,
-                    at.origin.as_ptr(),
-                    [0; 3].as_ptr(),
-                    size.as_ptr(),
-                    at.row_pitch,
-                    at.slice_pitch,
-                    size[0],
-                    size[0] * size[1],
-                    to.cast(),
-                    number,
-                    list,
-                    event,
-                )
-            }
+            unsafe { rect!(read, self.raw(), mem, at, size, to.cast(), number, list, event) }
         })
     }
 

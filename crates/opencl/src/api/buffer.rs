@@ -194,15 +194,15 @@ struct RectTransfer {
 }
 
 impl RectTransfer {
-    /// Checks the box on both sides.
+    /// Checks the box on both sides, and the host's memory.
     ///
     /// # Safety
-    /// Each pointer is `NULL` or points to three numbers.
+    /// Each pointer to an origin or to the region is `NULL` or points to three numbers.
     unsafe fn read(
         mem: &Mem,
         (buffer_origin, host_origin, region): (*const usize, *const usize, *const usize),
-        (buffer_row, buffer_slice): (usize, usize),
-        (host_row, host_slice): (usize, usize),
+        ((buffer_row, buffer_slice), (host_row, host_slice)): ((usize, usize), (usize, usize)),
+        pointer: *const u8,
     ) -> ClResult<Self> {
         // SAFETY: guaranteed by the caller.
         let (buffer_origin, host_origin) =
@@ -214,6 +214,8 @@ impl RectTransfer {
         let host = Layout::of_rect(host_origin, region, host_row, host_slice)?;
         let end = host.end(region).is_some_and(|end| isize::try_from(end).is_ok());
         require(end, CL_INVALID_VALUE)?;
+        // "CL_INVALID_VALUE if ptr is NULL."
+        require(!pointer.is_null(), CL_INVALID_VALUE)?;
         Ok(Self { rect: to_rect(buffer_origin, &buffer), region, host })
     }
 
@@ -259,11 +261,9 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = buffer_for(&queue, buffer)?;
         let origins = (buffer_origin, host_origin, region);
-        let (buffer_pitches, host_pitches) = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        let pitches = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
         // SAFETY: the program passes three arrays of three numbers.
-        let transfer = unsafe { RectTransfer::read(&mem, origins, buffer_pitches, host_pitches) }?;
-        // "CL_INVALID_VALUE if ptr is NULL."
-        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        let transfer = unsafe { RectTransfer::read(&mem, origins, pitches, pointer.cast()) }?;
         mem.host_reads()?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
@@ -295,11 +295,9 @@ cl_entry! {
         let queue = Queue::borrow_host(queue)?;
         let mem = buffer_for(&queue, buffer)?;
         let origins = (buffer_origin, host_origin, region);
-        let (buffer_pitches, host_pitches) = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        let pitches = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
         // SAFETY: the program passes three arrays of three numbers.
-        let transfer = unsafe { RectTransfer::read(&mem, origins, buffer_pitches, host_pitches) }?;
-        // "CL_INVALID_VALUE if ptr is NULL."
-        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        let transfer = unsafe { RectTransfer::read(&mem, origins, pitches, pointer.cast()) }?;
         mem.host_writes()?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use penstock_cl_sys::*;
 use penstock_client::Memory;
 
-use super::buffer::object_for;
+use super::buffer::{object_for, triple};
 use super::memory::no_properties;
 use crate::core::context::Context;
 use crate::core::device::Device;
@@ -24,6 +24,21 @@ pub(super) fn image_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     // "CL_INVALID_OPERATION if the device associated with command_queue does not support images"
     require(queue.device.number(CL_DEVICE_IMAGE_SUPPORT) != 0, CL_INVALID_OPERATION)?;
     Ok(mem)
+}
+
+/// Returns the origin and the size of a region of an image, which must contain the region.
+///
+/// # Safety
+/// Each pointer is `NULL` or points to three numbers.
+pub(super) unsafe fn region_of(
+    image: &Image,
+    origin: *const usize,
+    region: *const usize,
+) -> ClResult<([usize; 3], [usize; 3])> {
+    // SAFETY: guaranteed by the caller.
+    let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
+    image.check_region(origin, region)?;
+    Ok((origin, region))
 }
 
 cl_entry! {

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use penstock_cl_sys::*;
 
-use super::buffer::{buffer_for, check_read, object_for, triple};
-use super::image::image_for;
+use super::buffer::{buffer_for, check_read, object_for};
+use super::image::{image_for, region_of};
 use super::waits::{hand_out, wait_list, want, want_turn};
 use crate::core::map;
 use crate::core::mapping::Region;
@@ -87,8 +87,7 @@ cl_entry! {
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
         // SAFETY: the program passes two arrays of three numbers.
-        let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
-        image.check_region(origin, region)?;
+        let (origin, region) = unsafe { region_of(image, origin, region) }?;
         // "CL_INVALID_VALUE if image_row_pitch is NULL."
         require(!row_pitch_ret.is_null(), CL_INVALID_VALUE)?;
         // "CL_INVALID_VALUE if image is a 3D image, 1D or 2D image array object and

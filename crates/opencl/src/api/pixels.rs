@@ -6,15 +6,29 @@ use std::sync::Arc;
 use penstock_cl_sys::*;
 
 use super::buffer::{buffer_for, check_read, check_written, triple, want_written};
-use super::image::image_for;
+use super::image::{image_for, region_of};
 use super::waits::{hand_out, wait_list, want};
-use crate::core::image::host_layout;
+use crate::core::image::{Image, host_layout};
 use crate::core::queue::Queue;
+use crate::core::rect::Layout;
 use crate::core::target::{HostSource, HostTarget};
-use crate::edge::{array, cl_entry, require};
+use crate::edge::{ClResult, array, cl_entry, require};
 
 fn wide(numbers: [usize; 3]) -> [u64; 3] {
     numbers.map(|n| n as u64)
+}
+
+/// Returns the layout of the host memory at `pointer` for a region of an image.
+fn host_memory(
+    image: &Image,
+    region: [usize; 3],
+    (row_pitch, slice_pitch): (usize, usize),
+    pointer: *const c_void,
+) -> ClResult<Layout> {
+    let layout = host_layout(image.image_type, region, image.pixel, row_pitch, slice_pitch)?;
+    // "CL_INVALID_VALUE ... if ptr is a NULL value."
+    require(!pointer.is_null(), CL_INVALID_VALUE)?;
+    Ok(layout)
 }
 
 cl_entry! {
@@ -35,11 +49,8 @@ cl_entry! {
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
         // SAFETY: the program passes two arrays of three numbers.
-        let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
-        image.check_region(origin, region)?;
-        let host = host_layout(image.image_type, region, image.pixel, row_pitch, slice_pitch)?;
-        // "CL_INVALID_VALUE ... if ptr is a NULL value."
-        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        let (origin, region) = unsafe { region_of(image, origin, region) }?;
+        let host = host_memory(image, region, (row_pitch, slice_pitch), pointer)?;
         mem.host_reads()?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
@@ -69,11 +80,8 @@ cl_entry! {
         let mem = image_for(&queue, image)?;
         let image = mem.image()?;
         // SAFETY: the program passes two arrays of three numbers.
-        let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
-        image.check_region(origin, region)?;
-        let host = host_layout(image.image_type, region, image.pixel, row_pitch, slice_pitch)?;
-        // "CL_INVALID_VALUE ... if ptr is a NULL value."
-        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        let (origin, region) = unsafe { region_of(image, origin, region) }?;
+        let host = host_memory(image, region, (row_pitch, slice_pitch), pointer)?;
         mem.host_writes()?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
@@ -108,8 +116,7 @@ cl_entry! {
         let mut colour = [0; 16];
         colour.iter_mut().zip(given).for_each(|(to, from)| *to = *from);
         // SAFETY: the program passes two arrays of three numbers.
-        let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
-        image.check_region(origin, region)?;
+        let (origin, region) = unsafe { region_of(image, origin, region) }?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = queue.pool.fill_image(&mem.pool, &colour, (wide(origin), wide(region)), &waits, want(event))?;
@@ -170,8 +177,7 @@ cl_entry! {
         let (source, target) = (image_for(&queue, source)?, buffer_for(&queue, target)?);
         let image = source.image()?;
         // SAFETY: the program passes two arrays of three numbers.
-        let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
-        image.check_region(origin, region)?;
+        let (origin, region) = unsafe { region_of(image, origin, region) }?;
         // "CL_INVALID_VALUE ... if the region specified by dst_offset and dst_offset + dst_cb refer
         // to a region outside dst_buffer."
         let bytes = image.host_region(region).iter().product();
@@ -199,8 +205,7 @@ cl_entry! {
         let (source, target) = (buffer_for(&queue, source)?, image_for(&queue, target)?);
         let image = target.image()?;
         // SAFETY: the program passes two arrays of three numbers.
-        let (origin, region) = unsafe { (triple(origin)?, triple(region)?) };
-        image.check_region(origin, region)?;
+        let (origin, region) = unsafe { region_of(image, origin, region) }?;
         // "CL_INVALID_VALUE ... if the region specified by src_offset and src_offset + src_cb refer
         // to a region outside src_buffer."
         let bytes = image.host_region(region).iter().product();

@@ -82,18 +82,12 @@ impl Writer<'_> {
         parts: &[Operand],
         ty: Type,
     ) -> Result<String, TranslateError> {
-        let width = ty.bits() / u32::try_from(parts.len()).unwrap_or(1).max(1);
         if ty == Type::B128 && parts.len() == 2 {
             let (low, high) =
                 (self.read(what, &parts[0], Type::U64)?, self.read(what, &parts[1], Type::U64)?);
             return Ok(format!("(ulong2)({low}, {high})"));
         }
-        let part = match width {
-            8 => Type::U8,
-            16 => Type::U16,
-            32 => Type::U32,
-            _ => return Err(TranslateError::operand(what, parts)),
-        };
+        let (part, width) = part_of(what, parts, ty)?;
         let whole = unsigned(ty);
         let mut sum = Vec::with_capacity(parts.len());
         for (index, operand) in (0..).zip(parts) {
@@ -148,13 +142,7 @@ impl Writer<'_> {
             self.line("}");
             return Ok(());
         }
-        let width = ty.bits() / u32::try_from(parts.len()).unwrap_or(1).max(1);
-        let part = match width {
-            8 => Type::U8,
-            16 => Type::U16,
-            32 => Type::U32,
-            _ => return Err(TranslateError::operand(what, parts)),
-        };
+        let (part, width) = part_of(what, parts, ty)?;
         let whole = unsigned(ty);
         self.line(&format!("{{ {} v = {};", value_type(whole), converted(value, ty, whole)));
         for (index, operand) in (0..).zip(parts) {
@@ -170,4 +158,16 @@ impl Writer<'_> {
         self.line("}");
         Ok(())
     }
+}
+
+/// Returns the type of each of the equal parts of a value of type `ty`, and its number of bits.
+fn part_of(what: &Instruction, parts: &[Operand], ty: Type) -> Result<(Type, u32), TranslateError> {
+    let width = ty.bits() / u32::try_from(parts.len()).unwrap_or(1).max(1);
+    let part = match width {
+        8 => Type::U8,
+        16 => Type::U16,
+        32 => Type::U32,
+        _ => return Err(TranslateError::operand(what, parts)),
+    };
+    Ok((part, width))
 }
