@@ -136,8 +136,8 @@ fails repetition 'stand again in crates/dql/src/planted.rs' $dql/planted.rs \
     "$(for name in a b; do echo "fn $name() {"; printf 'f%s();\n' {1..6}; echo '}'; done)" \
     policy repetition
 fails repetition-explained 'these files do not repeat lines' tools/policy/policy.toml \
-    '"crates/dql/src/lib.rs = crates/dql/src/planted.rs" = { lines = 6, why = "It is planted." }' \
-    policy repetition
+    '[repetition-explained."crates/dql/src/lib.rs = crates/dql/src/planted.rs"]
+lines = 6' policy repetition
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \
     '0,/pub fn parse.*/s//&\n        assert!(!text.starts_with("PLAN"), "planted");/' \
     tools/fuzz.sh --short 10 queries

@@ -4,7 +4,7 @@ Lines are compared by their tokens: comments, blank lines and spaces do not coun
 imports, attributes, tests, signatures of functions, and lines without a word, such as closing
 braces. Two lines are equal only if all their names and literals are equal.
 
-The section [repetition-explained] of policy.toml explains the repetitions that are there on purpose.
+The part [repetition-explained] of policy.toml explains repetitions that are there on purpose.
 """
 
 import re
