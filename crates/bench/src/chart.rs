@@ -2,16 +2,25 @@
 //! lines.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use crate::comm::Results;
 use crate::plan::{Kind, Path};
 use crate::point::Point;
 
-/// Width and height of a panel in pixels, then the margins for scales and labels.
+/// Width and height of a panel in pixels.
 const PANEL: (f64, f64) = (420.0, 300.0);
-const MARGIN: (f64, f64, f64, f64) = (70.0, 50.0, 70.0, 60.0);
+const MARGIN: Margin = Margin { left: 70.0, top: 50.0, right: 70.0, bottom: 60.0 };
 /// Height of the legend below the panels.
 const LEGEND: f64 = 60.0;
+
+/// The margins around a panel for scales and labels, in pixels.
+struct Margin {
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
 
 /// Colours of the paths. The device path and the paths that it is compared with differ clearly,
 /// also for people who cannot tell red from green.
@@ -131,7 +140,7 @@ pub fn svg(results: &Results, word: u64) -> String {
     };
     let panels: Vec<_> =
         [Kind::Bandwidth, Kind::PingPong, Kind::Barrier].into_iter().filter_map(panel).collect();
-    let (left, top, right, bottom) = MARGIN;
+    let Margin { left, top, right, bottom } = MARGIN;
     let each = left + PANEL.0 + right;
     let width = each * f64::from(u32::try_from(panels.len()).unwrap_or(1)).max(1.0);
     let height = top + PANEL.1 + bottom + LEGEND;
@@ -185,15 +194,18 @@ fn draw(text: &mut String, panel: &Panel<'_>, left: f64, top: f64) {
         left + width / 2.0,
         top + height + 32.0
     );
-    axis(text, scales.2, (left - 6.0, left, left + width), top, "end", &panel.cost_name());
-    axis(
-        text,
-        Some(performance),
-        (left + width + 6.0, left + width, left + width),
-        top,
-        "start",
-        panel.performance_name(),
-    );
+    let right = left + width;
+    if let Some(cost) = scales.2 {
+        let name = &panel.cost_name();
+        draw_axis(
+            text,
+            cost,
+            &Axis { at: left - 6.0, lines: left..right, top, anchor: "end", name },
+        );
+    }
+    let name = panel.performance_name();
+    let axis = Axis { at: right + 6.0, lines: right..right, top, anchor: "start", name };
+    draw_axis(text, performance, &axis);
     for path in Path::ALL {
         let of: Vec<_> = panel.points.iter().filter(|point| point.path == path).collect();
         let line = |scale: Scale, value: &dyn Fn(&Point) -> f64| {
@@ -222,15 +234,20 @@ fn stroke(text: &mut String, path: Path, points: &str, dash: &str) {
     );
 }
 
-fn axis(
-    text: &mut String,
-    scale: Option<Scale>,
-    (at, from, to): (f64, f64, f64),
+/// A vertical axis of a panel.
+struct Axis<'a> {
+    /// X coordinate of the labels.
+    at: f64,
+    /// X coordinates of the ends of the lines at the steps. Equal coordinates mean no lines.
+    lines: Range<f64>,
+    /// Y coordinate of the upper end.
     top: f64,
-    anchor: &str,
-    name: &str,
-) {
-    let Some(scale) = scale else { return };
+    anchor: &'a str,
+    name: &'a str,
+}
+
+fn draw_axis(text: &mut String, scale: Scale, axis: &Axis<'_>) {
+    let Axis { at, lines: Range { start: from, end: to }, top, anchor, name } = axis;
     for step in scale.steps() {
         let y = top + PANEL.1 - scale.place(step) * PANEL.1;
         let label = number(step);
@@ -250,7 +267,7 @@ fn axis(
         text,
         "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{}\">{name}</text>",
         top - 10.0,
-        if anchor == "end" { "start" } else { "end" }
+        if *anchor == "end" { "start" } else { "end" }
     );
 }
 

@@ -34,7 +34,8 @@ impl Heap {
         space: IndexSpace,
         waits: &[Event],
     ) -> Result<Vec<Event>> {
-        let launches: Vec<_> = queues.iter().map(|queue| (*queue, kernel, space)).collect();
+        let launches: Vec<_> =
+            queues.iter().map(|queue| HeapLaunch { queue, kernel, space }).collect();
         self.launch_each(&launches, waits)
     }
 
@@ -44,12 +45,12 @@ impl Heap {
     /// # Errors
     /// As [`Heap::launch`].
     pub fn launch_each(&self, launches: &[HeapLaunch<'_>], waits: &[Event]) -> Result<Vec<Event>> {
-        let queues: Vec<&Arc<Queue>> = launches.iter().map(|(queue, ..)| *queue).collect();
+        let queues: Vec<&Arc<Queue>> = launches.iter().map(|launch| launch.queue).collect();
         let queues = queues.as_slice();
         let checked = self
             .check_queues(queues)
             .and_then(|()| {
-                launches.iter().try_for_each(|(queue, kernel, _)| self.check_kernel(queue, kernel))
+                launches.iter().try_for_each(|it| self.check_kernel(it.queue, it.kernel))
             })
             .and_then(|()| self.check_resident(launches));
         *self.refusal.lock() = checked.as_ref().err().map(|error| error.to_string().into());
@@ -109,7 +110,7 @@ impl Heap {
         ready: &[Event],
         events: &mut Vec<Event>,
     ) -> Result<()> {
-        for &(queue, kernel, space) in launches {
+        for &HeapLaunch { queue, kernel, space } in launches {
             // A launch that uses a heap always has an event.
             let event = queue.launch(kernel, space, ready, Want::Event)?;
             events.extend(event);

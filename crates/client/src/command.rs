@@ -27,6 +27,14 @@ pub(crate) struct Issue {
     pub(crate) event: Id<kind::Event>,
 }
 
+/// The event and the wait list of a command about to be sent, and the receiver of the bytes that it
+/// reads.
+struct Ends<'a> {
+    event: Option<&'a Event>,
+    waits: &'a [Event],
+    target: Option<Box<dyn Target>>,
+}
+
 /// The parts of a command that all kinds of commands have.
 pub(crate) struct Spec<'a> {
     pub(crate) uses: &'a [Use<'a>],
@@ -155,9 +163,8 @@ impl Queue {
         }
         self.note_order(&issued, event.as_ref(), (spec.waits, spec.is_after_all()));
         let objects = spec.uses.iter().map(|it| it.memory);
-        let target = spec.target.take();
-        let sent =
-            self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
+        let ends = Ends { event: event.as_ref(), waits: spec.waits, target: spec.target.take() };
+        let sent = self.transmit(&mut issued, ends, objects, planned, now);
         if spec.want == Want::Settled {
             self.settle_up_to(issued.issued());
         }
@@ -277,8 +284,8 @@ impl Queue {
         let send = |session: &Session, issue: &Issue| {
             session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
         };
-        let objects = std::iter::empty();
-        self.transmit(&mut issued, (Some(&event), &[], None), objects, None, send)?;
+        let ends = Ends { event: Some(&event), waits: &[], target: None };
+        self.transmit(&mut issued, ends, std::iter::empty(), None, send)?;
         Ok(event)
     }
 
@@ -287,7 +294,7 @@ impl Queue {
     fn transmit<'m>(
         &self,
         issued: &mut Issuing<'_>,
-        (event, waits, target): (Option<&Event>, &[Event], Option<Box<dyn Target>>),
+        Ends { event, waits, target }: Ends<'_>,
         objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
         mut planned: Option<Planned>,
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
@@ -444,13 +451,8 @@ impl Held for Kept {
     fn send(self: Box<Self>, planned: Planned) {
         let Self { queue, event, waits, objects, target, send, _keep } = *self;
         let mut issued = queue.progress().issue();
-        let sent = queue.transmit(
-            &mut issued,
-            (Some(&event), &waits, target),
-            objects.iter(),
-            Some(planned),
-            send,
-        );
+        let ends = Ends { event: Some(&event), waits: &waits, target };
+        let sent = queue.transmit(&mut issued, ends, objects.iter(), Some(planned), send);
         drop(issued);
         // The end comes first: a thread that finds the command sent waits for the worker, which
         // does not tell an end that the client itself has set.

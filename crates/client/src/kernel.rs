@@ -23,6 +23,7 @@ use crate::memory::Memory;
 use crate::pool::Device;
 use crate::program::{KernelInfo, Program};
 use crate::queue::{Access, Queue};
+use crate::resident::{GroupForm, ResidentGroups};
 use crate::session::{Pending, Session};
 
 #[derive(Debug)]
@@ -137,15 +138,8 @@ pub struct Kernel {
     /// Number of living [`LateLaunch`]es. It only grows while the arguments are locked.
     late: AtomicUsize,
     /// Answers that [`Kernel::resident`] has received.
-    resident: Lock<Vec<(ResidentForm, u64)>>,
+    resident: ResidentGroups,
 }
-
-/// The values that determine how many work-groups run at the same time: device, work-items per
-/// group, and bytes of local memory.
-type ResidentForm = (u32, u32, u64);
-
-/// Number of such forms that one kernel remembers. Programs have one or two.
-const RESIDENT_FORMS_MAX: usize = 16;
 
 /// The arguments of a kernel object.
 #[derive(Debug, Clone)]
@@ -230,7 +224,8 @@ impl Kernel {
             scratch: Vec::new(),
         };
         let (program, args) = (program.clone(), Lock::new(args));
-        let (wire, late, resident) = (Lock::default(), AtomicUsize::new(0), Lock::default());
+        let (wire, late, resident) =
+            (Lock::default(), AtomicUsize::new(0), ResidentGroups::default());
         let is_ready = AtomicBool::new(description.args.is_empty());
         Ok(Arc::new(Self { program, description, ids, args, is_ready, wire, late, resident }))
     }
@@ -413,22 +408,15 @@ impl Kernel {
             Some(ArgValue::Local(bytes)) => Some(bytes),
             _ => None,
         });
-        let form = (device.index(), work_items, local.unwrap_or(0));
-        let find = |known: &[(ResidentForm, u64)]| {
-            known.iter().find(|(of, _)| *of == form).map(|(_, it)| *it)
-        };
-        if let Some(known) = find(&self.resident.lock()) {
+        let form = GroupForm { device: device.index(), work_items, local: local.unwrap_or(0) };
+        if let Some(known) = self.resident.find(form) {
             return Ok(known);
         }
         let kernel = self.id_for(device)?;
         let work_items = U32::new(work_items);
         let call = to_worker::ResidentGroups { request: Id::NONE, kernel, work_items };
         let groups = self.ask_with_args(device, call)?;
-        let mut known = self.resident.lock();
-        if known.len() == RESIDENT_FORMS_MAX {
-            known.clear();
-        }
-        known.push((form, groups));
+        self.resident.add(form, groups);
         Ok(groups)
     }
 

@@ -39,6 +39,7 @@ mod pool;
 mod program;
 mod progress;
 mod queue;
+mod resident;
 mod select;
 mod session;
 mod source;

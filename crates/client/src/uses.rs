@@ -31,7 +31,7 @@ impl<'a> Use<'a> {
     /// Returns the use for the machine, or `None` if residency does not matter.
     pub(crate) fn of_allocation(&self) -> Option<penstock_coherence::Use> {
         let allocation: AllocationId = self.memory.root().allocation()?;
-        let (start, end, has_gaps) = place_in_root(self.memory, self.range);
+        let RootPart { start, end, has_gaps } = RootPart::of(self.memory, self.range);
         let is_whole_image =
             matches!(self.memory.kind(), MemoryKind::Image(_)) && self.access == Access::Overwrite;
         if is_whole_image && planted(Defect::ViewOverwrite) {
@@ -45,43 +45,50 @@ impl<'a> Use<'a> {
     }
 }
 
-/// Returns the start and end of an object's bytes in its root, and whether bytes in between do not
-/// belong to the object.
-fn place_in_root(memory: &Memory, range: Range) -> (u64, u64, bool) {
-    let size = memory.root().size();
-    let Some(parent) = memory.parent() else {
-        return match memory.kind() {
-            MemoryKind::Image(_) => (0, size, range.size != size),
-            _ => in_bounds(range.offset, range.size, size),
-        };
-    };
-    match memory.kind() {
-        // An image over a buffer covers its rows, with the program's pitch.
-        MemoryKind::Image(shape) if !matches!(parent.kind(), MemoryKind::Image(_)) => {
-            let [width, rows, slices] = shape.extent.map(|extent| extent.max(1));
-            let row = width * shape.pixel_size;
-            let row_pitch = row.max(shape.description.row_pitch);
-            let slice_pitch = (row_pitch * rows).max(shape.description.slice_pitch);
-            let reach = (slices - 1) * slice_pitch + (rows - 1) * row_pitch + row;
-            let has_gaps = range.size != memory.size() || reach != row * rows * slices;
-            let (start, end, _) =
-                place_in_root(parent, Range { offset: memory.origin(), size: reach });
-            (start, end, has_gaps)
-        }
-        // A view of an image has all pixels of that image.
-        MemoryKind::Image(_) => {
-            let (start, end, has_gaps) =
-                place_in_root(parent, Range { offset: 0, size: parent.size() });
-            (start, end, has_gaps || range.size != memory.size())
-        }
-        _ => {
-            let offset = memory.origin().saturating_add(range.offset);
-            place_in_root(parent, Range { offset, size: range.size })
-        }
-    }
+/// The bytes of an object's root that a range of the object covers.
+struct RootPart {
+    start: u64,
+    end: u64,
+    /// Whether bytes between `start` and `end` do not belong to the range.
+    has_gaps: bool,
 }
 
-fn in_bounds(offset: u64, size: u64, all: u64) -> (u64, u64, bool) {
-    let start = offset.min(all);
-    (start, start.saturating_add(size).min(all), false)
+impl RootPart {
+    fn of(memory: &Memory, range: Range) -> Self {
+        let size = memory.root().size();
+        let Some(parent) = memory.parent() else {
+            return match memory.kind() {
+                MemoryKind::Image(_) => Self { start: 0, end: size, has_gaps: range.size != size },
+                _ => Self::in_bounds(range, size),
+            };
+        };
+        match memory.kind() {
+            // An image over a buffer covers its rows, with the program's pitch.
+            MemoryKind::Image(shape) if !matches!(parent.kind(), MemoryKind::Image(_)) => {
+                let [width, rows, slices] = shape.extent.map(|extent| extent.max(1));
+                let row = width * shape.pixel_size;
+                let row_pitch = row.max(shape.description.row_pitch);
+                let slice_pitch = (row_pitch * rows).max(shape.description.slice_pitch);
+                let reach = (slices - 1) * slice_pitch + (rows - 1) * row_pitch + row;
+                let has_gaps = range.size != memory.size() || reach != row * rows * slices;
+                let range = Range { offset: memory.origin(), size: reach };
+                Self { has_gaps, ..Self::of(parent, range) }
+            }
+            // A view of an image has all pixels of that image.
+            MemoryKind::Image(_) => {
+                let whole = Self::of(parent, Range { offset: 0, size: parent.size() });
+                Self { has_gaps: whole.has_gaps || range.size != memory.size(), ..whole }
+            }
+            _ => {
+                let offset = memory.origin().saturating_add(range.offset);
+                Self::of(parent, Range { offset, size: range.size })
+            }
+        }
+    }
+
+    /// Returns the part of `range` in an object of `size` bytes.
+    fn in_bounds(range: Range, size: u64) -> Self {
+        let start = range.offset.min(size);
+        Self { start, end: start.saturating_add(range.size).min(size), has_gaps: false }
+    }
 }

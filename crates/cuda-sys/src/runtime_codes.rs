@@ -6,12 +6,22 @@ use core::ffi::{CStr, c_int};
 
 use crate::driver::CUresult;
 
+/// A code with its name and description.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedCode {
+    pub code: c_int,
+    pub name: &'static CStr,
+    /// The description, if it is not the driver's.
+    pub text: Option<&'static CStr>,
+}
+
 macro_rules! codes {
     ($($constant:ident = $number:literal, $name:literal, $text:expr;)*) => {
         $(pub const $constant: c_int = $number;)*
 
-        /// All codes: number, name, and the description if it is not the driver's.
-        pub const CODES: &[(c_int, &CStr, Option<&CStr>)] = &[$(($constant, $name, $text),)*];
+        /// All codes.
+        pub const CODES: &[NamedCode] =
+            &[$(NamedCode { code: $constant, name: $name, text: $text },)*];
     };
 }
 
@@ -155,14 +165,14 @@ codes! {
 /// Returns the name of a code.
 #[must_use]
 pub fn name(code: c_int) -> Option<&'static CStr> {
-    CODES.iter().find(|(number, ..)| *number == code).map(|(_, name, _)| *name)
+    CODES.iter().find(|known| known.code == code).map(|known| known.name)
 }
 
 /// Returns the description of a code.
 #[must_use]
 pub fn text(code: c_int) -> Option<&'static CStr> {
-    let (.., text) = CODES.iter().find(|(number, ..)| *number == code)?;
-    text.or_else(|| CUresult(code.cast_unsigned()).entry().map(|(.., text)| *text))
+    let known = CODES.iter().find(|known| known.code == code)?;
+    known.text.or_else(|| CUresult(code.cast_unsigned()).entry().map(|known| known.text))
 }
 
 #[cfg(test)]
@@ -171,11 +181,11 @@ mod tests {
 
     #[test]
     fn every_code_has_a_name_and_a_text_and_is_there_once() {
-        for (index, (code, name, _)) in CODES.iter().enumerate() {
+        for (index, NamedCode { code, name, .. }) in CODES.iter().enumerate() {
             assert!(name.to_bytes().starts_with(b"cuda"));
             assert!(text(*code).is_some_and(|text| !text.is_empty()), "{name:?} has no text");
             assert!(
-                CODES.iter().skip(index + 1).all(|(other, ..)| other != code),
+                CODES.iter().skip(index + 1).all(|other| other.code != *code),
                 "{name:?} is there twice"
             );
         }

@@ -28,8 +28,15 @@ fn wait(stream: CUstream) {
     ok(unsafe { cuStreamSynchronize(stream) });
 }
 
+/// The kernels of these tests, and two zero words on the device.
+struct Warm {
+    slow: CUfunction,
+    add_one: CUfunction,
+    address: CUdeviceptr,
+}
+
 /// Loads the kernels and runs each once, so that the device's compiler has finished.
-fn warm() -> (CUfunction, CUfunction, CUdeviceptr) {
+fn warm() -> Warm {
     let module = load(KERNELS);
     let (slow, add_one) = (function(module, "slow"), function(module, "add_one"));
     let address = allocate(8);
@@ -38,13 +45,13 @@ fn warm() -> (CUfunction, CUfunction, CUdeviceptr) {
     ok(launch(add_one, 1, 1, null_mut(), &[address]));
     synchronize();
     upload(address, &[0u32; 2]);
-    (slow, add_one, address)
+    Warm { slow, add_one, address }
 }
 
 #[test]
 fn a_copy_waits_for_the_kernel_before_it() {
     let _context = TestContext::new();
-    let (slow, _, address) = warm();
+    let Warm { slow, address, .. } = warm();
     let stream = stream(0);
     ok(launch(slow, 1, 1, stream, &[address, ROUNDS]));
     let mut value = 0u32;
@@ -62,7 +69,7 @@ fn a_copy_waits_for_the_kernel_before_it() {
 #[test]
 fn a_copy_into_registered_memory_need_not_be_waited_for() {
     let _context = TestContext::new();
-    let (_, add_one, address) = warm();
+    let Warm { add_one, address, .. } = warm();
     let stream = stream(0);
     let mut pinned = null_mut();
     // SAFETY: the result goes to a local variable.
@@ -83,7 +90,7 @@ fn a_copy_into_registered_memory_need_not_be_waited_for() {
 #[test]
 fn the_legacy_default_stream_waits_for_blocking_streams_and_they_for_it() {
     let _context = TestContext::new();
-    let (slow, add_one, address) = warm();
+    let Warm { slow, add_one, address } = warm();
     let blocking = stream(0);
     ok(launch(slow, 1, 1, blocking, &[address, ROUNDS]));
     // `slow` writes back the value that it read, so an addition that did not wait would be lost.
@@ -99,7 +106,7 @@ fn the_legacy_default_stream_waits_for_blocking_streams_and_they_for_it() {
 #[test]
 fn a_synchronous_copy_to_the_device_is_done_for_streams_that_wait_for_nobody() {
     let _context = TestContext::new();
-    let (slow, _, address) = warm();
+    let Warm { slow, address, .. } = warm();
     let free = stream(CU_STREAM_NON_BLOCKING);
     let (mut pinned, pageable) = (null_mut(), 78u32);
     // SAFETY: the result goes to a local variable, and the memory has room for a number.
@@ -125,7 +132,7 @@ fn a_synchronous_copy_to_the_device_is_done_for_streams_that_wait_for_nobody() {
 #[test]
 fn a_non_blocking_stream_does_not_wait() {
     let _context = TestContext::new();
-    let (_, add_one, address) = warm();
+    let Warm { add_one, address, .. } = warm();
     let free = stream(CU_STREAM_NON_BLOCKING);
     let gate = Gate::default();
     gate.close(null_mut());
@@ -139,7 +146,7 @@ fn a_non_blocking_stream_does_not_wait() {
 #[test]
 fn the_legacy_default_stream_is_not_ready_before_the_streams_that_it_waits_for() {
     let _context = TestContext::new();
-    let (_, add_one, address) = warm();
+    let Warm { add_one, address, .. } = warm();
     let (blocking, free) = (stream(0), stream(CU_STREAM_NON_BLOCKING));
     // SAFETY: the call takes no pointers.
     let query = || unsafe { cuStreamQuery(null_mut()) };
@@ -158,7 +165,7 @@ fn the_legacy_default_stream_is_not_ready_before_the_streams_that_it_waits_for()
 #[test]
 fn threads_default_streams_are_their_own() {
     let context = TestContext::new();
-    let (_, add_one, address) = warm();
+    let Warm { add_one, address, .. } = warm();
     let (raw, add_one) = (context.0.addr(), add_one.addr());
     let gate = Gate::default();
     gate.close(without_provenance_mut(CU_STREAM_PER_THREAD));
@@ -197,7 +204,7 @@ fn threads_default_streams_are_their_own() {
 #[test]
 fn events_tell_what_has_ended_and_how_long_it_took() {
     let _context = TestContext::new();
-    let (slow, _, address) = warm();
+    let Warm { slow, address, .. } = warm();
     let (start, end, silent) = (event(0), event(0), event(CU_EVENT_DISABLE_TIMING));
     let stream = stream(0);
     let gate = Gate::default();
@@ -235,7 +242,7 @@ fn events_tell_what_has_ended_and_how_long_it_took() {
 #[test]
 fn a_stream_waits_for_an_event_of_another() {
     let _context = TestContext::new();
-    let (slow, add_one, address) = warm();
+    let Warm { slow, add_one, address } = warm();
     let (one, other) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     let mark = event(CU_EVENT_DISABLE_TIMING);
     ok(launch(slow, 1, 1, one, &[address, ROUNDS]));
@@ -264,7 +271,7 @@ unsafe extern "C" fn called_back(_stream: CUstream, status: CUresult, data: *mut
 #[test]
 fn functions_of_the_program_run_in_the_order_of_the_stream() {
     let _context = TestContext::new();
-    let (_, add_one, address) = warm();
+    let Warm { add_one, address, .. } = warm();
     let stream = stream(0);
     let counter = AtomicU32::new(0);
     let data = (&raw const counter).cast_mut().cast();
@@ -283,7 +290,7 @@ fn functions_of_the_program_run_in_the_order_of_the_stream() {
 #[test]
 fn memory_in_the_order_of_streams_is_not_used_too_early() {
     let _context = TestContext::new();
-    let (slow, _, _) = warm();
+    let Warm { slow, .. } = warm();
     let (one, other) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     let gate = Gate::default();
     let mut first = 0;
@@ -307,7 +314,7 @@ fn memory_in_the_order_of_streams_is_not_used_too_early() {
 #[test]
 fn threads_may_use_one_context_at_once() {
     let context = TestContext::new();
-    let (_, add_one, address) = warm();
+    let Warm { add_one, address, .. } = warm();
     let (raw, add_one) = (context.0.addr(), add_one.addr());
     thread::scope(|scope| {
         for _ in 0..4 {

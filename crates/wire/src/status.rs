@@ -71,7 +71,7 @@ impl fmt::Display for Status {
             return write!(f, "{name} ({})", self.0);
         }
         match crate::cuda::code(*self).map(|code| (code, CUresult(code).entry())) {
-            Some((code, Some((_, name, _)))) => write!(f, "{} ({code})", name.to_string_lossy()),
+            Some((code, Some(known))) => write!(f, "{} ({code})", known.name.to_string_lossy()),
             Some((code, None)) => write!(f, "CUDA error {code}"),
             None => write!(f, "OpenCL status {}", self.0),
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_cl_sys::CL_DEVICE_NAME;
-use penstock_client::{Given, Heap, HeapLaunch, HeapOptions, Pool, Queue, Range, Want};
+use penstock_client::{Given, Heap, HeapOptions, Pool, Queue, Range, Want};
 use penstock_link::{Address, Key};
 use penstock_process::Lock;
 use penstock_wire::Status;
@@ -17,7 +17,7 @@ use penstock_wire::Status;
 use crate::comm::{Party, Progress, Results, groups};
 use crate::error::{Error, Result};
 use crate::host::measure::messages_of;
-use crate::host::memory::{fill, word_of};
+use crate::host::memory::{Differences, fill, word_of};
 use crate::plan::{Kind, PASSES, Path, Plan, window_bytes_max, window_of};
 use crate::point::{Joules, Point, Run, Samples, parts};
 use seat::Seat;
@@ -269,7 +269,7 @@ impl Ring {
         let found = self.read(pe, self.landing(), bytes * messages)?;
         match wrong_words(&found, self.seed, to_usize(bytes)? / 8) {
             None => Ok((bytes / 8).saturating_sub(2) * messages),
-            Some((count, found, expected)) => {
+            Some(Differences { count, found, expected }) => {
                 Err(Error::Wrong { path: self.path.name(), bytes, count, found, expected })
             }
         }
@@ -281,8 +281,8 @@ impl Ring {
         let numbers =
             [samples, inner, bytes, window, self.source(), self.landing(), self.seed, self.epoch];
         self.seats.iter().for_each(|seat| seat.set(kind, &self.heap, &numbers));
-        let launches: Vec<HeapLaunch<'_>> =
-            self.seats.iter().map(|seat| (&seat.queue, seat.kernel(kind), seat.space())).collect();
+        let seats = self.seats.iter();
+        let launches = seats.map(|seat| seat.launch(kind)).collect::<Vec<_>>();
         let core_ns = self.core_ns()?;
         let began = Instant::now();
         let events = self.heap.launch_each(&launches, &[])?;
@@ -411,17 +411,12 @@ fn verdict(status: u64) -> String {
 }
 
 /// Compares messages of `each` words with those of `seed`, except for the first and the last word
-/// of each message, which are its stamps. Returns the number of wrong words, and the first one with
-/// its expected value.
-fn wrong_words(bytes: &[u8], seed: u64, each: usize) -> Option<(u64, u64, u64)> {
+/// of each message, which are its stamps.
+fn wrong_words(bytes: &[u8], seed: u64, each: usize) -> Option<Differences> {
     let (words, each) = (words(bytes), each.max(1) as u64);
     let is_stamp = |index: u64| index.is_multiple_of(each) || (index + 1).is_multiple_of(each);
     let content = (0_u64..).zip(words).filter(|(index, _)| !is_stamp(*index));
-    let mut wrong = content
-        .map(|(index, found)| (found, word_of(seed, index)))
-        .filter(|(found, expected)| found != expected);
-    let (found, expected) = wrong.next()?;
-    Some((1 + wrong.count() as u64, found, expected))
+    Differences::among(content.map(|(index, found)| (found, word_of(seed, index))))
 }
 
 #[cfg(test)]
@@ -438,7 +433,7 @@ mod tests {
         assert_eq!(wrong_words(&bytes, 3, 4), None);
         assert!(wrong_words(&bytes, 3, 8).is_some());
         bytes[9] ^= 1;
-        assert_eq!(wrong_words(&bytes, 3, 4).unwrap().0, 1);
+        assert_eq!(wrong_words(&bytes, 3, 4).unwrap().count, 1);
     }
 
     #[test]

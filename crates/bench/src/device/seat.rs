@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use penstock_cl_sys::CL_PROGRAM_BUILD_LOG;
-use penstock_client::{ArgValue, Context, Device, Heap, IndexSpace, Kernel, Pool, Program, Queue};
+use penstock_client::{
+    ArgValue, Context, Device, Heap, HeapLaunch, IndexSpace, Kernel, Pool, Program, Queue,
+};
 use penstock_wire::{Status, cuda};
 
 use super::ticks;
@@ -83,8 +85,13 @@ impl Seat {
         }
     }
 
+    /// Returns this seat's part of a launch of its kernel of this kind.
+    pub(super) fn launch(&self, kind: Kind) -> HeapLaunch<'_> {
+        HeapLaunch { queue: &self.queue, kernel: self.kernel(kind), space: self.space() }
+    }
+
     /// Returns the work-items of a kernel: one work-group.
-    pub(super) fn space(&self) -> IndexSpace {
+    fn space(&self) -> IndexSpace {
         let size = if self.device.is_cuda() { GPU_THREADS } else { 1 };
         IndexSpace::line(size, Some(size))
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::local::{Buffer, Local};
-use super::memory::{Room, Span, differences, fill};
+use super::memory::{Differences, Room, Span, differences, fill};
 use super::stream::{Checked, Ends, How, Messages, Way};
 use crate::error::{Error, Result};
 use crate::plan::{Kind, Path, WINDOW, window_bytes_max, window_of};
@@ -318,8 +318,9 @@ impl Part {
         let span = self.stage.span(0, bytes);
         self.local.read(buffer, 0, span)?;
         checked.count += bytes as u64 / 8;
-        if let Some((wrong, found, expected)) = differences(span.as_slice(), seed, 0) {
-            *checked = Checked { wrong: checked.wrong + wrong, found, expected, ..*checked };
+        if let Some(Differences { count, found, expected }) = differences(span.as_slice(), seed, 0)
+        {
+            *checked = Checked { wrong: checked.wrong + count, found, expected, ..*checked };
         }
         Ok(())
     }

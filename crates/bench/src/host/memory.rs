@@ -136,16 +136,31 @@ pub fn fill(bytes: &mut [u8], seed: u64) {
     }
 }
 
-/// Compares words from `first` on with the message of `seed`. Returns the number of wrong words,
-/// and the first one with its expected value.
+/// The words of a message that differ from what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Differences {
+    /// Number of wrong words.
+    pub count: u64,
+    /// The first wrong word.
+    pub found: u64,
+    /// What the first wrong word should be.
+    pub expected: u64,
+}
+
+impl Differences {
+    /// Returns what differs in pairs of a word and its expected value, or `None` if all are equal.
+    pub fn among(words: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
+        let mut wrong = words.filter(|(found, expected)| found != expected);
+        let (found, expected) = wrong.next()?;
+        Some(Self { count: 1 + wrong.count() as u64, found, expected })
+    }
+}
+
+/// Compares words from `first` on with the message of `seed`.
 #[must_use]
-pub fn differences(bytes: &[u8], seed: u64, first: usize) -> Option<(u64, u64, u64)> {
+pub fn differences(bytes: &[u8], seed: u64, first: usize) -> Option<Differences> {
     let words = (0..).zip(bytes.as_chunks::<8>().0).skip(first);
-    let mut wrong = words
-        .map(|(index, word)| (u64::from_le_bytes(*word), word_of(seed, index)))
-        .filter(|(found, expected)| found != expected);
-    let (found, expected) = wrong.next()?;
-    Some((1 + wrong.count() as u64, found, expected))
+    Differences::among(words.map(|(index, word)| (u64::from_le_bytes(*word), word_of(seed, index))))
 }
 
 #[cfg(test)]
@@ -160,11 +175,11 @@ mod tests {
         assert_eq!(differences(span.as_slice(), 7, 0), None);
         assert!(differences(span.as_slice(), 8, 0).is_some());
         span.as_mut()[1023] ^= 1;
-        let (count, found, expected) = differences(span.as_slice(), 7, 0).unwrap();
-        assert_eq!((count, found ^ expected), (1, 1 << 56));
+        let wrong = differences(span.as_slice(), 7, 0).unwrap();
+        assert_eq!((wrong.count, wrong.found ^ wrong.expected), (1, 1 << 56));
         span.set_stamps(99);
         assert_eq!((span.stamp(), span.last_stamp()), (99, 99));
-        assert_eq!(differences(span.as_slice(), 7, 0).unwrap().0, 2);
+        assert_eq!(differences(span.as_slice(), 7, 0).unwrap().count, 2);
     }
 
     #[test]

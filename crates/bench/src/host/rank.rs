@@ -123,7 +123,7 @@ fn lead(part: &mut Part, plan: &Plan, ranks: u32) -> Result<()> {
             let sizes: &[u64] = if kind == Kind::Barrier { &[0] } else { &plan.sizes };
             for &bytes in sizes {
                 say(&Said::Begin { kind, path, bytes, devices: ranks })?;
-                let point = point(part, plan, &mut joules, (path, kind, bytes, ranks))?;
+                let point = point(part, plan, &mut joules, Case { path, kind, bytes, ranks })?;
                 say(&Said::Point(Box::new(point)))?;
             }
         }
@@ -131,11 +131,22 @@ fn lead(part: &mut Part, plan: &Plan, ranks: u32) -> Result<()> {
     Ok(())
 }
 
+/// What one point of the results measures.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    path: Path,
+    kind: Kind,
+    /// Size of a message.
+    bytes: u64,
+    /// Number of processes.
+    ranks: u32,
+}
+
 fn point(
     part: &mut Part,
     plan: &Plan,
     joules: &mut Joules,
-    (path, kind, bytes, ranks): (Path, Kind, u64, u32),
+    Case { path, kind, bytes, ranks }: Case,
 ) -> Result<Point> {
     let how = best(part, path, kind, bytes)?;
     let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.pass_seconds());

@@ -108,6 +108,22 @@ struct Chunk {
     bytes: usize,
 }
 
+/// A chunk that this process receives into a span of memory.
+#[derive(Clone, Copy)]
+struct Arriving {
+    chunk: Chunk,
+    span: Span,
+    ticket: Ticket,
+}
+
+/// A chunk whose part of the buffer is being mapped as a span of memory.
+struct Mapping {
+    chunk: Chunk,
+    span: Span,
+    /// Ends when the span may be used.
+    mapped: Pending,
+}
+
 /// Returns the number of messages that have their own place in the buffer.
 fn places(bytes: usize) -> usize {
     usize::try_from(window_of(bytes as u64)).unwrap_or(1)
@@ -243,7 +259,7 @@ impl Ends<'_> {
         checked: &mut Checked,
     ) -> Result<()> {
         let room = chunk_bytes.min(messages.bytes);
-        let mut arriving: VecDeque<(Chunk, Span, Ticket)> = VecDeque::new();
+        let mut arriving: VecDeque<Arriving> = VecDeque::new();
         let mut writing: VecDeque<Pending> = VecDeque::new();
         let mut all = chunks(messages, chunk_bytes);
         loop {
@@ -260,12 +276,11 @@ impl Ends<'_> {
                 let span = self.stage.span(chunk.slot * room, chunk.bytes);
                 poison(span);
                 let ticket = self.wire.start_receive(messages.peer, span)?;
-                arriving.push_back((chunk, span, ticket));
+                arriving.push_back(Arriving { chunk, span, ticket });
             }
-            let Some((chunk, span, ticket)) = arriving.pop_front() else { break };
-            self.wire.wait(ticket)?;
-            check(span, chunk, messages, checked);
-            writing.push_back(self.local.start_write(self.buffer, chunk.offset, span)?);
+            let Some(next) = arriving.pop_front() else { break };
+            self.take(next, messages, checked)?;
+            writing.push_back(self.local.start_write(self.buffer, next.chunk.offset, next.span)?);
             self.local.flush()?;
         }
         for pending in writing {
@@ -280,8 +295,8 @@ impl Ends<'_> {
         chunk_bytes: usize,
         checked: &mut Checked,
     ) -> Result<()> {
-        let mut mapping: VecDeque<(Chunk, Span, Pending)> = VecDeque::new();
-        let mut arriving: VecDeque<(Chunk, Span, Ticket)> = VecDeque::new();
+        let mut mapping: VecDeque<Mapping> = VecDeque::new();
+        let mut arriving: VecDeque<Arriving> = VecDeque::new();
         let mut all = chunks(messages, chunk_bytes);
         // Bytes that are mapped for writing must not be mapped twice at the same time.
         let each = messages.bytes.div_ceil(chunk_bytes.min(messages.bytes));
@@ -292,22 +307,29 @@ impl Ends<'_> {
             {
                 let (span, mapped) =
                     self.local.start_map(self.buffer, chunk.offset, chunk.bytes, true)?;
-                mapping.push_back((chunk, span, mapped));
+                mapping.push_back(Mapping { chunk, span, mapped });
             }
             self.local.flush()?;
             while arriving.len() < AHEAD
-                && let Some((chunk, span, mapped)) = mapping.pop_front()
+                && let Some(Mapping { chunk, span, mapped }) = mapping.pop_front()
             {
                 self.local.wait(mapped)?;
                 poison(span);
-                arriving.push_back((chunk, span, self.wire.start_receive(messages.peer, span)?));
+                let ticket = self.wire.start_receive(messages.peer, span)?;
+                arriving.push_back(Arriving { chunk, span, ticket });
             }
-            let Some((chunk, span, ticket)) = arriving.pop_front() else { break };
-            self.wire.wait(ticket)?;
-            check(span, chunk, messages, checked);
-            self.local.unmap(self.buffer, span)?;
+            let Some(next) = arriving.pop_front() else { break };
+            self.take(next, messages, checked)?;
+            self.local.unmap(self.buffer, next.span)?;
         }
         self.local.finish()
+    }
+
+    /// Waits until a chunk has arrived, and checks it.
+    fn take(&mut self, chunk: Arriving, messages: Messages, checked: &mut Checked) -> Result<()> {
+        self.wire.wait(chunk.ticket)?;
+        check(chunk.span, chunk.chunk, messages, checked);
+        Ok(())
     }
 }
 

@@ -11,9 +11,14 @@ use crate::kernel::Kernel;
 use crate::pool::Device;
 use crate::queue::Queue;
 
-/// The part of a collective launch for one device of the heap: a queue of the device, the kernel,
-/// and its index space.
-pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, IndexSpace);
+/// The part of a collective launch for one device of the heap.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapLaunch<'a> {
+    /// A queue of the device.
+    pub queue: &'a Arc<Queue>,
+    pub kernel: &'a Arc<Kernel>,
+    pub space: IndexSpace,
+}
 
 /// The work-groups of one PE's kernel.
 struct Fit {
@@ -28,11 +33,11 @@ impl Heap {
     /// Checks that all work-groups can run at the same time.
     pub(super) fn check_resident(&self, launches: &[HeapLaunch<'_>]) -> Result<()> {
         let mut fits = Vec::with_capacity(launches.len());
-        for (queue, kernel, space) in launches {
+        for &HeapLaunch { queue, kernel, space } in launches {
             let Some(pe) = self.pe_of(queue.device()) else { continue };
-            let groups = groups_of(*space)?;
+            let groups = groups_of(space)?;
             let groups_max = match queue.device().is_cuda() {
-                true => Some(resident_blocks(kernel, queue.device(), *space)?),
+                true => Some(resident_blocks(kernel, queue.device(), space)?),
                 false => None,
             };
             fits.push(Fit { pe, groups, groups_max });

@@ -6,23 +6,32 @@
 #[must_use]
 pub struct CUresult(pub u32);
 
+/// A result code with its name and description.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedResult {
+    pub code: CUresult,
+    pub name: &'static std::ffi::CStr,
+    /// The description for `cuGetErrorString`.
+    pub text: &'static std::ffi::CStr,
+}
+
 macro_rules! codes {
     ($($name:ident = $number:literal, $text:literal;)*) => {
         $(pub const $name: CUresult = CUresult($number);)*
 
-        /// All codes: number, name, and the description for `cuGetErrorString`.
-        pub const CODES: &[(CUresult, &std::ffi::CStr, &std::ffi::CStr)] = &[
-            $((
-                $name,
-                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+        /// All codes.
+        pub const CODES: &[NamedResult] = &[
+            $(NamedResult {
+                code: $name,
+                name: match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
                     Err(_) => c"",
                 },
-                match std::ffi::CStr::from_bytes_with_nul(concat!($text, "\0").as_bytes()) {
+                text: match std::ffi::CStr::from_bytes_with_nul(concat!($text, "\0").as_bytes()) {
                     Ok(text) => text,
                     Err(_) => c"",
                 },
-            ),)*
+            },)*
         ];
     };
 }
@@ -133,10 +142,8 @@ codes! {
 
 impl CUresult {
     /// Returns the entry in [`CODES`], or `None` for a number that is no code.
-    pub fn entry(
-        self,
-    ) -> Option<&'static (Self, &'static std::ffi::CStr, &'static std::ffi::CStr)> {
-        CODES.iter().find(|(code, ..)| *code == self)
+    pub fn entry(self) -> Option<&'static NamedResult> {
+        CODES.iter().find(|known| known.code == self)
     }
 }
 
@@ -146,11 +153,11 @@ mod tests {
 
     #[test]
     fn every_code_has_a_name_and_a_text_and_is_there_once() {
-        for (index, (code, name, text)) in CODES.iter().enumerate() {
+        for (index, NamedResult { code, name, text }) in CODES.iter().enumerate() {
             assert!(!name.is_empty() && !text.is_empty(), "{code:?}");
-            assert!(CODES.iter().skip(index + 1).all(|(other, ..)| other != code), "{code:?}");
+            assert!(CODES.iter().skip(index + 1).all(|other| other.code != *code), "{code:?}");
         }
-        assert_eq!(CUDA_ERROR_INVALID_PTX.entry().unwrap().1, c"CUDA_ERROR_INVALID_PTX");
+        assert_eq!(CUDA_ERROR_INVALID_PTX.entry().unwrap().name, c"CUDA_ERROR_INVALID_PTX");
         assert!(CUresult(77).entry().is_none());
     }
 }

@@ -78,7 +78,9 @@ fn begin(stream: CUstream, default: DefaultStream, mode: c_uint) -> CuResult {
 unsafe fn update(
     stream: CUstream,
     default: DefaultStream,
-    (nodes, edges, count): (*const CUgraphNode, *const CUgraphEdgeData, usize),
+    nodes: *const CUgraphNode,
+    edges: *const CUgraphEdgeData,
+    count: usize,
     flags: c_uint,
 ) -> CuResult {
     let (_, stream) = Stream::resolve(stream, default)?;
@@ -180,7 +182,7 @@ cu_stream_entry! {
         flags: c_uint,
     ) {
         // SAFETY: the program promises what `update` demands.
-        unsafe { update(stream, default, (nodes, null(), count), flags) }
+        unsafe { update(stream, default, nodes, null(), count, flags) }
     }
     fn cuStreamUpdateCaptureDependencies_v2 / cuStreamUpdateCaptureDependencies_v2_ptsz |default| (
         stream: CUstream,
@@ -190,6 +192,6 @@ cu_stream_entry! {
         flags: c_uint,
     ) {
         // SAFETY: the program promises what `update` demands.
-        unsafe { update(stream, default, (nodes, edges, count), flags) }
+        unsafe { update(stream, default, nodes, edges, count, flags) }
     }
 }

@@ -9,6 +9,7 @@ use crate::core::array::Array;
 use crate::core::copy::{CopyMode, CopySide};
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
+use crate::core::row::RectSize;
 use crate::core::slice::SliceCopy;
 use crate::core::stream::Stream;
 use crate::core::{heap, platform};
@@ -68,7 +69,8 @@ unsafe fn host(address: *const c_void, size: usize) -> CuResult<CopySide> {
 fn within(array: CUarray, offset: usize, size: usize) -> CuResult<CopySide> {
     let array = Array::borrow(array)?;
     let (row, offset) = (array.row, offset as u64);
-    array.at([offset % row, offset / row, 0], (size as u64, 1)).map(CopySide::Device)
+    let size = RectSize { width: size as u64, height: 1 };
+    array.at([offset % row, offset / row, 0], size).map(CopySide::Device)
 }
 
 cu_stream_entry! {

@@ -13,13 +13,13 @@ cu_entry! {
         // *pStr will be set to NULL."
         let entry = error.entry();
         // SAFETY: the program promises that `name` is null or writable.
-        unsafe { store(name, entry.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr())) };
+        unsafe { store(name, entry.map_or(std::ptr::null(), |known| known.name.as_ptr())) };
         entry.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
     fn cuGetErrorString(error: CUresult, text: *mut *const c_char) {
         let entry = error.entry();
         // SAFETY: the program promises that `text` is null or writable.
-        unsafe { store(text, entry.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr())) };
+        unsafe { store(text, entry.map_or(std::ptr::null(), |known| known.text.as_ptr())) };
         entry.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
     fn cuInit(flags: c_uint) {

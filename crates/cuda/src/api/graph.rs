@@ -51,7 +51,8 @@ pub(super) unsafe fn edges_are_plain(edges: *const CUgraphEdgeData, count: usize
 pub(super) unsafe fn add(
     result: *mut CUgraphNode,
     graph: CUgraph,
-    (dependencies, count): (*const CUgraphNode, usize),
+    dependencies: *const CUgraphNode,
+    count: usize,
     work: impl FnOnce() -> CuResult<Work>,
 ) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -100,7 +101,8 @@ unsafe fn give(found: &[u64], list: *mut CUgraphNode, count: *mut usize) -> CuRe
 /// As [`give`]; the same holds for `edges` as for `list`.
 unsafe fn give_with(
     found: &[u64],
-    (list, edges): (*mut CUgraphNode, *mut CUgraphEdgeData),
+    list: *mut CUgraphNode,
+    edges: *mut CUgraphEdgeData,
     count: *mut usize,
 ) -> CuResult {
     // "edgeData may only be non-NULL if the list is".
@@ -117,7 +119,9 @@ unsafe fn give_with(
 /// `count` is null, or readable and writable; each list is null or has room for `*count` elements.
 unsafe fn give_edges(
     graph: CUgraph,
-    (from, to, edges): (*mut CUgraphNode, *mut CUgraphNode, *mut CUgraphEdgeData),
+    from: *mut CUgraphNode,
+    to: *mut CUgraphNode,
+    edges: *mut CUgraphEdgeData,
     count: *mut usize,
 ) -> CuResult {
     require(!count.is_null() && from.is_null() == to.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -125,7 +129,7 @@ unsafe fn give_edges(
     // SAFETY: the caller promises that `count` is null or readable.
     let mut room = unsafe { load(count.cast_const()) }?;
     // SAFETY: the caller promises what `give_with` demands.
-    unsafe { give_with(&before, (from, edges), &raw mut room) }?;
+    unsafe { give_with(&before, from, edges, &raw mut room) }?;
     // SAFETY: the caller promises what `give` demands.
     unsafe { give(&after, to, count) }
 }
@@ -133,7 +137,8 @@ unsafe fn give_edges(
 /// # Safety
 /// Each list is null or has `count` elements.
 unsafe fn pairs(
-    (from, to): (*const CUgraphNode, *const CUgraphNode),
+    from: *const CUgraphNode,
+    to: *const CUgraphNode,
     edges: *const CUgraphEdgeData,
     count: usize,
 ) -> CuResult<Vec<(u64, u64)>> {
@@ -190,7 +195,7 @@ cu_entry! {
     }
     fn cuGraphGetEdges(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize) {
         // SAFETY: the program promises what `give_edges` demands.
-        unsafe { give_edges(graph, (from, to, null_mut()), count) }
+        unsafe { give_edges(graph, from, to, null_mut(), count) }
     }
     fn cuGraphGetEdges_v2(
         graph: CUgraph,
@@ -200,7 +205,7 @@ cu_entry! {
         count: *mut usize,
     ) {
         // SAFETY: the program promises what `give_edges` demands.
-        unsafe { give_edges(graph, (from, to, edges), count) }
+        unsafe { give_edges(graph, from, to, edges, count) }
     }
     fn cuGraphNodeGetDependencies(node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize) {
         let node = Node::borrow(node)?;
@@ -215,7 +220,7 @@ cu_entry! {
     ) {
         let node = Node::borrow(node)?;
         // SAFETY: the program promises what `give_with` demands.
-        unsafe { give_with(&node.graph()?.before(&node)?, (nodes, edges), count) }
+        unsafe { give_with(&node.graph()?.before(&node)?, nodes, edges, count) }
     }
     fn cuGraphNodeGetDependentNodes(node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize) {
         let node = Node::borrow(node)?;
@@ -230,7 +235,7 @@ cu_entry! {
     ) {
         let node = Node::borrow(node)?;
         // SAFETY: the program promises what `give_with` demands.
-        unsafe { give_with(&node.graph()?.after(&node), (nodes, edges), count) }
+        unsafe { give_with(&node.graph()?.after(&node), nodes, edges, count) }
     }
     fn cuGraphAddDependencies(
         graph: CUgraph,
@@ -239,7 +244,7 @@ cu_entry! {
         count: usize,
     ) {
         // SAFETY: the program promises what `pairs` demands.
-        Graph::borrow(graph)?.connect(&unsafe { pairs((from, to), null(), count) }?)
+        Graph::borrow(graph)?.connect(&unsafe { pairs(from, to, null(), count) }?)
     }
     fn cuGraphAddDependencies_v2(
         graph: CUgraph,
@@ -249,7 +254,7 @@ cu_entry! {
         count: usize,
     ) {
         // SAFETY: the program promises what `pairs` demands.
-        Graph::borrow(graph)?.connect(&unsafe { pairs((from, to), edges, count) }?)
+        Graph::borrow(graph)?.connect(&unsafe { pairs(from, to, edges, count) }?)
     }
     fn cuGraphRemoveDependencies(
         graph: CUgraph,
@@ -258,7 +263,7 @@ cu_entry! {
         count: usize,
     ) {
         // SAFETY: the program promises what `pairs` demands.
-        Graph::borrow(graph)?.disconnect(&unsafe { pairs((from, to), null(), count) }?)
+        Graph::borrow(graph)?.disconnect(&unsafe { pairs(from, to, null(), count) }?)
     }
     fn cuGraphRemoveDependencies_v2(
         graph: CUgraph,
@@ -268,7 +273,7 @@ cu_entry! {
         count: usize,
     ) {
         // SAFETY: the program promises what `pairs` demands.
-        Graph::borrow(graph)?.disconnect(&unsafe { pairs((from, to), edges, count) }?)
+        Graph::borrow(graph)?.disconnect(&unsafe { pairs(from, to, edges, count) }?)
     }
     /// Writes the graph to a file for `dot`.
     fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint) {

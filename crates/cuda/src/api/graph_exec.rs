@@ -33,7 +33,8 @@ unsafe fn instantiate_and_say(
     result: *mut CUgraphExec,
     graph: CUgraph,
     node: *mut CUgraphNode,
-    (log, size): (*mut c_char, usize),
+    log: *mut c_char,
+    size: usize,
 ) -> CuResult {
     // SAFETY: the caller promises that `node` is null or writable. No error here has a single node
     // as its cause.
@@ -89,7 +90,7 @@ cu_entry! {
         size: usize,
     ) {
         // SAFETY: the program promises what `instantiate_and_say` demands.
-        unsafe { instantiate_and_say(result, graph, node, (log, size)) }
+        unsafe { instantiate_and_say(result, graph, node, log, size) }
     }
     fn cuGraphInstantiateWithFlags(result: *mut CUgraphExec, graph: CUgraph, flags: u64) {
         // "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: only supported by cuGraphInstantiateWithParams".

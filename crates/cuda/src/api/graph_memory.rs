@@ -58,7 +58,7 @@ cu_entry! {
         params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     ) {
         // SAFETY: the program promises what `add` and `allocation` demand.
-        unsafe { add(result, graph, (dependencies, count), || allocation(params)) }
+        unsafe { add(result, graph, dependencies, count, || allocation(params)) }
     }
     fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -92,7 +92,7 @@ cu_entry! {
         address: CUdeviceptr,
     ) {
         // SAFETY: the program promises what `add` demands.
-        unsafe { add(result, graph, (dependencies, count), || release(address)) }
+        unsafe { add(result, graph, dependencies, count, || release(address)) }
     }
     fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr) {
         require(!address.is_null(), CUDA_ERROR_INVALID_VALUE)?;

@@ -203,7 +203,7 @@ cu_entry! {
         params: *const CUDA_KERNEL_NODE_PARAMS_v1,
     ) {
         // SAFETY: the program promises what `add`, `kernel` and `load` demand.
-        unsafe { add(result, graph, (dependencies, count), || kernel(&wide(load(params)?))) }
+        unsafe { add(result, graph, dependencies, count, || kernel(&wide(load(params)?))) }
     }
     fn cuGraphAddKernelNode_v2(
         result: *mut CUgraphNode,
@@ -213,7 +213,7 @@ cu_entry! {
         params: *const CUDA_KERNEL_NODE_PARAMS,
     ) {
         // SAFETY: the program promises what `add`, `kernel` and `load` demand.
-        unsafe { add(result, graph, (dependencies, count), || kernel(&load(params)?)) }
+        unsafe { add(result, graph, dependencies, count, || kernel(&load(params)?)) }
     }
     fn cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -280,7 +280,7 @@ cu_entry! {
         context: CUcontext,
     ) {
         // SAFETY: the program promises what `add` and `load` demand.
-        unsafe { add(result, graph, (dependencies, count), || copy(&load(params)?, home(context)?)) }
+        unsafe { add(result, graph, dependencies, count, || copy(&load(params)?, home(context)?)) }
     }
     fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMCPY3D) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -303,7 +303,7 @@ cu_entry! {
         context: CUcontext,
     ) {
         // SAFETY: the program promises what `add` and `load` demand.
-        unsafe { add(result, graph, (dependencies, count), || fill(&load(params)?, home(context)?)) }
+        unsafe { add(result, graph, dependencies, count, || fill(&load(params)?, home(context)?)) }
     }
     fn cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -334,7 +334,7 @@ cu_entry! {
         params: *const CUDA_HOST_NODE_PARAMS,
     ) {
         // SAFETY: the program promises what `add`, `host` and `load` demand.
-        unsafe { add(result, graph, (dependencies, count), || host(&load(params)?)) }
+        unsafe { add(result, graph, dependencies, count, || host(&load(params)?)) }
     }
     fn cuGraphHostNodeGetParams(node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -356,7 +356,7 @@ cu_entry! {
         inner: CUgraph,
     ) {
         // SAFETY: the program promises what `add` demands.
-        unsafe { add(result, graph, (dependencies, count), || child(inner)) }
+        unsafe { add(result, graph, dependencies, count, || child(inner)) }
     }
     fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph) {
         require(!graph.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -372,7 +372,7 @@ cu_entry! {
         count: usize,
     ) {
         // SAFETY: the program promises what `add` demands.
-        unsafe { add(result, graph, (dependencies, count), || Ok(Work::Empty)) }
+        unsafe { add(result, graph, dependencies, count, || Ok(Work::Empty)) }
     }
     fn cuGraphAddEventRecordNode(
         result: *mut CUgraphNode,
@@ -382,7 +382,7 @@ cu_entry! {
         event: CUevent,
     ) {
         // SAFETY: the program promises what `add` demands.
-        unsafe { add(result, graph, (dependencies, count), || Event::borrow(event).map(Work::Record)) }
+        unsafe { add(result, graph, dependencies, count, || Event::borrow(event).map(Work::Record)) }
     }
     fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent) {
         // SAFETY: the program promises what `event_of` demands.
@@ -399,7 +399,7 @@ cu_entry! {
         event: CUevent,
     ) {
         // SAFETY: the program promises what `add` demands.
-        unsafe { add(result, graph, (dependencies, count), || Event::borrow(event).map(Work::Wait)) }
+        unsafe { add(result, graph, dependencies, count, || Event::borrow(event).map(Work::Wait)) }
     }
     fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent) {
         // SAFETY: the program promises what `event_of` demands.
@@ -417,7 +417,7 @@ cu_entry! {
         params: *mut CUgraphNodeParams,
     ) {
         // SAFETY: the program promises what `add` and `any` demand.
-        unsafe { add(result, graph, (dependencies, count), || any(params)) }
+        unsafe { add(result, graph, dependencies, count, || any(params)) }
     }
     /// Serves all kinds of nodes.
     fn cuGraphAddNode_v2(
@@ -431,7 +431,7 @@ cu_entry! {
         // SAFETY: the program promises that `edges` is null or has `count` elements.
         unsafe { edges_are_plain(edges, count) }?;
         // SAFETY: the program promises what `add` and `any` demand.
-        unsafe { add(result, graph, (dependencies, count), || any(params)) }
+        unsafe { add(result, graph, dependencies, count, || any(params)) }
     }
     /// Serves all kinds of nodes whose parameters can be set.
     fn cuGraphNodeSetParams(node: CUgraphNode, params: *mut CUgraphNodeParams) {

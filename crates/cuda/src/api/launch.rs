@@ -60,8 +60,10 @@ pub(super) unsafe fn params(
 pub(super) unsafe fn launch(
     function: CUfunction,
     shape: &LaunchShape,
-    (stream, default): (CUstream, DefaultStream),
-    (each, extra): (*mut *mut c_void, *mut *mut c_void),
+    stream: CUstream,
+    default: DefaultStream,
+    each: *mut *mut c_void,
+    extra: *mut *mut c_void,
 ) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
     let function = library::function(function)?;
@@ -120,7 +122,7 @@ cu_stream_entry! {
     ) {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         // SAFETY: the program promises what `launch` demands.
-        unsafe { launch(function, &LaunchShape { grid, block, dynamic: shared }, (stream, default), (params, extra)) }
+        unsafe { launch(function, &LaunchShape { grid, block, dynamic: shared }, stream, default, params, extra) }
     }
     fn cuLaunchKernelEx / cuLaunchKernelEx_ptsz |default| (
         config: *const CUlaunchConfig,
@@ -139,7 +141,7 @@ cu_stream_entry! {
         }
         let shape = LaunchShape { grid, block, dynamic: config.sharedMemBytes };
         // SAFETY: the program promises what `launch` demands.
-        unsafe { launch(function, &shape, (config.hStream, default), (params, extra)) }
+        unsafe { launch(function, &shape, config.hStream, default, params, extra) }
     }
     /// Serves only grids of one block.
     fn cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz |default| (
@@ -158,6 +160,6 @@ cu_stream_entry! {
         check_cooperative(grid)?;
         let shape = LaunchShape { grid, block, dynamic: shared };
         // SAFETY: the program promises what `launch` demands.
-        unsafe { launch(function, &shape, (stream, default), (params, std::ptr::null_mut())) }
+        unsafe { launch(function, &shape, stream, default, params, std::ptr::null_mut()) }
     }
 }

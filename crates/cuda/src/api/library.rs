@@ -15,7 +15,9 @@ use crate::edge::{self, CuResult, Object as _, check_process, cu_entry, require,
 unsafe fn load(
     result: *mut CUlibrary,
     bytes: &[u8],
-    (count, names, values): (c_uint, *const c_uint, *mut *mut c_void),
+    count: c_uint,
+    names: *const c_uint,
+    values: *mut *mut c_void,
 ) -> CuResult {
     // SAFETY: the caller promises what `Log::of` demands.
     let log = unsafe { Log::of(count, names, values) }?;
@@ -51,7 +53,7 @@ cu_entry! {
         // SAFETY: the program promises that `code` is null or leads to a module.
         let bytes = unsafe { edge::image(code) }?;
         // SAFETY: the program promises that `result` is null or readable.
-        unsafe { load(result, &bytes, (count, options, values)) }
+        unsafe { load(result, &bytes, count, options, values) }
     }
     fn cuLibraryLoadFromFile(
         result: *mut CUlibrary,
@@ -68,7 +70,7 @@ cu_entry! {
         // SAFETY: the program promises that `path` is null or a string.
         let bytes = unsafe { file(path) }?;
         // SAFETY: the program promises that `result` is null or readable.
-        unsafe { load(result, &bytes, (count, options, values)) }
+        unsafe { load(result, &bytes, count, options, values) }
     }
     fn cuLibraryUnload(library: CUlibrary) {
         platform::devices()?;

@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 use crate::core::context::Context;
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
-use crate::core::memset::Memset;
+use crate::core::memset::{ElementRows, Memset};
 use crate::core::stream::Stream;
 use crate::edge::{CuResult, DefaultStream, cu_stream_entry};
 
@@ -15,20 +15,20 @@ use crate::edge::{CuResult, DefaultStream, cu_stream_entry};
 fn takes(
     context: &Arc<Context>,
     stream: &Arc<Stream>,
-    (to, pitch): (CUdeviceptr, usize),
+    rows: ElementRows,
     pattern: &[u8],
-    (width, height): (usize, usize),
 ) -> CuResult<bool> {
     capture::takes(context, stream, || {
         let mut value = [0; 4];
         value.iter_mut().zip(pattern).for_each(|(to, from)| *to = *from);
+        let ElementRows { to, pitch, width, height } = rows;
         let fill = Memset {
             to,
-            pitch: pitch as u64,
+            pitch,
             value: u32::from_ne_bytes(value),
             element: u32::try_from(pattern.len()).map_err(|_| CUDA_ERROR_INVALID_VALUE)?,
-            width: width as u64,
-            height: height as u64,
+            width,
+            height,
         };
         fill.check().map(|()| Work::Fill(Arc::downgrade(context), fill))
     })
@@ -42,24 +42,28 @@ fn fill(
     count: usize,
 ) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
-    if takes(&context, &stream, (to, 0), pattern, (count, 1))? {
+    let rows = ElementRows { to, pitch: 0, width: count as u64, height: 1 };
+    if takes(&context, &stream, rows, pattern)? {
         return Ok(());
     }
-    context.fill(&stream, to, pattern, count as u64)
+    context.fill(&stream, to, pattern, rows.width)
 }
 
 fn fill_rows(
     default: DefaultStream,
     stream: CUstream,
-    (to, pitch): (CUdeviceptr, usize),
+    rows: ElementRows,
     pattern: &[u8],
-    (width, height): (usize, usize),
 ) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
-    if takes(&context, &stream, (to, pitch), pattern, (width, height))? {
+    if takes(&context, &stream, rows, pattern)? {
         return Ok(());
     }
-    context.fill_rows(&stream, (to, pitch as u64), pattern, (width as u64, height as u64))
+    context.fill_rows(&stream, rows, pattern)
+}
+
+fn rows(to: CUdeviceptr, pitch: usize, width: usize, height: usize) -> ElementRows {
+    ElementRows { to, pitch: pitch as u64, width: width as u64, height: height as u64 }
 }
 
 cu_stream_entry! {
@@ -81,7 +85,7 @@ cu_stream_entry! {
         width: usize,
         height: usize,
     ) {
-        fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
+        fill_rows(default, null_mut(), rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz |default| (
         to: CUdeviceptr,
@@ -91,7 +95,7 @@ cu_stream_entry! {
         height: usize,
         stream: CUstream,
     ) {
-        fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
+        fill_rows(default, stream, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD16_v2 / cuMemsetD16_v2_ptds |default| (to: CUdeviceptr, value: c_ushort, count: usize) {
         fill(default, null_mut(), to, &value.to_ne_bytes(), count)
@@ -111,7 +115,7 @@ cu_stream_entry! {
         width: usize,
         height: usize,
     ) {
-        fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
+        fill_rows(default, null_mut(), rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz |default| (
         to: CUdeviceptr,
@@ -121,7 +125,7 @@ cu_stream_entry! {
         height: usize,
         stream: CUstream,
     ) {
-        fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
+        fill_rows(default, stream, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD32_v2 / cuMemsetD32_v2_ptds |default| (to: CUdeviceptr, value: c_uint, count: usize) {
         fill(default, null_mut(), to, &value.to_ne_bytes(), count)
@@ -141,7 +145,7 @@ cu_stream_entry! {
         width: usize,
         height: usize,
     ) {
-        fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
+        fill_rows(default, null_mut(), rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz |default| (
         to: CUdeviceptr,
@@ -151,6 +155,6 @@ cu_stream_entry! {
         height: usize,
         stream: CUstream,
     ) {
-        fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
+        fill_rows(default, stream, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
 }

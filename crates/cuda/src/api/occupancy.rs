@@ -31,7 +31,8 @@ fn active(function: CUfunction, threads: c_int, dynamic: usize) -> CuResult<c_in
 /// # Safety
 /// `grid` and `block` are null or writable; `dynamic_of` is null or a function of the program.
 unsafe fn potential(
-    (grid, block): (*mut c_int, *mut c_int),
+    grid: *mut c_int,
+    block: *mut c_int,
     function: CUfunction,
     dynamic_of: CUoccupancyB2DSize,
     dynamic: usize,
@@ -100,7 +101,7 @@ cu_entry! {
         limit: c_int,
     ) {
         // SAFETY: the program promises what `potential` demands.
-        unsafe { potential((grid, block), function, dynamic_of, dynamic, limit) }
+        unsafe { potential(grid, block, function, dynamic_of, dynamic, limit) }
     }
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         grid: *mut c_int,
@@ -113,7 +114,7 @@ cu_entry! {
     ) {
         require(flags <= 1, CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: the program promises what `potential` demands.
-        unsafe { potential((grid, block), function, dynamic_of, dynamic, limit) }
+        unsafe { potential(grid, block, function, dynamic_of, dynamic, limit) }
     }
     fn cuOccupancyAvailableDynamicSMemPerBlock(
         bytes: *mut usize,

@@ -53,7 +53,7 @@ unsafe fn launch_grid(function: CUfunction, grid: (c_int, c_int), stream: CUstre
     let shape = LaunchShape { grid, block, dynamic };
     // SAFETY: `extra` is the list above, and the caller promises that its parameters are those of
     // the function.
-    unsafe { launch(function, &shape, (stream, DefaultStream::Legacy), (null_mut(), extra)) }
+    unsafe { launch(function, &shape, stream, DefaultStream::Legacy, null_mut(), extra) }
 }
 
 cu_entry! {

@@ -94,6 +94,19 @@ fn rounded(size: u64) -> CuResult<u64> {
     size.checked_next_multiple_of(GRAIN_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
+/// The properties of a device's memory that decide how large its arenas are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceMemory {
+    /// Number of bytes of the largest buffer that the device supports.
+    pub(crate) largest: u64,
+    /// Number of bytes of the device's memory.
+    pub(crate) total: u64,
+    /// Whether pages cost memory only when they are used.
+    pub(crate) lazy: bool,
+    /// Whether there can be only one arena.
+    pub(crate) has_one_arena: bool,
+}
+
 /// Limits of the arenas of one device, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct ArenaSizes {
@@ -130,15 +143,8 @@ fn arena_bytes() -> Option<u64> {
 }
 
 impl AddressSpace {
-    /// `largest`: bytes of the largest buffer that the device supports. `total`: bytes of its
-    /// memory. `lazy`: pages cost memory only when they are used. `has_one_arena`: there can be
-    /// only one arena.
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        device: usize,
-        (lazy, has_one_arena): (bool, bool),
-        (largest, total): (u64, u64),
-    ) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, device: usize, memory: DeviceMemory) -> Self {
+        let DeviceMemory { largest, total, lazy, has_one_arena } = memory;
         let largest = largest / GRAIN_BYTES * GRAIN_BYTES;
         // Unused pages cost nothing, so the arena can have the largest size.
         let step = if lazy { largest } else { GROW_BYTES };

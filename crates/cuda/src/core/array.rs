@@ -7,6 +7,7 @@ use penstock_cuda_sys::driver::*;
 use super::block::Block;
 use super::context::Context;
 use super::device::Device;
+use super::row::RectSize;
 use super::stream_list;
 use crate::edge::{CuResult, Object, forget, has_handle, new_number, publish, require};
 
@@ -97,13 +98,13 @@ impl Array {
         self.device.release_block(self.block, stream_list::busy_on(&self.device))
     }
 
-    /// Returns the address of byte `x` of row `y` of slice `z`. Fails unless `width` bytes of
-    /// `height` rows from there on lie within the array.
-    pub(crate) fn at(&self, [x, y, z]: [u64; 3], (width, height): (u64, u64)) -> CuResult<u64> {
+    /// Returns the address of byte `x` of row `y` of slice `z`. Fails unless a rectangle of this
+    /// size from there on lies within the array.
+    pub(crate) fn at(&self, [x, y, z]: [u64; 3], size: RectSize) -> CuResult<u64> {
         let (rows, slices) =
             (self.descriptor.Height.max(1) as u64, self.descriptor.Depth.max(1) as u64);
-        let fits = x.checked_add(width).is_some_and(|end| end <= self.row)
-            && y.checked_add(height).is_some_and(|end| end <= rows)
+        let fits = x.checked_add(size.width).is_some_and(|end| end <= self.row)
+            && y.checked_add(size.height).is_some_and(|end| end <= rows)
             && z < slices;
         if fits {
             Ok(self.address + (z * rows + y) * self.pitch + x)

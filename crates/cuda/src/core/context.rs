@@ -13,7 +13,7 @@ use super::address::DEVICES_MAX;
 use super::control::Control;
 use super::device::{Device, PerDevice};
 use super::platform;
-use super::stream::{Stream, StreamKind};
+use super::stream::{Stream, StreamKind, StreamOwner};
 use crate::edge::{CuResult, check_process, has_handle, new_number, of_error, publish};
 
 pub(crate) struct Context {
@@ -85,7 +85,13 @@ impl Context {
             device: device.clone(),
             is_primary,
             flags: AtomicU32::new(flags),
-            legacy: Stream::new(queue, (weak.clone(), number), StreamKind::Legacy, 0, 0),
+            legacy: Stream::new(
+                queue,
+                StreamOwner { context: weak.clone(), number },
+                StreamKind::Legacy,
+                0,
+                0,
+            ),
             blocking: SharedLock::default(),
             non_blocking: SharedLock::default(),
             destroyed_streams: AtomicUsize::new(0),
@@ -244,9 +250,9 @@ impl Context {
         Ok(())
     }
 
-    /// Returns the context in the form in which streams refer to it.
-    pub(crate) fn as_owner(self: &Arc<Self>) -> (Weak<Self>, u64) {
-        (Arc::downgrade(self), self.number)
+    /// Returns the context in the form in which its streams refer to it.
+    pub(crate) fn as_owner(self: &Arc<Self>) -> StreamOwner {
+        StreamOwner { context: Arc::downgrade(self), number: self.number }
     }
 
     pub(crate) fn attach(&self) {

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
-use penstock_client::{Event, Given, HostShape, Range, Want};
+use penstock_client::{Given, HostShape, Range, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
+use super::order::SentCommand;
 use super::stream::{Stream, StreamKind};
 use super::{callback, host, platform};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_status};
@@ -196,19 +197,19 @@ impl Context {
         &self,
         stream: &Stream,
         returns: WriteReturn,
-        (event, serial): (Option<Event>, u64),
+        sent: SentCommand,
     ) -> CuResult {
-        match (returns, event) {
-            (WriteReturn::AtOnce, _) => Ok(()),
-            (WriteReturn::Settled, event) => {
-                if let Some(event) = event {
+        match returns {
+            WriteReturn::AtOnce => Ok(()),
+            WriteReturn::Settled => {
+                if let Some(event) = sent.event {
                     stream.queue.settle(&event);
                     stream.queue.report(&event);
-                    stream.clock.note_silent(serial);
+                    stream.clock.note_silent(sent.serial);
                 }
                 Ok(())
             }
-            (WriteReturn::Ended, event) => self.await_event(stream, event, serial),
+            WriteReturn::Ended => self.await_event(stream, sent),
         }
     }
 
@@ -223,10 +224,10 @@ impl Context {
         // "For transfers from device memory to pageable host memory, the function will return only
         // once the copy has completed."
         if when.is_late(to) {
-            let (event, _) = self.issue(stream, |queue, waits| {
+            let sent = self.issue(stream, |queue, waits| {
                 queue.read(&located.memory, range, target, waits, Want::Nothing)
             })?;
-            if let Some(event) = event {
+            if let Some(event) = sent.event {
                 stream.unawaited_reads.add(event);
             }
             return Ok(());
@@ -246,12 +247,12 @@ impl Context {
         // If all earlier commands are known to have ended well, only the result of this one is
         // unknown.
         let settled = stream.clock.is_settled();
-        let (event, serial) = self.issue(stream, |queue, waits| {
+        let sent = self.issue(stream, |queue, waits| {
             queue.read(&located.memory, range, target, waits, Want::Event)
         })?;
         // Waits in any case, because the read writes into the program's memory until it has ended.
         let finished = if settled { self.look_at_reads(stream) } else { self.finish(stream) };
-        self.await_event(stream, event, serial).and(finished)
+        self.await_event(stream, sent).and(finished)
     }
 
     fn copy_on_device(&self, stream: &Arc<Stream>, to: u64, from: u64, size: u64) -> CuResult {
@@ -264,7 +265,7 @@ impl Context {
             }
             (source, target) => {
                 let (source, target) = (source.as_ref(), target.as_ref());
-                return self.copy_across(stream, (target, to), (source, from), size);
+                return self.copy_across(stream, target, to, source, from, size);
             }
         }
         let space = &self.device.space;
@@ -291,14 +292,17 @@ impl Context {
         copied
     }
 
-    /// Copies between devices. `None` stands for this context. The driver copies within one
+    /// Copies from the address `from` of `source` to the address `to` of `target`. The two contexts
+    /// are on different devices, and `None` stands for this context. The driver copies within one
     /// platform of a node, the workers copy between platforms. If the workers cannot reach each
     /// other, the bytes go through the client's memory.
     fn copy_across(
         &self,
         stream: &Arc<Stream>,
-        (target, to): (Option<&Arc<Self>>, u64),
-        (source, from): (Option<&Arc<Self>>, u64),
+        target: Option<&Arc<Self>>,
+        to: u64,
+        source: Option<&Arc<Self>>,
+        from: u64,
         size: u64,
     ) -> CuResult {
         self.finish_predecessors(stream)?;
@@ -328,15 +332,17 @@ impl Context {
             let status = arrival.wait();
             return if status.is_error() { Err(self.fail(of_status(status))) } else { Ok(()) };
         }
-        copy_in_pieces((target, to), (source, from), size)
+        copy_in_pieces(target, to, source, from, size)
     }
 }
 
 /// Copies between devices through the client's memory. All commands before the copy must have
 /// ended.
 fn copy_in_pieces(
-    (target, to): (&Arc<Context>, u64),
-    (source, from): (&Arc<Context>, u64),
+    target: &Arc<Context>,
+    to: u64,
+    source: &Arc<Context>,
+    from: u64,
     size: u64,
 ) -> CuResult {
     let bytes = |size: u64| usize::try_from(size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY);

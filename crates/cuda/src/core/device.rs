@@ -8,7 +8,7 @@ use penstock_cuda_sys::driver::CUdevice;
 use penstock_process::{log, variable};
 
 use super::address::DEVICES_MAX;
-use super::arena::AddressSpace;
+use super::arena::{AddressSpace, DeviceMemory};
 use super::block::Block;
 use super::check::{self, CheckBitmap};
 use super::facts::{DeviceFacts, MemorySizes};
@@ -57,15 +57,10 @@ impl Device {
         let is_native = pool.is_cuda();
         let MemorySizes { total, largest_buffer } = MemorySizes::of(&pool);
         let share = if lazy { total / (neighbours.max(1) as u64) } else { total };
+        let memory = DeviceMemory { largest: largest_buffer, total: share, lazy, has_one_arena };
         Self {
             facts: DeviceFacts::of(&pool),
-            space: AddressSpace::new(
-                &context,
-                ordinal,
-                (lazy, has_one_arena),
-                (largest_buffer, share),
-            )
-            .with_native(is_native),
+            space: AddressSpace::new(&context, ordinal, memory).with_native(is_native),
             is_native,
             ordinal,
             pool,

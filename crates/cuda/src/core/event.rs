@@ -8,6 +8,7 @@ use penstock_cuda_sys::driver::*;
 use penstock_process::Lock;
 
 use super::context::Context;
+use super::order::SentCommand;
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, has_handle, new_number, publish};
 
@@ -111,7 +112,7 @@ impl Event {
         if context.device.ordinal != self.device {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        let (event, serial) =
+        let SentCommand { event, serial } =
             context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
         let event = event.unwrap_or_else(|| PoolEvent::ended(penstock_wire::Status::OK));
         let (context, stream) = (Arc::downgrade(context), Arc::downgrade(stream));

@@ -66,7 +66,11 @@ impl Heap {
         let launches: Vec<HeapLaunch<'_>> = all
             .iter()
             .zip(&bound)
-            .map(|(kernel, bound)| (&kernel.stream.queue, &bound.kernel, kernel.shape.space()))
+            .map(|(kernel, bound)| HeapLaunch {
+                queue: &kernel.stream.queue,
+                kernel: &bound.kernel,
+                space: kernel.shape.space(),
+            })
             .collect();
         let parts: Vec<_> = all.iter().map(|kernel| (&*kernel.context, &*kernel.stream)).collect();
         let sent = Context::issue_together(&parts, |waits| {

@@ -7,6 +7,17 @@ use super::context::Context;
 use super::stream::Stream;
 use crate::edge::{CuResult, require};
 
+/// Rows of elements in the memory of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ElementRows {
+    pub(crate) to: u64,
+    /// Distance between the starts of two rows, in bytes.
+    pub(crate) pitch: u64,
+    /// Elements of a row.
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+}
+
 /// A fill: rows of elements that all get the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memset {
@@ -29,13 +40,18 @@ impl Memset {
         require(self.to.is_multiple_of(u64::from(self.element)), CUDA_ERROR_INVALID_VALUE)
     }
 
+    fn rows(&self) -> ElementRows {
+        let &Self { to, pitch, width, height, .. } = self;
+        ElementRows { to, pitch, width, height }
+    }
+
     pub(crate) fn run(&self, context: &Context, stream: &Stream) -> CuResult {
         let bytes = self.value.to_le_bytes();
         let pattern = bytes.get(..self.element as usize).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if self.height == 1 {
             return context.fill(stream, self.to, pattern, self.width);
         }
-        context.fill_rows(stream, (self.to, self.pitch), pattern, (self.width, self.height))
+        context.fill_rows(stream, self.rows(), pattern)
     }
 }
 
@@ -61,13 +77,12 @@ impl Context {
         .map(drop)
     }
 
-    /// Fills rows that are `pitch` bytes apart, each with `width` patterns.
+    /// Fills each element of the rows with the pattern.
     pub(crate) fn fill_rows(
         &self,
         stream: &Stream,
-        (to, pitch): (u64, u64),
+        ElementRows { to, pitch, width, height }: ElementRows,
         pattern: &[u8],
-        (width, height): (u64, u64),
     ) -> CuResult {
         let row = width.checked_mul(pattern.len() as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if height > 1 && pitch < row {

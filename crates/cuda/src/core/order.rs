@@ -20,15 +20,21 @@ use crate::edge::{CuResult, of_status};
 /// Result of sending a command: its event, if it has one.
 type SendResult = Result<Option<Event>, Error>;
 
+/// A command that was sent into a stream.
+pub(crate) struct SentCommand {
+    pub(crate) event: Option<Event>,
+    /// Ordinal of the command in the stream.
+    pub(crate) serial: u64,
+}
+
 impl Context {
-    /// Sends a command into a stream. `send` gets the queue and the command's wait list. Returns
-    /// the command's event, if it has one, and its ordinal in the stream.
+    /// Sends a command into a stream. `send` gets the queue and the command's wait list.
     #[inline]
     pub(crate) fn issue(
         &self,
         stream: &Stream,
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
-    ) -> CuResult<(Option<Event>, u64)> {
+    ) -> CuResult<SentCommand> {
         self.check()?;
         if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return self.send(stream, &[], send);
@@ -80,7 +86,7 @@ impl Context {
         located: &MemoryOffset,
         source: &dyn Source,
         want: Want,
-    ) -> CuResult<Option<(Option<Event>, u64)>> {
+    ) -> CuResult<Option<SentCommand>> {
         self.check()?;
         let write = |waits: &[Event]| {
             if stream.queue.write_at_once(&located.memory, located.offset, source, waits) {
@@ -104,7 +110,7 @@ impl Context {
         stream: &Stream,
         waits: &[Event],
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
-    ) -> CuResult<(Option<Event>, u64)> {
+    ) -> CuResult<SentCommand> {
         let sending = stream.lock();
         let sent = send(&stream.queue, waits);
         let serial = stream.clock.count(matches!(sent, Ok(Some(_))));
@@ -120,7 +126,7 @@ impl Context {
         {
             return Err(self.fail(code_of_wait_list(status)));
         }
-        Ok((event, serial))
+        Ok(SentCommand { event, serial })
     }
 
     /// Makes the next commands wait again for all that other streams have sent.
@@ -307,17 +313,12 @@ impl Context {
     }
 
     /// Waits for a command's event, if it has one.
-    pub(crate) fn await_event(
-        &self,
-        stream: &Stream,
-        event: Option<Event>,
-        serial: u64,
-    ) -> CuResult {
-        let status = event.map_or(Status::OK, |event| event.wait());
+    pub(crate) fn await_event(&self, stream: &Stream, sent: SentCommand) -> CuResult {
+        let status = sent.event.map_or(Status::OK, |event| event.wait());
         if status.is_error() {
             return Err(self.fail(of_status(status)));
         }
-        stream.clock.note_ended(serial);
+        stream.clock.note_ended(sent.serial);
         self.look_at_kernels()
     }
 
@@ -326,8 +327,8 @@ impl Context {
         stream: &Stream,
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult {
-        let (event, serial) = self.issue(stream, send)?;
-        self.await_event(stream, event, serial)
+        let sent = self.issue(stream, send)?;
+        self.await_event(stream, sent)
     }
 }
 

@@ -111,23 +111,31 @@ fn visible_of(names: &[String], list: Option<&str>) -> Vec<usize> {
 fn make(
     chosen: Vec<Arc<penstock_client::Device>>,
 ) -> Result<Vec<Arc<Device>>, penstock_client::Error> {
-    /// Node, platform, and the device if it has a context alone.
-    type Place = (usize, u32, Option<u32>);
-    let alone = |device: &penstock_client::Device| device.is_cuda().then_some(device.index());
-    let place =
-        |device: &penstock_client::Device| (device.node(), device.platform(), alone(device));
-    let mut contexts: Vec<(Place, Arc<Context>)> = Vec::new();
+    /// Devices with equal values share a context.
+    #[derive(PartialEq)]
+    struct Sharing {
+        node: usize,
+        platform: u32,
+        /// The device, if it has a context alone.
+        alone: Option<u32>,
+    }
+    let sharing = |device: &penstock_client::Device| Sharing {
+        node: device.node(),
+        platform: device.platform(),
+        alone: device.is_cuda().then_some(device.index()),
+    };
+    let mut contexts: Vec<(Sharing, Arc<Context>)> = Vec::new();
     for device in &chosen {
-        if !contexts.iter().any(|(known, _)| *known == place(device)) {
+        if !contexts.iter().any(|(known, _)| *known == sharing(device)) {
             let together: Vec<_> =
-                chosen.iter().filter(|it| place(it) == place(device)).cloned().collect();
-            contexts.push((place(device), Context::new(&together)?));
+                chosen.iter().filter(|it| sharing(it) == sharing(device)).cloned().collect();
+            contexts.push((sharing(device), Context::new(&together)?));
         }
     }
     let mut devices = Vec::new();
     for (ordinal, device) in chosen.into_iter().enumerate() {
         let context =
-            contexts.iter().find(|(known, _)| *known == place(&device)).map(|(_, it)| it.clone());
+            contexts.iter().find(|(known, _)| *known == sharing(&device)).map(|(_, it)| it.clone());
         let context = context
             .ok_or_else(|| penstock_client::Error::Config("a device without a place".into()))?;
         let neighbours = context.places().iter().map(|place| place.devices().len()).sum();

@@ -28,9 +28,18 @@ pub(crate) enum RowSide {
     Device(u64),
 }
 
+/// The size of a rectangle in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RectSize {
+    /// Number of bytes in a row.
+    pub(crate) width: u64,
+    /// Number of rows.
+    pub(crate) height: u64,
+}
+
 impl Rows {
     /// Returns the number of bytes from the first to the last byte of the rows.
-    fn reach(&self, (width, height): (u64, u64)) -> CuResult<u64> {
+    fn reach(&self, RectSize { width, height }: RectSize) -> CuResult<u64> {
         if height > 1 && self.pitch < width {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -54,38 +63,38 @@ fn rect(offset: u64, pitch: u64) -> Rect {
     Rect { origin: [offset % pitch, offset / pitch, 0], row_pitch: pitch, slice_pitch: 0 }
 }
 
-/// A copy whose rows have gaps on at least one side: `height` rows of `width` bytes.
+/// A copy whose rows have gaps on at least one side.
 #[derive(Clone, Copy)]
 struct PitchedCopy {
     to: Rows,
     from: Rows,
-    width: u64,
-    height: u64,
+    size: RectSize,
 }
 
 impl Context {
-    /// Copies `height` rows of `width` bytes.
+    /// Copies rows of bytes.
     pub(crate) fn copy_rows(
         &self,
         stream: &Arc<Stream>,
         to: Rows,
         from: Rows,
-        (width, height): (u64, u64),
+        size: RectSize,
         when: CopyMode,
     ) -> CuResult {
         self.check()?;
+        let RectSize { width, height } = size;
         if width == 0 || height == 0 {
             return Ok(());
         }
         if height == 1 || (to.pitch == width && from.pitch == width) {
-            let size = width.checked_mul(height).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            let bytes = width.checked_mul(height).ok_or(CUDA_ERROR_INVALID_VALUE)?;
             let side = |rows: &Rows| match rows.side {
-                RowSide::Host(address) => Rows::host(address, size).map(CopySide::Host),
+                RowSide::Host(address) => Rows::host(address, bytes).map(CopySide::Host),
                 RowSide::Device(address) => Ok(CopySide::Device(address)),
             };
-            return self.copy(stream, side(&to)?, side(&from)?, size, when);
+            return self.copy(stream, side(&to)?, side(&from)?, bytes, when);
         }
-        let copy = PitchedCopy { to, from, width, height };
+        let copy = PitchedCopy { to, from, size };
         match (to.side, from.side) {
             (RowSide::Device(to), RowSide::Host(from)) => {
                 self.write_rows(stream, &copy, to, from, when)
@@ -124,7 +133,7 @@ impl Context {
         let located = self.device.space.locate(to, copy.target_reach()?)?;
         let bytes = Rows::host(from, copy.source_reach()?)?;
         let pitch = usize::try_from(copy.from.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        let width = usize::try_from(copy.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let width = usize::try_from(copy.size.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let source = self.source(stream, HostSource::rows(bytes, width, pitch), when)?;
         let returns =
             WriteReturn::of_write(when, host::is_registered(bytes.address(), bytes.size()));
@@ -150,9 +159,9 @@ impl Context {
         let located = self.device.space.locate(from, copy.source_reach()?)?;
         let bytes = Rows::host(to, copy.target_reach()?)?;
         let pitch = usize::try_from(copy.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        let width = usize::try_from(copy.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let width = usize::try_from(copy.size.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let target = HostTarget::rows(bytes, width, pitch);
-        let (event, serial) = self.issue(stream, |queue, waits| {
+        let sent = self.issue(stream, |queue, waits| {
             queue.read_rect(
                 &located.memory,
                 rect(located.offset, copy.from.pitch),
@@ -162,14 +171,14 @@ impl Context {
             )
         })?;
         if when.is_late(bytes) {
-            if let Some(event) = event {
+            if let Some(event) = sent.event {
                 stream.unawaited_reads.add(event);
             }
             return Ok(());
         }
         // Waits in any case, because the read writes into the program's memory until it has ended.
         let finished = self.finish(stream);
-        self.await_event(stream, event, serial).and(finished)
+        self.await_event(stream, sent).and(finished)
     }
 
     fn move_rows(&self, stream: &Arc<Stream>, copy: &PitchedCopy, to: u64, from: u64) -> CuResult {
@@ -180,13 +189,13 @@ impl Context {
             }
             // Between devices, row by row.
             _ => {
-                return (0..copy.height).try_for_each(|y| {
+                return (0..copy.size.height).try_for_each(|y| {
                     let (to, from) = (to + y * copy.to.pitch, from + y * copy.from.pitch);
                     self.copy(
                         stream,
                         CopySide::Device(to),
                         CopySide::Device(from),
-                        copy.width,
+                        copy.size.width,
                         CopyMode::Now,
                     )
                 });
@@ -201,7 +210,7 @@ impl Context {
         // specification's own test for CL_MEM_COPY_OVERLAP also rejects rectangles that are only
         // close together.
         let goes_past = |located: &MemoryOffset, rows: &Rows| {
-            located.offset % rows.pitch.max(1) + copy.width > rows.pitch
+            located.offset % rows.pitch.max(1) + copy.size.width > rows.pitch
         };
         let is_refused = Arc::ptr_eq(&source.memory, &target.memory)
             && (copy.from.pitch != copy.to.pitch
@@ -209,11 +218,11 @@ impl Context {
                 || goes_past(&target, &copy.to));
         self.issue(stream, |queue, waits| {
             if is_refused && !self.device.is_native {
-                for y in 0..copy.height {
+                for y in 0..copy.size.height {
                     let from = (&source.memory, source.offset + y * copy.from.pitch);
                     let to = (&target.memory, target.offset + y * copy.to.pitch);
                     let waits = if y == 0 { waits } else { &[] };
-                    queue.copy(from, to, copy.width, waits, Want::Nothing)?;
+                    queue.copy(from, to, copy.size.width, waits, Want::Nothing)?;
                 }
                 return Ok(None);
             }
@@ -227,22 +236,22 @@ impl Context {
 
 impl PitchedCopy {
     fn region(&self) -> [u64; 3] {
-        [self.width, self.height, 1]
+        [self.size.width, self.size.height, 1]
     }
 
     fn target_reach(&self) -> CuResult<u64> {
-        self.to.reach((self.width, self.height))
+        self.to.reach(self.size)
     }
 
     fn source_reach(&self) -> CuResult<u64> {
-        self.from.reach((self.width, self.height))
+        self.from.reach(self.size)
     }
 
     fn on_host(&self, to: usize, from: usize) -> CuResult {
         let (target, source) =
             (Rows::host(to, self.target_reach()?)?, Rows::host(from, self.source_reach()?)?);
-        let width = usize::try_from(self.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        for y in 0..self.height {
+        let width = usize::try_from(self.size.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        for y in 0..self.size.height {
             let at = |pitch: u64| usize::try_from(y * pitch).unwrap_or(usize::MAX);
             target
                 .part(at(self.to.pitch), width)

@@ -9,7 +9,7 @@ use super::array::Array;
 use super::context::Context;
 use super::copy::{CopyMode, CopySide};
 use super::platform;
-use super::row::{RowSide, Rows};
+use super::row::{RectSize, RowSide, Rows};
 use super::stream::Stream;
 use crate::edge::{CuResult, Object as _, require};
 
@@ -60,7 +60,8 @@ impl DescribedSide {
         if self.kind == CU_MEMORYTYPE_ARRAY {
             let array = Array::of_number(self.array)?;
             let at = [x as u64, y as u64, (first + z) as u64];
-            let start = array.at(at, (width as u64, height as u64))?;
+            let size = RectSize { width: width as u64, height: height as u64 };
+            let start = array.at(at, size)?;
             return Ok(Rows { side: RowSide::Device(start), pitch: array.pitch });
         }
         let pitch = if self.pitch == 0 { width } else { self.pitch };
@@ -128,9 +129,10 @@ impl SliceCopy {
         let [width, height, depth] = self.size;
         self.to.check_distances(self.size)?;
         self.from.check_distances(self.size)?;
+        let size = RectSize { width: width as u64, height: height as u64 };
         for z in 0..depth {
             let (to, from) = (self.to.slice(z, width, height)?, self.from.slice(z, width, height)?);
-            context.copy_rows(stream, to, from, (width as u64, height as u64), when)?;
+            context.copy_rows(stream, to, from, size, when)?;
         }
         Ok(())
     }

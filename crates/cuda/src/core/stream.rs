@@ -23,11 +23,16 @@ pub(crate) enum StreamKind {
     NonBlocking,
 }
 
+/// The context that owns a stream.
+pub(crate) struct StreamOwner {
+    pub(crate) context: Weak<Context>,
+    /// Number of the context.
+    pub(crate) number: u64,
+}
+
 pub(crate) struct Stream {
     number: u64,
-    context: Weak<Context>,
-    /// Number of the context that owns the stream.
-    owner: u64,
+    owner: StreamOwner,
     pub(crate) queue: Arc<Queue>,
     pub(crate) kind: StreamKind,
     pub(crate) flags: u32,
@@ -53,19 +58,18 @@ struct Probe {
     is_flushed: bool,
 }
 
-has_handle!(Stream: CUstream_st, CUDA_ERROR_INVALID_HANDLE, ends with owner);
+has_handle!(Stream: CUstream_st, CUDA_ERROR_INVALID_HANDLE, ends with owner.number);
 
 impl Stream {
     pub(crate) fn new(
         queue: Arc<Queue>,
-        (context, owner): (Weak<Context>, u64),
+        owner: StreamOwner,
         kind: StreamKind,
         flags: u32,
         priority: i32,
     ) -> Arc<Self> {
         Arc::new(Self {
             number: new_number(),
-            context,
             owner,
             queue,
             kind,
@@ -80,7 +84,7 @@ impl Stream {
     }
 
     pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
-        self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        self.owner.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
     /// Keeps other threads from sending until the result is dropped.
@@ -97,7 +101,7 @@ impl Stream {
 
     /// Returns whether the context of the stream has ended.
     pub(super) fn has_lost_context(&self) -> bool {
-        self.context.strong_count() == 0
+        self.owner.context.strong_count() == 0
     }
 
     /// Returns whether the program has destroyed the stream and all its commands have ended.

@@ -31,7 +31,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> CuResult) -> CUresult {
     log!(
         Debug,
         "{name} returns {}",
-        code.entry().map_or("an unknown code".into(), |(_, name, _)| name.to_string_lossy())
+        code.entry().map_or("an unknown code".into(), |known| known.name.to_string_lossy())
     );
     code
 }

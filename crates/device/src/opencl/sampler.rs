@@ -29,7 +29,7 @@ impl Sampler {
             unsafe { create(context.raw(), list.as_ptr(), &mut code) }
         } else {
             let create = function!(clCreateSampler)?;
-            let (normalized, addressing, filter) = old_properties(properties)?;
+            let OldProperties { normalized, addressing, filter } = OldProperties::of(properties)?;
             // SAFETY: the context lives.
             unsafe { create(context.raw(), normalized, addressing, filter, &mut code) }
         };
@@ -42,22 +42,33 @@ impl Sampler {
     }
 }
 
-/// Returns the arguments of `clCreateSampler`, with the list's defaults.
-fn old_properties(properties: &[u64]) -> Result<(u32, u32, u32), Status> {
-    let (mut normalized, mut addressing, mut filter) =
-        (CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST);
-    for pair in properties.chunks_exact(2) {
-        let &[name, value] = pair else { continue };
-        let name = u32::try_from(name).map_err(|_| Status::INVALID_VALUE)?;
-        let value = u32::try_from(value).map_err(|_| Status::INVALID_VALUE)?;
-        match name {
-            CL_SAMPLER_NORMALIZED_COORDS => normalized = value,
-            CL_SAMPLER_ADDRESSING_MODE => addressing = value,
-            CL_SAMPLER_FILTER_MODE => filter = value,
-            _ => return Err(Status::INVALID_VALUE),
+/// The arguments of `clCreateSampler`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OldProperties {
+    normalized: u32,
+    addressing: u32,
+    filter: u32,
+}
+
+impl OldProperties {
+    /// Returns the arguments that a list of properties stands for. A property that the list lacks
+    /// has its default.
+    fn of(properties: &[u64]) -> Result<Self, Status> {
+        let mut all =
+            Self { normalized: CL_TRUE, addressing: CL_ADDRESS_CLAMP, filter: CL_FILTER_NEAREST };
+        for pair in properties.chunks_exact(2) {
+            let &[name, value] = pair else { continue };
+            let name = u32::try_from(name).map_err(|_| Status::INVALID_VALUE)?;
+            let value = u32::try_from(value).map_err(|_| Status::INVALID_VALUE)?;
+            match name {
+                CL_SAMPLER_NORMALIZED_COORDS => all.normalized = value,
+                CL_SAMPLER_ADDRESSING_MODE => all.addressing = value,
+                CL_SAMPLER_FILTER_MODE => all.filter = value,
+                _ => return Err(Status::INVALID_VALUE),
+            }
         }
+        Ok(all)
     }
-    Ok((normalized, addressing, filter))
 }
 
 #[cfg(test)]
@@ -68,8 +79,9 @@ mod tests {
     fn properties_become_arguments() {
         let list =
             [u64::from(CL_SAMPLER_NORMALIZED_COORDS), 0, u64::from(CL_SAMPLER_FILTER_MODE), 0x1141];
-        assert_eq!(old_properties(&list), Ok((0, CL_ADDRESS_CLAMP, 0x1141)));
-        assert!(old_properties(&[7, 7]).is_err());
-        assert!(old_properties(&[u64::MAX, 7]).is_err());
+        let all = OldProperties { normalized: 0, addressing: CL_ADDRESS_CLAMP, filter: 0x1141 };
+        assert_eq!(OldProperties::of(&list), Ok(all));
+        assert!(OldProperties::of(&[7, 7]).is_err());
+        assert!(OldProperties::of(&[u64::MAX, 7]).is_err());
     }
 }

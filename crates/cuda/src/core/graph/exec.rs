@@ -216,9 +216,9 @@ impl ExecState {
             .collect::<CuResult<Vec<_>>>()?;
         let is_direct = |lane: &(Arc<Context>, Arc<Stream>)| Arc::ptr_eq(&lane.1, stream);
         if lanes.iter().any(|lane| !is_direct(lane)) {
-            let (start, _) =
+            let start =
                 context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
-            let start = start.unwrap_or_else(|| PoolEvent::ended(Status::OK));
+            let start = start.event.unwrap_or_else(|| PoolEvent::ended(Status::OK));
             for (lane, planned) in lanes.iter().zip(&self.plan.lanes) {
                 if planned.starts && !is_direct(lane) {
                     lane.0.wait_in(&lane.1, &start)?;

@@ -58,18 +58,32 @@ impl UserObject {
     }
 }
 
-/// User objects of a graph: number, references, and destructor.
+/// User objects of a graph.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UserObjects(Vec<(u64, u32, Arc<Destructor>)>);
+pub(crate) struct UserObjects(Vec<Reference>);
+
+/// The references of a graph to one user object.
+#[derive(Clone, Debug)]
+struct Reference {
+    /// Number of the user object.
+    object: u64,
+    /// Number of references.
+    count: u32,
+    _destructor: Arc<Destructor>,
+}
 
 impl UserObjects {
     pub(crate) fn add(&mut self, object: &UserObject, count: u32) -> CuResult {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
-        match self.0.iter_mut().find(|(number, ..)| *number == object.number) {
-            Some((_, known, _)) => {
-                *known = known.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?
+        match self.0.iter_mut().find(|known| known.object == object.number) {
+            Some(known) => {
+                known.count = known.count.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
             }
-            None => self.0.push((object.number, count, object.destructor.clone())),
+            None => self.0.push(Reference {
+                object: object.number,
+                count,
+                _destructor: object.destructor.clone(),
+            }),
         }
         Ok(())
     }
@@ -84,10 +98,11 @@ impl UserObjects {
         let index = self
             .0
             .iter()
-            .position(|(known, ..)| *known == number)
+            .position(|known| known.object == number)
             .ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let (_, known, _) = self.0.get_mut(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        *known = known.checked_sub(count).filter(|_| count > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        Ok(if *known == 0 { Some(self.0.swap_remove(index)) } else { None })
+        let known = self.0.get_mut(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let left = known.count.checked_sub(count).filter(|_| count > 0);
+        known.count = left.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        Ok(if known.count == 0 { Some(self.0.swap_remove(index)) } else { None })
     }
 }
