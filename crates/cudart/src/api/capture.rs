@@ -18,13 +18,12 @@ const CAPTURE_MODES: c_int = 3;
 /// Each pointer is null or valid for a write.
 unsafe fn info(
     stream: CUstream,
-    (status, id): (*mut c_uint, *mut u64),
+    status: *mut c_uint,
+    id: *mut u64,
     graph: *mut CUgraph,
-    (dependencies, edges, count): (
-        *mut *const CUgraphNode,
-        *mut *const CUgraphEdgeData,
-        *mut usize,
-    ),
+    dependencies: *mut *const CUgraphNode,
+    edges: *mut *const CUgraphEdgeData,
+    count: *mut usize,
 ) -> RtResult {
     if status.is_null() {
         return Err(RtError::INVALID_VALUE);
@@ -94,9 +93,9 @@ of_stream! {
     ) {
         let null = std::ptr::null_mut();
         if major() > 12 {
-            info(stream, (status, id), graph, (dependencies, edges, count))
+            info(stream, status, id, graph, dependencies, edges, count)
         } else {
-            info(stream, (status, id), null, (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut()))
+            info(stream, status, id, null, std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut())
         }
     }
     /// Queries a capture without its edge data.
@@ -108,7 +107,7 @@ of_stream! {
         dependencies: *mut *const CUgraphNode,
         count: *mut usize,
     ) {
-        info(stream, (status, id), graph, (dependencies, std::ptr::null_mut(), count))
+        info(stream, status, id, graph, dependencies, std::ptr::null_mut(), count)
     }
     /// Queries a capture, with edge data.
     fn cudaStreamGetCaptureInfo_v3, cudaStreamGetCaptureInfo_v3_ptsz(
@@ -120,7 +119,7 @@ of_stream! {
         edges: *mut *const CUgraphEdgeData,
         count: *mut usize,
     ) {
-        info(stream, (status, id), graph, (dependencies, edges, count))
+        info(stream, status, id, graph, dependencies, edges, count)
     }
     /// Adds to or sets the nodes that a stream's next node depends on. In version 12, the function
     /// has no parameter for edges.

@@ -6,7 +6,7 @@ use penstock_cuda_sys::driver::CUstream;
 use penstock_cuda_sys::runtime::Memcpy3DParms;
 
 use crate::core::context::current;
-use crate::core::copy::{Mode, Rows, boxes, linear, rows, way};
+use crate::core::copy::{Mode, RectSize, Rows, boxes, linear, rows, way};
 use crate::edge::{RtError, RtResult, in_both_modes};
 
 /// Copies consecutive bytes.
@@ -26,24 +26,6 @@ unsafe fn copy(
     let way = way(current, kind, destination, source)?;
     // SAFETY: the caller upholds the contract of this function.
     unsafe { linear(current, destination, source, bytes, way, stream, mode) }
-}
-
-/// Copies rows of memory. Sides are `(pointer, pitch)`, and `size` is `(width, height)`.
-///
-/// # Safety
-/// Arguments are as CUDA requires of the functions below.
-unsafe fn copy_rows(
-    destination: (*mut c_void, usize),
-    source: (*const c_void, usize),
-    size: (usize, usize),
-    kind: c_int,
-    stream: CUstream,
-    mode: Mode,
-) -> RtResult {
-    let to = Rows::Memory { pointer: destination.0, pitch: destination.1 };
-    let from = Rows::Memory { pointer: source.0.cast_mut(), pitch: source.1 };
-    // SAFETY: the caller upholds the contract of this function.
-    unsafe { rows(current()?, to, from, size, kind, stream, mode) }
 }
 
 /// Copies a box.
@@ -80,8 +62,9 @@ in_both_modes! {
         kind: c_int;
         stream, mode
     ) {
-        let (to, from) = ((destination, destination_pitch), (source, source_pitch));
-        copy_rows(to, from, (width, height), kind, stream, mode)
+        let to = Rows::Memory { pointer: destination, pitch: destination_pitch };
+        let from = Rows::Memory { pointer: source.cast_mut(), pitch: source_pitch };
+        rows(current()?, to, from, RectSize { width, height }, kind, stream, mode)
     }
     /// Copies a box of memory or of an array.
     fn cudaMemcpy3D, cudaMemcpy3D_ptds, cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(

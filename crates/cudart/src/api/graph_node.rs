@@ -60,12 +60,13 @@ pass_on! {
     fn cudaGraphKernelNodeCopyAttributes = cuGraphKernelNodeCopyAttributes;
 }
 
-/// Describes a copy into a device variable. The tuple is `(bytes, offset)`.
+/// Describes a copy into a device variable.
 fn to_symbol(
     current: Current,
     symbol: *const c_void,
     source: *const c_void,
-    (bytes, offset): (usize, usize),
+    bytes: usize,
+    offset: usize,
     kind: c_int,
 ) -> RtResult<CUDA_MEMCPY3D> {
     if !matches!(kind, copy_kind::HOST_TO_DEVICE | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT)
@@ -75,12 +76,13 @@ fn to_symbol(
     linear(current, place(current, symbol, offset, bytes)?, source, bytes, kind)
 }
 
-/// Describes a copy from a device variable. The tuple is `(bytes, offset)`.
+/// Describes a copy from a device variable.
 fn from_symbol(
     current: Current,
     destination: *mut c_void,
     symbol: *const c_void,
-    (bytes, offset): (usize, usize),
+    bytes: usize,
+    offset: usize,
     kind: c_int,
 ) -> RtResult<CUDA_MEMCPY3D> {
     if !matches!(kind, copy_kind::DEVICE_TO_HOST | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT)
@@ -133,11 +135,11 @@ copy_nodes! {
     fn cudaGraphAddMemcpyNodeToSymbol, cudaGraphMemcpyNodeSetParamsToSymbol,
         cudaGraphExecMemcpyNodeSetParamsToSymbol |current| (
             symbol: *const c_void, source: *const c_void, bytes: usize, offset: usize, kind: c_int,
-        ) to_symbol(current, symbol, source, (bytes, offset), kind);
+        ) to_symbol(current, symbol, source, bytes, offset, kind);
     fn cudaGraphAddMemcpyNodeFromSymbol, cudaGraphMemcpyNodeSetParamsFromSymbol,
         cudaGraphExecMemcpyNodeSetParamsFromSymbol |current| (
             destination: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: c_int,
-        ) from_symbol(current, destination, symbol, (bytes, offset), kind);
+        ) from_symbol(current, destination, symbol, bytes, offset, kind);
 }
 
 entry! {

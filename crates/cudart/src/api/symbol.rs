@@ -32,7 +32,8 @@ pub(super) fn place(
 unsafe fn to(
     symbol: *const c_void,
     source: *const c_void,
-    (bytes, offset): (usize, usize),
+    bytes: usize,
+    offset: usize,
     kind: c_int,
     stream: CUstream,
     mode: Mode,
@@ -53,7 +54,8 @@ unsafe fn to(
 unsafe fn from(
     destination: *mut c_void,
     symbol: *const c_void,
-    (bytes, offset): (usize, usize),
+    bytes: usize,
+    offset: usize,
     kind: c_int,
     stream: CUstream,
     mode: Mode,
@@ -80,7 +82,7 @@ in_both_modes! {
         kind: c_int;
         stream, mode
     ) {
-        to(symbol, source, (bytes, offset), kind, stream, mode)
+        to(symbol, source, bytes, offset, kind, stream, mode)
     }
     /// Copies from a variable.
     fn cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds,
@@ -92,7 +94,7 @@ in_both_modes! {
         kind: c_int;
         stream, mode
     ) {
-        from(destination, symbol, (bytes, offset), kind, stream, mode)
+        from(destination, symbol, bytes, offset, kind, stream, mode)
     }
 }
 

@@ -7,7 +7,7 @@ use penstock_cuda_sys::runtime::{ChannelFormatDesc, channel_kind};
 use penstock_cuda_sys::runtime_codes as code;
 
 use super::context::Current;
-use super::copy::{Mode, Rows, rows};
+use super::copy::{ArrayPosition, Mode, RectSize, Rows, rows};
 use crate::edge::{RtError, RtResult};
 
 /// Returns the driver's format of a channel and the number of channels.
@@ -87,12 +87,11 @@ pub(crate) fn element_bytes(current: Current, array: CUarray) -> RtResult<usize>
     bytes_of(&describe(current, array)?)
 }
 
-/// A position in an array, as the number of bytes and rows before it.
+/// Consecutive bytes of memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) array: CUarray,
-    pub(crate) x: usize,
-    pub(crate) y: usize,
+pub(crate) struct Bytes {
+    pub(crate) pointer: *mut c_void,
+    pub(crate) count: usize,
 }
 
 /// A rectangle of an array's rows. `x` and `width` are in bytes.
@@ -124,25 +123,28 @@ fn pieces(x: usize, y: usize, row: usize, bytes: usize) -> RtResult<Vec<Piece>> 
 /// Copies memory into consecutive rows of an array if `into`, otherwise those rows into memory.
 ///
 /// # Safety
-/// The memory has `bytes` bytes.
+/// The program may access all bytes of `memory`.
 pub(crate) unsafe fn run(
     current: Current,
-    place: Place,
-    (memory, bytes): (*mut c_void, usize),
+    position: ArrayPosition,
+    memory: Bytes,
     into: bool,
     kind: c_int,
     stream: CUstream,
     mode: Mode,
 ) -> RtResult {
-    let descriptor = describe(current, place.array)?;
+    let descriptor = describe(current, position.array)?;
     let row = descriptor.Width * bytes_of(&descriptor)?;
     let mut done = 0;
-    for piece in pieces(place.x, place.y, row, bytes)? {
-        let array = Rows::Array { array: place.array, x: piece.x, y: piece.y };
-        let memory = Rows::Memory { pointer: memory.wrapping_byte_add(done), pitch: piece.width };
-        let (to, from) = if into { (array, memory) } else { (memory, array) };
-        // SAFETY: the caller upholds the contract of this function. The pieces add up to `bytes`.
-        unsafe { rows(current, to, from, (piece.width, piece.height), kind, stream, mode) }?;
+    for piece in pieces(position.x, position.y, row, memory.count)? {
+        let array = Rows::Array(ArrayPosition { x: piece.x, y: piece.y, ..position });
+        let pointer = memory.pointer.wrapping_byte_add(done);
+        let bytes = Rows::Memory { pointer, pitch: piece.width };
+        let (to, from) = if into { (array, bytes) } else { (bytes, array) };
+        let size = RectSize { width: piece.width, height: piece.height };
+        // SAFETY: the caller upholds the contract of this function. The pieces add up to
+        // `memory.count`.
+        unsafe { rows(current, to, from, size, kind, stream, mode) }?;
         done += piece.width * piece.height;
     }
     Ok(())
@@ -154,8 +156,8 @@ pub(crate) unsafe fn run(
 /// The driver returns an error, or a position is outside its array.
 pub(crate) fn run_between(
     current: Current,
-    to: Place,
-    from: Place,
+    to: ArrayPosition,
+    from: ArrayPosition,
     bytes: usize,
     kind: c_int,
     stream: CUstream,
@@ -170,11 +172,12 @@ pub(crate) fn run_between(
     let mut left = bytes;
     while left > 0 {
         let width = left.min(to_row - to_at % to_row).min(from_row - from_at % from_row);
-        let destination = Rows::Array { array: to.array, x: to_at % to_row, y: to_at / to_row };
+        let destination = Rows::Array(ArrayPosition { x: to_at % to_row, y: to_at / to_row, ..to });
         let source =
-            Rows::Array { array: from.array, x: from_at % from_row, y: from_at / from_row };
+            Rows::Array(ArrayPosition { x: from_at % from_row, y: from_at / from_row, ..from });
+        let size = RectSize { width, height: 1 };
         // SAFETY: both ends are arrays, and the driver checks that the rows are within them.
-        unsafe { rows(current, destination, source, (width, 1), kind, stream, Mode::Queued) }?;
+        unsafe { rows(current, destination, source, size, kind, stream, Mode::Queued) }?;
         (to_at, from_at, left) = (to_at + width, from_at + width, left - width);
     }
     Ok(())

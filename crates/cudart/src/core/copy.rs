@@ -179,21 +179,40 @@ unsafe fn finish(current: Current, stream: CUstream, mode: Mode, whole: bool) ->
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows {
     /// Memory. `pitch` is the number of bytes from one row to the next.
-    Memory { pointer: *mut c_void, pitch: usize },
-    /// An array. `x` bytes and `y` rows are skipped.
-    Array { array: CUarray, x: usize, y: usize },
+    Memory {
+        pointer: *mut c_void,
+        pitch: usize,
+    },
+    Array(ArrayPosition),
+}
+
+/// A position in an array, as the number of bytes and rows before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrayPosition {
+    pub(crate) array: CUarray,
+    pub(crate) x: usize,
+    pub(crate) y: usize,
+}
+
+/// The size of a rectangle in memory or in an array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RectSize {
+    /// Number of bytes in a row.
+    pub(crate) width: usize,
+    /// Number of rows.
+    pub(crate) height: usize,
 }
 
 impl Rows {
     fn pointer(&self) -> Option<*const c_void> {
         match self {
             Self::Memory { pointer, .. } => Some(*pointer),
-            Self::Array { .. } => None,
+            Self::Array(_) => None,
         }
     }
 }
 
-/// Copies `height` rows of `width` bytes, where `size` is `(width, height)`.
+/// Copies a rectangle of this size.
 ///
 /// # Safety
 /// Both sides have these rows, and the program's memory stays valid until the copy ends.
@@ -201,12 +220,12 @@ pub(crate) unsafe fn rows(
     current: Current,
     destination: Rows,
     source: Rows,
-    size: (usize, usize),
+    size: RectSize,
     kind: c_int,
     stream: CUstream,
     mode: Mode,
 ) -> RtResult {
-    let (width, height) = size;
+    let RectSize { width, height } = size;
     let ends = Ends::of(kind)?;
     if width == 0 || height == 0 {
         return Ok(());
@@ -235,7 +254,7 @@ pub(crate) unsafe fn rows(
             (copy.srcHost, copy.srcDevice, copy.srcPitch) =
                 (pointer, device_pointer(pointer), pitch);
         }
-        Rows::Array { array, x, y } => {
+        Rows::Array(ArrayPosition { array, x, y }) => {
             copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
             (copy.srcArray, copy.srcXInBytes, copy.srcY) = (array, x, y);
         }
@@ -246,7 +265,7 @@ pub(crate) unsafe fn rows(
             (copy.dstHost, copy.dstDevice, copy.dstPitch) =
                 (pointer, device_pointer(pointer), pitch);
         }
-        Rows::Array { array, x, y } => {
+        Rows::Array(ArrayPosition { array, x, y }) => {
             copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
             (copy.dstArray, copy.dstXInBytes, copy.dstY) = (array, x, y);
         }
@@ -338,8 +357,8 @@ pub(crate) fn describe_boxes(current: Current, parms: &Memcpy3DParms) -> RtResul
     // SAFETY: all zeros is a valid value of this structure.
     let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
     (copy.WidthInBytes, copy.Height, copy.Depth) = (width, extent.height, extent.depth);
-    (copy.srcXInBytes, copy.srcY, copy.srcZ) = start(parms.src_pos, from_element)?;
-    (copy.dstXInBytes, copy.dstY, copy.dstZ) = start(parms.dst_pos, to_element)?;
+    [copy.srcXInBytes, copy.srcY, copy.srcZ] = start(parms.src_pos, from_element)?;
+    [copy.dstXInBytes, copy.dstY, copy.dstZ] = start(parms.dst_pos, to_element)?;
     (copy.srcArray, copy.dstArray) = (parms.src_array.cast(), parms.dst_array.cast());
     (copy.srcHost, copy.srcDevice) = (parms.src_ptr.ptr, device_pointer(parms.src_ptr.ptr));
     (copy.dstHost, copy.dstDevice) = (parms.dst_ptr.ptr, device_pointer(parms.dst_ptr.ptr));
@@ -365,9 +384,9 @@ fn element(current: Current, array: *mut c_void) -> RtResult<Option<usize>> {
 
 /// Returns where a copy starts, in bytes, rows and slices. `position.x` counts elements of an
 /// array, or bytes of memory.
-fn start(position: Pos, element: Option<usize>) -> RtResult<(usize, usize, usize)> {
+fn start(position: Pos, element: Option<usize>) -> RtResult<[usize; 3]> {
     let x = position.x.checked_mul(element.unwrap_or(1)).ok_or(RtError::INVALID_VALUE)?;
-    Ok((x, position.y, position.z))
+    Ok([x, position.y, position.z])
 }
 
 #[cfg(test)]
@@ -388,8 +407,8 @@ mod tests {
     #[test]
     fn positions_count_elements_of_arrays_and_bytes_of_memory() {
         let position = Pos { x: 3, y: 4, z: 5 };
-        assert_eq!(start(position, Some(8)), Ok((24, 4, 5)));
-        assert_eq!(start(position, None), Ok((3, 4, 5)));
+        assert_eq!(start(position, Some(8)), Ok([24, 4, 5]));
+        assert_eq!(start(position, None), Ok([3, 4, 5]));
         assert_eq!(start(Pos { x: usize::MAX, ..position }, Some(8)), Err(RtError::INVALID_VALUE));
     }
 }

@@ -42,8 +42,17 @@ pub(crate) struct Kernel {
 pub(crate) struct Variable {
     binary: &'static Binary,
     name: CString,
-    /// Context, address and size in bytes.
-    places: SharedLock<Vec<(usize, CUdeviceptr, usize)>>,
+    instances: SharedLock<Vec<VariableInstance>>,
+}
+
+/// A device variable in one context.
+#[derive(Clone, Copy, Debug)]
+struct VariableInstance {
+    /// Address of the context.
+    context: usize,
+    pointer: CUdeviceptr,
+    /// Size of the variable in bytes.
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -131,7 +140,7 @@ pub(crate) fn add_variable(binary: &'static Binary, host: *const c_void, name: &
     let variable: &'static Variable = Box::leak(Box::new(Variable {
         binary,
         name: name.to_owned(),
-        places: SharedLock::default(),
+        instances: SharedLock::default(),
     }));
     change(|registry| registry.variables.insert(host.addr(), variable));
 }
@@ -220,7 +229,7 @@ pub(crate) fn forget_context(context: usize) {
             kernel.functions.write().retain(|(of, _)| *of != context);
         }
         for variable in registry.variables.values() {
-            variable.places.write().retain(|(of, ..)| *of != context);
+            variable.instances.write().retain(|instance| instance.context != context);
         }
     });
     LOSSES.fetch_add(1, Ordering::AcqRel);
@@ -293,15 +302,9 @@ impl Variable {
     /// Returns the variable's address and size in bytes in the current context.
     pub(crate) fn place(&self, current: Current) -> RtResult<(CUdeviceptr, usize)> {
         let context = current.context.addr();
-        let known = {
-            let places = self.places.read();
-            places
-                .iter()
-                .find(|(of, ..)| *of == context)
-                .map(|(_, pointer, bytes)| (*pointer, *bytes))
-        };
-        if let Some(place) = known {
-            return Ok(place);
+        let known = self.instances.read().iter().find(|known| known.context == context).copied();
+        if let Some(VariableInstance { pointer, bytes, .. }) = known {
+            return Ok((pointer, bytes));
         }
         let module = self.binary.module(current)?;
         let (mut pointer, mut bytes) = (0, 0);
@@ -319,8 +322,7 @@ impl Variable {
             code::SYMBOL_NOT_FOUND => RtError(code::INVALID_SYMBOL),
             _ => error,
         })?;
-        let mut places = self.places.write();
-        places.push((context, pointer, bytes));
+        self.instances.write().push(VariableInstance { context, pointer, bytes });
         Ok((pointer, bytes))
     }
 }
