@@ -109,12 +109,18 @@ fn tell<I: Interface>(answer: &Answer<I>) {
     _ = out.flush();
 }
 
-/// The running program, the positions of its threads, and its start.
-type Current<I> = (<I as Interface>::Program, Arc<Progress>, Instant);
+/// A program that runs.
+#[derive(Clone)]
+struct RunningProgram<P> {
+    program: P,
+    /// The positions of the program's threads.
+    progress: Arc<Progress>,
+    since: Instant,
+}
 
 /// Watches whether a program takes too long.
 struct Watch<I: Interface> {
-    current: Lock<Option<Current<I>>>,
+    current: Lock<Option<RunningProgram<I::Program>>>,
     beats: AtomicU64,
 }
 
@@ -132,7 +138,7 @@ impl<I: Interface> Watch<I> {
                 std::thread::sleep(Duration::from_millis(100));
                 watch.beats.fetch_add(1, Ordering::Relaxed);
                 let current = watch.current.lock().clone();
-                if let Some((program, progress, since)) = current
+                if let Some(RunningProgram { program, progress, since }) = current
                     && since.elapsed() > Duration::from_secs(hang_seconds)
                 {
                     let at = progress.positions(program.threads());
@@ -153,7 +159,9 @@ impl<I: Interface> Watch<I> {
     }
 
     fn begin(&self, program: &I::Program, progress: &Arc<Progress>) {
-        *self.current.lock() = Some((program.clone(), Arc::clone(progress), Instant::now()));
+        let (program, progress) = (program.clone(), Arc::clone(progress));
+        let running = RunningProgram { program, progress, since: Instant::now() };
+        *self.current.lock() = Some(running);
     }
 
     fn end(&self) {

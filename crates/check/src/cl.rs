@@ -152,8 +152,14 @@ const MISSING: i32 = -999_999;
 /// Source of all kernels.
 pub const SOURCE: &str = include_str!("kernels.cl");
 
-/// Kernel objects, by context, thread and kernel.
-type Kernels = HashMap<(usize, usize, Option<Kernel>), usize>;
+/// What a kernel object is for. Only one thread uses the object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct KernelUse {
+    context: usize,
+    thread: usize,
+    /// `None` means the launch that cannot run.
+    kernel: Option<Kernel>,
+}
 
 pub struct Cl {
     functions: Functions,
@@ -161,7 +167,7 @@ pub struct Cl {
     devices: Vec<cl_device_id>,
     contexts: Lock<HashMap<Vec<usize>, usize>>,
     programs: Lock<HashMap<usize, usize>>,
-    kernels: Lock<Kernels>,
+    kernels: Lock<HashMap<KernelUse, usize>>,
     queues: Lock<HashMap<usize, usize>>,
     areas: SharedLock<memory::Areas>,
 }
@@ -348,7 +354,8 @@ impl Cl {
     ) -> Result<cl_kernel, i32> {
         let context = *self.queues.lock().get(&queue.0).ok_or(MISSING)?;
         let mut kernels = self.kernels.lock();
-        if let Some(&known) = kernels.get(&(context, thread, kernel)) {
+        let key = KernelUse { context, thread, kernel };
+        if let Some(&known) = kernels.get(&key) {
             return Ok(known as cl_kernel);
         }
         let program = *self.programs.lock().get(&context).ok_or(MISSING)?;
@@ -364,7 +371,7 @@ impl Cl {
         let made =
             call!(self, clCreateKernel(program as cl_program, name.as_ptr(), &raw mut error));
         code(error)?;
-        kernels.insert((context, thread, kernel), made as usize);
+        kernels.insert(key, made as usize);
         Ok(made)
     }
 }

@@ -87,6 +87,14 @@ pub struct RankName {
     pub devices: Vec<String>,
 }
 
+/// A stream between two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct StreamKey {
+    from: Rank,
+    to: Rank,
+    stream: Stream,
+}
+
 /// The steps of a run so far.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
@@ -95,8 +103,8 @@ pub struct Recorder {
     commands: BTreeMap<CommandId, Step>,
     jobs: BTreeMap<CommandId, Step>,
     kernels: FxHashMap<ObjectId, String>,
-    /// Streams with one end sent so far: the two ranks, the stream, and the job of that end.
-    open: FxHashMap<(Rank, Rank, Stream), CommandId>,
+    /// Streams with one end sent so far, and the job of that end.
+    open: FxHashMap<StreamKey, CommandId>,
     /// For jobs not sent yet: the commands that they will do as well.
     also: FxHashMap<CommandId, Vec<CommandId>>,
     /// Number of commands and jobs that were not kept.
@@ -234,27 +242,29 @@ impl Recorder {
     fn moved(&mut self, step: &mut Step, order: &Move) {
         if let End::Rank { rank, stream } = order.source {
             step.from.push(rank);
-            match self.open.remove(&(rank, step.rank, stream)) {
+            let key = StreamKey { from: rank, to: step.rank, stream };
+            match self.open.remove(&key) {
                 Some(sender) => {
                     step.senders.push(sender);
                     if let Some(sender) = self.jobs.get_mut(&sender) {
                         sender.receivers.push(step.id);
                     }
                 }
-                None => _ = self.open.insert((rank, step.rank, stream), step.id),
+                None => _ = self.open.insert(key, step.id),
             }
         }
         for sink in &order.sinks {
             let End::Rank { rank, stream } = sink.to else { continue };
             step.to.push(rank);
-            match self.open.remove(&(step.rank, rank, stream)) {
+            let key = StreamKey { from: step.rank, to: rank, stream };
+            match self.open.remove(&key) {
                 Some(receiver) => {
                     step.receivers.push(receiver);
                     if let Some(receiver) = self.jobs.get_mut(&receiver) {
                         receiver.senders.push(step.id);
                     }
                 }
-                None => _ = self.open.insert((step.rank, rank, stream), step.id),
+                None => _ = self.open.insert(key, step.id),
             }
         }
         step.what = match (step.from.is_empty(), step.to.is_empty()) {

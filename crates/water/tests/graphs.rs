@@ -12,13 +12,13 @@ use water::root::mode::Mode;
 
 /// Bytes that commands read and write, with their last readers and writers.
 #[derive(Default)]
-struct Place {
+struct TrackedBytes {
     bytes: Vec<u8>,
     writer: Option<CommandId>,
     readers: Vec<CommandId>,
 }
 
-impl Place {
+impl TrackedBytes {
     fn read(&mut self, id: CommandId) {
         self.readers.push(id);
     }
@@ -38,16 +38,31 @@ impl Place {
     }
 }
 
+struct Buffer {
+    rank: u32,
+    device: u32,
+    object: ObjectId,
+    content: TrackedBytes,
+}
+
+struct Kernel {
+    rank: u32,
+    device: u32,
+    object: ObjectId,
+    /// The command that makes the kernel.
+    made: CommandId,
+}
+
 struct Graph<'a> {
     cluster: &'a Cluster,
     random: Random,
     ranks: u32,
     devices: u32,
-    buffers: Vec<(u32, u32, ObjectId, Place)>,
-    kernels: Vec<(u32, u32, ObjectId, CommandId)>,
+    buffers: Vec<Buffer>,
+    kernels: Vec<Kernel>,
     /// Memory of the program. It never grows, because commands hold addresses.
     memory: Vec<Box<[u8]>>,
-    regions: Vec<Place>,
+    regions: Vec<TrackedBytes>,
     all: Vec<CommandId>,
     size: usize,
 }
@@ -85,12 +100,12 @@ impl Graph<'_> {
                     let command =
                         Command::CreateBuffer { buffer, size: self.size as u64, flags: 1 };
                     let id = self.issue(rank, device, Vec::new(), command);
-                    let place = Place {
+                    let content = TrackedBytes {
                         bytes: vec![0xEE; self.size],
                         writer: Some(id),
                         readers: Vec::new(),
                     };
-                    self.buffers.push((rank, device, buffer, place));
+                    self.buffers.push(Buffer { rank, device, object: buffer, content });
                 }
                 let kernel = self.object();
                 let code = Code::Source(b"mix".to_vec());
@@ -101,7 +116,7 @@ impl Graph<'_> {
                     options: String::new(),
                 };
                 let id = self.issue(rank, device, Vec::new(), command);
-                self.kernels.push((rank, device, kernel, id));
+                self.kernels.push(Kernel { rank, device, object: kernel, made: id });
             }
         }
     }
@@ -152,17 +167,17 @@ impl Graph<'_> {
     fn write_to(&mut self, region: usize, buffer: usize, start: usize, length: usize) {
         let mut waits = Vec::new();
         self.regions[region].before_reading(&mut waits);
-        self.buffers[buffer].3.before_writing(&mut waits);
-        let (rank, device, object, _) = self.buffers[buffer];
+        self.buffers[buffer].content.before_writing(&mut waits);
+        let Buffer { rank, device, object, .. } = self.buffers[buffer];
         let address = self.memory[region][start..].as_ptr().expose_provenance() as u64;
         let command =
             Command::Write { buffer: object, offset: start as u64, size: length as u64, address };
         let id = self.issue(rank, device, waits, command);
         self.regions[region].read(id);
         let bytes = self.regions[region].bytes[start..start + length].to_vec();
-        let place = &mut self.buffers[buffer].3;
-        place.bytes[start..start + length].copy_from_slice(&bytes);
-        place.write(id);
+        let content = &mut self.buffers[buffer].content;
+        content.bytes[start..start + length].copy_from_slice(&bytes);
+        content.write(id);
     }
 
     fn read(&mut self) {
@@ -170,37 +185,37 @@ impl Graph<'_> {
             (self.pick(self.regions.len()), self.pick(self.buffers.len()), self.range());
         let mut waits = Vec::new();
         self.regions[region].before_writing(&mut waits);
-        self.buffers[buffer].3.before_reading(&mut waits);
-        let (rank, device, object, _) = self.buffers[buffer];
+        self.buffers[buffer].content.before_reading(&mut waits);
+        let Buffer { rank, device, object, .. } = self.buffers[buffer];
         let address = self.memory[region][start..].as_mut_ptr().expose_provenance() as u64;
         let command =
             Command::Read { buffer: object, offset: start as u64, size: length as u64, address };
         let id = self.issue(rank, device, waits, command);
-        self.buffers[buffer].3.read(id);
-        let bytes = self.buffers[buffer].3.bytes[start..start + length].to_vec();
+        self.buffers[buffer].content.read(id);
+        let bytes = self.buffers[buffer].content.bytes[start..start + length].to_vec();
         self.regions[region].bytes[start..start + length].copy_from_slice(&bytes);
         self.regions[region].write(id);
     }
 
     fn run(&mut self) {
         let kernel = self.pick(self.kernels.len());
-        let (rank, device, object, made) = self.kernels[kernel];
+        let Kernel { rank, device, object, made } = self.kernels[kernel];
         let (target, other) = (kernel * 2, kernel * 2 + 1);
         let number = u8::try_from(self.random.below(256)).unwrap();
         let mut waits = vec![made];
-        self.buffers[target].3.before_writing(&mut waits);
-        self.buffers[other].3.before_reading(&mut waits);
+        self.buffers[target].content.before_writing(&mut waits);
+        self.buffers[other].content.before_reading(&mut waits);
         let args = vec![
-            Arg::Buffer(self.buffers[target].2),
-            Arg::Buffer(self.buffers[other].2),
+            Arg::Buffer(self.buffers[target].object),
+            Arg::Buffer(self.buffers[other].object),
             Arg::Bytes(vec![number]),
         ];
         let range = IndexSpace::line(1, None);
         let id = self.issue(rank, device, waits, Command::Run { kernel: object, range, args });
-        let beside = self.buffers[other].3.bytes.clone();
-        mix(&mut self.buffers[target].3.bytes, &beside, number);
-        self.buffers[target].3.write(id);
-        self.buffers[other].3.read(id);
+        let beside = self.buffers[other].content.bytes.clone();
+        mix(&mut self.buffers[target].content.bytes, &beside, number);
+        self.buffers[target].content.write(id);
+        self.buffers[other].content.read(id);
     }
 
     fn copy(&mut self) {
@@ -223,10 +238,11 @@ impl Graph<'_> {
 
     fn copy_to(&mut self, from: usize, to: usize, start: usize, length: usize) {
         let mut waits = Vec::new();
-        self.buffers[from].3.before_reading(&mut waits);
-        self.buffers[to].3.before_writing(&mut waits);
-        let (from_rank, from_device, source, _) = self.buffers[from];
-        let (rank, device, target, _) = self.buffers[to];
+        self.buffers[from].content.before_reading(&mut waits);
+        self.buffers[to].content.before_writing(&mut waits);
+        let Buffer { rank: from_rank, device: from_device, object: source, .. } =
+            self.buffers[from];
+        let Buffer { rank, device, object: target, .. } = self.buffers[to];
         let command = Command::Copy {
             from: source,
             from_offset: start as u64,
@@ -237,10 +253,10 @@ impl Graph<'_> {
         let request = Request::new(DeviceId::new(rank, device), command)
             .from(DeviceId::new(from_rank, from_device));
         let id = self.issue_request(waits, request);
-        let bytes = self.buffers[from].3.bytes[start..start + length].to_vec();
-        self.buffers[from].3.read(id);
-        self.buffers[to].3.bytes[start..start + length].copy_from_slice(&bytes);
-        self.buffers[to].3.write(id);
+        let bytes = self.buffers[from].content.bytes[start..start + length].to_vec();
+        self.buffers[from].content.read(id);
+        self.buffers[to].content.bytes[start..start + length].copy_from_slice(&bytes);
+        self.buffers[to].content.write(id);
     }
 
     /// Reads all buffers back, and compares them with the expected bytes.
@@ -248,11 +264,11 @@ impl Graph<'_> {
         let mut results: Vec<Vec<u8>> = self.buffers.iter().map(|_| vec![0; self.size]).collect();
         let mut reads = Vec::new();
         for (index, result) in results.iter_mut().enumerate() {
-            let (rank, device, buffer, place) = &self.buffers[index];
+            let Buffer { rank, device, object: buffer, content } = &self.buffers[index];
             let address = result.as_mut_ptr().expose_provenance() as u64;
             let command =
                 Command::Read { buffer: *buffer, offset: 0, size: self.size as u64, address };
-            let waits = place.writer.into_iter().collect();
+            let waits = content.writer.into_iter().collect();
             reads.push(
                 self.cluster
                     .runtime()
@@ -264,11 +280,11 @@ impl Graph<'_> {
         }
         reads.append(&mut self.all);
         self.cluster.runtime().wait(&reads).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-        for (index, (result, (rank, device, _, place))) in
+        for (index, (result, Buffer { rank, device, content, .. })) in
             results.iter().zip(&self.buffers).enumerate()
         {
             assert!(
-                *result == place.bytes,
+                *result == content.bytes,
                 "seed {seed}: buffer {index} of rank {rank}, device {device} is wrong"
             );
         }
@@ -295,8 +311,10 @@ fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
             (0..size).map(|index| u8::try_from(index % 256).unwrap() ^ (region * 57)).collect()
         })
         .collect();
-    let regions =
-        memory.iter().map(|memory| Place { bytes: memory.to_vec(), ..Place::default() }).collect();
+    let regions = memory
+        .iter()
+        .map(|memory| TrackedBytes { bytes: memory.to_vec(), ..TrackedBytes::default() })
+        .collect();
     let steps = 5 + random.below(40);
     let mut graph = Graph {
         cluster,

@@ -23,6 +23,14 @@ pub enum Stream {
 /// A host function of the program.
 pub type Function = Arc<dyn Fn() + Send + Sync>;
 
+/// One side of a copy between contexts.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerSide {
+    pub context: Handle,
+    pub mem: Handle,
+    pub offset: usize,
+}
+
 /// A command with its handles.
 #[derive(Clone)]
 pub enum Command {
@@ -36,10 +44,9 @@ pub enum Command {
         from: Place,
         rows: Rows,
     },
-    /// Context, memory and offset of the target, then of the source.
     Peer {
-        to: (Handle, Handle, usize),
-        from: (Handle, Handle, usize),
+        to: PeerSide,
+        from: PeerSide,
         len: usize,
     },
     Fill {

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use penstock_cuda_sys::driver::CUDA_ERROR_NOT_READY;
 use penstock_process::Lock;
 
-use super::backend::{At, Backend, Caller, Command, Function, Handle, Place, Stream as Target};
+use super::backend::{
+    At, Backend, Caller, Command, Function, Handle, PeerSide, Place, Stream as Target,
+};
 use super::ledger::{Ledger, Reject};
 use super::model::{self, Expected};
 use super::plan::{Act, Job, Op, Platform, Program, Side, Stream, Work};
@@ -305,7 +307,11 @@ impl State<'_> {
             }
             Work::Peer { to, to_offset, from, from_offset, len } => {
                 let context = |mem: usize| self.context(self.prepared.ledger.mems[&mem].context);
-                let end = |mem: usize, offset: usize| (context(mem), self.mem(mem), offset);
+                let end = |mem: usize, offset: usize| PeerSide {
+                    context: context(mem),
+                    mem: self.mem(mem),
+                    offset,
+                };
                 Command::Peer { to: end(to, to_offset), from: end(from, from_offset), len }
             }
             Work::Fill { mem, offset, len, unit, value } => {

@@ -13,6 +13,20 @@ use crate::model::mix;
 use crate::plan::{Kernel, MapMode, Rect};
 use crate::random::pattern;
 
+/// The numbers of a launch, as `Call::Launch` has them.
+#[derive(Clone, Copy)]
+struct Numbers {
+    count: usize,
+    seed: u32,
+    spin: u32,
+}
+
+impl Numbers {
+    fn new(count: usize, seed: u32, spin: u32) -> Self {
+        Self { count, seed, spin }
+    }
+}
+
 impl Inner {
     /// Enqueues a command. Returns its event, and the area that it maps.
     pub(super) fn send(
@@ -107,7 +121,7 @@ impl Inner {
                 self.fill(self.written(*mem, device), 0, width * height * 4, *word)
             }
             Call::Launch { kernel, a, b, count, seed, spin, .. } => {
-                self.launch(*kernel, a, b.as_ref(), (*count, *seed, *spin), device)
+                self.launch(*kernel, a, b.as_ref(), Numbers::new(*count, *seed, *spin), device)
             }
             Call::Unmap { mem, area, .. } => self.unmap(*mem, *area),
             Call::ReadImage { mem, width, height, to } => {
@@ -189,9 +203,10 @@ impl Inner {
         kernel: Kernel,
         a: &Argument,
         b: Option<&Argument>,
-        (count, seed, spin): (usize, u32, u32),
+        numbers: Numbers,
         device: usize,
     ) -> Work {
+        let Numbers { count, seed, spin } = numbers;
         let (at, len) = (a.offset * 4, count * 4);
         let source = b.map(|b| (self.mem(b.mem), b.offset * 4));
         let mut early = None;

@@ -111,6 +111,17 @@ enum Answer {
     Other,
 }
 
+/// What an answer answers. The answer of the trace and that of the replay have the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct AnswerKey {
+    /// Kind of the answer, in the words of a message.
+    what: &'static str,
+    /// Number of the request or of the event, or 0 if the answer belongs to neither.
+    id: u64,
+    /// Offset of the bytes of a read, otherwise 0.
+    offset: u64,
+}
+
 impl Answer {
     /// Decodes a frame of a worker.
     fn decode(frame: &Frame<'_>, payload: &mut dyn Payload) -> Result<Self, FrameError> {
@@ -120,12 +131,13 @@ impl Answer {
     }
 
     /// Returns what the answer answers, by which a replay finds the answer of the trace again.
-    fn key(&self) -> Option<(&'static str, u64, u64)> {
+    fn key(&self) -> Option<AnswerKey> {
+        let key = |what, id, offset| Some(AnswerKey { what, id, offset });
         match self {
-            Self::Reply { request, .. } => Some(("the reply to request", *request, 0)),
-            Self::End { event, .. } => Some(("the end of event", *event, 0)),
-            Self::Read { event, offset, .. } => Some(("the bytes of read", *event, *offset)),
-            Self::Fault { .. } => Some(("the end of the session", 0, 0)),
+            Self::Reply { request, .. } => key("the reply to request", *request, 0),
+            Self::End { event, .. } => key("the end of event", *event, 0),
+            Self::Read { event, offset, .. } => key("the bytes of read", *event, *offset),
+            Self::Fault { .. } => key("the end of the session", 0, 0),
             Self::Other => None,
         }
     }
@@ -234,7 +246,7 @@ struct Replay {
     sender: Sender,
     receiver: Receiver,
     /// Answers of this worker that the replay has not yet compared.
-    answers: HashMap<(&'static str, u64, u64), Answer>,
+    answers: HashMap<AnswerKey, Answer>,
     /// Longest wait for one answer.
     patience: Duration,
     calls: usize,
@@ -273,14 +285,15 @@ impl Replay {
             if received == Received::TimedOut {
                 return Err(Failure::Program {
                     what: format!("the replay after {} calls", self.calls),
-                    how: format!("{} {} did not come within {:?}", key.0, key.1, self.patience),
+                    how: format!("{} {} did not come within {:?}", key.what, key.id, self.patience),
                 });
             }
         };
         self.compared += 1;
         if !answer.agrees_with(&expected, traced.is_cut()) {
             let (now, then) = (answer.content(), expected.content());
-            self.differences.push(format!("{} {}: now {now}; in the trace {then}", key.0, key.1));
+            self.differences
+                .push(format!("{} {}: now {now}; in the trace {then}", key.what, key.id));
         }
         Ok(())
     }

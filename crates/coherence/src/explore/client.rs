@@ -249,7 +249,7 @@ pub(super) fn sent_name(program: &Program, index: usize, command: &Command) -> C
 /// place. Images are not shared.
 pub(super) fn is_shared(program: &Program, command: &Command) -> bool {
     program.nodes.len() == 1
-        && matches!(&command.act, Act::Write(span, ..) | Act::Read(span, ..) if !program.allocations[span.of].1)
+        && matches!(&command.act, Act::Write(span, ..) | Act::Read(span, ..) if !program.allocations[span.of].is_indivisible)
 }
 
 /// Returns whether the command is a blocking read of shared memory. The host waits for its turn and

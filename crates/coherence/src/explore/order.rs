@@ -85,7 +85,8 @@ impl Program {
             let is_writer = |at: usize| at != refused && writes(at, bytes);
             let lacks_memory =
                 self.ops[refused].1.command().is_some_and(|it| self.lacks_memory(it));
-            let is_unwritten = self.allocations[bytes.of].2 && !(0..self.ops.len()).any(is_writer);
+            let is_unwritten =
+                self.allocations[bytes.of].has_initial && !(0..self.ops.len()).any(is_writer);
             broken[other] && is_unwritten && !lacks_memory
         };
         (0..self.ops.len()).any(|refused| {

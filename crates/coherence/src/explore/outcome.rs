@@ -6,7 +6,9 @@ use rustc_hash::FxHashSet;
 
 use super::effects::{apply, host_initial, initial, stored};
 use super::order::{Order, Step};
-use super::program::{Act, Cell, Command, HOST, HOST_CELLS, Op, Program, host_cells};
+use super::program::{
+    Act, Cell, Command, HOST, HOST_CELLS, Op, PlannedAllocation, Program, host_cells,
+};
 use super::random::mix;
 use crate::Access;
 
@@ -149,8 +151,8 @@ fn racy_cells(
 
 impl Memory {
     fn new(program: &Program) -> Self {
-        let content = |(of, (cells, _, has_initial)): (usize, &(usize, bool, bool))| -> Vec<u64> {
-            (0..*cells).map(|cell| if *has_initial { initial(of, cell) } else { 0 }).collect()
+        let content = |(of, it): (usize, &PlannedAllocation)| -> Vec<u64> {
+            (0..it.cells).map(|cell| if it.has_initial { initial(of, cell) } else { 0 }).collect()
         };
         let mut values: Vec<_> = program.allocations.iter().enumerate().map(content).collect();
         values.push((0..HOST_CELLS).map(host_initial).collect());

@@ -1,6 +1,6 @@
 //! Random generation of programs.
 
-use super::program::{Act, Command, Fault, HOST_CELLS, Op, Program, Span};
+use super::program::{Act, Command, Fault, HOST_CELLS, Op, PlannedAllocation, Program, Span};
 use super::random::Random;
 use crate::Access;
 
@@ -69,7 +69,8 @@ impl Program {
         };
         let allocations = (0..count).map(|_| {
             let cells = 2 + random.below(4).min(random.below(4));
-            (cells, random.once_in(images), random.once_in(3))
+            let (is_indivisible, has_initial) = (random.once_in(images), random.once_in(3));
+            PlannedAllocation { cells, is_indivisible, has_initial }
         });
         let allocations = allocations.collect();
         let mut program = Self { nodes, queues, allocations, ops: Vec::new(), fault: None };
@@ -192,7 +193,7 @@ impl Program {
 
     fn any_span(&self, random: &mut Random) -> Span {
         let of = random.below(self.allocations.len());
-        let cells = self.allocations[of].0;
+        let cells = self.allocations[of].cells;
         let at = random.below(cells);
         let count = match random.below(3) {
             0 => 1,

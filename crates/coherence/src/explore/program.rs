@@ -22,13 +22,22 @@ pub struct Program {
     pub nodes: Vec<u32>,
     /// Place of each queue, and whether its commands run in order.
     pub queues: Vec<(usize, bool)>,
-    /// Number of cells of each allocation, whether it moves as a whole, and whether it has content
-    /// from the beginning.
-    pub allocations: Vec<(usize, bool, bool)>,
+    pub allocations: Vec<PlannedAllocation>,
     /// The operations in an order in which they could run, each with its thread.
     pub ops: Vec<(usize, Op)>,
     /// A fault that occurs while the program runs, beside the failures that the program plans.
     pub fault: Option<Fault>,
+}
+
+/// An allocation of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedAllocation {
+    /// Number of cells.
+    pub cells: usize,
+    /// Whether the allocation moves as a whole.
+    pub is_indivisible: bool,
+    /// Whether the allocation has content from the beginning.
+    pub has_initial: bool,
 }
 
 /// A fault at a moment that is not planned.
@@ -249,7 +258,7 @@ impl Program {
         }
         let is_refused = self.ops[index].1.command().is_some_and(|command| command.is_refused);
         let fills_its_grains = |span: &Span| {
-            let (cells, is_indivisible, _) = self.allocations[span.of];
+            let PlannedAllocation { cells, is_indivisible, .. } = self.allocations[span.of];
             let begins = span.at.is_multiple_of(GRAIN_CELLS);
             let ends =
                 (span.at + span.count).is_multiple_of(GRAIN_CELLS) || span.at + span.count == cells;
@@ -273,12 +282,13 @@ impl Program {
     /// command, with all cells that move together with them.
     fn brought_in_vain(&self, index: usize) -> Vec<Cell> {
         let is_looked_for = |it: &Cell| {
-            it.of != HOST && (it.writes || self.allocations[it.of].2 || self.nodes.len() > 2)
+            it.of != HOST
+                && (it.writes || self.allocations[it.of].has_initial || self.nodes.len() > 2)
         };
         let mut used = self.accesses(index);
         used.retain(is_looked_for);
         let all = (0..self.allocations.len()).flat_map(|of| {
-            let cells = 0..self.allocations[of].0;
+            let cells = 0..self.allocations[of].cells;
             cells.map(move |cell| Cell { of, cell, writes: true })
         });
         all.filter(|it| used.iter().any(|of| self.move_together(it, of))).collect()
@@ -288,7 +298,7 @@ impl Program {
     /// allocations if they are indivisible.
     pub(crate) fn move_together(&self, one: &Cell, other: &Cell) -> bool {
         let is_same_grain = one.cell / GRAIN_CELLS == other.cell / GRAIN_CELLS;
-        one.of == other.of && (is_same_grain || self.allocations[other.of].1)
+        one.of == other.of && (is_same_grain || self.allocations[other.of].is_indivisible)
     }
 }
 
@@ -296,7 +306,12 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  nodes of places {:?}", self.nodes)?;
         writeln!(f, "  queues (place, in order) {:?}", self.queues)?;
-        writeln!(f, "  allocations (cells, indivisible, initial) {:?}", self.allocations)?;
+        let allocations: Vec<_> = self
+            .allocations
+            .iter()
+            .map(|it| (it.cells, it.is_indivisible, it.has_initial))
+            .collect();
+        writeln!(f, "  allocations (cells, indivisible, initial) {allocations:?}")?;
         if let Some(fault) = self.fault {
             writeln!(f, "  fault {fault:?}")?;
         }

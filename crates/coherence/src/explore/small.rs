@@ -7,7 +7,7 @@
 
 use super::chooser::{Chooser, Script};
 use super::outcome::Planned;
-use super::program::{Act, Command, Fault, Op, Program, Span};
+use super::program::{Act, Command, Fault, Op, PlannedAllocation, Program, Span};
 use super::{Finding, Report, run_once};
 use crate::{Access, Rule};
 
@@ -101,7 +101,7 @@ fn settings() -> Vec<Program> {
     let setting = |nodes: &[u32], queues: &[(usize, bool)], is_indivisible, fault| Program {
         nodes: nodes.to_vec(),
         queues: queues.to_vec(),
-        allocations: vec![(2, is_indivisible, false)],
+        allocations: vec![PlannedAllocation { cells: 2, is_indivisible, has_initial: false }],
         ops: Vec::new(),
         fault,
     };
@@ -133,35 +133,42 @@ fn alphabet(program: &Program) -> Vec<Op> {
     let wait_lists = [None, wait].into_iter().take(1 + usize::from(wait.is_some()));
     for waits in wait_lists {
         for queue in 0..program.queues.len() {
-            for (act, is_blocking, is_refused) in acts(program) {
+            for command in commands(program) {
                 let waits = waits.into_iter().collect();
-                ops.push(Op::Enqueue(Command { queue, waits, act, is_blocking, is_refused }));
+                ops.push(Op::Enqueue(Command { queue, waits, ..command }));
             }
         }
     }
     ops
 }
 
-/// Returns the effects that commands may have, each with whether the command blocks and whether it
-/// is refused.
-fn acts(program: &Program) -> Vec<(Act, bool, bool)> {
+/// Returns one command for each effect that commands may have, in the first queue and without a
+/// wait list.
+fn commands(program: &Program) -> Vec<Command> {
+    let command = |act, is_blocking, is_refused| Command {
+        queue: 0,
+        waits: Vec::new(),
+        act,
+        is_blocking,
+        is_refused,
+    };
     let cell = |at| Span { of: 0, at, count: 1 };
     let all = Span { of: 0, at: 0, count: 2 };
     let has_places = program.nodes.len() > 1;
-    let mut acts = vec![
-        (Act::Kernel(vec![(cell(0), Access::Write)]), false, false),
-        (Act::Kernel(vec![(all, Access::Read)]), false, false),
-        (Act::Write(cell(1), 0, 1), true, false),
-        (Act::Write(all, 0, 1), false, false),
-        (Act::Read(cell(0), 0, 1), false, false),
-        (Act::Read(all, 0, 1), true, false),
-        (Act::Barrier, false, false),
-        (Act::Run(0), false, false),
+    let mut commands = vec![
+        command(Act::Kernel(vec![(cell(0), Access::Write)]), false, false),
+        command(Act::Kernel(vec![(all, Access::Read)]), false, false),
+        command(Act::Write(cell(1), 0, 1), true, false),
+        command(Act::Write(all, 0, 1), false, false),
+        command(Act::Read(cell(0), 0, 1), false, false),
+        command(Act::Read(all, 0, 1), true, false),
+        command(Act::Barrier, false, false),
+        command(Act::Run(0), false, false),
     ];
     if has_places {
-        acts.push((Act::Write(all, 0, 1), false, true));
+        commands.push(command(Act::Write(all, 0, 1), false, true));
     } else {
-        acts.push((Act::Kernel(vec![(all, Access::Write)]), false, true));
+        commands.push(command(Act::Kernel(vec![(all, Access::Write)]), false, true));
     }
-    acts
+    commands
 }

@@ -6,7 +6,7 @@ use super::chooser::{Chooser, LINKS};
 use super::client::sent_name;
 use super::effects::{host_initial, initial, stored};
 use super::outcome::{Planned, Went};
-use super::program::{CELL_BYTES, Fault, GRAIN_CELLS, HOST_CELLS, Op, Program};
+use super::program::{CELL_BYTES, Fault, GRAIN_CELLS, HOST_CELLS, Op, PlannedAllocation, Program};
 use crate::command::{Action, Fetch, Plan, Submit, Verdict};
 use crate::machine::Machine;
 use crate::names::{AllocationId, CommandId, ContextId, NodeId, QueueId};
@@ -117,20 +117,19 @@ impl<'a> World<'a> {
         chooser: &'a mut Chooser,
     ) -> Self {
         let places = program.nodes.len();
-        for (index, (cells, is_indivisible, has_initial)) in program.allocations.iter().enumerate()
-        {
+        for (index, it) in program.allocations.iter().enumerate() {
             if places > 1 {
                 let nodes = program.nodes.iter().map(|node| NodeId(*node)).collect();
-                let (id, size) = (AllocationId(index as u64), *cells as u64 * CELL_BYTES);
-                machine.allocate(id, size, *is_indivisible, nodes, *has_initial);
+                let (id, size) = (AllocationId(index as u64), it.cells as u64 * CELL_BYTES);
+                machine.allocate(id, size, it.is_indivisible, nodes, it.has_initial);
             }
         }
-        let cells = |of: usize, (cells, _, has_initial): &(usize, bool, bool)| -> Vec<u64> {
+        let cells = |of: usize, it: &PlannedAllocation| -> Vec<u64> {
             // With one place the content is there from the start. With several places the machine
             // has to bring it.
-            let here = |cell| if *has_initial { initial(of, cell) } else { 0 };
-            (0..*cells)
-                .map(|cell| if places == 1 || !has_initial { here(cell) } else { 1 })
+            let here = |cell| if it.has_initial { initial(of, cell) } else { 0 };
+            (0..it.cells)
+                .map(|cell| if places == 1 || !it.has_initial { here(cell) } else { 1 })
                 .collect()
         };
         let memory = program.allocations.iter().enumerate().map(|(of, it)| cells(of, it));
@@ -279,7 +278,7 @@ impl<'a> World<'a> {
         }
         let id = CommandId(1);
         let end =
-            (self.program.allocations[of].0 as u64 * CELL_BYTES).min(last as u64 * CELL_BYTES);
+            (self.program.allocations[of].cells as u64 * CELL_BYTES).min(last as u64 * CELL_BYTES);
         let start = first as u64 * CELL_BYTES / GRAIN_BYTES * GRAIN_BYTES;
         let uses = [Use { allocation: AllocationId(of as u64), start, end, access: Access::Read }];
         let last = Submit {

@@ -193,25 +193,33 @@ struct RectTransfer {
     host: Layout,
 }
 
+/// The parameters with which the program describes the box of a transfer.
+struct RectParameters {
+    buffer_origin: *const usize,
+    host_origin: *const usize,
+    region: *const usize,
+    buffer_row_pitch: usize,
+    buffer_slice_pitch: usize,
+    host_row_pitch: usize,
+    host_slice_pitch: usize,
+}
+
 impl RectTransfer {
     /// Checks the box on both sides, and the host's memory.
     ///
     /// # Safety
     /// Each pointer to an origin or to the region is `NULL` or points to three numbers.
-    unsafe fn read(
-        mem: &Mem,
-        (buffer_origin, host_origin, region): (*const usize, *const usize, *const usize),
-        ((buffer_row, buffer_slice), (host_row, host_slice)): ((usize, usize), (usize, usize)),
-        pointer: *const u8,
-    ) -> ClResult<Self> {
+    unsafe fn read(mem: &Mem, parameters: &RectParameters, pointer: *const u8) -> ClResult<Self> {
         // SAFETY: guaranteed by the caller.
         let (buffer_origin, host_origin) =
-            unsafe { (triple(buffer_origin)?, triple(host_origin)?) };
+            unsafe { (triple(parameters.buffer_origin)?, triple(parameters.host_origin)?) };
         // SAFETY: guaranteed by the caller.
-        let region = unsafe { triple(region) }?;
-        let buffer = Layout::of_rect(buffer_origin, region, buffer_row, buffer_slice)?;
+        let region = unsafe { triple(parameters.region) }?;
+        let (row, slice) = (parameters.buffer_row_pitch, parameters.buffer_slice_pitch);
+        let buffer = Layout::of_rect(buffer_origin, region, row, slice)?;
         check_box(&buffer, region, mem)?;
-        let host = Layout::of_rect(host_origin, region, host_row, host_slice)?;
+        let (row, slice) = (parameters.host_row_pitch, parameters.host_slice_pitch);
+        let host = Layout::of_rect(host_origin, region, row, slice)?;
         let end = host.end(region).is_some_and(|end| isize::try_from(end).is_ok());
         require(end, CL_INVALID_VALUE)?;
         // "CL_INVALID_VALUE if ptr is NULL."
@@ -260,10 +268,10 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let mem = buffer_for(&queue, buffer)?;
-        let origins = (buffer_origin, host_origin, region);
-        let pitches = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        let parameters = RectParameters { buffer_origin, host_origin, region, buffer_row_pitch,
+            buffer_slice_pitch, host_row_pitch, host_slice_pitch };
         // SAFETY: the program passes three arrays of three numbers.
-        let transfer = unsafe { RectTransfer::read(&mem, origins, pitches, pointer.cast()) }?;
+        let transfer = unsafe { RectTransfer::read(&mem, &parameters, pointer.cast()) }?;
         mem.host_reads()?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
@@ -294,10 +302,10 @@ cl_entry! {
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
         let mem = buffer_for(&queue, buffer)?;
-        let origins = (buffer_origin, host_origin, region);
-        let pitches = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        let parameters = RectParameters { buffer_origin, host_origin, region, buffer_row_pitch,
+            buffer_slice_pitch, host_row_pitch, host_slice_pitch };
         // SAFETY: the program passes three arrays of three numbers.
-        let transfer = unsafe { RectTransfer::read(&mem, origins, pitches, pointer.cast()) }?;
+        let transfer = unsafe { RectTransfer::read(&mem, &parameters, pointer.cast()) }?;
         mem.host_writes()?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;

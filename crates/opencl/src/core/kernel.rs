@@ -35,8 +35,16 @@ pub(crate) struct Kernel {
     sub_groups: Lock<Vec<(SubGroupQuery, Arc<[u8]>)>>,
 }
 
-/// Question about sub-groups: address of the device, name, input, room for the output.
-type SubGroupQuery = (usize, cl_kernel_sub_group_info, Vec<u8>, usize);
+/// A question to a driver about sub-groups.
+#[derive(Debug, PartialEq, Eq)]
+struct SubGroupQuery {
+    /// Address of the device.
+    device: usize,
+    name: cl_kernel_sub_group_info,
+    input: Vec<u8>,
+    /// Number of bytes that the answer may have.
+    room: usize,
+}
 
 /// Size of a handle in bytes.
 const HANDLE: usize = size_of::<cl_mem>();
@@ -305,7 +313,8 @@ impl Kernel {
         input: &[u8],
         room: usize,
     ) -> ClResult<Arc<[u8]>> {
-        let query = (Arc::as_ptr(device).addr(), name, input.to_vec(), room);
+        let query =
+            SubGroupQuery { device: Arc::as_ptr(device).addr(), name, input: input.to_vec(), room };
         let known = self.sub_groups.lock();
         if let Some((_, answer)) = known.iter().find(|(known, _)| *known == query) {
             return Ok(answer.clone());

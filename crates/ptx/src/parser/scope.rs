@@ -43,8 +43,17 @@ struct Block<'a> {
     parent: Option<usize>,
     names: HashMap<&'a str, Local>,
     /// `%r<10>` declares the names `%r0` to `%r9`.
-    ranges: HashMap<&'a str, (u64, Type, u8)>,
+    ranges: HashMap<&'a str, NameRange>,
     labels: HashMap<&'a str, LabelKind<'a>>,
+}
+
+/// Registers that are declared together, with numbered names.
+#[derive(Clone, Copy, Debug)]
+struct NameRange {
+    /// Number of registers.
+    count: u64,
+    ty: Type,
+    lanes: u8,
 }
 
 /// A use of a label, to be resolved at the end of the function.
@@ -160,7 +169,7 @@ impl<'a> FunctionScope<'a> {
         lanes: u8,
         position: TextPosition,
     ) -> Result<(), ParseError> {
-        if self.blocks[self.current].ranges.insert(name, (count, ty, lanes)).is_some() {
+        if self.blocks[self.current].ranges.insert(name, NameRange { count, ty, lanes }).is_some() {
             return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
         }
         Ok(())
@@ -331,10 +340,10 @@ impl Block<'_> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (1..=digits).find_map(|count| {
             let (prefix, number) = name.split_at(name.len() - count);
-            let (limit, ty, lanes) = self.ranges.get(prefix)?;
+            let range = self.ranges.get(prefix)?;
             let is_plain = number == "0" || !number.starts_with('0');
             let number = number.parse::<u64>().ok()?;
-            (is_plain && number < *limit).then_some((*ty, *lanes))
+            (is_plain && number < range.count).then_some((range.ty, range.lanes))
         })
     }
 }

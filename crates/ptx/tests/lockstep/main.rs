@@ -56,7 +56,7 @@ fn warps_run_in_step() {
             while group.len() < PER_MODULE {
                 let program = Program::random(seed);
                 if let Ok(outcomes) = run(&program) {
-                    group.push((seed, program, outcomes));
+                    group.push(Case { seed, program, outcomes });
                 }
                 seed += 1;
             }
@@ -86,16 +86,23 @@ fn warps_run_in_step() {
     }
 }
 
+/// A program, and its results in the emulator.
+struct Case {
+    seed: u64,
+    program: Program,
+    outcomes: Vec<Outcome>,
+}
+
 /// Returns the programs of a group whose results on a device differ from the emulator's.
-fn differing(machine: &Machine, group: &[(u64, Program, Vec<Outcome>)]) -> Vec<(u64, Program)> {
+fn differing(machine: &Machine, group: &[Case]) -> Vec<(u64, Program)> {
     let mut text = String::from(HEAD);
-    for (number, (_, program, _)) in group.iter().enumerate() {
-        text.push_str(&ready_text(program, &format!("k{number}")));
+    for (number, case) in group.iter().enumerate() {
+        text.push_str(&ready_text(&case.program, &format!("k{number}")));
     }
     let ready =
         machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}\n{text}", machine.name));
     let mut failed = Vec::new();
-    for (number, (seed, program, outcomes)) in group.iter().enumerate() {
+    for (number, Case { seed, program, outcomes }) in group.iter().enumerate() {
         if compare(machine, &ready, &format!("k{number}"), program, outcomes).is_some() {
             failed.push((*seed, program.clone()));
         }

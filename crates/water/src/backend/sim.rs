@@ -32,7 +32,7 @@ pub struct Sim {
     /// Operations whose ends are not reported yet.
     operations: FxHashMap<CommandId, Running>,
     /// Future events, earliest first. Of equal times the one that was added first comes first.
-    events: BinaryHeap<Reverse<(u64, u64, CommandId, EngineEvent)>>,
+    events: BinaryHeap<Reverse<FutureEvent>>,
     events_so_far: u64,
     /// Ends that the next poll reports.
     ended: Vec<Ended>,
@@ -57,6 +57,16 @@ impl Engine {
     const IN: usize = 1;
     const OUT: usize = 2;
     const COUNT: usize = 3;
+}
+
+/// An event at a time in the future. The order of the fields is the order of the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FutureEvent {
+    time: u64,
+    /// Number of events that were added up to this one.
+    ordinal: u64,
+    id: CommandId,
+    what: EngineEvent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +141,8 @@ impl Sim {
 
     fn post(&mut self, time: u64, id: CommandId, what: EngineEvent) {
         self.events_so_far += 1;
-        self.events.push(Reverse((time, self.events_so_far, id, what)));
+        let event = FutureEvent { time, ordinal: self.events_so_far, id, what };
+        self.events.push(Reverse(event));
     }
 
     /// Returns the engine and the duration in ns of an operation.
@@ -175,7 +186,7 @@ impl Sim {
 
     /// Advances the model to this moment.
     fn advance(&mut self, now: u64) {
-        while let Some(Reverse((time, _, id, what))) = self.events.peek().copied()
+        while let Some(Reverse(FutureEvent { time, id, what, .. })) = self.events.peek().copied()
             && time <= now
         {
             self.events.pop();
@@ -338,7 +349,7 @@ impl Backend for Sim {
 
     fn next_end(&self) -> Option<u64> {
         if self.ended.is_empty() {
-            self.events.peek().map(|Reverse((time, ..))| *time)
+            self.events.peek().map(|Reverse(event)| event.time)
         } else {
             Some(0)
         }

@@ -14,13 +14,22 @@ pub struct PeDevice<'a> {
     pub info: &'a DeviceInfo,
 }
 
+/// The threads of a device. Devices with equal values share their threads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ThreadPool<'a> {
+    rank: Rank,
+    platform: &'a str,
+    /// Node of the pool, if the device is in a pool.
+    node: Option<u32>,
+}
+
 impl PeDevice<'_> {
     /// Returns what the device runs at a time. Each node of the pool has its own process.
-    fn capacity(&self) -> penstock_ggas::LaunchDevice<(Rank, &str, Option<u32>)> {
+    fn capacity(&self) -> penstock_ggas::LaunchDevice<ThreadPool<'_>> {
         let groups_max = resident_groups(|name| self.info.get(name));
         let node = self.info.in_pool.map(|it| it.node);
         penstock_ggas::LaunchDevice {
-            thread_pool: (self.rank, &self.info.platform, node),
+            thread_pool: ThreadPool { rank: self.rank, platform: &self.info.platform, node },
             groups_max,
             groups_max_whole: groups_max,
         }

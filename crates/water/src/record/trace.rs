@@ -162,17 +162,23 @@ fn rows(recorder: &Recorder) -> BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> {
 
 /// Merges moments that are near each other into spans.
 fn merged(what: &'static str, mut times: Vec<u64>) -> Vec<Span> {
+    /// Moments that are near each other.
+    struct Burst {
+        start: u64,
+        end: u64,
+        count: u64,
+    }
     times.sort_unstable();
-    let mut spans: Vec<(u64, u64, u64)> = Vec::new();
+    let mut bursts: Vec<Burst> = Vec::new();
     for time in times {
-        match spans.last_mut() {
-            Some((_, end, count)) if time <= end.saturating_add(GAP_NS) => {
-                (*end, *count) = (time, *count + 1)
+        match bursts.last_mut() {
+            Some(burst) if time <= burst.end.saturating_add(GAP_NS) => {
+                (burst.end, burst.count) = (time, burst.count + 1);
             }
-            _ => spans.push((time, time, 1)),
+            _ => bursts.push(Burst { start: time, end: time, count: 1 }),
         }
     }
-    let span = |(start, end, count): (u64, u64, u64)| Span {
+    let span = |Burst { start, end, count }| Span {
         name: format!("{what} {count} jobs"),
         kind: what,
         start,
@@ -180,7 +186,7 @@ fn merged(what: &'static str, mut times: Vec<u64>) -> Vec<Span> {
         job: None,
         args: json!({ "jobs": count }),
     };
-    spans.into_iter().map(span).collect()
+    bursts.into_iter().map(span).collect()
 }
 
 fn rank_rows<W: Write>(

@@ -71,10 +71,10 @@ pub fn find(batch: &[IssuedCommand]) -> Found {
     let levels = levels(batch);
     let places: FxHashMap<CommandId, usize> =
         batch.iter().enumerate().map(|(place, issue)| (issue.id, place)).collect();
-    let mut keys: FxHashMap<(u32, Bytes, Source), usize> = FxHashMap::default();
+    let mut keys: FxHashMap<GroupKey, usize> = FxHashMap::default();
     let mut groups: Vec<Group> = Vec::new();
     let mut add = |place: usize, level: u32, bytes: Bytes, source: Source| {
-        let group = *keys.entry((level, bytes, source)).or_insert_with(|| {
+        let group = *keys.entry(GroupKey { level, bytes, source }).or_insert_with(|| {
             groups.push(Group { members: Vec::new(), source });
             groups.len() - 1
         });
@@ -118,6 +118,14 @@ pub fn find(batch: &[IssuedCommand]) -> Found {
         .collect();
     spreads.sort_by_key(|spread| spread.members.first().copied());
     Found { groups, spreads }
+}
+
+/// What all members of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct GroupKey {
+    level: u32,
+    bytes: Bytes,
+    source: Source,
 }
 
 /// Bytes of a buffer, or of the program's memory.

@@ -85,8 +85,14 @@ impl Transport for Mortal {
     }
 }
 
-/// The flag that tells a rank that it is dead, the bell that wakes it, and its thread.
-type DoomedRank = (Arc<AtomicBool>, Arc<Lock<Doorbell>>, JoinHandle<()>);
+/// A rank that can be ended.
+struct DoomedRank {
+    /// Tells the rank that it is dead.
+    dead: Arc<AtomicBool>,
+    /// Wakes the rank.
+    bell: Arc<Lock<Doorbell>>,
+    thread: JoinHandle<()>,
+}
 
 /// Ranks that can each be ended.
 pub struct Doomed {
@@ -112,7 +118,7 @@ impl Doomed {
                     Mortal { rank, size, inner, dead: Arc::clone(&dead), bell: Arc::clone(&bell) };
                 let clock = Arc::clone(&clock);
                 let serve = move || Runtime::serve(Box::new(end), Box::new(Host::new(1)), clock);
-                (dead, bell, std::thread::spawn(serve))
+                DoomedRank { dead, bell, thread: std::thread::spawn(serve) }
             })
             .collect();
         let devices: Box<dyn Backend> = Box::new(Host::new(1));
@@ -126,7 +132,7 @@ impl Doomed {
 
     /// Ends a rank, as if its process had ended.
     pub fn end(&self, rank: usize) {
-        let (dead, bell, _) = &self.ranks[rank - 1];
+        let DoomedRank { dead, bell, .. } = &self.ranks[rank - 1];
         dead.store(true, Ordering::SeqCst);
         bell.lock().ring();
     }
@@ -135,8 +141,8 @@ impl Doomed {
 impl Drop for Doomed {
     fn drop(&mut self) {
         self.runtime.take().unwrap().end();
-        for (_, _, thread) in self.ranks.drain(..) {
-            thread.join().unwrap();
+        for rank in self.ranks.drain(..) {
+            rank.thread.join().unwrap();
         }
     }
 }

@@ -8,7 +8,7 @@ use penstock_cuda_sys::driver::{
 };
 
 use super::{Driver, NO_TIMING, NON_BLOCKING, UNKNOWN, call, code, raw, run_again, run_once};
-use crate::cuda::backend::{Caller, Command, Place};
+use crate::cuda::backend::{Caller, Command, PeerSide, Place};
 use crate::cuda::plan::{Kernel, Rows};
 
 /// Number of threads per block.
@@ -36,8 +36,9 @@ impl Driver {
                 }
             }
             Command::Peer { to, from, len } => {
-                let (target, source) = ((to.1.0 + to.2) as u64, (from.1.0 + from.2) as u64);
-                let (there, here) = (raw(to.0), raw(from.0));
+                let address = |side: &PeerSide| (side.mem.0 + side.offset) as u64;
+                let (target, source) = (address(to), address(from));
+                let (there, here) = (raw(to.context), raw(from.context));
                 match stream {
                     Some(stream) => {
                         call!(self, cuMemcpyPeerAsync(target, there, source, here, *len, stream))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Area, Bytes, Defect, Inner, Name, State, Task};
-use crate::cuda::backend::{At, Caller, Command, Handle, Place};
+use crate::cuda::backend::{At, Caller, Command, Handle, PeerSide, Place};
 use crate::cuda::model::pattern_bytes;
 use crate::cuda::plan::{Kernel, Rows};
 use crate::machine::{Tasks as _, Work};
@@ -119,7 +119,7 @@ impl Inner {
         let name = Name::Legacy(by.context);
         let (Command::Copy { to, from, .. } | Command::Copy2D { to, from, .. }) = command else {
             if let Command::Peer { to, from, .. } = command {
-                return self.peer_now(by, [to.0, from.0], command);
+                return self.peer_now(by, [to.context, from.context], command);
             }
             self.later(by, name, command);
             return 0;
@@ -220,9 +220,7 @@ impl Inner {
                 })
             }
             Command::Peer { to, from, len } => {
-                let end = |(_, mem, offset): &(Handle, Handle, usize)| {
-                    (Arc::clone(&state.mems[&mem.0]), *offset)
-                };
+                let end = |side: &PeerSide| (Arc::clone(&state.mems[&side.mem.0]), side.offset);
                 let (to, from, len) = (end(to), end(from), *len);
                 let early = captured.then(|| load(&from, len));
                 Box::new(move || store(&to, &early.unwrap_or_else(|| load(&from, len))))

@@ -147,7 +147,7 @@ impl Ledger {
     fn work_touches(&self, op: &Op, work: &Work, settled: bool, all: &mut Vec<Touch>) {
         let is_now = matches!(op.act, Act::Now { .. });
         let is_graph = matches!(op.act, Act::Graph { .. });
-        for (space, start, end, write) in pieces(work) {
+        for Piece { space, start, end, write } in pieces(work) {
             let Space::Area(area) = space else {
                 if let Space::Mem(mem) = space {
                     let (space, by) = (Space::Address(mem), None);
@@ -236,12 +236,32 @@ impl Ledger {
     }
 }
 
-/// Returns the bytes that some work uses, and whether it writes them. Rows count from their first
-/// to their last byte.
-pub(super) fn pieces(work: &Work) -> Vec<(Space, usize, usize, bool)> {
+/// Bytes that some work uses.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) space: Space,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// Whether the work writes the bytes.
+    pub(super) write: bool,
+}
+
+impl Piece {
+    fn new(space: Space, start: usize, end: usize, write: bool) -> Self {
+        Self { space, start, end, write }
+    }
+
+    /// Returns whether the pieces have no byte in common.
+    pub(super) fn is_apart_from(&self, other: &Self) -> bool {
+        self.space != other.space || self.end <= other.start || other.end <= self.start
+    }
+}
+
+/// Returns the bytes that some work uses. Rows count from their first to their last byte.
+pub(super) fn pieces(work: &Work) -> Vec<Piece> {
     let side = |side: &Side, len: usize, write: bool| match side {
-        Side::Host(at) => (Space::Area(at.area), at.offset, at.offset + len, write),
-        Side::Device { mem, offset } => (Space::Mem(*mem), *offset, offset + len, write),
+        Side::Host(at) => Piece::new(Space::Area(at.area), at.offset, at.offset + len, write),
+        Side::Device { mem, offset } => Piece::new(Space::Mem(*mem), *offset, offset + len, write),
     };
     match work {
         Work::Copy { to, from, len } => vec![side(from, *len, false), side(to, *len, true)],
@@ -252,25 +272,25 @@ pub(super) fn pieces(work: &Work) -> Vec<(Space, usize, usize, bool)> {
             ]
         }
         Work::Peer { to, to_offset, from, from_offset, len } => vec![
-            (Space::Mem(*from), *from_offset, from_offset + len, false),
-            (Space::Mem(*to), *to_offset, to_offset + len, true),
+            Piece::new(Space::Mem(*from), *from_offset, from_offset + len, false),
+            Piece::new(Space::Mem(*to), *to_offset, to_offset + len, true),
         ],
         Work::Fill { mem, offset, len, .. } => {
-            vec![(Space::Mem(*mem), *offset, offset + len, true)]
+            vec![Piece::new(Space::Mem(*mem), *offset, offset + len, true)]
         }
         Work::Fill2D { mem, offset, rows, .. } => {
-            vec![(Space::Mem(*mem), *offset, offset + rows.span(rows.to_pitch), true)]
+            vec![Piece::new(Space::Mem(*mem), *offset, offset + rows.span(rows.to_pitch), true)]
         }
         Work::Launch { a, a_offset, b, b_offset, count, .. } => {
             let words = |mem: usize, offset: usize, write: bool| {
-                (Space::Mem(mem), offset * 4, (offset + count) * 4, write)
+                Piece::new(Space::Mem(mem), offset * 4, (offset + count) * 4, write)
             };
             let source = b.map(|b| words(b, *b_offset, false));
             source.into_iter().chain([words(*a, *a_offset, true)]).collect()
         }
         Work::Function { job, .. } => {
             let host = |at: &crate::plan::Ptr, len: usize, write: bool| {
-                (Space::Area(at.area), at.offset, at.offset + len, write)
+                Piece::new(Space::Area(at.area), at.offset, at.offset + len, write)
             };
             match job {
                 Job::Store { to, len, .. } => vec![host(to, *len, true)],
@@ -285,9 +305,9 @@ pub(super) fn pieces(work: &Work) -> Vec<(Space, usize, usize, bool)> {
 /// Whether two pieces of work may run at the same time.
 pub(super) fn are_apart(one: &Work, other: &Work) -> bool {
     let others = pieces(other);
-    pieces(one).iter().all(|own| {
-        others.iter().all(|it| own.0 != it.0 || own.2 <= it.1 || it.2 <= own.1 || !(own.3 || it.3))
-    })
+    pieces(one)
+        .iter()
+        .all(|own| others.iter().all(|it| own.is_apart_from(it) || !(own.write || it.write)))
 }
 
 /// Whether no branch of a graph writes memory that the other branch uses.

@@ -1,6 +1,6 @@
 //! Whether an operation names existing objects and does only what programs may do.
 
-use super::access::{branches_are_apart, pieces};
+use super::access::{Piece, branches_are_apart, pieces};
 use super::{Ledger, Reject, Space, mems_of};
 use crate::cuda::plan::{Act, Kernel, Op, Rows, Side, Stream, Work};
 use crate::ledger::ensure;
@@ -98,12 +98,12 @@ impl Ledger {
         let copies = !matches!(work, Work::Function { .. });
         let pageable =
             |space: &Space| matches!(space, Space::Area(area) if !self.areas[*area].pinned);
-        let apart = !copies || !pieces(work).iter().any(|(space, ..)| pageable(space));
+        let apart = !copies || !pieces(work).iter().any(|piece| pageable(&piece.space));
         ensure(apart, "a graph copies pageable memory")
     }
 
     fn work(&self, work: &Work, context: usize) -> Result<(), Reject> {
-        for (space, _, end, _) in pieces(work) {
+        for Piece { space, end, .. } in pieces(work) {
             match space {
                 Space::Mem(mem) => {
                     self.mem(mem)?;
@@ -200,8 +200,7 @@ fn sides(to: &Side, from: &Side) -> Result<(), Reject> {
 /// Rejects work that reads what it writes.
 fn apart(work: &Work) -> Result<(), Reject> {
     let [source, target] = &pieces(work)[..] else { return Ok(()) };
-    let apart = source.0 != target.0 || source.2 <= target.1 || target.2 <= source.1;
-    ensure(apart, "the ranges overlap")
+    ensure(source.is_apart_from(target), "the ranges overlap")
 }
 
 fn rectangle(rows: &Rows) -> Result<(), Reject> {

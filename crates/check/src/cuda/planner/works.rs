@@ -10,14 +10,8 @@ impl Planner {
     pub(super) fn work(&mut self, context: usize, in_graph: bool) -> Option<Work> {
         match self.random.below(100) {
             0..24 => self.launch(context),
-            24..44 => {
-                let (to, from, len) = self.transfer(context, true, in_graph)?;
-                Some(Work::Copy { to, from, len })
-            }
-            44..64 => {
-                let (to, from, len) = self.transfer(context, false, in_graph)?;
-                Some(Work::Copy { to, from, len })
-            }
+            24..44 => self.transfer(context, true, in_graph),
+            44..64 => self.transfer(context, false, in_graph),
             64..72 => {
                 let (to, from) = (self.a_mem(context)?, self.a_mem(context)?);
                 let (offset, len) = self.range(from)?;
@@ -62,13 +56,8 @@ impl Planner {
         Some(Work::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin })
     }
 
-    /// Returns the sides and the length of a copy between host and device.
-    pub(super) fn transfer(
-        &mut self,
-        context: usize,
-        to_host: bool,
-        pinned: bool,
-    ) -> Option<(Side, Side, usize)> {
+    /// Returns a copy between host and device.
+    pub(super) fn transfer(&mut self, context: usize, to_host: bool, pinned: bool) -> Option<Work> {
         let mem = self.a_mem(context)?;
         let (mut offset, len) = self.range(mem)?;
         let (mut at, mut len) = self.host(len, pinned)?;
@@ -78,7 +67,8 @@ impl Planner {
             (offset, at.offset, len) = (offset + skipped, at.offset + skipped, len - skipped - cut);
         }
         let (device, host) = (Side::Device { mem, offset }, Side::Host(at));
-        Some(if to_host { (host, device, len) } else { (device, host, len) })
+        let (to, from) = if to_host { (host, device) } else { (device, host) };
+        Some(Work::Copy { to, from, len })
     }
 
     fn fill(&mut self, context: usize) -> Option<Work> {
