@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repetition import lines_of, repetitions
-from rust_source import Crate, blank, circles, functions, test_modules
+from rust_source import Crate, blank, circles, functions, test_modules, tuples, without_tests
 
 HERE = Path(__file__).parent
 PLATFORM = "x86_64-unknown-linux-gnu"
@@ -71,6 +71,13 @@ class Tree:
 
     def rust(self):
         return [name for name in self.files if name.endswith(".rs")]
+
+    def sources(self):
+        """Returns the Rust files of the crates that are not only for tests."""
+        names = [name for name in self.rust() if re.match(r"crates/[^/]+/src/", name)]
+        tests = {module for name in names for module in test_modules(name, self.code(name))}
+        folders = tuple(module[:-3] + "/" for module in tests)
+        return [name for name in names if name not in tests and not name.startswith(folders)]
 
     def crates(self):
         return sorted({name.split("/")[1] for name in self.files if name.startswith("crates/")})
@@ -187,13 +194,7 @@ def repeated_lines(tree):
     explains it. The figure of a place is the number of repeated lines of two files."""
     least = tree.policy["limits"]["repeated_lines"]
     explained = tree.policy.get("repetition-explained", {})
-    names = [name for name in tree.rust() if re.match(r"crates/[^/]+/src/", name)]
-    tests = {module for name in names for module in test_modules(name, tree.code(name))}
-    files = {
-        name: lines_of(tree.text(name), tree.code(name))
-        for name in names
-        if name not in tests and not name.startswith(tuple(it[:-3] + "/" for it in tests))
-    }
+    files = {name: lines_of(tree.text(name), tree.code(name)) for name in tree.sources()}
     found = {}
     for it in repetitions(files, least):
         found.setdefault(f"{it.there[0]} = {it.here[0]}", []).append(it)
@@ -211,6 +212,24 @@ def repeated_lines(tree):
 
 def explains_others(explanation):
     return f" (policy.toml explains {explanation['lines']})" if explanation else ""
+
+
+def small_tuples(tree):
+    """An anonymous tuple in a signature, a field or a type alias has few elements. A struct names
+    more than that."""
+    limit = tree.policy["limits"]["tuple_elements"]
+    for name in tree.sources():
+        found = {}
+        for it in tuples(without_tests(tree.code(name))):
+            if it.elements > limit:
+                found.setdefault(it.item, []).append(it)
+        for item, all_of_them in found.items():
+            most = max(it.elements for it in all_of_them)
+            text = (
+                f"{name}:{all_of_them[0].line}: {item} has a tuple of {most} elements,"
+                f" the limit is {limit}: make it a struct with named fields"
+            )
+            yield Finding("tuples", f"{name} {item}", len(all_of_them), text)
 
 
 def no_indexing(tree):
@@ -271,6 +290,7 @@ RULES = {
     "unsafe": unsafe_places,
     "skips": no_printed_skips,
     "repetition": repeated_lines,
+    "tuples": small_tuples,
     "indexing": no_indexing,
     "dependencies": dependencies,
 }

@@ -138,6 +138,8 @@ fails repetition 'stand again in crates/dql/src/planted.rs' $dql/planted.rs \
 fails repetition-explained 'these files do not repeat lines' tools/policy/policy.toml \
     '[repetition-explained."crates/dql/src/lib.rs = crates/dql/src/planted.rs"]
 lines = 6' policy repetition
+fails tuples 'tuples: crates/dql/src/planted.rs:1: planted' $dql/planted.rs \
+    'fn planted(it: (u8, u8, u8)) {}' policy tuples
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \
     '0,/pub fn parse.*/s//&\n        assert!(!text.starts_with("PLAN"), "planted");/' \
     tools/fuzz.sh --short 10 queries

@@ -62,11 +62,11 @@ def end_of_block_comment(text, at):
     return at
 
 
-def closing(code, opening):
+def closing(code, opening, braces="{}"):
     """Returns the index of the brace that closes the one at `opening`."""
     depth = 0
-    for match in re.compile(r"[{}]").finditer(code, opening):
-        depth += 1 if match[0] == "{" else -1
+    for match in re.compile(f"[{re.escape(braces)}]").finditer(code, opening):
+        depth += 1 if match[0] == braces[0] else -1
         if depth == 0:
             return match.start()
     return len(code) - 1
@@ -138,6 +138,12 @@ def functions(code):
 
 def body_of(code, at):
     """Returns the index of the brace that opens the body of the function whose name ends at `at`."""
+    end = end_of_signature(code, at)
+    return end if code[end : end + 1] == "{" else None
+
+
+def end_of_signature(code, at):
+    """Returns where the signature ends whose name ends at `at`: at its brace or semicolon."""
     depth = 0
     for match in re.compile(r"[(\[{;)\]]").finditer(code, at):
         if match[0] in "([":
@@ -145,8 +151,57 @@ def body_of(code, at):
         elif match[0] in ")]":
             depth -= 1
         elif depth == 0:
-            return match.start() if match[0] == "{" else None
-    return None
+            return match.start()
+    return len(code)
+
+
+@dataclass
+class Tuple:
+    """An anonymous tuple type in the declaration of the item `item`."""
+
+    item: str
+    line: int
+    elements: int
+
+
+# The beginning of a declaration that contains types. In a macro of ours, other text may follow the
+# name of a function.
+DECLARATION = re.compile(r"\b(?:(fn)\s+(\w+)(?=\s*[(<])|(?:struct|enum|union|type)\s+(\w+))")
+# What stands before the parenthesis of a tuple type, but not before that of a list of parameters.
+BEFORE_TUPLE = re.compile(r"(?:->|[^\s\w>$]|'\w+|\b(?:mut|const|dyn|impl|as))\s*$")
+
+
+def tuples(code):
+    """Yields the anonymous tuple types in the signatures of functions, the fields of types, and the
+    type aliases of `code`."""
+    for match in DECLARATION.finditer(code):
+        find_end = end_of_signature if match[1] else end_of_item
+        end = find_end(code, match.end())
+        for opening in re.compile(r"\(").finditer(code, match.end(), end):
+            at = opening.start()
+            if not BEFORE_TUPLE.search(code, match.start(), at):
+                continue
+            inside = code[at + 1 : closing(code, at, "()")]
+            # A colon follows the pattern of a parameter. The tuple type comes after the colon.
+            if re.match(r"\s*:(?!:)", code[at + len(inside) + 2 :]):
+                continue
+            line = code.count("\n", 0, at) + 1
+            yield Tuple(match[2] or match[3], line, elements(inside))
+
+
+def elements(text):
+    """Returns the number of types in `text`, which are separated by commas."""
+    depth, last, count = 0, "", 0
+    for char in text.replace("->", "  "):
+        if char in "([{<":
+            depth += 1
+        elif char in ")]}>":
+            depth -= 1
+        if char == "," and depth == 0:
+            count, last = count + 1, ""
+        else:
+            last += char
+    return count + bool(last.strip())
 
 
 @dataclass

@@ -9,7 +9,7 @@ import count
 import pytest
 
 HERE = Path(__file__).parent
-POLICY = """
+POLICY = """\
 unchecked = ["generated/", "tools/policy/allowed.toml"]
 [limits]
 file_lines = 20
@@ -17,6 +17,7 @@ function_lines = 5
 columns = 60
 circle_files = 2
 repeated_lines = 3
+tuple_elements = 2
 [floors]
 low = 0
 high = 1
@@ -51,6 +52,7 @@ PLANTED = [
     ("unsafe", "crates/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
     ("skips", "crates/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
     ("indexing", "crates/low/src/lib.rs", "mod a;\n"),
+    ("tuples", "crates/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
 ]
 
 
@@ -199,6 +201,36 @@ def test_an_explained_repetition_passes_while_it_has_the_same_number_of_lines(tr
     write(tree, "crates/low/src/e.rs", "fn g() {}\n")
     result = check(tree, "--rule", "repetition")
     assert result.returncode == 1 and "do not repeat lines" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("fn f((a, b, c): (A, B, C)) {}\n", True),
+        ("fn f(a: A) -> Option<(A, B, C)>;\n", True),
+        ("fn f<'a>(a: &'a [&'a (A, B, C)]) {}\n", True),
+        ("struct S {\n    a: Vec<(A, [u8; 2], fn(A, B) -> C)>,\n}\n", True),
+        ("struct S(Vec<(A, B, C)>);\n", True),
+        ("enum E {\n    V(u8, (A, B, C)),\n}\n", True),
+        ("type T = (A, B, C);\n", True),
+        ("fn f(a: (A, B), b: [u8; 3], c: C) -> (A, Map<B, C>) {}\n", False),
+        ("fn f<F: Fn(A, B, C) -> D>(f: F, g: fn(A, B, C), h: u8) {}\n", False),
+        ("struct S(A, B, C);\nenum E {\n    V(A, B, C),\n}\n", False),
+        ("fn f() { let (a, b, c): (A, B, C) = g((1, 2, 3)); }\n", False),
+        ("entry! { fn f / g |x| (a: A, b: B, c: C) {} }\n", False),
+        ("#[cfg(test)]\nmod tests {\n    fn f(a: (A, B, C)) {}\n}\n", False),
+    ],
+)
+def test_large_tuples_are_found(tree, text, is_found):
+    write(tree, "crates/low/src/d.rs", text)
+    result = check(tree, "--rule", "tuples")
+    assert result.returncode == is_found, result.stdout
+
+
+def test_tuples_of_tests_are_left_alone(tree):
+    write(tree, "crates/low/src/a.rs", "#[cfg(test)]\nmod tests;\npub struct A;\n")
+    write(tree, "crates/low/src/a/tests.rs", "fn f(a: (A, B, C)) {}\n")
+    assert check(tree, "--rule", "tuples").returncode == 0
 
 
 def test_unchecked_files_are_left_alone(tree):
