@@ -85,7 +85,7 @@ pub fn campaign<I: Interface>(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
     if let Some(file) = &args.replay {
         return replay::<I>(args, &starter, file);
     }
-    let state = State::<I>::new(args, features);
+    let state = CampaignState::<I>::new(args, features);
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
             scope.spawn(|| state.work(&starter));
@@ -129,7 +129,7 @@ fn replay<I: Interface>(args: &CheckArgs, starter: &Starter, file: &std::path::P
     }
 }
 
-struct State<'a, I: Interface> {
+struct CampaignState<'a, I: Interface> {
     args: &'a CheckArgs,
     features: Vec<I::Feature>,
     begun: Instant,
@@ -140,7 +140,7 @@ struct State<'a, I: Interface> {
     trouble: Lock<Option<String>>,
 }
 
-impl<'a, I: Interface> State<'a, I> {
+impl<'a, I: Interface> CampaignState<'a, I> {
     fn new(args: &'a CheckArgs, features: Vec<I::Feature>) -> Self {
         Self {
             args,

@@ -81,7 +81,7 @@ pub fn origins(program: &Program, ledger: &Ledger) -> HashMap<u32, usize> {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Storage {
     Root(usize, usize),
     Area(Ptr),
 }
@@ -164,10 +164,10 @@ impl<'a> Model<'a> {
                 let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index));
                 let mut data: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
                 data.truncate(*len);
-                self.set(Place::Area(*to), &Bytes { known: vec![true; *len], data });
+                self.set(Storage::Area(*to), &Bytes { known: vec![true; *len], data });
             }
             Act::Check { at, len } => {
-                let seen = self.get(Place::Area(*at), *len);
+                let seen = self.get(Storage::Area(*at), *len);
                 self.expected.checks.insert(op, seen);
             }
             Act::ReadTooBig { to, .. } => {
@@ -181,32 +181,32 @@ impl<'a> Model<'a> {
 
     fn allocate(&mut self, mem: usize, size: usize, init: Option<Ptr>) {
         let content = match init {
-            Some(at) => self.get(Place::Area(at), size),
+            Some(at) => self.get(Storage::Area(at), size),
             None => Bytes::unknown(size),
         };
         self.roots.insert(mem, content);
     }
 
-    fn mem(&self, mem: usize, offset: usize) -> Place {
+    fn mem(&self, mem: usize, offset: usize) -> Storage {
         let known = &self.ledger.mems[&mem];
-        Place::Root(known.root, known.offset + offset)
+        Storage::Root(known.root, known.offset + offset)
     }
 
     fn size(&self, mem: usize) -> usize {
         self.ledger.mems[&mem].size
     }
 
-    fn get(&self, place: Place, len: usize) -> Bytes {
+    fn get(&self, place: Storage, len: usize) -> Bytes {
         match place {
-            Place::Root(root, offset) => self.roots[&root].part(offset, len),
-            Place::Area(at) => match self.taken.get(&self.op) {
+            Storage::Root(root, offset) => self.roots[&root].part(offset, len),
+            Storage::Area(at) => match self.taken.get(&self.op) {
                 Some((area, bytes)) if *area == at.area => bytes.part(at.offset, len),
                 _ => self.areas[&at.area].part(at.offset, len),
             },
         }
     }
 
-    fn set(&mut self, place: Place, bytes: &Bytes) {
+    fn set(&mut self, place: Storage, bytes: &Bytes) {
         if let Some(origins) = &mut self.origins {
             for index in (0..bytes.data.len() / 4).take(ORIGIN_WORDS_MAX) {
                 if let Some(word) = bytes.word(index * 4) {
@@ -215,31 +215,31 @@ impl<'a> Model<'a> {
             }
         }
         let found = match place {
-            Place::Root(root, offset) => self.roots.get_mut(&root).map(|it| (it, offset)),
-            Place::Area(at) => self.areas.get_mut(&at.area).map(|it| (it, at.offset)),
+            Storage::Root(root, offset) => self.roots.get_mut(&root).map(|it| (it, offset)),
+            Storage::Area(at) => self.areas.get_mut(&at.area).map(|it| (it, at.offset)),
         };
         if let Some((target, offset)) = found {
             target.put(offset, bytes);
         }
     }
 
-    fn copy(&mut self, from: Place, to: Place, len: usize) {
+    fn copy(&mut self, from: Storage, to: Storage, len: usize) {
         let bytes = self.get(from, len);
         self.set(to, &bytes);
     }
 
-    fn fill(&mut self, to: Place, len: usize, word: u32) {
+    fn fill(&mut self, to: Storage, len: usize, word: u32) {
         let data = word.to_le_bytes().iter().copied().cycle().take(len).collect();
         self.set(to, &Bytes { data, known: vec![true; len] });
     }
 
-    fn rows(&mut self, rect: &Rect, mem: usize, other: Place, into_mem: bool) {
+    fn rows(&mut self, rect: &Rect, mem: usize, other: Storage, into_mem: bool) {
         for row in 0..rect.height {
             let own = self.mem(mem, rect.mem_offset + row * rect.mem_pitch);
             let skip = row * rect.other_pitch;
             let other = match other {
-                Place::Root(root, offset) => Place::Root(root, offset + skip),
-                Place::Area(at) => Place::Area(Ptr { area: at.area, offset: at.offset + skip }),
+                Storage::Root(root, offset) => Storage::Root(root, offset + skip),
+                Storage::Area(at) => Storage::Area(Ptr { area: at.area, offset: at.offset + skip }),
             };
             let (from, to) = if into_mem { (other, own) } else { (own, other) };
             self.copy(from, to, rect.width);
@@ -249,13 +249,13 @@ impl<'a> Model<'a> {
     fn command(&mut self, op: usize, node: usize, cmd: &Cmd) {
         match cmd {
             Cmd::Read { mem, offset, len, to } => {
-                self.copy(self.mem(*mem, *offset), Place::Area(*to), *len)
+                self.copy(self.mem(*mem, *offset), Storage::Area(*to), *len)
             }
             Cmd::Write { mem, offset, len, from } => {
-                self.copy(Place::Area(*from), self.mem(*mem, *offset), *len);
+                self.copy(Storage::Area(*from), self.mem(*mem, *offset), *len);
             }
-            Cmd::ReadRect { mem, rect, to } => self.rows(rect, *mem, Place::Area(*to), false),
-            Cmd::WriteRect { mem, rect, from } => self.rows(rect, *mem, Place::Area(*from), true),
+            Cmd::ReadRect { mem, rect, to } => self.rows(rect, *mem, Storage::Area(*to), false),
+            Cmd::WriteRect { mem, rect, from } => self.rows(rect, *mem, Storage::Area(*from), true),
             Cmd::Copy { from, from_offset, to, to_offset, len } => {
                 self.copy(self.mem(*from, *from_offset), self.mem(*to, *to_offset), *len);
             }
@@ -287,15 +287,15 @@ impl<'a> Model<'a> {
             Cmd::Unmap { area } => {
                 if let Some(map) = self.ledger.areas[area].map.filter(|map| map.mode.writes()) {
                     let len = self.ledger.areas[area].len;
-                    let from = Place::Area(Ptr { area: *area, offset: 0 });
+                    let from = Storage::Area(Ptr { area: *area, offset: 0 });
                     self.copy(from, self.mem(map.mem, map.offset), len);
                 }
             }
             Cmd::ReadImage { mem, to } => {
-                self.copy(self.mem(*mem, 0), Place::Area(*to), self.size(*mem))
+                self.copy(self.mem(*mem, 0), Storage::Area(*to), self.size(*mem))
             }
             Cmd::WriteImage { mem, from } => {
-                self.copy(Place::Area(*from), self.mem(*mem, 0), self.size(*mem));
+                self.copy(Storage::Area(*from), self.mem(*mem, 0), self.size(*mem));
             }
             Cmd::FillImage { mem, word } => self.fill(self.mem(*mem, 0), self.size(*mem), *word),
             Cmd::ImageToBuffer { image, mem, offset } => {
@@ -307,7 +307,7 @@ impl<'a> Model<'a> {
             Cmd::SvmCopy { to, from, len } => {
                 let place = |end: &SvmEnd| match end {
                     SvmEnd::Svm { mem, offset } => self.mem(*mem, *offset),
-                    SvmEnd::Host(at) => Place::Area(*at),
+                    SvmEnd::Host(at) => Storage::Area(*at),
                 };
                 self.copy(place(from), place(to), *len);
             }
@@ -315,7 +315,7 @@ impl<'a> Model<'a> {
             Cmd::HotRead { mem, to } => {
                 let words = self.hot(node, *mem);
                 self.expected.hot.insert(op, words);
-                self.set(Place::Area(*to), &Bytes::unknown(self.size(*mem)));
+                self.set(Storage::Area(*to), &Bytes::unknown(self.size(*mem)));
             }
         }
     }

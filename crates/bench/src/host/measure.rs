@@ -33,7 +33,7 @@ pub fn messages_of(kind: Kind, bytes: u64) -> u64 {
 
 /// A step that all processes perform together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Order {
+struct CommonStep {
     /// `None` ends the process.
     kind: Option<Kind>,
     way: Way,
@@ -43,7 +43,7 @@ struct Order {
     seed: u64,
 }
 
-impl Order {
+impl CommonStep {
     fn letter(self) -> [u64; 8] {
         let kind = self.kind.map_or(0, |kind| match kind {
             Kind::PingPong => 1,
@@ -153,7 +153,7 @@ impl Part {
         loop {
             self.wire.set_spins(false)?;
             self.wire.receive(0, self.letter)?;
-            let order = Order::of(numbers(self.letter));
+            let order = CommonStep::of(numbers(self.letter));
             let Some(kind) = order.kind else { return self.wire.close() };
             let (_, report) = self.execute(kind, order)?;
             let Report { core_ns, checked } = report;
@@ -171,7 +171,7 @@ impl Part {
     /// # Errors
     /// Returns the wire's error.
     pub fn end(&mut self) -> Result<()> {
-        self.order(Order {
+        self.order(CommonStep {
             kind: None,
             way: Way::Plain,
             spins: false,
@@ -224,7 +224,7 @@ impl Part {
     ) -> Result<Run> {
         self.seed += 1;
         let How { way, spins } = how;
-        let order = Order { kind: Some(kind), way, spins, bytes, samples, seed: self.seed };
+        let order = CommonStep { kind: Some(kind), way, spins, bytes, samples, seed: self.seed };
         self.order(order)?;
         let (times, own) = self.execute(kind, order)?;
         self.wire.set_spins(false)?;
@@ -257,7 +257,7 @@ impl Part {
         })
     }
 
-    fn order(&mut self, order: Order) -> Result<()> {
+    fn order(&mut self, order: CommonStep) -> Result<()> {
         self.wire.set_spins(false)?;
         write(self.letter, order.letter());
         for rank in 1..self.wire.ranks() {
@@ -267,7 +267,7 @@ impl Part {
     }
 
     /// Performs this process's part of an order. Returns the times of its samples in microseconds.
-    fn execute(&mut self, kind: Kind, order: Order) -> Result<(Vec<f64>, Report)> {
+    fn execute(&mut self, kind: Kind, order: CommonStep) -> Result<(Vec<f64>, Report)> {
         self.wire.set_spins(order.spins)?;
         let bytes = to_usize(order.bytes);
         let leads = self.wire.rank() == 0;
@@ -325,7 +325,7 @@ impl Part {
         Ok(())
     }
 
-    fn ping_pong(&mut self, leads: bool, order: Order, checked: &mut Checked) -> Result<()> {
+    fn ping_pong(&mut self, leads: bool, order: CommonStep, checked: &mut Checked) -> Result<()> {
         let peer = u32::from(leads);
         let messages = Messages { peer, bytes: to_usize(order.bytes), count: 1, seed: order.seed };
         let (buffer, back) = (self.buffer, if leads { self.back } else { self.buffer });
@@ -339,7 +339,7 @@ impl Part {
     }
 
     /// Sends messages in one direction. The last word comes back.
-    fn stream(&mut self, leads: bool, order: Order, checked: &mut Checked) -> Result<()> {
+    fn stream(&mut self, leads: bool, order: CommonStep, checked: &mut Checked) -> Result<()> {
         let count = messages_of(Kind::Bandwidth, order.bytes);
         let peer = u32::from(leads);
         let messages = Messages { peer, bytes: to_usize(order.bytes), count, seed: order.seed };
@@ -402,8 +402,8 @@ mod tests {
     fn orders_arrive_as_they_were_given() {
         for kind in [None, Some(Kind::PingPong), Some(Kind::Bandwidth), Some(Kind::Barrier)] {
             for way in [Way::Plain, Way::Copy(65536), Way::Map(8)] {
-                let order = Order { kind, way, spins: true, bytes: 8, samples: 9, seed: 10 };
-                assert_eq!(Order::of(order.letter()), order);
+                let order = CommonStep { kind, way, spins: true, bytes: 8, samples: 9, seed: 10 };
+                assert_eq!(CommonStep::of(order.letter()), order);
             }
         }
     }

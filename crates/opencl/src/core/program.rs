@@ -51,13 +51,13 @@ pub(crate) enum Origin {
 /// Last build of a program for a device.
 #[derive(Clone, Debug, Default)]
 struct Build {
-    state: State,
+    state: BuildState,
     /// `None` if the program gave `NULL`.
     options: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum BuildState {
     #[default]
     None,
     /// It is being built, compiled or linked.
@@ -129,13 +129,16 @@ impl Program {
         let mut builds = self.builds.lock();
         // "CL_INVALID_OPERATION if the build of a program executable for any of the devices listed
         // in device_list by a previous call to clBuildProgram for program has not completed."
-        require(builds.iter().all(|build| build.state != State::Running), CL_INVALID_OPERATION)?;
+        require(
+            builds.iter().all(|build| build.state != BuildState::Running),
+            CL_INVALID_OPERATION,
+        )?;
         // "CL_INVALID_OPERATION if there are kernel objects attached to program."
         require(self.kernels.load(Ordering::Acquire) == 0, CL_INVALID_OPERATION)?;
         for device in devices {
             let index = self.index(device)?;
             if let Some(build) = builds.get_mut(index) {
-                *build = Build { state: State::Running, options: options.map(str::to_owned) };
+                *build = Build { state: BuildState::Running, options: options.map(str::to_owned) };
             }
         }
         Ok(())
@@ -150,7 +153,7 @@ impl Program {
             if let Ok(index) = self.index(device)
                 && let Some(build) = builds.get_mut(index)
             {
-                build.state = State::Ended { status };
+                build.state = BuildState::Ended { status };
             }
         }
     }
@@ -166,7 +169,7 @@ impl Program {
         self.index(device)?;
         let mut next = Some(device);
         while let Some(candidate) = next {
-            if self.build_of(candidate).is_ok_and(|build| build.state != State::None) {
+            if self.build_of(candidate).is_ok_and(|build| build.state != BuildState::None) {
                 return Ok(candidate.clone());
             }
             next = candidate.parent.as_ref();
@@ -179,16 +182,18 @@ impl Program {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
             // For unbuilt binaries the driver decides; Intel's runtime says that they are built.
-            State::None => self
+            BuildState::None => self
                 .driver_number(device, CL_PROGRAM_BUILD_STATUS)
                 .map_or(CL_BUILD_NONE, u32::cast_signed),
-            State::Running => CL_BUILD_IN_PROGRESS,
+            BuildState::Running => CL_BUILD_IN_PROGRESS,
             // The driver has a status per device. A build that never reached it has failed.
-            State::Ended { status } => match self.driver_number(device, CL_PROGRAM_BUILD_STATUS) {
-                Some(known) => known.cast_signed(),
-                None if status.is_error() => CL_BUILD_ERROR,
-                None => CL_BUILD_SUCCESS,
-            },
+            BuildState::Ended { status } => {
+                match self.driver_number(device, CL_PROGRAM_BUILD_STATUS) {
+                    Some(known) => known.cast_signed(),
+                    None if status.is_error() => CL_BUILD_ERROR,
+                    None => CL_BUILD_SUCCESS,
+                }
+            }
         })
     }
 
@@ -196,10 +201,10 @@ impl Program {
     pub(crate) fn binary_type(&self, device: &Ref<Device>) -> ClResult<cl_program_binary_type> {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
-            State::Running => CL_PROGRAM_BINARY_TYPE_NONE,
+            BuildState::Running => CL_PROGRAM_BINARY_TYPE_NONE,
             // "CL_PROGRAM_BINARY_TYPE ...: Return the program binary type for device". A program of
             // binaries has it before a build, too.
-            State::None | State::Ended { .. } => self
+            BuildState::None | BuildState::Ended { .. } => self
                 .driver_number(device, CL_PROGRAM_BINARY_TYPE)
                 .unwrap_or(CL_PROGRAM_BINARY_TYPE_NONE),
         })
@@ -218,7 +223,7 @@ impl Program {
     ) -> ClResult<Option<Vec<u8>>> {
         let device = &self.built_device(device)?;
         let state = self.build_of(device)?.state;
-        let built = matches!(state, State::Ended { .. });
+        let built = matches!(state, BuildState::Ended { .. });
         Ok(self.pool.get().filter(|_| built).and_then(|pool| pool.build_info(&device.pool, name)))
     }
 
@@ -232,7 +237,7 @@ impl Program {
         let is_built = |device: Ref<Device>| {
             // A driver's status of unbuilt binaries does not suffice: their kernels are unknown.
             let has_ended =
-                matches!(self.build_of(&device), Ok(Build { state: State::Ended { .. }, .. }));
+                matches!(self.build_of(&device), Ok(Build { state: BuildState::Ended { .. }, .. }));
             has_ended && self.build_status(&device) == Ok(CL_BUILD_SUCCESS)
         };
         let built = || self.built_device(device).is_ok_and(is_built);

@@ -51,7 +51,7 @@ pub trait Object: Any + Send + Sync + Sized {
         let handle = Self::borrow(raw)?;
         let mut living = shard(raw.addr());
         handle.references.fetch_add(1, Ordering::Relaxed);
-        living.insert(raw.addr(), Entry::Held(handle.clone()));
+        living.insert(raw.addr(), LivingObject::Held(handle.clone()));
         Ok(())
     }
 
@@ -71,7 +71,7 @@ pub trait Object: Any + Send + Sync + Sized {
         let before = released.map_err(|_| ClError(Self::INVALID))?;
         let last = (before == 1).then(|| {
             let kept: Weak<Handle<Self>> = Arc::downgrade(&handle);
-            living.insert(raw.addr(), Entry::Kept(kept))
+            living.insert(raw.addr(), LivingObject::Kept(kept))
         });
         // Dropping may drop other objects, in any shard.
         drop(living);
@@ -107,7 +107,7 @@ impl<T: Object> Handle<T> {
     fn create_in(slot: Slot, value: T) -> Arc<Self> {
         let handle = Arc::new(Self { references: AtomicU32::new(1), value, slot });
         let address = handle.slot.address().addr();
-        let before = shard(address).insert(address, Entry::Held(handle.clone()));
+        let before = shard(address).insert(address, LivingObject::Held(handle.clone()));
         debug_assert!(before.is_none(), "a slot is free only after its handle was forgotten");
         handle
     }
@@ -153,14 +153,14 @@ impl<T: Object> fmt::Debug for Handle<T> {
 
 type Erased = dyn Any + Send + Sync;
 
-enum Entry {
+enum LivingObject {
     /// The program holds references.
     Held(Arc<Erased>),
     /// Only other objects hold references.
     Kept(Weak<Erased>),
 }
 
-type Living = FxHashMap<usize, Entry>;
+type Living = FxHashMap<usize, LivingObject>;
 
 /// Number of shards, a power of two. Threads that use different objects seldom share a shard.
 const SHARDS: usize = 64;
@@ -178,8 +178,8 @@ fn shard(address: usize) -> MutexGuard<'static, Living> {
 #[inline]
 fn find(address: usize) -> Option<Arc<Erased>> {
     match shard(address).get(&address)? {
-        Entry::Held(object) => Some(object.clone()),
-        Entry::Kept(object) => object.upgrade(),
+        LivingObject::Held(object) => Some(object.clone()),
+        LivingObject::Kept(object) => object.upgrade(),
     }
 }
 
