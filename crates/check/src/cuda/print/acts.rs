@@ -83,12 +83,11 @@ pub(super) fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<Strin
         Act::ContextSync { .. } => done("cuCtxSynchronize()".to_owned()),
         Act::Enqueue { stream, work } => {
             let context = prepared.ledger.key(*stream, op.thread).map_or(0, Key::context);
-            let place = WorkPosition { prepared, op: index, place: 0, context, turns: &[index] };
+            let place = Site { prepared, op: index, place: 0, context, turns: &[index] };
             place.work(work, Some(&name(*stream)))
         }
         Act::Now { context, work } => {
-            let place =
-                WorkPosition { prepared, op: index, place: 0, context: *context, turns: &[index] };
+            let place = Site { prepared, op: index, place: 0, context: *context, turns: &[index] };
             place.work(work, None)
         }
         Act::NewGraph { graph, context, parts } => {
@@ -130,7 +129,7 @@ fn new_graph(
             all.push(format!("    CODE({index}, cuEventRecord(fork_, first));"));
             all.push(format!("    CODE({index}, cuStreamWaitEvent(second, fork_, 0));"));
         }
-        let place = WorkPosition { prepared, op: index, place: number, context, turns: &turns };
+        let place = Site { prepared, op: index, place: number, context, turns: &turns };
         let stream = if part.second { "second" } else { "first" };
         all.extend(
             place.work(&part.work, Some(stream)).into_iter().map(|line| format!("    {line}")),
@@ -147,7 +146,7 @@ fn new_graph(
 }
 
 /// Position of some work in the program.
-struct WorkPosition<'a> {
+struct Site<'a> {
     prepared: &'a Prepared<'a>,
     op: usize,
     place: usize,
@@ -156,7 +155,7 @@ struct WorkPosition<'a> {
     turns: &'a [usize],
 }
 
-impl WorkPosition<'_> {
+impl Site<'_> {
     /// Returns the statements of some work. Without a stream, they use the synchronous form.
     fn work(&self, work: &Work, stream: Option<&str>) -> Vec<String> {
         let (index, place) = (self.op, self.place);
