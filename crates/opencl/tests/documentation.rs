@@ -28,6 +28,13 @@ fn the_table_of_functions_is_up_to_date() {
     );
 }
 
+/// Returns the implemented functions, each with its module.
+fn implemented() -> impl Iterator<Item = (&'static str, &'static str)> {
+    IMPLEMENTED
+        .iter()
+        .flat_map(|(module, functions)| functions.iter().map(move |(name, _)| (*name, *module)))
+}
+
 fn document() -> String {
     let tests = programs();
     let tested = |name: &str| {
@@ -38,7 +45,7 @@ fn document() -> String {
     };
     let mut text = String::from(BEGINNING);
     for (name, (major, minor)) in CORE_FUNCTIONS {
-        let place = match IMPLEMENTED.iter().find(|(known, _)| known == name) {
+        let place = match implemented().find(|(known, _)| known == name) {
             Some((_, module)) => format!("api/{module}.rs"),
             None => "refused".to_owned(),
         };
@@ -46,7 +53,7 @@ fn document() -> String {
     }
     text.push_str("\n## Functions of extensions\n\n| function | in | tested by |\n|---|---|---|\n");
     let is_core = |name: &str| CORE_FUNCTIONS.iter().any(|(known, _)| *known == name);
-    for (name, module) in IMPLEMENTED.iter().filter(|(name, _)| !is_core(name)) {
+    for (name, module) in implemented().filter(|(name, _)| !is_core(name)) {
         writeln!(text, "| `{name}` | api/{module}.rs | {} |", tested(name)).unwrap();
     }
     text.push_str(
@@ -71,9 +78,9 @@ function checks the program's arguments in the client, by the specification's ow
 a device lacks a feature, the queries of that device say so, and the functions of that feature
 return the specification's error.
 
-This document is generated from `crates/opencl/src/api/table.rs` and from `tests/c`. Do not edit it;
-run `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation`. `make test` fails if
-the document is out of date.
+This document is generated from the lists in `crates/opencl/src/api` and from `tests/c`. Do not edit
+it; run `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation`. `make test`
+fails if the document is out of date.
 
 | function | since | in `crates/opencl/src` | tested by (in `tests/c`, or beside the crate) |
 |---|---|---|---|

@@ -14,7 +14,15 @@ use crate::core::memory::{Kind, Mem, root};
 use crate::core::queue::Queue;
 use crate::core::rect::{self, Layout};
 use crate::core::target::{HostSource, HostTarget};
-use crate::edge::{ClError, ClResult, Object, Ref, array, cl_entry, require};
+use crate::edge::{ClError, ClResult, Object, Ref, array, cl_entry, functions, require};
+
+functions! {
+    slots {
+        clEnqueueReadBuffer, clEnqueueWriteBuffer, clEnqueueReadBufferRect,
+        clEnqueueWriteBufferRect, clEnqueueCopyBuffer, clEnqueueCopyBufferRect, clEnqueueFillBuffer,
+        clEnqueueMigrateMemObjects,
+    }
+}
 
 /// Returns the memory object of a command in `queue`, which may be a heap.
 fn any_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {

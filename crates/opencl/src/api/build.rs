@@ -10,8 +10,11 @@ use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::program::{Origin, Program};
 use crate::edge::{
-    ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, require, store, text,
+    ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, functions, require, store,
+    text,
 };
+
+functions! { slots { clBuildProgram, clCompileProgram, clLinkProgram } }
 
 type NotifyFn = Option<unsafe extern "C" fn(cl_program, *mut c_void)>;
 

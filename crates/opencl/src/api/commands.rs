@@ -8,8 +8,15 @@ use penstock_client::Want;
 use super::event::read_events;
 use super::waits::{hand_out, wait_list, want};
 use crate::core::queue::Queue;
-use crate::edge::{ClError, cl_entry, require};
+use crate::edge::{ClError, cl_entry, functions, require};
 use penstock_cl_sys::*;
+
+functions! {
+    slots {
+        clEnqueueMarkerWithWaitList, clEnqueueBarrierWithWaitList, clEnqueueMarker,
+        clEnqueueBarrier, clEnqueueWaitForEvents, clEnqueueNativeKernel,
+    }
+}
 
 type NativeFn = Option<unsafe extern "C" fn(*mut c_void)>;
 

@@ -10,9 +10,17 @@ use crate::core::device::Device;
 use crate::core::platform::Platform;
 use crate::core::pool::platforms;
 use crate::edge::{
-    Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, properties, require,
+    Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, functions,
+    properties, require,
 };
 use penstock_cl_sys::*;
+
+functions! {
+    slots {
+        clCreateContext, clCreateContextFromType, clRetainContext, clReleaseContext,
+        clGetContextInfo, clSetContextDestructorCallback,
+    }
+}
 
 type NotifyFn = Option<unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void)>;
 type DestructorFn = Option<unsafe extern "C" fn(cl_context, *mut c_void)>;

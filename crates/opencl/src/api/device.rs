@@ -5,8 +5,17 @@ use std::time::Instant;
 
 use crate::core::device::Device;
 use crate::core::platform::Platform;
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, require, store};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, functions, require, store,
+};
 use penstock_cl_sys::*;
+
+functions! {
+    slots {
+        clGetDeviceIDs, clGetDeviceInfo, clCreateSubDevices, clRetainDevice, clReleaseDevice,
+        clGetDeviceAndHostTimer, clGetHostTimer,
+    }
+}
 
 /// Host name of a device's node. See include/CL/cl_penstock.h.
 const CL_DEVICE_HOSTNAME_PENSTOCK: cl_device_info = 0x5053_0002;

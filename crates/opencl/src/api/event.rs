@@ -6,10 +6,17 @@ use std::sync::Arc;
 use crate::core::context::Context;
 use crate::core::event::Event;
 use crate::edge::{
-    Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, require,
+    Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, functions, require,
 };
 use penstock_cl_sys::*;
 use penstock_wire::Status;
+
+functions! {
+    slots {
+        clWaitForEvents, clGetEventInfo, clRetainEvent, clReleaseEvent, clGetEventProfilingInfo,
+        clSetEventCallback, clCreateUserEvent, clSetUserEventStatus,
+    }
+}
 
 type CallbackFn = Option<unsafe extern "C" fn(cl_event, cl_int, *mut c_void)>;
 

@@ -16,8 +16,16 @@ use crate::core::device::Device;
 use crate::core::memory::{Kind, Mem};
 use crate::core::queue::Queue;
 use crate::edge::{
-    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, properties, require, text,
+    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, functions, properties,
+    require, text,
 };
+
+functions! {
+    named {
+        clCreateGlobalBufferPENSTOCK, clEnqueueCollectiveNDRangeKernelPENSTOCK,
+        clGetGlobalBufferInfoPENSTOCK, clAbortGlobalBufferPENSTOCK, clResetGlobalBufferPENSTOCK,
+    }
+}
 
 const CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK: cl_properties = 0x5053_0010;
 const CL_GLOBAL_BUFFER_PATH_PENSTOCK: cl_properties = 0x5053_0011;

@@ -6,8 +6,16 @@ use std::ptr::null_mut;
 
 use super::{platform, table};
 use crate::core::platform::Platform;
-use crate::edge::{ClResult, Object, cl_entry, text};
+use crate::edge::{ClResult, Object, cl_entry, functions, text};
 use penstock_cl_sys::{CL_INVALID_VALUE, cl_platform_id, cl_uint};
+
+functions! {
+    slots { clGetExtensionFunctionAddress, clGetExtensionFunctionAddressForPlatform }
+    named {
+        clIcdGetPlatformIDsKHR, clIcdGetFunctionAddressForPlatformKHR,
+        clIcdSetPlatformDispatchDataKHR,
+    }
+}
 
 cl_entry! {
     /// Called by the loader for `clGetPlatformIDs`.

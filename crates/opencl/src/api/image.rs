@@ -14,7 +14,16 @@ use crate::core::format::pixel_size;
 use crate::core::image::{Content, Description, Image};
 use crate::core::memory::{self, Kind, Mem};
 use crate::core::queue::Queue;
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, require, store};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, functions, require, store,
+};
+
+functions! {
+    slots {
+        clCreateImage, clCreateImageWithProperties, clCreateImage2D, clCreateImage3D,
+        clGetSupportedImageFormats, clGetImageInfo,
+    }
+}
 
 /// Returns the image of a command in `queue`.
 pub(super) fn image_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {

@@ -8,8 +8,18 @@ use crate::core::device::Device;
 use crate::core::kernel::{Kernel, work_group_info};
 use crate::core::program::{Origin, Program};
 use crate::edge::{
-    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, require, store, text,
+    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, functions, require, store,
+    text,
 };
+
+functions! {
+    slots {
+        clCreateKernel, clCloneKernel, clCreateKernelsInProgram, clRetainKernel, clReleaseKernel,
+        clSetKernelArg, clSetKernelArgSVMPointer, clSetKernelExecInfo, clGetKernelInfo,
+        clGetKernelArgInfo, clGetKernelWorkGroupInfo, clGetKernelSubGroupInfo,
+        clGetKernelSubGroupInfoKHR,
+    }
+}
 
 cl_entry! {
     fn clCreateKernel(program: cl_program, name: *const c_char) -> ClResult<cl_kernel> {

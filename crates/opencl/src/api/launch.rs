@@ -6,7 +6,12 @@ use penstock_client::IndexSpace;
 use super::waits::{hand_out, wait_list, want};
 use crate::core::kernel::Kernel;
 use crate::core::queue::Queue;
-use crate::edge::{ClResult, Object, Ref, array, cl_entry, require, store};
+use crate::edge::{ClResult, Object, Ref, array, cl_entry, functions, require, store};
+
+functions! {
+    slots { clEnqueueNDRangeKernel, clEnqueueTask }
+    named { clGetKernelSuggestedLocalWorkSizeKHR }
+}
 
 cl_entry! {
     fn clEnqueueNDRangeKernel(

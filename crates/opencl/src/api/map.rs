@@ -11,7 +11,9 @@ use crate::core::map;
 use crate::core::mapping::Region;
 use crate::core::memory::{Kind, Mem};
 use crate::core::queue::Queue;
-use crate::edge::{ClResult, cl_entry, require, store};
+use crate::edge::{ClResult, cl_entry, functions, require, store};
+
+functions! { slots { clEnqueueMapBuffer, clEnqueueMapImage, clEnqueueUnmapMemObject } }
 
 /// Checks the flags of a map.
 pub(super) fn check_map_flags(flags: cl_map_flags) -> ClResult {

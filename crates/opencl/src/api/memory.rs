@@ -9,7 +9,15 @@ use crate::core::context::Context;
 use crate::core::memory::{self, Kind, Mem};
 use crate::core::shadow::host_bytes;
 use crate::core::svm;
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, require};
+use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, functions, require};
+
+functions! {
+    slots {
+        clCreateBuffer, clCreateBufferWithProperties, clCreateSubBuffer, clCreatePipe,
+        clRetainMemObject, clReleaseMemObject, clGetMemObjectInfo, clGetPipeInfo,
+        clSetMemObjectDestructorCallback,
+    }
+}
 
 cl_entry! {
     fn clCreateBuffer(context: cl_context, flags: cl_mem_flags, size: usize, host_ptr: *mut c_void) -> ClResult<cl_mem> {

@@ -12,7 +12,14 @@ use crate::core::image::{Image, host_layout};
 use crate::core::queue::Queue;
 use crate::core::rect::Layout;
 use crate::core::target::{HostSource, HostTarget};
-use crate::edge::{ClResult, array, cl_entry, require};
+use crate::edge::{ClResult, array, cl_entry, functions, require};
+
+functions! {
+    slots {
+        clEnqueueReadImage, clEnqueueWriteImage, clEnqueueFillImage, clEnqueueCopyImage,
+        clEnqueueCopyImageToBuffer, clEnqueueCopyBufferToImage,
+    }
+}
 
 fn wide(numbers: [usize; 3]) -> [u64; 3] {
     numbers.map(|n| n as u64)

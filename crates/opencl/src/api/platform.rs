@@ -3,9 +3,13 @@
 use crate::core::extensions;
 use crate::core::platform::Platform;
 use crate::core::pool::platforms;
-use crate::edge::{Answer, ClError, ClResult, Object, cl_entry, require, store};
+use crate::edge::{Answer, ClError, ClResult, Object, cl_entry, functions, require, store};
 use penstock_cl_sys::*;
 use std::ffi::c_void;
+
+functions! {
+    slots { clGetPlatformIDs, clGetPlatformInfo, clUnloadPlatformCompiler, clUnloadCompiler }
+}
 
 /// Host names of a platform's nodes. See include/CL/cl_penstock.h.
 const CL_PLATFORM_HOSTNAME_PENSTOCK: cl_platform_info = 0x5053_0001;

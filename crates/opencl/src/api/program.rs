@@ -9,8 +9,19 @@ use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::program::{Origin, Program};
 use crate::edge::{
-    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, require, store, text,
+    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, functions, require, store,
+    text,
 };
+
+functions! {
+    slots {
+        clCreateProgramWithSource, clCreateProgramWithIL, clCreateProgramWithBinary,
+        clCreateProgramWithBuiltInKernels, clRetainProgram, clReleaseProgram,
+        clSetProgramReleaseCallback, clSetProgramSpecializationConstant, clGetProgramInfo,
+        clGetProgramBuildInfo,
+    }
+    named { clCreateProgramWithILKHR }
+}
 
 cl_entry! {
     fn clCreateProgramWithSource(

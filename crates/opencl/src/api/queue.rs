@@ -6,8 +6,19 @@ use std::sync::Arc;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::queue::Queue;
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, properties, require};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, functions, properties, require,
+};
 use penstock_cl_sys::*;
+
+functions! {
+    slots {
+        clCreateCommandQueue, clCreateCommandQueueWithProperties, clRetainCommandQueue,
+        clReleaseCommandQueue, clGetCommandQueueInfo, clSetCommandQueueProperty,
+        clSetDefaultDeviceCommandQueue, clFlush, clFinish,
+    }
+    named { clCreateCommandQueueWithPropertiesKHR }
+}
 
 const ORDER_AND_TIMES: cl_command_queue_properties =
     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;

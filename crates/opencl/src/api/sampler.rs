@@ -4,8 +4,17 @@ use std::ffi::c_void;
 
 use crate::core::context::Context;
 use crate::core::sampler::Sampler;
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, properties, require};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, cl_entry, functions, properties, require,
+};
 use penstock_cl_sys::*;
+
+functions! {
+    slots {
+        clCreateSampler, clCreateSamplerWithProperties, clRetainSampler, clReleaseSampler,
+        clGetSamplerInfo,
+    }
+}
 
 cl_entry! {
     fn clCreateSamplerWithProperties(

@@ -12,7 +12,14 @@ use super::waits::{hand_out, wait_list, want, want_turn};
 use crate::core::context::Context;
 use crate::core::queue::Queue;
 use crate::core::svm;
-use crate::edge::{ClError, ClResult, Object, array, cl_entry, require};
+use crate::edge::{ClError, ClResult, Object, array, cl_entry, functions, require};
+
+functions! {
+    slots {
+        clSVMAlloc, clSVMFree, clEnqueueSVMFree, clEnqueueSVMMemcpy, clEnqueueSVMMemFill,
+        clEnqueueSVMMap, clEnqueueSVMUnmap, clEnqueueSVMMigrateMem,
+    }
+}
 
 cl_entry! {
     fn clSVMAlloc(context: cl_context, flags: cl_svm_mem_flags, size: usize, alignment: cl_uint) -> *mut c_void, or null_mut(); {

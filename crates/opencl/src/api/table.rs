@@ -1,107 +1,38 @@
-//! The list of all functions: the dispatch table of the ICD loader, and functions by name.
-//! docs/opencl.md is generated from it.
+//! The dispatch table of the ICD loader, and functions by name. Both are made from the lists
+//! (`functions!`) at the top of each module of [`crate::api`], as is docs/opencl.md.
 
 use std::ptr::without_provenance;
 
 use crate::edge::Stub;
-use penstock_cl_sys::{CL_ICD2_TAG_KHR, SLOTS, cl_icd_dispatch, slot};
+use penstock_cl_sys::{CL_ICD2_TAG_KHR, SLOT_NAMES, SLOTS, cl_icd_dispatch, slot};
 
-/// Lists every slot of the dispatch table, so that a missing one does not compile: the functions of
-/// each module, those that the loader itself implements (`tag`), those that refuse (`none`), and
-/// functions without a slot (`named`).
-macro_rules! functions {
+/// Makes the tables from the lists of the modules, and from the list of functions that refuse.
+macro_rules! modules {
     (
-        $(in $module:ident { $($made:ident),* $(,)? })*
-        tag { $($tagged_module:ident::$tagged:ident),* $(,)? }
+        $($module:ident),* $(,)?;
         none { $($refused:ident),* $(,)? }
-        named { $($named_module:ident::$named:ident),* $(,)? }
     ) => {
-        const FUNCTIONS: cl_icd_dispatch = cl_icd_dispatch {
-            $($($made: Some(super::$module::$made),)*)*
-            $($tagged: Some(super::$tagged_module::$tagged),)*
-            $($refused: Stub::REFUSE,)*
+        const FUNCTIONS: cl_icd_dispatch = {
+            // SAFETY: each field is an optional function pointer or a raw pointer. Zero is the
+            // empty one.
+            let mut table: cl_icd_dispatch = unsafe { std::mem::zeroed() };
+            $(super::$module::fill(&mut table);)*
+            $(table.$refused = Stub::REFUSE;)*
+            table
         };
 
-        /// Implemented functions, each with its module in [`crate::api`].
-        pub const IMPLEMENTED: &[(&str, &str)] = &[
-            $($((stringify!($made), stringify!($module)),)*)*
-            $((stringify!($tagged), stringify!($tagged_module)),)*
-            $((stringify!($named), stringify!($named_module)),)*
-        ];
+        /// Implemented functions of each module of [`crate::api`], with their addresses.
+        pub const IMPLEMENTED: &[(&str, &[(&str, *const ())])] =
+            &[$((stringify!($module), super::$module::FUNCTIONS),)*];
 
         /// Functions that fail with `CL_INVALID_OPERATION`.
         pub const REFUSED: &[&str] = &[$(stringify!($refused),)*];
-
-        static BY_NAME: Table<{ IMPLEMENTED.len() }> = Table([
-            $($((stringify!($made), super::$module::$made as *const ()),)*)*
-            $((stringify!($tagged), super::$tagged_module::$tagged as *const ()),)*
-            $((stringify!($named), super::$named_module::$named as *const ()),)*
-        ]);
-
-        const TAGGED: &[usize] = &[$(slot!($tagged),)*];
     };
 }
 
-functions! {
-    in platform { clGetPlatformInfo, clUnloadPlatformCompiler }
-    in icd { clGetExtensionFunctionAddress, clGetExtensionFunctionAddressForPlatform }
-    in device {
-        clGetDeviceIDs, clGetDeviceInfo, clCreateSubDevices, clRetainDevice, clReleaseDevice, clGetDeviceAndHostTimer,
-        clGetHostTimer,
-    }
-    in context {
-        clCreateContext, clCreateContextFromType, clRetainContext, clReleaseContext, clGetContextInfo,
-        clSetContextDestructorCallback,
-    }
-    in queue {
-        clCreateCommandQueue, clCreateCommandQueueWithProperties, clRetainCommandQueue, clReleaseCommandQueue,
-        clGetCommandQueueInfo, clSetCommandQueueProperty, clSetDefaultDeviceCommandQueue, clFlush, clFinish,
-    }
-    in event {
-        clWaitForEvents, clGetEventInfo, clRetainEvent, clReleaseEvent, clGetEventProfilingInfo, clSetEventCallback,
-        clCreateUserEvent, clSetUserEventStatus,
-    }
-    in commands {
-        clEnqueueMarkerWithWaitList, clEnqueueBarrierWithWaitList, clEnqueueMarker, clEnqueueBarrier,
-        clEnqueueWaitForEvents, clEnqueueNativeKernel,
-    }
-    in sampler { clCreateSampler, clCreateSamplerWithProperties, clRetainSampler, clReleaseSampler, clGetSamplerInfo }
-    in memory {
-        clCreateBuffer, clCreateBufferWithProperties, clCreateSubBuffer, clCreatePipe, clRetainMemObject,
-        clReleaseMemObject, clGetMemObjectInfo, clGetPipeInfo, clSetMemObjectDestructorCallback,
-    }
-    in buffer {
-        clEnqueueReadBuffer, clEnqueueWriteBuffer, clEnqueueReadBufferRect, clEnqueueWriteBufferRect,
-        clEnqueueCopyBuffer, clEnqueueCopyBufferRect, clEnqueueFillBuffer, clEnqueueMigrateMemObjects,
-    }
-    in image {
-        clCreateImage, clCreateImageWithProperties, clCreateImage2D, clCreateImage3D, clGetSupportedImageFormats,
-        clGetImageInfo,
-    }
-    in pixels {
-        clEnqueueReadImage, clEnqueueWriteImage, clEnqueueFillImage, clEnqueueCopyImage, clEnqueueCopyImageToBuffer,
-        clEnqueueCopyBufferToImage,
-    }
-    in map { clEnqueueMapBuffer, clEnqueueMapImage, clEnqueueUnmapMemObject }
-    in svm {
-        clSVMAlloc, clSVMFree, clEnqueueSVMFree, clEnqueueSVMMemcpy, clEnqueueSVMMemFill, clEnqueueSVMMap,
-        clEnqueueSVMUnmap, clEnqueueSVMMigrateMem,
-    }
-    in program {
-        clCreateProgramWithSource, clCreateProgramWithIL, clCreateProgramWithBinary,
-        clCreateProgramWithBuiltInKernels, clRetainProgram, clReleaseProgram, clSetProgramReleaseCallback,
-        clSetProgramSpecializationConstant, clGetProgramInfo, clGetProgramBuildInfo,
-    }
-    in build { clBuildProgram, clCompileProgram, clLinkProgram }
-    in kernel {
-        clCreateKernel, clCloneKernel, clCreateKernelsInProgram, clRetainKernel, clReleaseKernel, clSetKernelArg,
-        clSetKernelArgSVMPointer, clSetKernelExecInfo, clGetKernelInfo, clGetKernelArgInfo, clGetKernelWorkGroupInfo,
-        clGetKernelSubGroupInfo, clGetKernelSubGroupInfoKHR,
-    }
-    in launch { clEnqueueNDRangeKernel, clEnqueueTask }
-
-    tag { platform::clGetPlatformIDs, platform::clUnloadCompiler }
-
+modules! {
+    platform, icd, device, context, queue, event, commands, sampler, memory, buffer, image, pixels,
+    map, svm, program, build, kernel, launch, heap;
     none {
         // Extensions of graphics APIs, and cl_ext_device_fission, which is core in OpenCL 1.2.
         clCreateFromGLBuffer, clCreateFromGLTexture, clCreateFromGLTexture2D, clCreateFromGLTexture3D,
@@ -116,36 +47,32 @@ functions! {
         clEnqueueReleaseEGLObjectsKHR, clCreateEventFromEGLSyncKHR, clCreateSubDevicesEXT, clRetainDeviceEXT,
         clReleaseDeviceEXT,
     }
-    named {
-        icd::clIcdGetPlatformIDsKHR, icd::clIcdGetFunctionAddressForPlatformKHR, icd::clIcdSetPlatformDispatchDataKHR,
-        queue::clCreateCommandQueueWithPropertiesKHR,
-        launch::clGetKernelSuggestedLocalWorkSizeKHR, program::clCreateProgramWithILKHR,
-        heap::clCreateGlobalBufferPENSTOCK, heap::clEnqueueCollectiveNDRangeKernelPENSTOCK,
-        heap::clGetGlobalBufferInfoPENSTOCK, heap::clAbortGlobalBufferPENSTOCK, heap::clResetGlobalBufferPENSTOCK,
-    }
 }
-
-/// Addresses of functions by name.
-struct Table<const N: usize>([(&'static str, *const ()); N]);
-
-// SAFETY: addresses of code, which no thread writes.
-unsafe impl<const N: usize> Sync for Table<N> {}
 
 /// Slots of the dispatch table.
 #[repr(transparent)]
 struct Slots([*const (); SLOTS]);
 
-// SAFETY: as for `Table`.
+// SAFETY: addresses of code, which no thread writes.
 unsafe impl Sync for Slots {}
+
+/// Slots of the two functions that the loader implements itself.
+const TAGGED: [usize; 2] = [slot!(clGetPlatformIDs), slot!(clUnloadCompiler)];
 
 static DISPATCH: Slots = Slots(slots());
 
-/// Returns the table that the loader requires. "The clGetPlatformIDs and clUnloadCompiler entries
-/// ... must be CL_ICD2_TAG_KHR": the loader implements these two itself.
+/// Returns the table that the loader requires. A slot without a function does not compile. "The
+/// clGetPlatformIDs and clUnloadCompiler entries ... must be CL_ICD2_TAG_KHR": the loader
+/// implements these two itself.
 const fn slots() -> [*const (); SLOTS] {
-    // SAFETY: the structure has only function pointers, none of them empty, and each is an address.
+    // SAFETY: the structure has only function pointers, which are addresses or null.
     let mut slots: [*const (); SLOTS] = unsafe { std::mem::transmute(FUNCTIONS) };
     let mut at = 0;
+    while at < SLOTS {
+        assert!(!slots[at].is_null(), "{}", SLOT_NAMES[at]);
+        at += 1;
+    }
+    at = 0;
     while at < TAGGED.len() {
         slots[TAGGED[at]] = without_provenance(CL_ICD2_TAG_KHR);
         at += 1;
@@ -160,7 +87,8 @@ pub fn dispatch() -> *mut () {
 
 /// Returns the address of an implemented function.
 pub fn address(name: &[u8]) -> Option<*const ()> {
-    BY_NAME.0.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, address)| *address)
+    let mut known = IMPLEMENTED.iter().flat_map(|(_, functions)| *functions);
+    known.find(|(known, _)| known.as_bytes() == name).map(|(_, address)| *address)
 }
 
 #[cfg(test)]
@@ -179,7 +107,8 @@ mod tests {
     #[test]
     fn every_function_of_the_core_is_listed_once() {
         for (name, _) in CORE_FUNCTIONS {
-            let made = IMPLEMENTED.iter().filter(|(known, _)| known == name).count();
+            let known = IMPLEMENTED.iter().flat_map(|(_, functions)| *functions);
+            let made = known.filter(|(known, _)| known == name).count();
             let refused = REFUSED.iter().filter(|known| *known == name).count();
             assert_eq!(made + refused, 1, "{name}");
             assert_eq!(address(name.as_bytes()).is_some(), made == 1, "{name}");

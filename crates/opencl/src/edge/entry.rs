@@ -82,6 +82,28 @@ macro_rules! cl_entry {
 }
 pub(crate) use cl_entry;
 
+/// Lists the functions of a module for [`crate::api::table`]: those with a slot in the dispatch
+/// table of the ICD loader, and those that programs find only by name.
+macro_rules! functions {
+    (
+        $(slots { $($slot:ident),* $(,)? })?
+        $(named { $($named:ident),* $(,)? })?
+    ) => {
+        /// Puts the functions into their slots.
+        #[allow(unused_variables, reason = "a module may have no function with a slot")]
+        pub(super) const fn fill(table: &mut ::penstock_cl_sys::cl_icd_dispatch) {
+            $($(table.$slot = Some($slot);)*)?
+        }
+
+        /// Names and addresses of the functions.
+        pub(super) const FUNCTIONS: &[(&str, *const ())] = &[
+            $($((stringify!($slot), $slot as *const ()),)*)?
+            $($((stringify!($named), $named as *const ()),)*)?
+        ];
+    };
+}
+pub(crate) use functions;
+
 #[cfg(test)]
 mod tests {
     use std::ptr::null_mut;

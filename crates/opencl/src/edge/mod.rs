@@ -10,7 +10,7 @@ mod slot;
 mod stub;
 mod user;
 
-pub(crate) use entry::{cl_entry, failed, guard};
+pub(crate) use entry::{cl_entry, failed, functions, guard};
 pub use error::{ClError, ClResult, require};
 pub use handle::{Handle, Object, Ref};
 pub use info::{Answer, Plain};
