@@ -18,9 +18,9 @@ use penstock_wire::describe::{BuildReport, ImageDescription, Info, Timers};
 use penstock_wire::status::Status;
 
 use crate::account::Share;
+use crate::command::{Command, Source};
 use crate::event::{Event, Reading};
 use crate::home::{HostMemory, Mapping};
-use crate::region::Placed;
 use crate::staging::Staged;
 
 /// Receiver of the errors of a context, on any thread.
@@ -246,45 +246,6 @@ pub(crate) trait MemDriver: Any + Send + Sync {
 
     /// Returns the address of the first byte for kernels.
     fn device_address(&self) -> Result<u64, Status>;
-}
-
-/// A command that moves no bytes between host and device by itself, or that has its bytes. All
-/// ranges and regions lie within their objects, which belong to the queue's context. The index
-/// space of a launch has passed [`IndexSpace::checked`].
-pub(crate) enum Command<'a> {
-    Marker,
-    Barrier,
-    Migrate { mems: &'a [&'a Mem], flags: u64 },
-    Launch { kernel: &'a Kernel, space: &'a IndexSpace },
-    Write { mem: &'a Mem, offset: usize, bytes: Staged },
-    WriteRect { mem: &'a Mem, at: Placed, region: [usize; 3], bytes: Staged },
-    Copy { source: &'a Mem, from: usize, target: &'a Mem, to: usize, bytes: usize },
-    CopyRect { source: &'a Mem, from: Placed, target: &'a Mem, to: Placed, region: [usize; 3] },
-    Fill { mem: &'a Mem, pattern: &'a [u8], offset: usize, bytes: usize },
-    Image(ImageCommand<'a>),
-}
-
-/// A command that uses an image.
-pub(crate) enum ImageCommand<'a> {
-    Write { mem: &'a Mem, at: Place, bytes: Staged },
-    Copy { source: &'a Mem, from: Place, target: &'a Mem, to: [usize; 3] },
-    ToBuffer { source: &'a Mem, from: Place, target: &'a Mem, to: usize },
-    OfBuffer { source: &'a Mem, from: usize, target: &'a Mem, to: Place },
-    Fill { mem: &'a Mem, colour: [u32; 4], at: Place },
-}
-
-/// A region that lies within an image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) origin: [usize; 3],
-    pub(crate) region: [usize; 3],
-}
-
-/// What a read reads. All of it lies within the object.
-pub(crate) enum Source<'a> {
-    Buffer { mem: &'a Mem, offset: usize },
-    Rect { mem: &'a Mem, at: Placed, region: [usize; 3] },
-    Image { mem: &'a Mem, at: Place },
 }
 
 /// Whether a command gets an event. Without one it is cheaper, but later failures are lost.

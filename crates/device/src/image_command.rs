@@ -1,11 +1,28 @@
-//! Commands on images.
+//! The commands on images, and their checks.
 
 use penstock_wire::status::Status;
 
-use crate::driver::{Command, ImageCommand, Mem, Place, Queue, Source, Want};
+use crate::command::{Command, Source};
+use crate::driver::{Mem, Queue, Want};
 use crate::event::{Event, Reading};
 use crate::region;
 use crate::staging::Staged;
+
+/// A command that uses an image.
+pub(crate) enum ImageCommand<'a> {
+    Write { mem: &'a Mem, at: Place, bytes: Staged },
+    Copy { source: &'a Mem, from: Place, target: &'a Mem, to: [usize; 3] },
+    ToBuffer { source: &'a Mem, from: Place, target: &'a Mem, to: usize },
+    OfBuffer { source: &'a Mem, from: usize, target: &'a Mem, to: Place },
+    Fill { mem: &'a Mem, colour: [u32; 4], at: Place },
+}
+
+/// A region that lies within an image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) origin: [usize; 3],
+    pub(crate) region: [usize; 3],
+}
 
 impl Queue {
     /// Returns the place of a region in an image of the queue's context, and its size in bytes.

@@ -13,13 +13,16 @@
 //! Each layer uses only those below it.
 //!
 //! 1. `load` finds the drivers.
-//! 2. `context`, `mem`, `image`, `queue`, `transfer`, `image_command`, `program` and `probe` have
-//!    the public methods. They check what a client may have got wrong, once for all drivers.
+//! 2. `context`, `mem`, `image`, `queue`, `program` and `probe` have public methods. They check
+//!    what a client may have got wrong, once for all drivers.
 //! 3. `opencl` and `cuda` are the two drivers. They do not know each other.
 //! 4. `driver` and `event` say what a driver must be able to do (traits), and define the objects.
+//!    `command` and `image_command` define the commands, each beside the public method that checks
+//!    and enqueues it.
 //! 5. `home`, `staging`, `account`, `range`, `region` and `format` know nothing of drivers.
 
 mod account;
+mod command;
 mod context;
 mod cuda;
 mod driver;
@@ -36,7 +39,6 @@ mod program;
 mod queue;
 mod region;
 mod staging;
-mod transfer;
 
 pub use account::Share;
 pub use driver::{Arg, Context, Device, Kernel, Mem, Platform, Program, Queue, Sampler, Want};

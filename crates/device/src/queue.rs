@@ -1,4 +1,4 @@
-//! Queues, and the commands that move no bytes. Transfers are in `transfer` and `image_command`.
+//! Queues, and the commands that move no bytes. Transfers are in `command` and `image_command`.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use penstock_process::Lock;
 use penstock_wire::IndexSpace;
 use penstock_wire::status::Status;
 
-use crate::driver::{
-    Command, Context, Device, Kernel, Mem, Queue, QueueDriver, QueueParts, Source, Want,
-};
+use crate::command::{Command, Source};
+use crate::driver::{Context, Device, Kernel, Mem, Queue, QueueDriver, QueueParts, Want};
 use crate::event::{Event, Reading};
 use crate::region;
 use crate::staging::Staged;

@@ -12,7 +12,8 @@ use super::event::Event as OwnEvent;
 use super::kernel::Kernel;
 use super::memory::{Memory, memory};
 use super::stream::{Stream, Wish};
-use crate::driver::{Command, QueueDriver, Source, Want};
+use crate::command::{Command, Source};
+use crate::driver::{QueueDriver, Want};
 use crate::event::{Event, ReadBytes, Reading};
 use crate::staging::Staged;
 
@@ -64,7 +65,8 @@ fn work_of(command: Command<'_>) -> Result<(Work, [Kept; 2]), Status> {
             let to = mem.range(offset, bytes).address;
             (Work::Fill { to, bytes, pattern: pattern.to_vec() }, [keep(mem), None])
         }
-        Command::Image(_) => return Err(Status::INVALID_OPERATION),
+        // CUDA has no such command.
+        _ => return Err(Status::INVALID_OPERATION),
     })
 }
 

@@ -9,8 +9,9 @@ use super::api::function;
 use super::event::Event as OwnEvent;
 use super::memory::raw;
 use super::queue::Queue;
-use crate::driver::{ImageCommand, Mem, Place, Want};
+use crate::driver::{Mem, Want};
 use crate::event::Event;
+use crate::image_command::{ImageCommand, Place};
 
 impl Queue {
     pub(super) fn enqueue_image(
