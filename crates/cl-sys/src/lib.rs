@@ -24,21 +24,6 @@ pub use generated::*;
 /// 2.0 driver. The value is not a function, so such a table is no [`cl_icd_dispatch`]; see
 /// [`slot`].
 pub const CL_ICD2_TAG_KHR: usize = 0x4F50_454E_434C_3331;
-/// Name of the function through which an ICD 2.0 driver gives its functions to the loader.
-pub const CL_ICD_GET_FUNCTION: &std::ffi::CStr = c"clIcdGetFunctionAddressForPlatformKHR";
-/// Name of the function through which an ICD 2.0 driver takes the loader's dispatch data.
-pub const CL_ICD_SET_DISPATCH_DATA: &std::ffi::CStr = c"clIcdSetPlatformDispatchDataKHR";
-
-#[allow(non_camel_case_types, reason = "C's name")]
-pub type clIcdGetFunctionAddressForPlatformKHR_fn = Option<
-    unsafe extern "C" fn(
-        platform: cl_platform_id,
-        name: *const std::ffi::c_char,
-    ) -> *mut std::ffi::c_void,
->;
-#[allow(non_camel_case_types, reason = "C's name")]
-pub type clIcdSetPlatformDispatchDataKHR_fn =
-    Option<unsafe extern "C" fn(platform: cl_platform_id, data: *mut std::ffi::c_void) -> cl_int>;
 
 /// Type of `clGetKernelSuggestedLocalWorkSizeKHR` of `cl_khr_suggested_local_work_size`. OpenCL 3.1
 /// has the function without the suffix.

@@ -40,11 +40,6 @@ pub const fn user_offset(pe: u32, bytes: u64) -> u64 {
     HEAD_BYTES as u64 + pe as u64 * stride(bytes) + FLAGS_BYTES as u64
 }
 
-/// Returns the offset in a part of the flag of PE `from` for a team slot.
-pub const fn flag_offset(slot: usize, from: u32) -> u64 {
-    ((slot * PES_MAX as usize + from as usize) * LINE_BYTES) as u64
-}
-
 /// How a PE reaches another, in [`Head::paths`].
 pub mod path {
     /// By stores into the mapped part.

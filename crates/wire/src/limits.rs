@@ -38,9 +38,6 @@ pub const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Size of one frame of kernel output in bytes. Longer output is split into several frames.
 pub const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
-/// Size of a hello message in bytes: a few names and numbers.
-pub const HELLO_BYTES_MAX: usize = 4 << 10;
-
 /// Size of a node's description in bytes. 64 devices of 16 KiB are 1 MiB; four times that leaves
 /// room for long extension strings.
 pub const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
