@@ -2,17 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
-use penstock_wire::id::kind;
-use penstock_wire::{Call, Frame, FrameError, Header, Id, Payload};
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
+use penstock_wire::{Call, Frame, Header};
 use zerocopy::FromBytes;
 
 struct Sink;
 
 impl<C: Call> Serve<C> for Sink {
-    fn serve(&mut self, _: &C, _: &[Id<kind::Event>], payload: &mut dyn Payload) -> Result<(), FrameError> {
-        if payload.left() < 1 << 20 {
-            payload.read_all()?;
+    fn serve(&mut self, _: &C, with: Attached<'_>) -> Served {
+        if with.payload.left() < 1 << 20 {
+            with.payload.read_all()?;
         }
         Ok(())
     }

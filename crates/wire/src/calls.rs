@@ -6,6 +6,8 @@
 //! with the event that the call names ([`to_client::EventDone`]). If the call names no event, the
 //! next [`to_worker::Finish`] of its queue reports the failure.
 
+use std::fmt;
+
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -14,19 +16,29 @@ use crate::id::{Id, kind};
 use crate::limits;
 use crate::space::SpaceFrame;
 
+/// What a frame has besides the fields of its call.
+pub struct Attached<'a> {
+    pub waits: &'a [Id<kind::Event>],
+    pub payload: &'a mut dyn Payload,
+}
+
+impl fmt::Debug for Attached<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attached").field("waits", &self.waits).finish_non_exhaustive()
+    }
+}
+
+/// Result of a handler. An error means that the peer broke the protocol or that the link broke, and
+/// ends the session. A handler reports a failure of the call itself to the client.
+pub type Served = Result<(), FrameError>;
+
 /// Serves one call of a peer.
 pub trait Serve<C: Call> {
-    /// Executes `call`. A handler reports a failure of the call itself to the client; an error
-    /// returned here ends the session.
+    /// Executes `call`.
     ///
     /// # Errors
-    /// If the peer broke the protocol, or the link broke.
-    fn serve(
-        &mut self,
-        call: &C,
-        waits: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError>;
+    /// See [`Served`].
+    fn serve(&mut self, call: &C, with: Attached<'_>) -> Served;
 }
 
 mod define;

@@ -9,10 +9,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use penstock_link::{LinkError, Patience, Received, Receiver, Sender};
-use penstock_wire::calls::{Serve, to_client, to_worker};
-use penstock_wire::id::kind;
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
 use penstock_wire::trace::Writer;
-use penstock_wire::{Call as _, Frame, FrameError, Id, Payload, Status};
+use penstock_wire::{Call as _, Frame, FrameError, Payload, Status};
 
 use super::{Direction, Entry, Event, File, Traced};
 use penstock_client::open_link;
@@ -176,50 +175,31 @@ impl Answer {
 struct Decoder(Answer);
 
 impl Serve<to_client::Reply> for Decoder {
-    fn serve(
-        &mut self,
-        call: &to_client::Reply,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::Reply, _: Attached<'_>) -> Served {
         self.0 = Answer::Reply { request: call.request.get(), status: call.status.get() };
         Ok(())
     }
 }
 
 impl Serve<to_client::EventDone> for Decoder {
-    fn serve(
-        &mut self,
-        call: &to_client::EventDone,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::EventDone, _: Attached<'_>) -> Served {
         self.0 = Answer::End { event: call.event.get(), status: call.status.get() };
         Ok(())
     }
 }
 
 impl Serve<to_client::ReadData> for Decoder {
-    fn serve(
-        &mut self,
-        call: &to_client::ReadData,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let (event, offset, bytes) = (call.event.get(), call.offset.get(), payload.read_all()?);
+    fn serve(&mut self, call: &to_client::ReadData, with: Attached<'_>) -> Served {
+        let (event, offset, bytes) =
+            (call.event.get(), call.offset.get(), with.payload.read_all()?);
         self.0 = Answer::Read { event, offset, bytes };
         Ok(())
     }
 }
 
 impl Serve<to_client::Fault> for Decoder {
-    fn serve(
-        &mut self,
-        _: &to_client::Fault,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let reason = String::from_utf8_lossy(&payload.read_all()?).into_owned();
+    fn serve(&mut self, _: &to_client::Fault, with: Attached<'_>) -> Served {
+        let reason = String::from_utf8_lossy(&with.payload.read_all()?).into_owned();
         self.0 = Answer::Fault { reason };
         Ok(())
     }
@@ -229,12 +209,7 @@ impl Serve<to_client::Fault> for Decoder {
 macro_rules! ignored {
     ($($call:ident)*) => {$(
         impl Serve<to_client::$call> for Decoder {
-            fn serve(
-                &mut self,
-                _: &to_client::$call,
-                _: &[Id<kind::Event>],
-                _: &mut dyn Payload,
-            ) -> Result<(), FrameError> {
+            fn serve(&mut self, _: &to_client::$call, _: Attached<'_>) -> Served {
                 Ok(())
             }
         }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use penstock_link::LinkError;
-use penstock_wire::calls::{Serve, to_client};
-use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status};
+use penstock_wire::Status;
+use penstock_wire::calls::{Attached, Serve, Served, to_client};
 
 use super::Session;
 
@@ -15,13 +14,8 @@ pub(super) struct Incoming<'a> {
 }
 
 impl Serve<to_client::Reply> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::Reply,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let bytes = payload.read_all()?;
+    fn serve(&mut self, call: &to_client::Reply, with: Attached<'_>) -> Served {
+        let bytes = with.payload.read_all()?;
         if let Some(answer) = self.session.open.lock().requests.remove(&call.request.get()) {
             answer.set(Status(call.status.get()), bytes);
         }
@@ -31,12 +25,7 @@ impl Serve<to_client::Reply> for Incoming<'_> {
 }
 
 impl Serve<to_client::EventDone> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::EventDone,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::EventDone, _: Attached<'_>) -> Served {
         let (target, event) = {
             let mut open = self.session.open.lock();
             (open.reads.remove(&call.event.get()), open.events.remove(&call.event.get()))
@@ -53,19 +42,14 @@ impl Serve<to_client::EventDone> for Incoming<'_> {
 }
 
 impl Serve<to_client::ReadData> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::ReadData,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::ReadData, with: Attached<'_>) -> Served {
         // Locked before the target is taken out: a thread that loses the session after that waits
         // for the end of the copy.
         let landing = self.session.landing.lock();
         // Taken out while the bytes arrive, so that a long copy does not hold up senders.
         let target = self.session.open.lock().reads.remove(&call.event.get());
         let Some(mut target) = target else { return Ok(()) };
-        let taken = target.take(call.offset.get(), payload);
+        let taken = target.take(call.offset.get(), with.payload);
         // Unlocked before the target may be dropped: an object that the target keeps alive may send
         // something.
         drop(landing);
@@ -79,25 +63,15 @@ impl Serve<to_client::ReadData> for Incoming<'_> {
 }
 
 impl Serve<to_client::Output> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        _: &to_client::Output,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        penstock_process::stdout::print(&payload.read_all()?);
+    fn serve(&mut self, _: &to_client::Output, with: Attached<'_>) -> Served {
+        penstock_process::stdout::print(&with.payload.read_all()?);
         Ok(())
     }
 }
 
 impl Serve<to_client::ContextError> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::ContextError,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let text = String::from_utf8_lossy(&payload.read_all()?).into_owned();
+    fn serve(&mut self, call: &to_client::ContextError, with: Attached<'_>) -> Served {
+        let text = String::from_utf8_lossy(&with.payload.read_all()?).into_owned();
         let (session, context) = (self.session.clone(), call.context);
         crate::progress::call_back(Box::new(move || {
             if let Some(tell) = &*session.context_errors.lock() {
@@ -109,25 +83,15 @@ impl Serve<to_client::ContextError> for Incoming<'_> {
 }
 
 impl Serve<to_client::Fault> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        _: &to_client::Fault,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let text = String::from_utf8_lossy(&payload.read_all()?).into_owned();
+    fn serve(&mut self, _: &to_client::Fault, with: Attached<'_>) -> Served {
+        let text = String::from_utf8_lossy(&with.payload.read_all()?).into_owned();
         self.session.lose(&LinkError::Fault(text));
         Ok(())
     }
 }
 
 impl Serve<to_client::MemGone> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::MemGone,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::MemGone, _: Attached<'_>) -> Served {
         if let Some(arena) = &self.session.arena {
             arena.gone(call.mem);
         }
@@ -136,12 +100,7 @@ impl Serve<to_client::MemGone> for Incoming<'_> {
 }
 
 impl Serve<to_client::PeerLost> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::PeerLost,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::PeerLost, _: Attached<'_>) -> Served {
         if let Some(peers) = self.session.peers() {
             peers.lose(self.session.node(), call.peer);
         }
@@ -150,12 +109,7 @@ impl Serve<to_client::PeerLost> for Incoming<'_> {
 }
 
 impl Serve<to_client::QueueFailed> for Incoming<'_> {
-    fn serve(
-        &mut self,
-        call: &to_client::QueueFailed,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_client::QueueFailed, _: Attached<'_>) -> Served {
         self.session.queue_failed(call.queue, Status(call.status.get()));
         Ok(())
     }

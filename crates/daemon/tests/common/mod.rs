@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 use penstock_daemon::node::Node;
 use penstock_daemon::session::{PeerSetup, Session, SharedSession};
 use penstock_link::{LinkError, Patience, Received, Receiver, Sender, Side, Stream};
-use penstock_wire::calls::{Serve, to_client, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport};
 use penstock_wire::hello::feature;
 use penstock_wire::id::kind;
-use penstock_wire::{
-    Call, FrameError, I32, Id, IndexSpace, Payload, Request, Status, TimesOf, U32, U64, frame,
-};
+use penstock_wire::{Call, I32, Id, IndexSpace, Request, Status, TimesOf, U32, U64, frame};
 
 /// Time-out: longer than anything here takes, so that a hanging test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -283,12 +281,8 @@ impl Client {
 macro_rules! inbox {
     ($($call:ident |$inbox:ident, $frame:ident, $payload:ident| $take:block)*) => {$(
         impl Serve<to_client::$call> for Inbox {
-            fn serve(
-                &mut self,
-                $frame: &to_client::$call,
-                _: &[Id<kind::Event>],
-                $payload: &mut dyn Payload,
-            ) -> Result<(), FrameError> {
+            fn serve(&mut self, $frame: &to_client::$call, with: Attached<'_>) -> Served {
+                let $payload = with.payload;
                 let $inbox = self;
                 $take
                 Ok(())

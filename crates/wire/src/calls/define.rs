@@ -79,7 +79,7 @@ macro_rules! calls {
                 match frame.header.opcode.get() {
                     $($code => {
                         let call = $name::read_from_bytes(frame.body).map_err(|_| FrameError::Broken)?;
-                        handler.serve(&call, frame.waits, payload)
+                        handler.serve(&call, Attached { waits: frame.waits, payload })
                     })*
                     unknown => Err(FrameError::UnknownOpcode(unknown)),
                 }

@@ -16,16 +16,11 @@ struct Counter {
 }
 
 impl<C: Call> Serve<C> for Counter {
-    fn serve(
-        &mut self,
-        call: &C,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &C, with: Attached<'_>) -> Served {
         // The body has its size in the table.
         assert_eq!(call.as_bytes().len(), size_of::<C>());
         self.served += 1;
-        self.taken += payload.read_all()?.len() as u64;
+        self.taken += with.payload.read_all()?.len() as u64;
         Ok(())
     }
 }

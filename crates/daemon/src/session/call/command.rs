@@ -5,9 +5,9 @@ use std::sync::Arc;
 use penstock_device as device;
 use penstock_device::{Rect, Want};
 use penstock_trial::{Defect, planted};
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, U64, frame};
+use penstock_wire::{FrameError, Id, Status, U64, frame};
 
 use crate::session::event::Event;
 use crate::session::queue::{Queue, QueuePosition};
@@ -207,15 +207,11 @@ fn end_in_turn(shared: &Arc<SharedSession>, queue: &mut Queue, event: &Arc<Event
 macro_rules! commands {
     ($($name:ident |$call:ident, $inputs:ident, $payload:ident| $enqueue:expr;)*) => {$(
         impl Serve<to_worker::$name> for Session {
-            fn serve(
-                &mut self,
-                $call: &to_worker::$name,
-                waits: &[Id<kind::Event>],
-                $payload: &mut dyn Payload,
-            ) -> Result<(), FrameError> {
-                let bytes = $payload.read_all()?;
+            fn serve(&mut self, $call: &to_worker::$name, with: Attached<'_>) -> Served {
+                let bytes = with.payload.read_all()?;
                 let $payload = bytes.as_slice();
-                let names = CommandIds { queue: $call.queue, event: $call.event, waits };
+                let (queue, event) = ($call.queue, $call.event);
+                let names = CommandIds { queue, event, waits: with.waits };
                 self.command(names, |$inputs| {
                     let _: &[u8] = $payload;
                     $enqueue
@@ -274,18 +270,16 @@ commands! {
 }
 
 impl Serve<to_worker::Migrate> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::Migrate,
-        waits: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let ids: Vec<u64> = frame::decode("Migrate", &payload.read_all()?)?;
-        self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
-            let mems = ids.iter().map(|id| inputs.objects.mems.get(Id::new(*id)));
-            let mems = mems.collect::<Result<Vec<_>, _>>()?;
-            inputs.queue.migrate(&mems, call.flags.get(), inputs.waits, inputs.want)
-        })
+    fn serve(&mut self, call: &to_worker::Migrate, with: Attached<'_>) -> Served {
+        let ids: Vec<u64> = frame::decode("Migrate", &with.payload.read_all()?)?;
+        self.command(
+            CommandIds { queue: call.queue, event: call.event, waits: with.waits },
+            |inputs| {
+                let mems = ids.iter().map(|id| inputs.objects.mems.get(Id::new(*id)));
+                let mems = mems.collect::<Result<Vec<_>, _>>()?;
+                inputs.queue.migrate(&mems, call.flags.get(), inputs.waits, inputs.want)
+            },
+        )
     }
 }
 

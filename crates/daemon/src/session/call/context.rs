@@ -1,22 +1,16 @@
 use penstock_device as device;
 use penstock_link::Body;
-use penstock_wire::calls::{Serve, to_client, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
 use penstock_wire::describe::DeviceDescription;
-use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
+use penstock_wire::{Status, frame, limits};
 
 use crate::node::describe;
 use crate::session::{Objects, Session};
 
 impl Serve<to_worker::CreateContext> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateContext,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateContext, with: Attached<'_>) -> Served {
         self.objects.contexts.vacant(call.context)?;
-        let devices: Vec<u32> = frame::decode("CreateContext", &payload.read_all()?)?;
+        let devices: Vec<u32> = frame::decode("CreateContext", &with.payload.read_all()?)?;
         let (shared, context) = (std::sync::Arc::downgrade(&self.shared), call.context);
         let notify = move |text: &str| {
             if let Some(shared) = shared.upgrade() {
@@ -42,25 +36,15 @@ fn truncated(text: &str) -> Vec<u8> {
 }
 
 impl Serve<to_worker::ReleaseContext> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseContext,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseContext, _: Attached<'_>) -> Served {
         self.objects.contexts.remove(call.context);
         Ok(())
     }
 }
 
 impl Serve<to_worker::CreateSubDevices> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateSubDevices,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let properties: Vec<i64> = frame::decode("CreateSubDevices", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::CreateSubDevices, with: Attached<'_>) -> Served {
+        let properties: Vec<i64> = frame::decode("CreateSubDevices", &with.payload.read_all()?)?;
         let parts = self.objects.partition(call.device.get(), &properties);
         self.shared.reply(call.request, &parts);
         Ok(())
@@ -92,12 +76,7 @@ impl Objects {
 }
 
 impl Serve<to_worker::DeviceTimer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::DeviceTimer,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::DeviceTimer, _: Attached<'_>) -> Served {
         let timers = self.objects.device(call.device.get()).and_then(device::Device::timers);
         self.shared.reply(call.request, &timers);
         Ok(())
@@ -105,12 +84,7 @@ impl Serve<to_worker::DeviceTimer> for Session {
 }
 
 impl Serve<to_worker::Ping> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::Ping,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::Ping, _: Attached<'_>) -> Served {
         self.shared.reply(call.request, &Ok(()));
         Ok(())
     }

@@ -12,11 +12,11 @@ use penstock_device as device;
 use penstock_ggas::host::{HeapSite, HostError, HostedHeap, Join, Release};
 use penstock_ggas::{Path, PePaths, Plan, View};
 use penstock_link::Stream;
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::describe::{HeapPath, HeapPlan, HeapStarted, PeerInvitation};
 use penstock_wire::id::kind;
 use penstock_wire::limits::HEAP_TIMEOUT_MS_MAX;
-use penstock_wire::{FrameError, Id, Payload, Status, frame};
+use penstock_wire::{FrameError, Id, Status, frame};
 
 use super::heap_transport;
 use crate::session::Session;
@@ -125,13 +125,8 @@ fn create(call: &to_worker::CreateHeap, plan: HeapPlan, heaps: &Heaps) -> Result
 }
 
 impl Serve<to_worker::CreateHeap> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateHeap,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let plan: HeapPlan = frame::decode("CreateHeap", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::CreateHeap, with: Attached<'_>) -> Served {
+        let plan: HeapPlan = frame::decode("CreateHeap", &with.payload.read_all()?)?;
         let heaps = &self.shared.heaps;
         if call.heap.is_none() || heaps.get(call.heap).is_some() {
             return Err(FrameError::BadId("a heap"));
@@ -143,13 +138,8 @@ impl Serve<to_worker::CreateHeap> for Session {
 }
 
 impl Serve<to_worker::AdmitHeapMember> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::AdmitHeapMember,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let bytes = payload.read_all()?;
+    fn serve(&mut self, call: &to_worker::AdmitHeapMember, with: Attached<'_>) -> Served {
+        let bytes = with.payload.read_all()?;
         let ticket = bytes.try_into().map_err(|_| FrameError::BadPayload("AdmitHeapMember"))?;
         let guest = Guest::Member(call.heap, call.member.get());
         // If the heap does not exist, the member is turned away when it comes.
@@ -161,13 +151,9 @@ impl Serve<to_worker::AdmitHeapMember> for Session {
 }
 
 impl Serve<to_worker::ConnectHeapMember> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ConnectHeapMember,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let invitation: PeerInvitation = frame::decode("ConnectHeapMember", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::ConnectHeapMember, with: Attached<'_>) -> Served {
+        let invitation: PeerInvitation =
+            frame::decode("ConnectHeapMember", &with.payload.read_all()?)?;
         let route = MemberRoute { member: call.member.get(), invitation };
         let (shared, request) = (self.shared.clone(), call.request);
         let answer = move |met| shared.reply_heap(request, met);
@@ -178,12 +164,7 @@ impl Serve<to_worker::ConnectHeapMember> for Session {
 }
 
 impl Serve<to_worker::StartHeap> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::StartHeap,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::StartHeap, _: Attached<'_>) -> Served {
         let (shared, request) = (self.shared.clone(), call.request);
         let start = {
             let shared = shared.clone();
@@ -216,12 +197,7 @@ fn described(of: &Member, paths: &PePaths) -> (u32, Vec<HeapPath>) {
 }
 
 impl Serve<to_worker::CreateHeapView> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateHeapView,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateHeapView, _: Attached<'_>) -> Served {
         let objects = &mut self.objects;
         objects.mems.vacant(call.view)?;
         objects.views.vacant(call.view)?;
@@ -250,12 +226,7 @@ impl Serve<to_worker::CreateHeapView> for Session {
 }
 
 impl Serve<to_worker::HeapStatus> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::HeapStatus,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::HeapStatus, _: Attached<'_>) -> Served {
         let aborted = self
             .shared
             .heaps
@@ -267,13 +238,8 @@ impl Serve<to_worker::HeapStatus> for Session {
 }
 
 impl Serve<to_worker::AbortHeap> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::AbortHeap,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let reason = payload.read_all()?;
+    fn serve(&mut self, call: &to_worker::AbortHeap, with: Attached<'_>) -> Served {
+        let reason = with.payload.read_all()?;
         if let Some(of) = self.shared.heaps.get(call.heap) {
             of.heap().abort(&String::from_utf8_lossy(&reason));
         }
@@ -282,12 +248,7 @@ impl Serve<to_worker::AbortHeap> for Session {
 }
 
 impl Serve<to_worker::ResetHeap> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ResetHeap,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ResetHeap, _: Attached<'_>) -> Served {
         let (shared, request) = (self.shared.clone(), call.request);
         let answer = move |done| shared.reply_heap(request, done);
         self.shared.heaps.reset(call.heap, call.generation.get(), answer);
@@ -296,12 +257,7 @@ impl Serve<to_worker::ResetHeap> for Session {
 }
 
 impl Serve<to_worker::ReleaseHeap> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseHeap,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseHeap, _: Attached<'_>) -> Served {
         // The views go first, so that the heap ends in the host's thread and not in this one.
         self.objects.views.forget_heap(call.heap);
         if self.shared.heaps.release(call.heap, Release::AfterLaunches) {

@@ -1,22 +1,17 @@
 //! Images: their creation. `read.rs` and `write.rs` transfer their content.
 
 use penstock_device as device;
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::describe::ImageDescription;
-use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, frame};
+use penstock_wire::frame;
 
 use crate::session::Session;
 
 impl Serve<to_worker::CreateImage> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateImage,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateImage, with: Attached<'_>) -> Served {
         self.objects.mems.vacant(call.mem)?;
-        let description: ImageDescription = frame::decode("CreateImage", &payload.read_all()?)?;
+        let description: ImageDescription =
+            frame::decode("CreateImage", &with.payload.read_all()?)?;
         let make = || {
             let context = self.objects.contexts.get(call.context)?;
             let parent = if call.parent.is_none() {
@@ -32,12 +27,7 @@ impl Serve<to_worker::CreateImage> for Session {
 }
 
 impl Serve<to_worker::ImageFormats> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ImageFormats,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ImageFormats, _: Attached<'_>) -> Served {
         let context = self.objects.contexts.get(call.context);
         let formats = context
             .and_then(|context| context.image_formats(call.flags.get(), call.image_type.get()));

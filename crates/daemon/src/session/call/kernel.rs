@@ -3,7 +3,7 @@
 use penstock_device as device;
 use penstock_device::{Kernel, Want};
 use penstock_wire::args::{self, Arg};
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, IndexSpace, Payload, Status, limits};
 
@@ -91,13 +91,8 @@ fn find(
 }
 
 impl Serve<to_worker::LaunchKernel> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::LaunchKernel,
-        waits: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let args = Args::take(payload)?;
+    fn serve(&mut self, call: &to_worker::LaunchKernel, with: Attached<'_>) -> Served {
+        let args = Args::take(with.payload)?;
         let queues = args.queues(&self.queues);
         // The arguments stay even if this launch fails: the client sends each change once.
         let set = self
@@ -108,20 +103,23 @@ impl Serve<to_worker::LaunchKernel> for Session {
         self.objects.views.bind(call.kernel, args.iter());
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
-        self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
-            set?;
-            let kernel = inputs.objects.kernels.get(call.kernel)?;
-            let space = IndexSpace::from(call.space).checked()?;
-            let heaps = inputs.objects.views.launch(call.kernel);
-            // Even if the client wants no event: the heaps must know the launch's end.
-            let want = if heaps.is_empty() { inputs.want } else { Want::Event };
-            let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
-            is_launched = true;
-            if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
-                event.on_complete(Box::new(move |status, _| heaps.end(status)));
-            }
-            Ok(launched)
-        })?;
+        self.command(
+            CommandIds { queue: call.queue, event: call.event, waits: with.waits },
+            |inputs| {
+                set?;
+                let kernel = inputs.objects.kernels.get(call.kernel)?;
+                let space = IndexSpace::from(call.space).checked()?;
+                let heaps = inputs.objects.views.launch(call.kernel);
+                // Even if the client wants no event: the heaps must know the launch's end.
+                let want = if heaps.is_empty() { inputs.want } else { Want::Event };
+                let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
+                is_launched = true;
+                if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
+                    event.on_complete(Box::new(move |status, _| heaps.end(status)));
+                }
+                Ok(launched)
+            },
+        )?;
         if !is_launched {
             // PEs on other devices would wait for it in vain.
             self.objects.views.abort(call.kernel);
@@ -131,14 +129,9 @@ impl Serve<to_worker::LaunchKernel> for Session {
 }
 
 impl Serve<to_worker::CreateKernel> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateKernel,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateKernel, with: Attached<'_>) -> Served {
         self.objects.kernels.vacant(call.kernel)?;
-        let name = String::from_utf8(payload.read_all()?)
+        let name = String::from_utf8(with.payload.read_all()?)
             .map_err(|_| FrameError::BadPayload("CreateKernel"))?;
         let program = self.objects.programs.get(call.program);
         let made = program.and_then(|program| Kernel::new(program.device()?, &name));
@@ -147,12 +140,7 @@ impl Serve<to_worker::CreateKernel> for Session {
 }
 
 impl Serve<to_worker::CloneKernel> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CloneKernel,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CloneKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.vacant(call.kernel)?;
         let made = self.objects.kernels.get(call.source).and_then(Kernel::duplicate);
         if made.is_ok() {
@@ -163,12 +151,7 @@ impl Serve<to_worker::CloneKernel> for Session {
 }
 
 impl Serve<to_worker::ReleaseKernel> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseKernel,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.remove(call.kernel);
         self.objects.views.unbind(call.kernel);
         Ok(())
@@ -176,13 +159,8 @@ impl Serve<to_worker::ReleaseKernel> for Session {
 }
 
 impl Serve<to_worker::SetKernelExecInfo> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::SetKernelExecInfo,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let value = payload.read_all()?;
+    fn serve(&mut self, call: &to_worker::SetKernelExecInfo, with: Attached<'_>) -> Served {
+        let value = with.payload.read_all()?;
         let kernel = self.objects.kernels.get(call.kernel);
         let set = kernel.and_then(|kernel| kernel.set_exec_info(call.name.get(), &value));
         self.shared.reply(call.request, &set);
@@ -191,13 +169,8 @@ impl Serve<to_worker::SetKernelExecInfo> for Session {
 }
 
 impl Serve<to_worker::KernelSubGroupInfo> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::KernelSubGroupInfo,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let input = payload.read_all()?;
+    fn serve(&mut self, call: &to_worker::KernelSubGroupInfo, with: Attached<'_>) -> Served {
+        let input = with.payload.read_all()?;
         let ask = || {
             let kernel = self.objects.kernels.get(call.kernel)?;
             let device = self.objects.device(call.device.get())?;
@@ -214,13 +187,8 @@ impl Serve<to_worker::KernelSubGroupInfo> for Session {
 }
 
 impl Serve<to_worker::SuggestedLocalSize> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::SuggestedLocalSize,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let args = Args::take(payload)?;
+    fn serve(&mut self, call: &to_worker::SuggestedLocalSize, with: Attached<'_>) -> Served {
+        let args = Args::take(with.payload)?;
         let queues = args.queues(&self.queues);
         let ask = || {
             let kernel = self.objects.kernels.get(call.kernel)?;
@@ -257,26 +225,16 @@ impl Session {
 }
 
 impl Serve<to_worker::KernelWorkGroupInfo> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::KernelWorkGroupInfo,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.answer_with_args((call.request, call.kernel), payload, |objects, kernel| {
+    fn serve(&mut self, call: &to_worker::KernelWorkGroupInfo, with: Attached<'_>) -> Served {
+        self.answer_with_args((call.request, call.kernel), with.payload, |objects, kernel| {
             kernel.work_group_info(objects.device(call.device.get())?, call.name.get())
         })
     }
 }
 
 impl Serve<to_worker::ResidentGroups> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ResidentGroups,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.answer_with_args((call.request, call.kernel), payload, |_, kernel| {
+    fn serve(&mut self, call: &to_worker::ResidentGroups, with: Attached<'_>) -> Served {
+        self.answer_with_args((call.request, call.kernel), with.payload, |_, kernel| {
             kernel.resident_groups(call.work_items.get())
         })
     }

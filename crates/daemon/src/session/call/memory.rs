@@ -1,20 +1,14 @@
 //! Buffers, sub-buffers, pipes and samplers.
 
 use penstock_device as device;
-use penstock_wire::calls::{Serve, to_worker};
-use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, frame};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
+use penstock_wire::frame;
 
 use crate::session::Session;
 use crate::session::shared::ArenaPart;
 
 impl Serve<to_worker::CreateBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateBuffer,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateBuffer, _: Attached<'_>) -> Served {
         self.objects.mems.create(call.mem, || {
             let context = self.objects.contexts.get(call.context)?;
             device::Mem::buffer(context, call.flags.get(), call.size.get())
@@ -23,12 +17,7 @@ impl Serve<to_worker::CreateBuffer> for Session {
 }
 
 impl Serve<to_worker::CreateSubBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateSubBuffer,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateSubBuffer, _: Attached<'_>) -> Served {
         self.objects.mems.vacant(call.mem)?;
         let parent = self.objects.mems.get(call.parent);
         let made = parent.and_then(|parent| {
@@ -39,12 +28,7 @@ impl Serve<to_worker::CreateSubBuffer> for Session {
 }
 
 impl Serve<to_worker::CreatePipe> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreatePipe,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreatePipe, _: Attached<'_>) -> Served {
         self.objects.mems.create(call.mem, || {
             let context = self.objects.contexts.get(call.context)?;
             let (size, count) = (call.packet_size.get(), call.packets_max.get());
@@ -54,12 +38,7 @@ impl Serve<to_worker::CreatePipe> for Session {
 }
 
 impl Serve<to_worker::ReleaseMem> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseMem,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseMem, _: Attached<'_>) -> Served {
         self.objects.mems.remove(call.mem);
         self.objects.views.forget(call.mem);
         self.objects.svm.forget(call.mem);
@@ -68,12 +47,7 @@ impl Serve<to_worker::ReleaseMem> for Session {
 }
 
 impl Serve<to_worker::MemAddress> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::MemAddress,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::MemAddress, _: Attached<'_>) -> Served {
         let view = self.objects.views.get(call.mem).map(Ok);
         let address = view
             .unwrap_or_else(|| self.objects.mems.get(call.mem))
@@ -84,12 +58,7 @@ impl Serve<to_worker::MemAddress> for Session {
 }
 
 impl Serve<to_worker::CreateVariableBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateVariableBuffer,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateVariableBuffer, _: Attached<'_>) -> Served {
         self.objects.mems.vacant(call.mem)?;
         let context = self.objects.contexts.get(call.context);
         let made = context.and_then(|context| {
@@ -103,14 +72,9 @@ impl Serve<to_worker::CreateVariableBuffer> for Session {
 }
 
 impl Serve<to_worker::CreateSampler> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateSampler,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateSampler, with: Attached<'_>) -> Served {
         self.objects.samplers.vacant(call.sampler)?;
-        let properties: Vec<u64> = frame::decode("CreateSampler", &payload.read_all()?)?;
+        let properties: Vec<u64> = frame::decode("CreateSampler", &with.payload.read_all()?)?;
         let context = self.objects.contexts.get(call.context);
         let made = context.and_then(|context| device::Sampler::new(context, &properties));
         self.objects.samplers.insert(call.sampler, made)
@@ -118,24 +82,14 @@ impl Serve<to_worker::CreateSampler> for Session {
 }
 
 impl Serve<to_worker::ReleaseSampler> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseSampler,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseSampler, _: Attached<'_>) -> Served {
         self.objects.samplers.remove(call.sampler);
         Ok(())
     }
 }
 
 impl Serve<to_worker::CreateSharedBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateSharedBuffer,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateSharedBuffer, _: Attached<'_>) -> Served {
         self.objects.mems.vacant(call.mem)?;
         let make = || {
             let context = self.objects.contexts.get(call.context)?;

@@ -5,11 +5,11 @@ use std::thread;
 
 use penstock_device::Times;
 use penstock_link::{Body, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
-use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, frame};
+use penstock_wire::{FrameError, Id, Status, frame};
 
 use crate::session::Session;
 use crate::session::peer::Guest;
@@ -106,35 +106,24 @@ struct FromPeer<'a> {
 }
 
 impl Serve<to_peer::PeerEvent> for FromPeer<'_> {
-    fn serve(
-        &mut self,
-        call: &to_peer::PeerEvent,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_peer::PeerEvent, _: Attached<'_>) -> Served {
         self.shared.events.told_by(self.peer, call.event, Status(call.status.get()))
     }
 }
 
 impl Serve<to_peer::TransferData> for FromPeer<'_> {
-    fn serve(
-        &mut self,
-        call: &to_peer::TransferData,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.shared.transfer_came((call.transfer, self.peer), Status(call.status.get()), payload)
+    fn serve(&mut self, call: &to_peer::TransferData, with: Attached<'_>) -> Served {
+        self.shared.transfer_came(
+            (call.transfer, self.peer),
+            Status(call.status.get()),
+            with.payload,
+        )
     }
 }
 
 impl Serve<to_worker::ConnectPeer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ConnectPeer,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::ConnectPeer, with: Attached<'_>) -> Served {
+        let invitation: PeerInvitation = frame::decode("ConnectPeer", &with.payload.read_all()?)?;
         self.shared.peers.expect(call.peer)?;
         if !self.shared.peers.begin_connecting(call.peer) {
             // Otherwise a client could take all threads of its user with many calls.
@@ -163,14 +152,9 @@ impl Serve<to_worker::ConnectPeer> for Session {
 }
 
 impl Serve<to_worker::AdmitPeer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::AdmitPeer,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::AdmitPeer, with: Attached<'_>) -> Served {
         let ticket =
-            payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
+            with.payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
         self.shared.peers.expect(call.peer)?;
         if let Err(status) =
             self.shared.peers.admit(ticket, Guest::Peer(call.peer), call.request)?

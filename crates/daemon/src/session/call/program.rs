@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use penstock_device as device;
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, LoadReport};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
+use penstock_wire::{FrameError, Id, Status, frame, limits};
 
 use crate::session::program::Program;
 use crate::session::shared_session::SharedSession;
@@ -123,14 +123,9 @@ fn may_print(source: &[u8]) -> bool {
 }
 
 impl Serve<to_worker::CreateProgramWithSource> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateProgramWithSource,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateProgramWithSource, with: Attached<'_>) -> Served {
         self.objects.programs.vacant(call.program)?;
-        let source = payload.read_all()?;
+        let source = with.payload.read_all()?;
         if may_print(&source) {
             self.shared.prints.store(true, Ordering::Release);
         }
@@ -141,15 +136,10 @@ impl Serve<to_worker::CreateProgramWithSource> for Session {
 }
 
 impl Serve<to_worker::CreateProgramWithBinary> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateProgramWithBinary,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateProgramWithBinary, with: Attached<'_>) -> Served {
         self.objects.programs.vacant(call.program)?;
         let binaries: Vec<(u32, Vec<u8>)> =
-            frame::decode("CreateProgramWithBinary", &payload.read_all()?)?;
+            frame::decode("CreateProgramWithBinary", &with.payload.read_all()?)?;
         // Whether a binary prints is unknown.
         self.shared.prints.store(true, Ordering::Release);
         let indices: Vec<u32> = binaries.iter().map(|(index, _)| *index).collect();
@@ -188,14 +178,9 @@ impl Objects {
 }
 
 impl Serve<to_worker::CreateProgramWithIl> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateProgramWithIl,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateProgramWithIl, with: Attached<'_>) -> Served {
         self.objects.programs.vacant(call.program)?;
-        let il = payload.read_all()?;
+        let il = with.payload.read_all()?;
         self.shared.prints.store(true, Ordering::Release);
         let context = self.objects.contexts.get(call.context);
         let made = context.and_then(|context| device::Program::with_il(context, &il));
@@ -207,12 +192,11 @@ impl Serve<to_worker::CreateProgramWithBuiltInKernels> for Session {
     fn serve(
         &mut self,
         call: &to_worker::CreateProgramWithBuiltInKernels,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+        with: Attached<'_>,
+    ) -> Served {
         self.objects.programs.vacant(call.program)?;
         let built_in: BuiltInKernels =
-            frame::decode("CreateProgramWithBuiltInKernels", &payload.read_all()?)?;
+            frame::decode("CreateProgramWithBuiltInKernels", &with.payload.read_all()?)?;
         let make = || {
             let context = self.objects.contexts.get(call.context)?;
             let devices = self.objects.devices(&built_in.devices)?;
@@ -227,62 +211,37 @@ impl Serve<to_worker::CreateProgramWithBuiltInKernels> for Session {
 }
 
 impl Serve<to_worker::ReleaseProgram> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseProgram,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseProgram, _: Attached<'_>) -> Served {
         self.objects.programs.remove(call.program);
         Ok(())
     }
 }
 
 impl Serve<to_worker::BuildProgram> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::BuildProgram,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let order = frame::decode("BuildProgram", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::BuildProgram, with: Attached<'_>) -> Served {
+        let order = frame::decode("BuildProgram", &with.payload.read_all()?)?;
         self.build(call.request, call.program, order, false);
         Ok(())
     }
 }
 
 impl Serve<to_worker::CompileProgram> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CompileProgram,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let order = frame::decode("CompileProgram", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::CompileProgram, with: Attached<'_>) -> Served {
+        let order = frame::decode("CompileProgram", &with.payload.read_all()?)?;
         self.build(call.request, call.program, order, true);
         Ok(())
     }
 }
 
 impl Serve<to_worker::LinkProgram> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::LinkProgram,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let order = frame::decode("LinkProgram", &payload.read_all()?)?;
+    fn serve(&mut self, call: &to_worker::LinkProgram, with: Attached<'_>) -> Served {
+        let order = frame::decode("LinkProgram", &with.payload.read_all()?)?;
         self.link(call, order)
     }
 }
 
 impl Serve<to_worker::ProgramBinaries> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ProgramBinaries,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ProgramBinaries, _: Attached<'_>) -> Served {
         let devices: Vec<(u32, device::Device)> =
             (0..).zip(self.objects.devices.iter().cloned()).collect();
         let binaries = self.objects.programs.get(call.program).and_then(|it| {
@@ -298,13 +257,8 @@ impl Serve<to_worker::ProgramBinaries> for Session {
 }
 
 impl Serve<to_worker::SetSpecConstant> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::SetSpecConstant,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let value = payload.read_all()?;
+    fn serve(&mut self, call: &to_worker::SetSpecConstant, with: Attached<'_>) -> Served {
+        let value = with.payload.read_all()?;
         let program = self.objects.programs.get(call.program);
         let set = program.and_then(|it| {
             let _busy = it.begin_build()?;
@@ -316,12 +270,7 @@ impl Serve<to_worker::SetSpecConstant> for Session {
 }
 
 impl Serve<to_worker::ShowsArgInfo> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ShowsArgInfo,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ShowsArgInfo, _: Attached<'_>) -> Served {
         let program = self.objects.programs.get(call.program).and_then(|it| it.device().cloned());
         match program {
             // This may compile a program.
@@ -338,12 +287,7 @@ impl Serve<to_worker::ShowsArgInfo> for Session {
 }
 
 impl Serve<to_worker::UnloadCompiler> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::UnloadCompiler,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::UnloadCompiler, _: Attached<'_>) -> Served {
         if let Ok(platform) = self.objects.platform(call.platform.get()) {
             platform.unload_compiler();
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device as device;
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, TimesOf};
+use penstock_wire::{Id, Status, TimesOf};
 
 use crate::session::Session;
 use crate::session::queue::{LastCommand, Queue, QueuePosition};
@@ -66,12 +66,7 @@ fn answer_behind(
 }
 
 impl Serve<to_worker::CreateQueue> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CreateQueue,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::CreateQueue, _: Attached<'_>) -> Served {
         self.queues.vacant(call.queue)?;
         let make = || {
             let context = self.objects.contexts.get(call.context)?;
@@ -92,12 +87,7 @@ impl Serve<to_worker::CreateQueue> for Session {
 }
 
 impl Serve<to_worker::ReleaseQueue> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReleaseQueue,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReleaseQueue, _: Attached<'_>) -> Served {
         if let Some(mut queue) = self.queues.remove(call.queue) {
             // "clReleaseCommandQueue performs an implicit flush to issue any previously queued
             // OpenCL commands."
@@ -109,12 +99,7 @@ impl Serve<to_worker::ReleaseQueue> for Session {
 }
 
 impl Serve<to_worker::Flush> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::Flush,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::Flush, _: Attached<'_>) -> Served {
         if let Ok(queue) = self.queues.get_mut(call.queue) {
             queue.flush();
         }
@@ -123,12 +108,7 @@ impl Serve<to_worker::Flush> for Session {
 }
 
 impl Serve<to_worker::Finish> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::Finish,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::Finish, _: Attached<'_>) -> Served {
         if let Err(status) = self.finish(call.request, call.queue) {
             self.shared.reply::<()>(call.request, &Err(status));
         }

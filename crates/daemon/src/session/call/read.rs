@@ -14,9 +14,9 @@ use penstock_device::{HomeBytes, Staged, Times, Want};
 use penstock_link::Body;
 use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
-use penstock_wire::calls::{Serve, to_client, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, U64};
+use penstock_wire::{FrameError, Id, Status, U64};
 
 use super::command::{CommandIds, follow, prepare, rect, refuse};
 use crate::session::event::Event;
@@ -351,38 +351,23 @@ impl PieceGather {
 }
 
 impl Serve<to_worker::ReadBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReadBuffer,
-        waits: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let names = CommandIds { queue: call.queue, event: call.event, waits };
+    fn serve(&mut self, call: &to_worker::ReadBuffer, with: Attached<'_>) -> Served {
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
         self.read(names, call.mem, |mem| Area::bytes(mem, call.offset.get(), call.size.get()))
     }
 }
 
 impl Serve<to_worker::ReadBufferRect> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReadBufferRect,
-        waits: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let names = CommandIds { queue: call.queue, event: call.event, waits };
+    fn serve(&mut self, call: &to_worker::ReadBufferRect, with: Attached<'_>) -> Served {
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
         let from = rect(call.origin, call.row_pitch, call.slice_pitch);
         self.read(names, call.mem, |mem| Area::rect(mem, from, triple(call.region)))
     }
 }
 
 impl Serve<to_worker::ReadImage> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReadImage,
-        waits: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let names = CommandIds { queue: call.queue, event: call.event, waits };
+    fn serve(&mut self, call: &to_worker::ReadImage, with: Attached<'_>) -> Served {
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
         self.read(names, call.mem, |mem| Area::image(mem, triple(call.origin), triple(call.region)))
     }
 }

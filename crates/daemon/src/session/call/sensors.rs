@@ -3,20 +3,13 @@
 use std::fs;
 
 use penstock_device as device;
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::describe::Sensors;
-use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload};
 
 use crate::session::Session;
 
 impl Serve<to_worker::DeviceSensors> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::DeviceSensors,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::DeviceSensors, _: Attached<'_>) -> Served {
         let sensors = self.objects.device(call.device.get()).map(sensors);
         self.shared.reply(call.request, &sensors);
         Ok(())

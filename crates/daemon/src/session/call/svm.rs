@@ -1,20 +1,14 @@
 //! SharedSession virtual memory: allocation, and copies between addresses.
 
 use penstock_device as device;
-use penstock_wire::calls::{Serve, to_worker};
-use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status};
+use penstock_wire::Status;
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 
 use super::command::CommandIds;
 use crate::session::Session;
 
 impl Serve<to_worker::AllocSvm> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::AllocSvm,
-        _: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::AllocSvm, _: Attached<'_>) -> Served {
         self.objects.mems.vacant(call.mem)?;
         let (flags, size, address) = (call.flags.get(), call.size.get(), call.address.get());
         let made = self.objects.contexts.get(call.context).and_then(|context| {
@@ -31,21 +25,28 @@ impl Serve<to_worker::AllocSvm> for Session {
 }
 
 impl Serve<to_worker::CopySvm> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::CopySvm,
-        waits: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.command(CommandIds { queue: call.queue, event: call.event, waits }, |inputs| {
-            let find = |address: u64| {
-                let (start, mem) = inputs.objects.svm.at(address).ok_or(Status::INVALID_VALUE)?;
-                Ok((inputs.objects.mems.get(mem)?, address - start))
-            };
-            // The driver checks that both ranges end within their allocations.
-            let ((source, from), (target, to)) =
-                (find(call.source.get())?, find(call.target.get())?);
-            inputs.queue.copy(source, from, target, to, call.size.get(), inputs.waits, inputs.want)
-        })
+    fn serve(&mut self, call: &to_worker::CopySvm, with: Attached<'_>) -> Served {
+        self.command(
+            CommandIds { queue: call.queue, event: call.event, waits: with.waits },
+            |inputs| {
+                let find = |address: u64| {
+                    let (start, mem) =
+                        inputs.objects.svm.at(address).ok_or(Status::INVALID_VALUE)?;
+                    Ok((inputs.objects.mems.get(mem)?, address - start))
+                };
+                // The driver checks that both ranges end within their allocations.
+                let ((source, from), (target, to)) =
+                    (find(call.source.get())?, find(call.target.get())?);
+                inputs.queue.copy(
+                    source,
+                    from,
+                    target,
+                    to,
+                    call.size.get(),
+                    inputs.waits,
+                    inputs.want,
+                )
+            },
+        )
     }
 }

@@ -10,7 +10,7 @@ use penstock_device as device;
 use penstock_device::{HomeBytes, Staged, Times, Want};
 use penstock_link::Body;
 use penstock_trial::{Defect, planted};
-use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Payload, Status, U64, limits};
 
@@ -279,12 +279,7 @@ impl Session {
 }
 
 impl Serve<to_worker::SendMem> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::SendMem,
-        waits: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::SendMem, with: Attached<'_>) -> Served {
         let event = self.announce_transfer(call.event)?;
         let (transfer, peer) = (call.transfer, call.peer);
         let checked = self.transfer_area(call.mem, call.offset, call.size);
@@ -293,8 +288,8 @@ impl Serve<to_worker::SendMem> for Session {
             Ok((mem, area)) => {
                 let departure = OutgoingTransfer { mem, area, event, transfer, peer };
                 let arrivals: Vec<_> =
-                    waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
-                let waits = if planted(Defect::OldRegion) { &[] } else { waits };
+                    with.waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
+                let waits = if planted(Defect::OldRegion) { &[] } else { with.waits };
                 self.shared.events.when_all(waits, move |_| {
                     // A failed command leaves some content; a failed transfer leaves none.
                     let failed = arrivals.iter().any(|event| event.is_failed_arrival());
@@ -318,12 +313,7 @@ impl Serve<to_worker::SendMem> for Session {
 }
 
 impl Serve<to_worker::ReceiveMem> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::ReceiveMem,
-        waits: &[Id<kind::Event>],
-        _: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
+    fn serve(&mut self, call: &to_worker::ReceiveMem, with: Attached<'_>) -> Served {
         let event = self.announce_transfer(call.event)?;
         event.set_arrival();
         let (transfer, peer) = (call.transfer, call.peer);
@@ -340,7 +330,7 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 let target = TransferTarget { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
                 // Earlier commands on the target must have ended: all of it is overwritten.
-                self.shared.events.when_all(waits, move |_| {
+                self.shared.events.when_all(with.waits, move |_| {
                     let whole = shared.transfers.update(name, |it| it.ready = true);
                     if let Some(whole) = whole {
                         shared.store(whole);

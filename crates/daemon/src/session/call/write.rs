@@ -8,7 +8,7 @@ use std::sync::Arc;
 use penstock_device as device;
 use penstock_device::{Staged, Times, Want};
 use penstock_trial::{Defect, planted};
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status};
 
@@ -203,63 +203,40 @@ impl Write<'_> {
 }
 
 impl Serve<to_worker::WriteBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::WriteBuffer,
-        waits: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let names = CommandIds { queue: call.queue, event: call.event, waits };
-        self.write(names, call.mem, payload, |mem, size| Area::bytes(mem, call.offset.get(), size))
+    fn serve(&mut self, call: &to_worker::WriteBuffer, with: Attached<'_>) -> Served {
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
+        self.write(names, call.mem, with.payload, |mem, size| {
+            Area::bytes(mem, call.offset.get(), size)
+        })
     }
 }
 
 impl Serve<to_worker::WriteBufferRect> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::WriteBufferRect,
-        waits: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let names = CommandIds { queue: call.queue, event: call.event, waits };
+    fn serve(&mut self, call: &to_worker::WriteBufferRect, with: Attached<'_>) -> Served {
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
         let to = rect(call.origin, call.row_pitch, call.slice_pitch);
-        self.write(names, call.mem, payload, |mem, _| Area::rect(mem, to, triple(call.region)))
+        self.write(names, call.mem, with.payload, |mem, _| Area::rect(mem, to, triple(call.region)))
     }
 }
 
 impl Serve<to_worker::WriteImage> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::WriteImage,
-        waits: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        let names = CommandIds { queue: call.queue, event: call.event, waits };
-        self.write(names, call.mem, payload, |mem, _| {
+    fn serve(&mut self, call: &to_worker::WriteImage, with: Attached<'_>) -> Served {
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
+        self.write(names, call.mem, with.payload, |mem, _| {
             Area::image(mem, triple(call.origin), triple(call.region))
         })
     }
 }
 
 impl Serve<to_worker::InitBuffer> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::InitBuffer,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.init(call.mem, payload, |mem, size| Area::bytes(mem, call.offset.get(), size))
+    fn serve(&mut self, call: &to_worker::InitBuffer, with: Attached<'_>) -> Served {
+        self.init(call.mem, with.payload, |mem, size| Area::bytes(mem, call.offset.get(), size))
     }
 }
 
 impl Serve<to_worker::InitImage> for Session {
-    fn serve(
-        &mut self,
-        call: &to_worker::InitImage,
-        _: &[Id<kind::Event>],
-        payload: &mut dyn Payload,
-    ) -> Result<(), FrameError> {
-        self.init(call.mem, payload, |mem, _| {
+    fn serve(&mut self, call: &to_worker::InitImage, with: Attached<'_>) -> Served {
+        self.init(call.mem, with.payload, |mem, _| {
             Area::image(mem, triple(call.origin), triple(call.region))
         })
     }
