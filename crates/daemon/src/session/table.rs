@@ -23,18 +23,19 @@ impl<K, T> Table<K, T> {
         id: Id<K>,
         object: Result<T, Status>,
     ) -> Result<(), FrameError> {
-        self.create(id, || object)
+        self.create(id, |_| object)
     }
 
     /// Makes an object and adds it, or the reason why it could not be made. Makes nothing if the id
-    /// cannot be used.
+    /// cannot be used. `make` gets the table as it was before.
     pub(crate) fn create(
         &mut self,
         id: Id<K>,
-        make: impl FnOnce() -> Result<T, Status>,
+        make: impl FnOnce(&Self) -> Result<T, Status>,
     ) -> Result<(), FrameError> {
         self.vacant(id)?;
-        self.objects.insert(id, make());
+        let object = make(self);
+        self.objects.insert(id, object);
         Ok(())
     }
 

@@ -9,20 +9,13 @@ use crate::session::Session;
 
 impl Serve<to_worker::CreateImage> for Session {
     fn serve(&mut self, call: &to_worker::CreateImage, with: Attached<'_>) -> Served {
-        self.objects.mems.vacant(call.mem)?;
         let description: ImageDescription =
             frame::decode("CreateImage", &with.payload.read_all()?)?;
-        let make = || {
+        self.objects.mems.create(call.mem, |mems| {
             let context = self.objects.contexts.get(call.context)?;
-            let parent = if call.parent.is_none() {
-                None
-            } else {
-                Some(self.objects.mems.get(call.parent)?)
-            };
+            let parent = if call.parent.is_none() { None } else { Some(mems.get(call.parent)?) };
             device::Mem::image(context, call.flags.get(), &description, parent)
-        };
-        let made = make();
-        self.objects.mems.insert(call.mem, made)
+        })
     }
 }
 

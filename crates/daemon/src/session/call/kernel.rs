@@ -130,23 +130,23 @@ impl Serve<to_worker::LaunchKernel> for Session {
 
 impl Serve<to_worker::CreateKernel> for Session {
     fn serve(&mut self, call: &to_worker::CreateKernel, with: Attached<'_>) -> Served {
-        self.objects.kernels.vacant(call.kernel)?;
         let name = String::from_utf8(with.payload.read_all()?)
             .map_err(|_| FrameError::BadPayload("CreateKernel"))?;
-        let program = self.objects.programs.get(call.program);
-        let made = program.and_then(|program| Kernel::new(program.device()?, &name));
-        self.objects.kernels.insert(call.kernel, made)
+        self.objects.kernels.create(call.kernel, |_| {
+            Kernel::new(self.objects.programs.get(call.program)?.device()?, &name)
+        })
     }
 }
 
 impl Serve<to_worker::CloneKernel> for Session {
     fn serve(&mut self, call: &to_worker::CloneKernel, _: Attached<'_>) -> Served {
-        self.objects.kernels.vacant(call.kernel)?;
-        let made = self.objects.kernels.get(call.source).and_then(Kernel::duplicate);
-        if made.is_ok() {
+        self.objects
+            .kernels
+            .create(call.kernel, |kernels| kernels.get(call.source).and_then(Kernel::duplicate))?;
+        if self.objects.kernels.get(call.kernel).is_ok() {
             self.objects.views.bind_as(call.kernel, call.source);
         }
-        self.objects.kernels.insert(call.kernel, made)
+        Ok(())
     }
 }
 

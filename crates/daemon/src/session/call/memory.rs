@@ -9,7 +9,7 @@ use crate::session::shared::ArenaPart;
 
 impl Serve<to_worker::CreateBuffer> for Session {
     fn serve(&mut self, call: &to_worker::CreateBuffer, _: Attached<'_>) -> Served {
-        self.objects.mems.create(call.mem, || {
+        self.objects.mems.create(call.mem, |_| {
             let context = self.objects.contexts.get(call.context)?;
             device::Mem::buffer(context, call.flags.get(), call.size.get())
         })
@@ -18,18 +18,16 @@ impl Serve<to_worker::CreateBuffer> for Session {
 
 impl Serve<to_worker::CreateSubBuffer> for Session {
     fn serve(&mut self, call: &to_worker::CreateSubBuffer, _: Attached<'_>) -> Served {
-        self.objects.mems.vacant(call.mem)?;
-        let parent = self.objects.mems.get(call.parent);
-        let made = parent.and_then(|parent| {
-            device::Mem::sub_buffer(parent, call.flags.get(), call.origin.get(), call.size.get())
-        });
-        self.objects.mems.insert(call.mem, made)
+        self.objects.mems.create(call.mem, |mems| {
+            let (origin, size) = (call.origin.get(), call.size.get());
+            device::Mem::sub_buffer(mems.get(call.parent)?, call.flags.get(), origin, size)
+        })
     }
 }
 
 impl Serve<to_worker::CreatePipe> for Session {
     fn serve(&mut self, call: &to_worker::CreatePipe, _: Attached<'_>) -> Served {
-        self.objects.mems.create(call.mem, || {
+        self.objects.mems.create(call.mem, |_| {
             let context = self.objects.contexts.get(call.context)?;
             let (size, count) = (call.packet_size.get(), call.packets_max.get());
             device::Mem::pipe(context, call.flags.get(), size, count)
@@ -59,25 +57,21 @@ impl Serve<to_worker::MemAddress> for Session {
 
 impl Serve<to_worker::CreateVariableBuffer> for Session {
     fn serve(&mut self, call: &to_worker::CreateVariableBuffer, _: Attached<'_>) -> Served {
-        self.objects.mems.vacant(call.mem)?;
-        let context = self.objects.contexts.get(call.context);
-        let made = context.and_then(|context| {
+        self.objects.mems.create(call.mem, |_| {
+            let context = self.objects.contexts.get(call.context)?;
             device::Mem::variable(context, call.address.get(), call.size.get())
-        });
-        let answer = made.as_ref().map(drop).map_err(|status| *status);
-        self.objects.mems.insert(call.mem, made)?;
-        self.shared.reply(call.request, &answer);
+        })?;
+        self.shared.reply(call.request, &self.objects.mems.get(call.mem).map(drop));
         Ok(())
     }
 }
 
 impl Serve<to_worker::CreateSampler> for Session {
     fn serve(&mut self, call: &to_worker::CreateSampler, with: Attached<'_>) -> Served {
-        self.objects.samplers.vacant(call.sampler)?;
         let properties: Vec<u64> = frame::decode("CreateSampler", &with.payload.read_all()?)?;
-        let context = self.objects.contexts.get(call.context);
-        let made = context.and_then(|context| device::Sampler::new(context, &properties));
-        self.objects.samplers.insert(call.sampler, made)
+        self.objects.samplers.create(call.sampler, |_| {
+            device::Sampler::new(self.objects.contexts.get(call.context)?, &properties)
+        })
     }
 }
 
@@ -90,14 +84,11 @@ impl Serve<to_worker::ReleaseSampler> for Session {
 
 impl Serve<to_worker::CreateSharedBuffer> for Session {
     fn serve(&mut self, call: &to_worker::CreateSharedBuffer, _: Attached<'_>) -> Served {
-        self.objects.mems.vacant(call.mem)?;
-        let make = || {
+        self.objects.mems.create(call.mem, |_| {
             let context = self.objects.contexts.get(call.context)?;
             let (offset, size) = (call.offset.get(), call.size.get());
             let part = ArenaPart::new(&self.shared, call.mem, offset, size)?;
             device::Mem::buffer_in(context, call.flags.get(), size, Box::new(part))
-        };
-        let made = make();
-        self.objects.mems.insert(call.mem, made)
+        })
     }
 }

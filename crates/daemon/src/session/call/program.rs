@@ -124,14 +124,14 @@ fn may_print(source: &[u8]) -> bool {
 
 impl Serve<to_worker::CreateProgramWithSource> for Session {
     fn serve(&mut self, call: &to_worker::CreateProgramWithSource, with: Attached<'_>) -> Served {
-        self.objects.programs.vacant(call.program)?;
         let source = with.payload.read_all()?;
         if may_print(&source) {
             self.shared.prints.store(true, Ordering::Release);
         }
-        let context = self.objects.contexts.get(call.context);
-        let made = context.and_then(|context| device::Program::with_source(context, &source));
-        self.objects.programs.insert(call.program, made.map(Program::new))
+        self.objects.programs.create(call.program, |_| {
+            let context = self.objects.contexts.get(call.context)?;
+            device::Program::with_source(context, &source).map(Program::new)
+        })
     }
 }
 
@@ -179,12 +179,12 @@ impl Objects {
 
 impl Serve<to_worker::CreateProgramWithIl> for Session {
     fn serve(&mut self, call: &to_worker::CreateProgramWithIl, with: Attached<'_>) -> Served {
-        self.objects.programs.vacant(call.program)?;
         let il = with.payload.read_all()?;
         self.shared.prints.store(true, Ordering::Release);
-        let context = self.objects.contexts.get(call.context);
-        let made = context.and_then(|context| device::Program::with_il(context, &il));
-        self.objects.programs.insert(call.program, made.map(Program::new))
+        self.objects.programs.create(call.program, |_| {
+            let context = self.objects.contexts.get(call.context)?;
+            device::Program::with_il(context, &il).map(Program::new)
+        })
     }
 }
 
@@ -194,18 +194,14 @@ impl Serve<to_worker::CreateProgramWithBuiltInKernels> for Session {
         call: &to_worker::CreateProgramWithBuiltInKernels,
         with: Attached<'_>,
     ) -> Served {
-        self.objects.programs.vacant(call.program)?;
         let built_in: BuiltInKernels =
             frame::decode("CreateProgramWithBuiltInKernels", &with.payload.read_all()?)?;
-        let make = || {
+        let devices = self.objects.devices(&built_in.devices);
+        self.objects.programs.create(call.program, |_| {
             let context = self.objects.contexts.get(call.context)?;
-            let devices = self.objects.devices(&built_in.devices)?;
-            device::Program::with_built_in(context, &devices, &built_in.names)
-        };
-        let made = make();
-        let answer = made.as_ref().map(drop).map_err(|status| *status);
-        self.objects.programs.insert(call.program, made.map(Program::new))?;
-        self.shared.reply(call.request, &answer);
+            device::Program::with_built_in(context, &devices?, &built_in.names).map(Program::new)
+        })?;
+        self.shared.reply(call.request, &self.objects.programs.get(call.program).map(drop));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! SharedSession virtual memory: allocation, and copies between addresses.
+//! Shared virtual memory: allocation, and copies between addresses.
 
 use penstock_device as device;
 use penstock_wire::Status;
@@ -9,16 +9,15 @@ use crate::session::Session;
 
 impl Serve<to_worker::AllocSvm> for Session {
     fn serve(&mut self, call: &to_worker::AllocSvm, _: Attached<'_>) -> Served {
-        self.objects.mems.vacant(call.mem)?;
         let (flags, size, address) = (call.flags.get(), call.size.get(), call.address.get());
-        let made = self.objects.contexts.get(call.context).and_then(|context| {
+        self.objects.mems.create(call.mem, |_| {
+            let context = self.objects.contexts.get(call.context)?;
             device::Mem::svm(context, flags, size, call.alignment.get(), address)
-        });
-        let answer = made.as_ref().map(drop).map_err(|status| *status);
+        })?;
+        let answer = self.objects.mems.get(call.mem).map(drop);
         if answer.is_ok() {
             self.objects.svm.insert(address, call.mem);
         }
-        self.objects.mems.insert(call.mem, made)?;
         self.shared.reply(call.request, &answer);
         Ok(())
     }
