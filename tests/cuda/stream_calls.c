@@ -87,43 +87,65 @@ static void events_and_functions_of_the_host_keep_the_order(void) {
     OK(cuStreamDestroy(two));
 }
 
-static void CUDA_CB rest(void *unused) {
-    (void)unused;
+/* Sets an integer after 20 ms. */
+static void CUDA_CB set_late(void *data) {
     struct timespec time = {.tv_nsec = 20000000};
     nanosleep(&time, NULL);
+    *(int *)data = 1;
 }
 
-/* Actions in the legacy default stream that need no command of their own. */
+/* Actions in a stream that need no command of their own. */
 enum action { WAIT_UNRECORDED, WAIT_ENDED, ALLOCATE, FREE, LAUNCH_EMPTY, ACTIONS };
+
+struct objects {
+    CUevent never, ended;
+    CUgraph empty;
+    CUgraphExec graph;
+    CUdeviceptr other;
+};
+
+static struct objects make_objects(CUstream stream) {
+    struct objects made = {0};
+    OK(cuEventCreate(&made.never, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&made.ended, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(made.ended, stream));
+    OK(cuEventSynchronize(made.ended));
+    OK(cuGraphCreate(&made.empty, 0));
+    OK(cuGraphInstantiate(&made.graph, made.empty, 0));
+    return made;
+}
+
+static void release_objects(struct objects *made) {
+    OK(cuGraphExecDestroy(made->graph));
+    OK(cuGraphDestroy(made->empty));
+    OK(cuEventDestroy(made->never));
+    OK(cuEventDestroy(made->ended));
+}
+
+static void act(enum action action, struct objects *with, CUstream stream) {
+    switch (action) {
+    case WAIT_UNRECORDED: OK(cuStreamWaitEvent(stream, with->never, 0)); break;
+    case WAIT_ENDED: OK(cuStreamWaitEvent(stream, with->ended, 0)); break;
+    case ALLOCATE: OK(cuMemAllocAsync(&with->other, 4096, stream)); break;
+    case FREE: OK(cuMemFreeAsync(with->other, stream)); break;
+    default: OK(cuGraphLaunch(with->graph, stream)); break;
+    }
+}
 
 /* "When an action is taken in the legacy stream such as a kernel launch or cudaStreamWaitEvent(),
  * the legacy stream first waits on all blocking streams, the action is queued in the legacy stream,
  * and then all blocking streams wait on the legacy stream." */
 static void each_action_in_the_legacy_stream_orders_the_blocking_streams(void) {
     CUstream one = NULL, two = NULL;
-    CUevent never = NULL, ended = NULL;
-    CUgraph empty = NULL;
-    CUgraphExec graph = NULL;
-    CUdeviceptr other = 0;
+    int ignored = 0;
     OK(cuStreamCreate(&one, CU_STREAM_DEFAULT));
     OK(cuStreamCreate(&two, CU_STREAM_DEFAULT));
-    OK(cuEventCreate(&never, CU_EVENT_DISABLE_TIMING));
-    OK(cuEventCreate(&ended, CU_EVENT_DISABLE_TIMING));
-    OK(cuEventRecord(ended, two));
-    OK(cuEventSynchronize(ended));
-    OK(cuGraphCreate(&empty, 0));
-    OK(cuGraphInstantiate(&graph, empty, 0));
+    struct objects with = make_objects(two);
     for (int action = 0; action < ACTIONS; action++) {
         clear();
-        OK(cuLaunchHostFunc(one, rest, NULL));
+        OK(cuLaunchHostFunc(one, set_late, &ignored));
         OK(cuMemsetD32Async(memory, 1, COUNT, one));
-        switch (action) {
-        case WAIT_UNRECORDED: OK(cuStreamWaitEvent(CU_STREAM_LEGACY, never, 0)); break;
-        case WAIT_ENDED: OK(cuStreamWaitEvent(CU_STREAM_LEGACY, ended, 0)); break;
-        case ALLOCATE: OK(cuMemAllocAsync(&other, 4096, CU_STREAM_LEGACY)); break;
-        case FREE: OK(cuMemFreeAsync(other, CU_STREAM_LEGACY)); break;
-        default: OK(cuGraphLaunch(graph, CU_STREAM_LEGACY)); break;
-        }
+        act(action, &with, CU_STREAM_LEGACY);
         OK(cuMemsetD32Async(memory, 2, COUNT, two));
         OK(cuCtxSynchronize());
         unsigned value = 0;
@@ -131,12 +153,28 @@ static void each_action_in_the_legacy_stream_orders_the_blocking_streams(void) {
         if (value != 2) printf("action %d: %u\n", action, value);
         EXPECT(value == 2);
     }
-    OK(cuGraphExecDestroy(graph));
-    OK(cuGraphDestroy(empty));
-    OK(cuEventDestroy(never));
-    OK(cuEventDestroy(ended));
+    release_objects(&with);
     OK(cuStreamDestroy(one));
     OK(cuStreamDestroy(two));
+}
+
+/* An action in a blocking stream follows the legacy stream's commands before it, so a wait for the
+ * blocking stream includes them. */
+static void a_wait_for_a_blocking_stream_includes_what_its_last_action_follows(void) {
+    CUstream one = NULL;
+    OK(cuStreamCreate(&one, CU_STREAM_DEFAULT));
+    struct objects with = make_objects(one);
+    for (int action = 0; action < ACTIONS; action++) {
+        int is_set = 0;
+        OK(cuLaunchHostFunc(CU_STREAM_LEGACY, set_late, &is_set));
+        act(action, &with, one);
+        OK(cuStreamSynchronize(one));
+        if (!is_set) printf("action %d does not follow the legacy stream\n", action);
+        EXPECT(is_set);
+        OK(cuCtxSynchronize());
+    }
+    release_objects(&with);
+    OK(cuStreamDestroy(one));
 }
 
 static void every_form_of_launch_runs_the_kernel(void) {
@@ -250,6 +288,7 @@ int main(void) {
     RUN(streams_tell_what_they_are);
     RUN(events_and_functions_of_the_host_keep_the_order);
     RUN(each_action_in_the_legacy_stream_orders_the_blocking_streams);
+    RUN(a_wait_for_a_blocking_stream_includes_what_its_last_action_follows);
     RUN(every_form_of_launch_runs_the_kernel);
     RUN(a_captured_stream_becomes_a_graph);
     OK(cuMemFree(memory));

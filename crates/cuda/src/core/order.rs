@@ -276,17 +276,18 @@ impl Context {
     }
 
     /// Orders the streams of a context for an action that sends no command itself. Sends a barrier
-    /// if the action is in the legacy default stream and a blocking stream has unfinished commands
-    /// that the legacy default stream does not wait for yet.
+    /// if other streams have unfinished commands that a command in this stream would be the first
+    /// to wait for.
     ///
     /// "When an action is taken in the legacy stream such as a kernel launch or
     /// cudaStreamWaitEvent(), the legacy stream first waits on all blocking streams, the action is
     /// queued in the legacy stream, and then all blocking streams wait on the legacy stream."
     /// Without the barrier, later commands of one blocking stream could overtake earlier commands
-    /// of another one.
+    /// of another one, and a wait for a blocking stream would not include the legacy stream's
+    /// commands before the action.
     pub(crate) fn act_in(&self, stream: &Stream) -> CuResult {
         self.check()?;
-        if stream.kind != StreamKind::Legacy || !self.has_blocking.load(Ordering::Acquire) {
+        if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return Ok(());
         }
         let _order = self.sending_in_order.lock();
