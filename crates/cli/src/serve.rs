@@ -49,7 +49,7 @@ fn announce(addresses: &[Address]) {
 fn addresses(listen: &[String]) -> Result<Vec<Address>, Failure> {
     let surroundings = Surroundings::of_process();
     let list = if listen.is_empty() { "local".to_owned() } else { listen.join(",") };
-    let nodes = nodes::read_list_at(&list, &Where::Argument("--listen"), &surroundings)?;
+    let nodes = nodes::read_listeners(&list, &Where::Argument("--listen"), &surroundings)?;
     if nodes.iter().any(|node| node.name == "local") {
         let directory = surroundings.runtime_directory();
         let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn addresses_may_leave_out_the_port() {
-        let listen = ["tcp:0.0.0.0".to_owned(), "unix:/a".to_owned()];
+        let listen = ["tcp:0.0.0.0", "unix:/a", "vsock:5", "vsock:/b"].map(str::to_owned);
         let found: Vec<String> =
             addresses(&listen).unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["tcp:0.0.0.0:7367", "unix:/a"]);
+        assert_eq!(found, ["tcp:0.0.0.0:7367", "unix:/a", "vsock:any:5", "vsock:/b:7367"]);
         let error = addresses(&["gpu01".to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("argument --listen: `gpu01`"), "{error}");
     }

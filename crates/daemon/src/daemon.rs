@@ -305,7 +305,7 @@ impl Daemon {
         self.workers().ending = true;
         for listener in listeners {
             // Wakes the accepting thread. The file goes with the last reference to the listener.
-            _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+            listener.stop();
         }
         self.workers().end_all();
         self.changed.notify_all();
@@ -342,7 +342,8 @@ impl Daemon {
 /// Returns this daemon's addresses for other nodes, with the host's name for wildcards.
 fn reachable(addresses: &[Address]) -> Vec<String> {
     let host = crate::node::host();
-    addresses.iter().map(|address| address.advertised(&host).to_string()).collect()
+    let advertised = addresses.iter().filter_map(|address| address.advertised(&host));
+    advertised.map(|address| address.to_string()).collect()
 }
 
 fn timespec(duration: Duration) -> rustix::event::Timespec {

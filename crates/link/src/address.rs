@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::LinkError;
-use crate::transport::contract::{Completion, Endpoint};
+use crate::transport::contract::{Completion, Endpoint, Purpose};
 use crate::transport::{self, tcp, unix};
 
 /// Address of a daemon or a worker: a scheme, which names the transport, and what the transport
@@ -45,6 +45,15 @@ impl Address {
         transport.read(rest, completion).map(Self).map_err(wrong)
     }
 
+    /// Reads the address of a listener that leaves nothing out.
+    ///
+    /// # Errors
+    /// [`LinkError::Address`] if the text is not an address.
+    pub fn for_listener(text: &str) -> Result<Self, LinkError> {
+        let path = &|path: &str| path.into();
+        Self::read(text, &Completion { port: None, path, purpose: Purpose::Listen })
+    }
+
     /// Returns the forms of addresses, and then `more`, as a list for a message: "A, B or C".
     pub fn forms(more: &[&str]) -> String {
         transport::forms(more)
@@ -76,11 +85,11 @@ impl Address {
         self.0.transport().name()
     }
 
-    /// Returns the address under which other processes reach a listener with this address. `host`
-    /// is the name of this host. It replaces a wildcard.
+    /// Returns the address under which other nodes of the pool reach a listener with this address,
+    /// or `None` if none of them does. `host` is the name of this host. It replaces a wildcard.
     #[must_use]
-    pub fn advertised(&self, host: &str) -> Self {
-        Self(self.0.advertised(host))
+    pub fn advertised(&self, host: &str) -> Option<Self> {
+        self.0.advertised(host).map(Self)
     }
 
     pub(crate) fn new(endpoint: Arc<dyn Endpoint>) -> Self {
@@ -101,7 +110,8 @@ impl FromStr for Address {
     type Err = LinkError;
 
     fn from_str(text: &str) -> Result<Self, LinkError> {
-        Self::read(text, &Completion { port: None, path: &|path| path.into() })
+        let path = &|path: &str| path.into();
+        Self::read(text, &Completion { port: None, path, purpose: Purpose::Connect })
     }
 }
 
@@ -184,8 +194,8 @@ mod tests {
 
     #[test]
     fn an_address_is_completed_where_it_leaves_something_out() {
-        let completion =
-            Completion { port: Some(7), path: &|path| PathBuf::from("/home").join(path) };
+        let path = &|path: &str| PathBuf::from("/home").join(path);
+        let completion = Completion { port: Some(7), path, purpose: Purpose::Connect };
         for (text, complete) in [
             ("tcp:host", "tcp:host:7"),
             ("tcp:host:1", "tcp:host:1"),
@@ -201,12 +211,12 @@ mod tests {
 
     #[test]
     fn wildcards_are_advertised_with_the_name_of_the_host() {
-        let advertised = |address: &Address| address.advertised("node7").to_string();
+        let advertised = |address: &Address| address.advertised("node7").unwrap().to_string();
         assert_eq!(advertised(&Address::tcp("0.0.0.0", 1)), "tcp:node7:1");
         assert_eq!(advertised(&Address::tcp("::", 1)), "tcp:node7:1");
         assert_eq!(advertised(&Address::tcp("10.0.0.1", 1)), "tcp:10.0.0.1:1");
         let here = std::env::current_dir().unwrap();
-        assert_eq!(Address::unix("a").advertised("node7"), Address::unix(here.join("a")));
+        assert_eq!(Address::unix("a").advertised("node7"), Some(Address::unix(here.join("a"))));
     }
 
     #[test]

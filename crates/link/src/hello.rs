@@ -242,7 +242,8 @@ pub fn accept_hello_as(
         return Err(talk.refuse(Verdict::NotUnderstood));
     };
     let credentials = stream.credentials()?;
-    if credentials.is_some_and(|peer| !allow(&peer)) {
+    // A transport must name the user or demand the key. One that does neither lets nobody in.
+    if !credentials.map_or(stream.needs_key(), |peer| allow(&peer)) {
         return Err(talk.refuse(Verdict::WrongUser));
     }
     let Ok(security) = Security::of(&stream, key) else {

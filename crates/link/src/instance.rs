@@ -85,6 +85,8 @@ pub(crate) enum End {
     User(u32),
     /// Address of a TCP connection.
     Address(SocketAddr),
+    /// Machine and port of a vsock connection.
+    Machine { cid: u32, port: u32 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,11 @@ impl Ends {
                     bytes.push(2);
                     bytes.extend_from_slice(&wide(address.ip()).octets());
                     bytes.extend_from_slice(&address.port().to_le_bytes());
+                }
+                End::Machine { cid, port } => {
+                    bytes.push(3);
+                    bytes.extend_from_slice(&cid.to_le_bytes());
+                    bytes.extend_from_slice(&port.to_le_bytes());
                 }
             }
         }

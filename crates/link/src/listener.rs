@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -19,6 +20,7 @@ const SOCKET_MODE: u32 = 0o600;
 pub struct Listener {
     bound: Bound,
     address: Address,
+    stopped: AtomicBool,
 }
 
 impl Listener {
@@ -41,7 +43,7 @@ impl Listener {
         };
         let bound = address.endpoint().listen(mode).map_err(failed)?;
         let address = Address::new(bound.endpoint.clone());
-        Ok(Self { bound, address })
+        Ok(Self { bound, address, stopped: AtomicBool::new(false) })
     }
 
     /// Waits for the next connection. The caller then receives its hello with
@@ -58,6 +60,8 @@ impl Listener {
                     // The peer already hung up.
                     Err(_) => continue,
                 },
+                // Sockets of some transports wait only for a limited time.
+                Err(Errno::AGAIN) if !self.stopped.load(Ordering::Relaxed) => {}
                 // "network errors ... should be treated like EAGAIN by retrying" (accept(2)).
                 Err(
                     Errno::INTR
@@ -74,6 +78,13 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// Ends [`Listener::accept`] in all threads, which then fails, at the latest after the time
+    /// for which the socket of this transport waits.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.bound.accepting.stop(self.as_fd());
     }
 
     /// Returns the address with the real port.

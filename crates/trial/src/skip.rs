@@ -52,10 +52,12 @@ pub enum Need {
     NoShims,
     /// The rights of the system's administrator.
     Root,
+    /// vsock within one machine: the module `vsock_loopback`.
+    Vsock,
 }
 
 impl Need {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -73,6 +75,7 @@ impl Need {
         Self::Graphviz,
         Self::NoShims,
         Self::Root,
+        Self::Vsock,
     ];
 
     const fn name(self) -> &'static str {
@@ -94,6 +97,7 @@ impl Need {
             Self::Graphviz => "graphviz",
             Self::NoShims => "no-shims",
             Self::Root => "root",
+            Self::Vsock => "vsock",
         }
     }
 }

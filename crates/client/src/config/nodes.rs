@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use penstock_link::{Address, Completion, LinkError};
+use penstock_link::{Address, Completion, LinkError, Purpose};
 
 use super::{
     ConfigError, NODES_MAX, NODES_VARIABLE, PORT_DEFAULT, SLURM_VARIABLE, Surroundings, Where,
@@ -60,6 +60,27 @@ pub fn read_list_at(
     place: &Where,
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<NodeAddress>, ConfigError> {
+    read_all(list, Purpose::Connect, place, surroundings)
+}
+
+/// As [`read_list_at`], for addresses on which a daemon shall listen.
+///
+/// # Errors
+/// If an entry is not an address.
+pub fn read_listeners(
+    list: &str,
+    place: &Where,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<NodeAddress>, ConfigError> {
+    read_all(list, Purpose::Listen, place, surroundings)
+}
+
+fn read_all(
+    list: &str,
+    purpose: Purpose,
+    place: &Where,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<NodeAddress>, ConfigError> {
     // The program may change its directory before it opens the pool again, so paths are made
     // absolute now.
     let base = std::env::current_dir().unwrap_or_default();
@@ -68,14 +89,24 @@ pub fn read_list_at(
         return Ok(nodes);
     }
     for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        add(&mut nodes, read(item, place, &base, surroundings)?, place)?;
+        add(&mut nodes, read_for(purpose, item, place, &base, surroundings)?, place)?;
     }
     Ok(nodes)
 }
 
-/// Reads one address: any that [`Address`] understands, or `local` for the user's own daemon. An
-/// address may leave out the default port.
+/// Reads one address of a node: any that [`Address`] understands, or `local` for the user's own
+/// daemon. An address may leave out the default port.
 pub(super) fn read(
+    item: &str,
+    place: &Where,
+    base: &Path,
+    surroundings: &Surroundings<'_>,
+) -> Result<NodeAddress, ConfigError> {
+    read_for(Purpose::Connect, item, place, base, surroundings)
+}
+
+fn read_for(
+    purpose: Purpose,
     item: &str,
     place: &Where,
     base: &Path,
@@ -89,8 +120,8 @@ pub(super) fn read(
     if item == "local" {
         return Ok(NodeAddress::unix(item, surroundings.own_socket()));
     }
-    let completion =
-        Completion { port: Some(PORT_DEFAULT), path: &|path| surroundings.expand(path, base) };
+    let path = &|path: &str| surroundings.expand(path, base);
+    let completion = Completion { port: Some(PORT_DEFAULT), path, purpose };
     let address = Address::read(item, &completion).map_err(|error| match error {
         LinkError::Address { why, .. } => fail(why),
         other => fail(other.to_string()),

@@ -92,8 +92,8 @@ fn sources_are_asked_in_order() {
     assert_eq!(home.addresses(), ["tcp:gpu01:7367", &own, "tcp:gpu03:7367"]);
     let home = home.file("nodes = ['tcp:a:1', 'local']\n");
     assert_eq!(home.addresses(), ["tcp:a:1", &own]);
-    let home = home.set(NODES_VARIABLE, "unix:/b, tcp:[::1]:9,tcp:c");
-    assert_eq!(home.addresses(), ["unix:/b", "tcp:[::1]:9", "tcp:c:7367"]);
+    let home = home.set(NODES_VARIABLE, "unix:/b, tcp:[::1]:9,tcp:c,vsock:2");
+    assert_eq!(home.addresses(), ["unix:/b", "tcp:[::1]:9", "tcp:c:7367", "vsock:2:7367"]);
     assert_eq!(home.load().unwrap().source, Source::Variable);
 }
 
@@ -185,7 +185,7 @@ fn errors_say_where_and_what_to_do() {
         error.starts_with("variable PENSTOCK_NODES: `gpu01` is not the address of a node"),
         "{error}"
     );
-    assert!(error.contains("write unix:PATH, tcp:HOST:PORT or local"), "{error}");
+    assert!(error.contains("write unix:PATH, tcp:HOST:PORT, vsock:CID:PORT or local"), "{error}");
 
     let home = Home::new("errors").file("nodes = [\n  'tcp:a:1',\n  'tcp:a:x',\n]\n");
     let error = home.error();

@@ -39,7 +39,8 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
         match arg.as_str() {
             "--listen" => {
-                options.listen.push(value()?.parse().map_err(|error| format!("{error}"))?)
+                let address = Address::for_listener(&value()?);
+                options.listen.push(address.map_err(|error| error.to_string())?);
             }
             "--key" => options.key = Some(value()?.into()),
             "--allow-user" => {

@@ -134,11 +134,11 @@ impl Meeting {
 
     /// Returns the message for each member with a higher number.
     pub fn door(&self) -> MeetingMessage {
-        let public =
-            |listener: &Listener| listener.address().advertised(&self.plan.public_name).to_string();
+        let public = |listener: &Listener| listener.address().advertised(&self.plan.public_name);
+        let addresses = self.listeners.iter().filter_map(public);
         MeetingMessage::Door {
             member: self.plan.me,
-            addresses: self.listeners.iter().map(public).collect(),
+            addresses: addresses.map(|address| address.to_string()).collect(),
         }
     }
 

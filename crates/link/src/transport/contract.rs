@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,11 +62,23 @@ pub struct Completion<'a> {
     pub port: Option<u16>,
     /// Makes a path complete, for example one that starts with `~/`.
     pub path: &'a dyn Fn(&str) -> PathBuf,
+    pub purpose: Purpose,
+}
+
+/// What an address is for. The short form of an address can mean one thing for a listener and
+/// another one for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Connect,
+    Listen,
 }
 
 impl fmt::Debug for Completion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completion").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Completion")
+            .field("port", &self.port)
+            .field("purpose", &self.purpose)
+            .finish_non_exhaustive()
     }
 }
 
@@ -100,9 +112,9 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the address under which other processes reach this listener. `host` is the name of
-    /// this host.
-    fn advertised(&self, host: &str) -> Arc<dyn Endpoint>;
+    /// Returns the address under which other nodes of the pool reach this listener, or `None` if
+    /// none of them does. `host` is the name of this host.
+    fn advertised(&self, host: &str) -> Option<Arc<dyn Endpoint>>;
 }
 
 /// Number of connections that the system holds before they are accepted. Further connections are
@@ -125,6 +137,11 @@ pub(crate) trait Accepting: fmt::Debug + Send + Sync {
     /// # Errors
     /// Fails if the peer has hung up already.
     fn take(&self, socket: OwnedFd) -> io::Result<Box<dyn Connection>>;
+
+    /// Wakes the threads that wait for a connection on the listening socket.
+    fn stop(&self, socket: BorrowedFd<'_>) {
+        syscall::shutdown(socket);
+    }
 }
 
 /// Connected socket of a transport.

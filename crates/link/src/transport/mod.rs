@@ -45,6 +45,7 @@ macro_rules! transports {
 transports! {
     unix,
     tcp,
+    vsock,
 }
 
 /// Returns the transport with this scheme.

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
+use super::contract::Connection;
 use crate::error::LinkError;
 
 /// Condition to wait for.
@@ -18,6 +19,11 @@ pub(crate) enum Readiness {
     /// Bytes can be sent.
     Writable,
 }
+
+/// Interval at which a thread that waits for a peer checks whether the peer has vanished.
+/// `TCP_USER_TIMEOUT` would need no check, but it also ends a link whose living peer does not read
+/// for that time, for instance a worker with a long kernel. vsock has no such option.
+const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 
 pub(super) fn send_now(
     socket: BorrowedFd<'_>,
@@ -85,6 +91,28 @@ pub(crate) fn wait_fd(
             Ok(_) => return Ok(true),
             Err(Errno::INTR) => {}
             Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
+        }
+    }
+}
+
+/// Like [`wait_fd`], but also fails if the peer vanishes meanwhile.
+pub(super) fn wait_and_look(
+    connection: &dyn Connection,
+    what: Readiness,
+    deadline: Option<Instant>,
+) -> Result<bool, LinkError> {
+    loop {
+        let look = Instant::now() + LOOK_EVERY;
+        let limit = deadline.map_or(look, |deadline| deadline.min(look));
+        if wait_fd(connection.as_fd(), what, Some(limit))? {
+            return Ok(true);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(false);
+        }
+        if connection.vanished() {
+            connection.shutdown();
+            return Err(LinkError::Vanished);
         }
     }
 }

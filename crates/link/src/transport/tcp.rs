@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Transport};
-use super::syscall::{Readiness, wait_fd};
+use super::syscall::{self, Readiness, wait_fd};
 use crate::error::LinkError;
 use crate::instance::End;
 
@@ -33,11 +33,6 @@ const SILENT_MS_MAX: u32 = 2_000;
 /// after 0.2, 0.6 and 1.4 s on a fast network, and later on a slow one. After an hour of idleness a
 /// single lost packet must not end the link.
 const UNANSWERED_MIN: u8 = 3;
-/// Interval at which a thread that waits for a TCP peer checks whether the peer has vanished.
-/// `TCP_USER_TIMEOUT` would need no check, but it also ends a link whose living peer does not read
-/// for that time, for instance a worker with a long kernel.
-const LOOK_EVERY: Duration = Duration::from_millis(1_000);
-
 /// Congestion control of TCP within one host: the unpaced algorithm that every kernel has built in.
 /// There is no network to protect. With busy cores, a system whose default paces by timers (BBR)
 /// reaches less than half the speed: 2.0 GB/s instead of 4.2 for 16 MiB, with plain sockets as with
@@ -170,9 +165,9 @@ impl Endpoint for TcpEndpoint {
         Some(&self.host)
     }
 
-    fn advertised(&self, host: &str) -> Arc<dyn Endpoint> {
+    fn advertised(&self, host: &str) -> Option<Arc<dyn Endpoint>> {
         let is_wildcard = matches!(self.host.as_str(), "0.0.0.0" | "::");
-        at(if is_wildcard { host } else { &self.host }.to_owned(), self.port)
+        Some(at(if is_wildcard { host } else { &self.host }.to_owned(), self.port))
     }
 }
 
@@ -262,20 +257,7 @@ impl Connection for TcpConnection {
     }
 
     fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
-        loop {
-            let look = Instant::now() + LOOK_EVERY;
-            let limit = deadline.map_or(look, |deadline| deadline.min(look));
-            if wait_fd(self.as_fd(), what, Some(limit))? {
-                return Ok(true);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(false);
-            }
-            if self.vanished() {
-                self.shutdown();
-                return Err(LinkError::Vanished);
-            }
-        }
+        syscall::wait_and_look(self, what, deadline)
     }
 
     fn vanished(&self) -> bool {

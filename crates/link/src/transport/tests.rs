@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use penstock_trial::Need;
 use penstock_wire::Frame;
 use penstock_wire::calls::to_worker;
 use penstock_wire::{Id, U64};
@@ -32,12 +33,19 @@ pub(crate) struct TestAddresses {
     pub(crate) listen: String,
     /// Address to connect to, if it is not the listener's.
     pub(crate) connect: Option<String>,
+    /// What this host lacks, and why, if the tests cannot run on it.
+    pub(crate) lacks: Option<(Need, String)>,
 }
 
 impl TestAddresses {
     /// Returns addresses of a transport that listens.
     pub(crate) fn at(listen: String) -> Self {
-        Self { listen, connect: None }
+        Self { listen, connect: None, lacks: None }
+    }
+
+    /// Returns no addresses: this host lacks something that the transport needs.
+    pub(crate) fn lacking(need: Need, why: String) -> Self {
+        Self { listen: String::new(), connect: None, lacks: Some((need, why)) }
     }
 }
 
@@ -132,7 +140,9 @@ macro_rules! cases {
         $($(
             #[test]
             fn $case() {
-                $crate::transport::tests::$file::$case(&WAY);
+                if WAY.is_possible() {
+                    $crate::transport::tests::$file::$case(&WAY);
+                }
             }
         )+)+
     };
@@ -160,10 +170,20 @@ impl Drop for Folder {
 }
 
 impl Way {
+    /// Returns whether this host can run the tests. Skips the test if the host cannot.
+    pub(crate) fn is_possible(&self) -> bool {
+        let folder = Folder::new();
+        let lacks = (self.addresses)(&folder.0).lacks;
+        if let Some((need, why)) = &lacks {
+            penstock_trial::skip(*need, why);
+        }
+        lacks.is_none()
+    }
+
     /// Returns a listener, the address for its clients, and the folder of both.
     fn listen(&self) -> (Listener, Address, Folder) {
         let folder = Folder::new();
-        let TestAddresses { listen, connect } = (self.addresses)(&folder.0);
+        let TestAddresses { listen, connect, .. } = (self.addresses)(&folder.0);
         let listener = Listener::bind(&listen.parse().unwrap()).unwrap();
         let address = connect.map_or_else(|| listener.address(), |text| text.parse().unwrap());
         (listener, address, folder)

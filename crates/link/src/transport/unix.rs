@@ -99,28 +99,11 @@ impl Endpoint for UnixEndpoint {
     }
 
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
-        let address = SocketAddrUnix::new(&self.0)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        loop {
-            match rustix::net::connect(&fd, &address) {
-                Ok(()) => return TRANSPORT.adopt(fd, &[]),
-                Err(Errno::INTR) => {}
-                // The queue of the listener is full. There is nothing to poll for, so try again.
-                Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(CONNECT_RETRY),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        TRANSPORT.adopt(connect_to(&self.0, deadline)?, &[])
     }
 
     fn listen(&self, mode: u32) -> io::Result<Bound> {
-        let socket = bind(&self.0, mode)?;
-        let about = fs::symlink_metadata(&self.0)?;
-        let file = SocketFile {
-            path: self.0.clone(),
-            identity: (about.dev(), about.ino()),
-            owner: Owner::this_process(),
-        };
+        let (socket, file) = listen_on(&self.0, mode)?;
         Ok(Bound { socket, endpoint: at(self.0.clone()), accepting: Box::new(file) })
     }
 
@@ -128,8 +111,8 @@ impl Endpoint for UnixEndpoint {
         true
     }
 
-    fn advertised(&self, _host: &str) -> Arc<dyn Endpoint> {
-        at(std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone()))
+    fn advertised(&self, _host: &str) -> Option<Arc<dyn Endpoint>> {
+        Some(at(std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone())))
     }
 }
 
@@ -180,9 +163,34 @@ impl Connection for UnixConnection {
     }
 }
 
+/// Connects to a socket's file.
+pub(super) fn connect_to(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    loop {
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) => return Ok(fd),
+            Err(Errno::INTR) => {}
+            // The queue of the listener is full. There is nothing to poll for, so try again.
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(CONNECT_RETRY),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Listens on a new socket's file with this mode.
+pub(super) fn listen_on(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
+    let socket = bind(path, mode)?;
+    let about = fs::symlink_metadata(path)?;
+    let identity = (about.dev(), about.ino());
+    let file = SocketFile { path: path.to_owned(), identity, owner: Owner::this_process() };
+    Ok((socket, file))
+}
+
 /// Returns the peer's credentials. rustix cannot be used: its process ids are never 0, but the
 /// kernel reports 0 for a peer outside of our PID namespace.
-fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
+pub(super) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or_default();
     // SAFETY: both pointers refer to locals; the kernel writes at most `size` bytes.
@@ -203,7 +211,7 @@ fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
 
 /// File of a listener. Dropping this value removes the file.
 #[derive(Debug)]
-struct SocketFile {
+pub(super) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
     owner: Owner,
@@ -280,11 +288,55 @@ fn is_stale(path: &Path) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::os::unix::net::UnixStream;
     use std::path::Path;
 
-    use crate::transport::tests::TestAddresses;
+    use penstock_wire::hello::Verdict;
+
+    use super::*;
+    use crate::hello::accept_hello;
+    use crate::stream::Stream;
+    use crate::transport::tests::{TestAddresses, greeting};
 
     pub(in crate::transport) fn addresses(folder: &Path) -> TestAddresses {
         TestAddresses::at(format!("unix:{}", folder.join("socket").display()))
+    }
+
+    /// Connection of a transport that needs no key, but whose kernel does not know the user.
+    #[derive(Debug)]
+    struct Anonymous(OwnedFd);
+
+    impl AsFd for Anonymous {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Connection for Anonymous {
+        fn transport(&self) -> &'static dyn Transport {
+            &TRANSPORT
+        }
+
+        fn peer(&self) -> String {
+            "somebody".to_owned()
+        }
+
+        fn into_socket(self: Box<Self>) -> OwnedFd {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_peer_without_credentials_on_a_transport_without_a_key_is_refused() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let connecting = Stream::from_fd(one.into()).unwrap();
+        greeting::say_hello(&connecting);
+        let accepting = Stream::new(Box::new(Anonymous(other.into())));
+        let accepted = accept_hello(accepting, None, &|_| true, deadline);
+        assert!(
+            matches!(accepted, Err(LinkError::Turned { verdict: Verdict::WrongUser, .. })),
+            "{accepted:?}"
+        );
     }
 }

@@ -49,6 +49,11 @@ fn hello(version: u16) -> Hello {
     }
 }
 
+/// Sends the hello of a client.
+pub(crate) fn say_hello(on: &Stream) {
+    on.write_all_until(hello(PROTOCOL_VERSION).as_bytes(), soon()).unwrap();
+}
+
 fn read<T: FromZeros + IntoBytes + zerocopy::FromBytes>(from: &Stream) -> T {
     let mut message = T::new_zeroed();
     from.read_exact_until(message.as_mut_bytes(), soon()).unwrap();
