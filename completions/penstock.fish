@@ -35,11 +35,11 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "check" -d 'Run ra
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on the local platform and on a pool of two nodes on this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a program, or list the energy sources of this host'
-complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or create the key that nodes and clients need over TCP'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or create the key that nodes and clients need over TCP and vsock'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "trace" -d 'Show what the processes of a session sent to each other, or send it once more'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
-complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, or local for the user\'s own socket. Can be given several times [default: local]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Format of the log on standard error' -r -f -a "text\t'Lines of text for people'
 json\t'One JSON object per line'"

@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 const AFTER_ALL: &str = "\
 Environment:
 The nodes of the pool come from the first of these that names any: the variable PENSTOCK_NODES \
-(unix:PATH,tcp:HOST:PORT,... or local, or none), the file ~/.config/penstock/pool.toml, the \
-variable SLURM_JOB_NODELIST, the user's own daemon if it runs.
+(unix:PATH,tcp:HOST:PORT,vsock:CID:PORT,... or local, or none), the file \
+~/.config/penstock/pool.toml, the variable SLURM_JOB_NODELIST, the user's own daemon if it runs.
 PENSTOCK_DEVICES (a query) selects devices of the pool: see penstock-devices(1). PENSTOCK_KEY \
 names the key file. PENSTOCK_PLATFORMS=pool shows all devices as one platform; \
 PENSTOCK_PLATFORMS=node shows each platform of each node. PENSTOCK_TIMEOUT_MS limits how long a \
@@ -31,8 +31,8 @@ Examples:
   penstock serve --listen unix:/run/gpus/sock --allow-user alice --allow-user bob
 
 Security:
-Everyone who may use a daemon can run programs as the user that started the daemon. Over TCP both \
-sides must have the same key file: see `penstock key`. TCP is not encrypted.";
+Everyone who may use a daemon can run programs as the user that started the daemon. Over TCP and \
+vsock both sides must have the same key file: see `penstock key`. TCP is not encrypted.";
 
 const AFTER_DEVICES: &str = "\
 Examples:
@@ -258,7 +258,7 @@ pub enum Command {
     /// host
     #[command(after_help = AFTER_ENERGY, override_usage = "penstock energy [OPTIONS] [-- PROGRAM [ARGS]...]")]
     Energy(EnergyArgs),
-    /// Show or create the key that nodes and clients need over TCP
+    /// Show or create the key that nodes and clients need over TCP and vsock
     #[command(after_help = AFTER_KEY)]
     Key(KeyArgs),
     /// Show what the processes of a session sent to each other, or send it once more
@@ -279,8 +279,9 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct ServeArgs {
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or local for the user's own socket. Can be
-    /// given several times [default: local]
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines,
+    /// vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the
+    /// user's own socket. Can be given several times [default: local]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
     /// Also serve this user (a name or a number) on Unix sockets. Can be given several times

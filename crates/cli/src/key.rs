@@ -1,4 +1,5 @@
-//! `penstock key`: the key with which nodes and clients authenticate each other over TCP.
+//! `penstock key`: the key with which nodes and clients authenticate each other over TCP and
+//! vsock.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

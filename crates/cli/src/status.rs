@@ -74,6 +74,7 @@ fn clients(probed: &[Probed]) -> String {
     let mut table = Table::new(&[
         "NODE",
         "CLIENT",
+        "OVER",
         ">SINCE",
         ">CORE-S",
         ">NODE J",
@@ -108,7 +109,8 @@ fn clients(probed: &[Probed]) -> String {
         return String::new();
     }
     // Not cut to the terminal's width: the end of a reason is what matters.
-    let notes = "CORE-S: core-seconds of the client's worker, including its CPU devices. NODE J: \
+    let notes = "OVER: how the client's data travel, and why there is no faster way. \
+                 CORE-S: core-seconds of the client's worker, including its CPU devices. NODE J: \
                  joules of the whole node, for all its users, while the client was served. \
                  IN USE S: seconds from the client's first command on a device until all its \
                  commands were known to have ended. J: joules of the device alone, while the \
@@ -125,10 +127,25 @@ fn client_cells(host: &str, session: &Value) -> Vec<String> {
     vec![
         host.to_owned(),
         client.to_owned(),
+        way(session.get("transport").unwrap_or(&none)),
         since,
         of("core_seconds", "busy"),
         of("joules", "node"),
     ]
+}
+
+/// Returns how the bytes of a session travel, and why there is no faster way.
+fn way(transport: &Value) -> String {
+    let text = |name: &str| transport.get(name).and_then(Value::as_str);
+    if transport.get("shares_memory").and_then(Value::as_bool) == Some(true) {
+        return "shared memory".to_owned();
+    }
+    match (text("name"), text("why_not_better")) {
+        (Some(name), Some(why)) => format!("{name} ({why})"),
+        (Some(name), None) => name.to_owned(),
+        // A daemon of an older version does not send it.
+        (None, _) => "-".to_owned(),
+    }
 }
 
 /// Returns a number as text, or why there is none.
@@ -185,7 +202,8 @@ mod tests {
         };
         assert_eq!(clients(&[status(json!([]))]), "");
         let session = json!({
-            "client": "matmul", "seconds": 59, "core_seconds": { "busy": 1.5, "unavailable": null },
+            "client": "matmul", "transport": { "name": "vsock", "why_not_better": "far" },
+            "seconds": 59, "core_seconds": { "busy": 1.5, "unavailable": null },
             "joules": { "node": null, "unavailable": "no counter" },
             "devices": [
                 { "device": "d", "in_use_seconds": 0.5, "core_seconds": 1.5, "joules": { "device": 20.0 } },
@@ -194,16 +212,27 @@ mod tests {
         });
         let text = clients(&[status(json!([session]))]);
         assert!(
-            text.contains(
-                "matmul   59 s    1.50  unavailable (no counter)  d           0.50    1.50  20.00"
-            ),
+            text.contains("matmul  vsock (far)   59 s    1.50  unavailable (no counter)  d      ")
+                && text.contains("    0.50    1.50  20.00"),
             "{text}"
         );
         // From an older daemon.
         assert!(
-            clients(&[status(json!([{ "client": "b" }]))]).contains("b           -"),
+            clients(&[status(json!([{ "client": "b" }]))]).contains("b       -         -"),
             "it tells nothing"
         );
+    }
+
+    #[test]
+    fn a_way_is_told_with_the_reason_for_it() {
+        let of = |shares: bool, why: Value| {
+            let name = "Unix sockets";
+            way(&json!({ "name": name, "shares_memory": shares, "why_not_better": why }))
+        };
+        assert_eq!(of(true, Value::Null), "shared memory");
+        assert_eq!(of(false, Value::Null), "Unix sockets");
+        assert_eq!(of(false, json!("no room")), "Unix sockets (no room)");
+        assert_eq!(way(&Value::Null), "-");
     }
 
     #[test]

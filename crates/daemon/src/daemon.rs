@@ -28,7 +28,8 @@ pub struct Options {
     pub listen: Vec<Address>,
     /// Users besides the daemon's own that may connect through Unix sockets.
     pub allow_users: Vec<u32>,
-    /// File of the pool's key. Without a key, the daemon serves nobody over TCP.
+    /// File of the pool's key. Without a key, the daemon serves nobody over TCP or
+    /// vsock.
     pub key: Option<PathBuf>,
     pub log: Log,
     /// Whether to end when the process that started the daemon ends.
@@ -39,7 +40,10 @@ pub struct Options {
 #[non_exhaustive]
 pub enum Error {
     /// No address was given.
-    #[error("no address to listen on; give one with --listen unix:PATH or --listen tcp:HOST:PORT")]
+    #[error(
+        "no address to listen on; give one with --listen unix:PATH, --listen tcp:HOST:PORT or \
+         --listen vsock:PORT"
+    )]
     NoAddress,
     /// An address or the key cannot be used.
     #[error(transparent)]

@@ -21,6 +21,11 @@ impl Daemon {
             json!({
                 "worker": session.worker,
                 "client": session.client,
+                "transport": {
+                    "name": session.way.transport,
+                    "shares_memory": session.way.shares_memory,
+                    "why_not_better": session.way.why_not_better,
+                },
                 "seconds": session.since.elapsed().as_secs(),
                 "core_seconds": cores,
                 // Joules of the whole node while the client was served, including those of others.

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_link::Accepted;
+use penstock_link::{Accepted, Way};
 use penstock_process::variable;
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
@@ -102,6 +102,7 @@ enum State {
 pub(crate) struct Session {
     pub(crate) worker: u32,
     pub(crate) client: String,
+    pub(crate) way: Way,
     pub(crate) since: Instant,
     /// Joules that the node had taken when it began, if known.
     pub(crate) mark: Option<Joules>,
@@ -344,8 +345,9 @@ impl Workers {
         self.account.open();
         let mark = self.account.now().ok();
         let (name, usage) = (client.peer().to_owned(), worker.usage.clone());
-        worker.state =
-            State::Serving(Session { worker: id, client: name, since: now, mark, usage });
+        let way = client.way();
+        let session = Session { worker: id, client: name, way, since: now, mark, usage };
+        worker.state = State::Serving(session);
         self.served += 1;
         Ok(Match { client, control: worker.control.clone(), turn })
     }

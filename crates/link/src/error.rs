@@ -40,8 +40,8 @@ pub enum LinkError {
     InUse { address: String },
     /// Strangers can use the transport of the link, and this side has no key.
     #[error(
-        "{peer} is reached over a network, which needs the pool's key; copy the key file of that \
-         node here (penstock key)"
+        "{peer} is on another machine or reached over a network, which needs the pool's key; copy \
+         the key file of that node here (penstock key)"
     )]
     NoKey { peer: String },
     /// The peer proved a different key or none.

@@ -19,7 +19,7 @@ use crate::error::LinkError;
 use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
 use crate::stream::Stream;
-use crate::transport::contract::Credentials;
+use crate::transport::contract::{Credentials, Way};
 
 /// Bytes of magic and version, with which [`Hello`] and [`Welcome`] start in every version.
 const PREFIX_BYTES: usize = 10;
@@ -274,6 +274,11 @@ impl Accepted {
     /// Name of the peer for messages.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// Returns how the bytes of the link travel.
+    pub fn way(&self) -> Way {
+        self.stream.way(self.features)
     }
 
     /// Sends the final message. With [`Verdict::Welcome`] the link is established.

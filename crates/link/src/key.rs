@@ -1,4 +1,4 @@
-//! The pool's key. A process that has the key may use every node over TCP.
+//! The pool's key. A process that has the key may use every node over TCP and vsock.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};

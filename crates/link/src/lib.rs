@@ -59,5 +59,5 @@ pub use receiver::{Received, Receiver};
 pub use sender::Sender;
 pub use stream::Stream;
 pub use threads::spawn_quiet;
-pub use transport::contract::{Completion, Credentials, Purpose, Side};
+pub use transport::contract::{Completion, Credentials, Purpose, Side, Way};
 pub use wait::{Patience, Policy};

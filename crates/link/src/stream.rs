@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use penstock_wire::FrameError;
+use penstock_wire::hello::feature;
 use rustix::net::{SocketType, sockopt};
 
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
 use crate::transport;
-use crate::transport::contract::{Connection, Credentials, Rings, Side};
+use crate::transport::contract::{Connection, Credentials, Rings, Side, Way};
 use crate::transport::syscall::Readiness;
 
 /// Number of 4 KiB reads of what a refused peer still sends: more than any hello, and soon over.
@@ -105,6 +106,17 @@ impl Stream {
     /// Returns the features that a link over this connection can have.
     pub(crate) fn features(&self) -> u64 {
         self.0.features()
+    }
+
+    /// Returns the way of a link with these features over this connection.
+    pub(crate) fn way(&self, features: u64) -> Way {
+        let shares_memory = features & feature::SHARED_RINGS != 0;
+        let why_not_better = if shares_memory {
+            None
+        } else {
+            self.0.why_no_shared_memory().or(Some("the client shares no memory"))
+        };
+        Way { transport: self.0.transport().name(), shares_memory, why_not_better }
     }
 
     /// See [`Connection::share_memory`].

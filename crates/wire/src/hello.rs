@@ -118,8 +118,8 @@ pub enum Verdict {
     /// The message is not a hello of this protocol.
     #[error("it did not understand our hello")]
     NotUnderstood = 7,
-    /// The daemon has no key, so it accepts nobody over TCP.
-    #[error("it has no key file, so it accepts nobody over TCP (penstock key --create)")]
+    /// The daemon has no key, so it accepts nobody over TCP or vsock.
+    #[error("it has no key file, so it accepts nobody over TCP or vsock (penstock key --create)")]
     NoKey = 8,
     /// The client waits for a worker; another verdict follows. Only for [`Role::Client`] and
     /// [`Role::Survey`].

@@ -107,7 +107,7 @@ pub struct Config {
     pub nodes: Vec<NodeAddress>,
     /// The source that named the nodes.
     pub source: Source,
-    /// File with the key for nodes over TCP.
+    /// File with the key for nodes over TCP and vsock.
     pub key: Option<PathBuf>,
     pub platforms: Platforms,
     /// Query that selects and orders the devices, or `None` for all devices, node by node.

@@ -8,8 +8,8 @@ use penstock_daemon::Options;
 use penstock_link::Address;
 
 const USAGE: &str = "\
-usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT]... [--key FILE] [--allow-user UID]...
-                 [--log text|json] [--ends-with-parent]
+usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:PORT]...
+                 [--key FILE] [--allow-user UID]... [--log text|json] [--ends-with-parent]
 What each means: penstock serve --help";
 
 fn main() -> ExitCode {

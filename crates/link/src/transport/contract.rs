@@ -166,6 +166,10 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns why the bytes of a link cannot move into memory that both sides share, or `None` if
+    /// they can.
+    fn why_no_shared_memory(&self) -> Option<&'static str>;
+
     /// Returns the features that a link over this connection can have (`feature`).
     fn features(&self) -> u64 {
         feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA)
@@ -227,6 +231,17 @@ pub struct Credentials {
     pub gid: u32,
     /// Process that connected; 0 for a process that this process's PID namespace does not see.
     pub pid: i32,
+}
+
+/// How the bytes of a link travel, as the hello agreed on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Name of the transport for messages, for example "Unix sockets".
+    pub transport: &'static str,
+    /// Whether the bytes move through memory that both sides share.
+    pub shares_memory: bool,
+    /// Why there is no faster way. `None` if there is none, or if the reason is not known.
+    pub why_not_better: Option<&'static str>,
 }
 
 /// Side of a link.

@@ -248,6 +248,14 @@ impl Connection for TcpConnection {
         }
     }
 
+    fn why_no_shared_memory(&self) -> Option<&'static str> {
+        Some(if self.is_within_host() {
+            "both ends are on this host, where a Unix socket would share memory"
+        } else {
+            "the client is on another host"
+        })
+    }
+
     fn ends(&self) -> Option<(End, End)> {
         self.addresses().map(|(here, there)| (End::Address(here), End::Address(there)))
     }

@@ -150,6 +150,10 @@ impl Connection for UnixConnection {
         true
     }
 
+    fn why_no_shared_memory(&self) -> Option<&'static str> {
+        None
+    }
+
     fn features(&self) -> u64 {
         feature::ALL
     }
@@ -319,6 +323,10 @@ pub(super) mod tests {
 
         fn peer(&self) -> String {
             "somebody".to_owned()
+        }
+
+        fn why_no_shared_memory(&self) -> Option<&'static str> {
+            None
         }
 
         fn into_socket(self: Box<Self>) -> OwnedFd {

@@ -32,6 +32,9 @@ fn meet(
             let accepted = accept_hello(accepting, theirs, &|_| true, soon())?;
             assert_eq!((accepted.role, accepted.ticket), (Role::Peer, [7; 32]));
             let features = accepted.features;
+            let way = accepted.way();
+            assert_eq!(way.shares_memory, features & feature::SHARED_RINGS != 0);
+            assert_eq!(way.why_not_better.is_none(), way.shares_memory, "{way:?}");
             accepted.finish(verdict).map(|stream| (stream, features))
         });
         let opened = open_on(connecting, "the daemon", Role::Peer, Some([7; 32]), ours, soon());

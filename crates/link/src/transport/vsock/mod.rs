@@ -42,6 +42,8 @@ const ACCEPT_TURN: Duration = Duration::from_millis(250);
 const NO_LOOPBACK: &str =
     "this kernel has no vsock within one machine; load the module vsock_loopback";
 
+const NO_SHARED_MEMORY: &str = "vsock shares no memory between two machines";
+
 #[derive(Debug)]
 pub(crate) struct Vsock;
 
@@ -204,6 +206,10 @@ impl Connection for VsockConnection {
             Some(there) => format!("vsock:{there}"),
             None => "the other machine".to_owned(),
         }
+    }
+
+    fn why_no_shared_memory(&self) -> Option<&'static str> {
+        Some(NO_SHARED_MEMORY)
     }
 
     fn ends(&self) -> Option<(End, End)> {

@@ -23,7 +23,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Transport};
 use super::super::unix::{self, SocketFile};
-use super::{TRANSPORT, read_port};
+use super::{NO_SHARED_MEMORY, TRANSPORT, read_port};
 use crate::error::LinkError;
 use crate::stream::Stream;
 
@@ -174,6 +174,10 @@ impl Connection for MonitorConnection {
             }
             Err(_) => "a guest".to_owned(),
         }
+    }
+
+    fn why_no_shared_memory(&self) -> Option<&'static str> {
+        Some(NO_SHARED_MEMORY)
     }
 
     fn state(&self) -> Vec<u8> {

@@ -82,8 +82,9 @@ impl Place {
                  the module vhost_vsock"
             ),
             Errno::TIMEDOUT => format!(
-                "the machine with CID {cid} does not answer; check the CID (2 is the host) and \
-                 whether the machine runs"
+                "the machine with CID {cid} does not answer; check the CID (2 is the host), \
+                 whether the machine runs, and whether a daemon listens on port {port} there \
+                 (some monitors refuse no connection)"
             ),
             Errno::ADDRNOTAVAIL => NO_LOOPBACK.to_owned(),
             other => return explain_absence(other),
