@@ -95,7 +95,7 @@ pub enum LinkError {
     /// The peer hung up, or this side closed the link.
     #[error("the link is closed")]
     Closed,
-    /// The TCP peer acknowledges nothing any more.
+    /// The peer's host gives no sign of life any more.
     #[error("the peer has vanished: it acknowledges nothing any more")]
     Vanished,
     /// A child process used a link of its parent.

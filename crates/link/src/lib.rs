@@ -1,4 +1,5 @@
-//! Byte transports between processes: Unix sockets, TCP, and rings in shared memory on one host.
+//! Byte transports between processes: Unix sockets, vsock, TCP, and rings in shared memory on one
+//! host.
 //!
 //! * [`open`] and [`accept_hello`] are the two sides of the hello, which identifies the peer and
 //!   decides whether it may connect. [`open_patiently`] waits in a daemon's line.
@@ -10,7 +11,8 @@
 //!
 //! A link is a stream of bytes in each direction. Frames and payloads are the same on all
 //! transports. The peer is assumed hostile: what it sends or writes can harm only its own session.
-//! Every wait ends when the peer hangs up, when a TCP peer vanishes, or at [`Sender::close`].
+//! Every wait ends when the peer hangs up, at [`Sender::close`], or when the host of the peer
+//! vanishes and the transport can tell that.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
