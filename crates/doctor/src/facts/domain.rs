@@ -1,0 +1,215 @@
+//! The domains that libvirt defines on this host.
+
+use crate::tree::Tree;
+
+const DIRECTORY: &str = "etc/libvirt/qemu";
+
+/// A domain with at least one PCI device of the host.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub path: String,
+    pub tags: Vec<Tag>,
+}
+
+/// An element of the domain's XML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Names of the element and of those around it, such as `domain/devices/hostdev`.
+    pub path: String,
+    pub attributes: Vec<(String, String)>,
+}
+
+impl Tag {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Domain {
+    /// Returns all elements with this path.
+    pub fn all<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Tag> {
+        self.tags.iter().filter(move |tag| tag.path == path)
+    }
+
+    pub fn has(&self, path: &str) -> bool {
+        self.all(path).next().is_some()
+    }
+
+    /// Returns the elements of the host's PCI devices.
+    pub fn passed(&self) -> impl Iterator<Item = &Tag> {
+        self.all(HOST_DEVICE).filter(|tag| tag.get("type") == Some("pci"))
+    }
+
+    /// Returns the addresses of the host's PCI devices.
+    pub fn addresses(&self) -> Vec<String> {
+        let number = |tag: &Tag, name: &str| {
+            let text = tag.get(name).unwrap_or("0");
+            match text.strip_prefix("0x") {
+                Some(digits) => u32::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok(),
+            }
+        };
+        let address = |tag: &Tag| {
+            Some(format!(
+                "{:04x}:{:02x}:{:02x}.{:x}",
+                number(tag, "domain")?,
+                number(tag, "bus")?,
+                number(tag, "slot")?,
+                number(tag, "function")?
+            ))
+        };
+        self.all("domain/devices/hostdev/source/address").filter_map(address).collect()
+    }
+}
+
+pub const HOST_DEVICE: &str = "domain/devices/hostdev";
+
+/// Elements that checks know.
+const KNOWN: [&str; 12] = [
+    "domain/cpu",
+    "domain/vcpu",
+    "domain/cputune/vcpupin",
+    "domain/numatune/memory",
+    "domain/memoryBacking/hugepages",
+    HOST_DEVICE,
+    "domain/devices/hostdev/source/address",
+    "domain/devices/iommu",
+    "domain/devices/iommu/driver",
+    "domain/devices/interface",
+    "domain/devices/interface/model",
+    "domain/devices/interface/driver",
+];
+
+/// Attributes that checks know.
+const ATTRIBUTES: [&str; 16] = [
+    "mode",
+    "type",
+    "managed",
+    "domain",
+    "bus",
+    "slot",
+    "function",
+    "nodeset",
+    "cpuset",
+    "vcpu",
+    "model",
+    "intremap",
+    "caching_mode",
+    "iotlb",
+    "iommu",
+    "ats",
+];
+
+/// Reads the domains that have a PCI device of the host.
+pub fn read(tree: &Tree) -> Vec<Domain> {
+    let files = tree.list(DIRECTORY).into_iter().filter(|name| name.ends_with(".xml"));
+    let domain = |name: String| {
+        let path = format!("{DIRECTORY}/{name}");
+        let tags = tree.read(&path, kept)?.lines().filter_map(tag).collect();
+        Some(Domain { path, tags }).filter(|domain| domain.passed().next().is_some())
+    };
+    files.filter_map(domain).collect()
+}
+
+/// Reads a line that [`kept`] wrote.
+fn tag(line: &str) -> Option<Tag> {
+    let mut words = line.split(' ');
+    let path = words.next()?.to_owned();
+    let pair = |word: &str| {
+        let (name, value) = word.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Some(Tag { path, attributes: words.filter_map(pair).collect() })
+}
+
+/// Keeps a line for each known element with its known attributes. All names, identifiers and
+/// addresses of networks are left out.
+fn kept(text: &str) -> String {
+    if !text.trim_start().starts_with('<') {
+        // This filter has made the text.
+        let is_known = |line: &&str| KNOWN.contains(&line.split(' ').next().unwrap_or_default());
+        return text.lines().filter(is_known).collect::<Vec<_>>().join("\n");
+    }
+    // A domain's elements are at most some ten deep.
+    const DEPTH_MAX: usize = 64;
+    let mut above: Vec<&str> = Vec::new();
+    let mut lines = Vec::new();
+    for (element, is_alone) in elements(text) {
+        if element.starts_with('/') {
+            above.pop();
+            continue;
+        }
+        let name = element.split(|letter: char| letter.is_whitespace()).next().unwrap_or_default();
+        above.push(name);
+        let path = above.join("/");
+        if KNOWN.contains(&path.as_str()) {
+            lines.push(format!("{path}{}", attributes(element)));
+        }
+        if is_alone || above.len() > DEPTH_MAX {
+            above.pop();
+        }
+    }
+    lines.join("\n")
+}
+
+/// Returns the text of each element's start or end, and whether the element has no content.
+fn elements(text: &str) -> Vec<(&str, bool)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((_, from)) = rest.split_once('<') {
+        if let Some(comment) = from.strip_prefix("!--") {
+            rest = comment.split_once("-->").map_or("", |(_, after)| after);
+            continue;
+        }
+        let Some((element, after)) = from.split_once('>') else { break };
+        rest = after;
+        if !element.starts_with(['?', '!']) {
+            found.push((element.trim_end_matches('/'), element.ends_with('/')));
+        }
+    }
+    found
+}
+
+/// Returns ` name=value` for each known attribute.
+fn attributes(element: &str) -> String {
+    let mut text = String::new();
+    let mut rest = element.trim_start_matches(|letter: char| !letter.is_whitespace());
+    while let Some((name, after)) = rest.split_once('=') {
+        let after = after.trim_start();
+        let Some(quote) = after.chars().next().filter(|it| *it == '\'' || *it == '"') else {
+            break;
+        };
+        let Some((value, next)) = after.get(1..).and_then(|it| it.split_once(quote)) else { break };
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.,:^".contains(letter);
+        let name = name.trim();
+        if ATTRIBUTES.contains(&name) && value.len() <= 64 && value.chars().all(is_plain) {
+            text.push_str(&format!(" {name}={value}"));
+        }
+        rest = next;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_keeps_what_the_checks_need() {
+        let text = "<domain type='kvm'>\n<name>secret</name><!-- <cpu mode='x'/> -->\n\
+                    <cpu mode=\"host-model\" secret='1'/><devices><hostdev mode='subsystem' \
+                    type='pci' managed='yes'><source><address bus='0x65'/></source></hostdev>\
+                    </devices></domain>";
+        let lines = kept(text);
+        assert_eq!(
+            lines,
+            "domain/cpu mode=host-model\n\
+             domain/devices/hostdev mode=subsystem type=pci managed=yes\n\
+             domain/devices/hostdev/source/address bus=0x65"
+        );
+        assert_eq!(kept(&lines), lines);
+        for broken in ["<", "<a", "<a b", "<a b=", "<a b='", "</", "<!--", "<a/></a></a>"] {
+            assert_eq!(kept(broken), "");
+        }
+    }
+}
