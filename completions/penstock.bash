@@ -34,6 +34,9 @@ _penstock() {
             penstock,devices)
                 cmd="penstock__subcmd__devices"
                 ;;
+            penstock,doctor)
+                cmd="penstock__subcmd__doctor"
+                ;;
             penstock,energy)
                 cmd="penstock__subcmd__energy"
                 ;;
@@ -71,7 +74,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config completions"
+            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config doctor completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -276,6 +279,28 @@ _penstock() {
             fi
             case "${prev}" in
                 --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__doctor)
+            opts="-h --json --root --collect --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collect)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -23,7 +23,8 @@ fi
 
 # Copies real inputs to start with, from the tests, to the folder of a corpus.
 fill_corpus() {
-    mkdir -p "$1/ptx" "$1/fatbins"
+    mkdir -p "$1/ptx" "$1/fatbins" "$1/trees"
+    cp crates/doctor/tests/trees/*.tree "$1/trees"
     cp crates/ptx/tests/ptx/*.ptx "$1/ptx"
     cp crates/ptx/tests/ptx/*.fatbin "$1/fatbins"
 }

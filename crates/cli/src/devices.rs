@@ -12,8 +12,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::DevicesArgs;
+use crate::doctor;
 use crate::failure::Failure;
-use crate::run::{Found, configured, find_nodes};
+use crate::run::{Found, configured, find_nodes, is_this_host};
 use crate::table::{self, Table};
 
 const CL_DEVICE_TYPES: [(u64, &str); 4] = [
@@ -45,7 +46,8 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     let query = query.as_ref().or(config.devices.as_ref());
     // The directory is held until the end, because it contains the socket of the daemon for the
     // local devices.
-    let Found { nodes, silent, directory: _directory } = find_nodes(&config, args.no_local)?;
+    let found = find_nodes(&config, args.no_local);
+    let Found { nodes, silent, directory: _directory } = found.inspect_err(|_| doctor::hint())?;
     let nodes: Vec<NodeAddress> = nodes.into_iter().map(|(node, _)| node).collect();
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
     let pool = Pool::open(&addresses, config.load_key()?.as_ref(), config.timeout, notice::print);
@@ -67,6 +69,10 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
         );
     } else if !pool.nodes().is_empty() {
         table::print(&as_table(&devices, &nodes).render(table::terminal_width()))?;
+    }
+    // A node that answers and has no device may be another host, whose files are not here.
+    if pool.devices().next().is_none() && nodes.iter().any(is_this_host) {
+        doctor::hint();
     }
     if pool.nodes().is_empty() { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
 }

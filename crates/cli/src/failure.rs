@@ -105,6 +105,12 @@ pub enum Failure {
     /// `penstock energy` could not measure.
     #[error("{0}")]
     Measure(String),
+    /// `penstock doctor` could not look.
+    #[error(transparent)]
+    Tree(#[from] penstock_doctor::TreeError),
+    /// `penstock doctor` could not write a copy.
+    #[error("{}: cannot write the copy: {source}", path.display())]
+    Collect { path: PathBuf, source: io::Error },
     /// `penstock run` could not set up the pool.
     #[error("{0}")]
     Run(Box<Failure>),
@@ -126,7 +132,7 @@ impl Failure {
             | Self::NoneAnswers
             | Self::NoDevices
             | Self::NoneSelected { .. } => NO_NODE,
-            Self::Run(_) | Self::Measure(_) => RUN_FAILED,
+            Self::Run(_) | Self::Measure(_) | Self::Tree(_) | Self::Collect { .. } => RUN_FAILED,
             Self::Execute { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
             Self::Execute { .. } => NOT_EXECUTABLE,
             _ => FAILED,

@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod demo;
 mod devices;
+mod doctor;
 mod embedded;
 mod energy;
 mod failure;
@@ -57,6 +58,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Key(args) => key::key(&args),
         Command::Trace(command) => trace::trace(&command),
         Command::Config => config::config(),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Guard(args) => run::guard::guard(&args),

@@ -144,13 +144,14 @@ mod tests {
         assert!(pages().iter().any(|(name, _)| name == "penstock-run.1"));
     }
 
-    const DOCUMENTS: [&str; 11] = [
+    const DOCUMENTS: [&str; 12] = [
         "README.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
         "docs/configuration.md",
         "docs/cuda-programs.md",
         "docs/debugging.md",
+        "docs/doctor.md",
         "docs/energy.md",
         "docs/ggas.md",
         "docs/libwater.md",

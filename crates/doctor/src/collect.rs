@@ -31,7 +31,15 @@ pub fn collect(tree: Tree, secrets: &[String]) -> Collected {
     Facts::read(&tree);
     let record = tree.into_record();
     let names = Names::new(&record, secrets);
-    Collected { tree: record.renamed(|text| names.replace(text)), names }
+    // The kernel's files have no names of people, but names such as `kvm`, which somebody may have.
+    let is_kernel = |path: &str| ["sys/", "proc/", "dev/"].iter().any(|it| path.starts_with(it));
+    let tree =
+        record.renamed(
+            |path, text| {
+                if is_kernel(path) { without_addresses(text) } else { names.replace(text) }
+            },
+        );
+    Collected { tree, names }
 }
 
 /// Names to replace, and their replacements. The longest name comes first, because it may contain
@@ -86,7 +94,8 @@ impl Names {
 
 /// Returns whether a name is one that every system has, and that paths need.
 fn is_common(name: &str) -> bool {
-    const COMMON: [&str; 12] = [
+    // Names of directories, words of the answers, and groups for devices.
+    const COMMON: [&str; 34] = [
         "root",
         "local",
         "localhost",
@@ -95,10 +104,32 @@ fn is_common(name: &str) -> bool {
         "usr",
         "etc",
         "home",
-        "dev",
-        "sys",
-        "proc",
+        "opt",
+        "run",
+        "tmp",
         "penstock",
+        "config",
+        "pool",
+        "key",
+        "toml",
+        "variable",
+        "architecture",
+        "file",
+        "runtime",
+        "network",
+        "library",
+        "node",
+        "tcp",
+        "unix",
+        "answers",
+        "silent",
+        "version",
+        "render",
+        "video",
+        "kvm",
+        "rdma",
+        "libvirt",
+        "slurm",
     ];
     // A tree may be collected from a collected tree.
     let is_replacement = ["name", "user", "node", "domain"].iter().any(|kind| {

@@ -64,6 +64,9 @@ sys/class/dmi/id/product_serial = SN-4711-0815
 sys/class/dmi/id/product_uuid = 9a8b7c6d-1111-2222-3333-444455556666
 sys/class/dmi/id/sys_vendor = neuromancer
 sys/class/net/enx525400abcdef/device -> ../../../bus/pci/devices/0000:68:00.0
+sys/class/net/vpn-neuromancer -> ../../devices/virtual/net/vpn-neuromancer
+sys/devices/virtual/net/vpn-neuromancer/mtu = 1400
+dev/vg-wintermute /
 sys/class/net/enx525400abcdef/address = 52:54:00:ab:cd:ef
 sys/class/net/enx525400abcdef/operstate = up
 sys/class/net/enx525400abcdef/mtu = 1400

@@ -190,6 +190,23 @@ fn what_is_no_tree_is_refused() {
     assert!(Tree::open(&folder.path().join("missing")).is_err());
 }
 
+/// A tree that is read from a directory can be written as text, whatever is in it.
+#[test]
+fn odd_names_and_texts_survive_the_text() {
+    let folder = Folder::new("odd");
+    let vendors = folder.path().join("etc/OpenCL/vendors");
+    fs::create_dir_all(&vendors).unwrap();
+    fs::write(vendors.join("a b%\n= c.icd"), "|| /opt/x y.so ").unwrap();
+    fs::write(folder.path().join("etc/group"), "render:x:1:\nvideo:x:2:\n").unwrap();
+    symlink("a b%\n= c.icd", vendors.join("link\n.icd")).unwrap();
+    let tree = Tree::open(folder.path()).unwrap().recorded();
+    let expected = findings(&tree);
+    let record = tree.into_record();
+    assert_eq!(Listing::parse(&record.to_string()).unwrap(), record);
+    assert_eq!(findings(&Tree::of(record)), expected);
+    assert!(expected.iter().any(|finding| finding.seen.contains("names || /opt/x y.so")));
+}
+
 /// A tree that is written into a directory stays in the directory.
 #[test]
 fn a_tree_is_written_only_below_its_directory() {

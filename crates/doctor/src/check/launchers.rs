@@ -75,7 +75,7 @@ fn slurm_gpus(facts: &Facts) -> Vec<Seen> {
     let Some(file) = &facts.slurm.file else { return Vec::new() };
     let count = facts.own_accelerators().count();
     when(count > 0 && !facts.slurm.has_gpus, || {
-        let text = format!("GresTypes has no gpu, and the host has {count} accelerators");
+        let text = format!("GresTypes has no gpu; accelerators of the host: {count}");
         let repair = "add GresTypes=gpu and Gres=gpu:N to the node's line in slurm.conf, and \
                       AutoDetect to gres.conf";
         Seen::new(file, text, repair)

@@ -2,7 +2,7 @@
 
 use super::define::{Check, Seen, when};
 use crate::facts::{Facts, Interface, Maker, Pci};
-use crate::finding::Severity::{Error, Note, Warning};
+use crate::finding::Severity::{self, Error, Note, Warning};
 use crate::finding::Topic::Virtualisation;
 use crate::tree::Node;
 
@@ -18,7 +18,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         id: "kvm-missing",
         topic: Virtualisation,
-        severity: Warning,
+        severity: Note,
         title: "The processor can run virtual machines, but /dev/kvm is missing.",
         why: "QEMU emulates the guest's processor instead, which is many times slower.",
         find: kvm_missing,
@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         id: "kvm-permission",
         topic: Virtualisation,
-        severity: Warning,
+        severity: Note,
         title: "The user may not use /dev/kvm.",
         why: "QEMU emulates the processor of the user's guests instead, which is many times \
               slower.",
@@ -117,7 +117,7 @@ fn kvm_missing(facts: &Facts) -> Vec<Seen> {
     let is_missing = facts.processors.virtualises && facts.host.kvm.is_none();
     when(is_missing && facts.host.container.is_none(), || {
         let repair = "sudo modprobe kvm_intel || sudo modprobe kvm_amd";
-        Seen::new("dev/kvm", "/dev/kvm is not there", repair)
+        Seen::new("dev/kvm", "/dev/kvm is not there", repair).with(if_wanted(facts))
     })
 }
 
@@ -133,7 +133,14 @@ fn closed(facts: &Facts, path: &str, node: Option<Node>) -> Vec<Seen> {
 }
 
 fn kvm_permission(facts: &Facts) -> Vec<Seen> {
-    closed(facts, "dev/kvm", facts.host.kvm)
+    let seen = closed(facts, "dev/kvm", facts.host.kvm);
+    seen.into_iter().map(|seen| seen.with(if_wanted(facts))).collect()
+}
+
+/// Returns the severity of what only guests miss. Most hosts have none.
+fn if_wanted(facts: &Facts) -> Severity {
+    let is_wanted = !facts.domains.is_empty() || facts.pci.iter().any(Pci::is_for_guests);
+    if is_wanted { Warning } else { Note }
 }
 
 fn vfio_permission(facts: &Facts) -> Vec<Seen> {

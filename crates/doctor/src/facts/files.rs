@@ -59,6 +59,39 @@ pub fn number_list(text: &str) -> Vec<u32> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
+/// Keeps the size of `/dev/shm` (`dev-shm-bytes: 65536`), and whether the root directory is on a
+/// disk (`root-device: disk`). Other lines may name other hosts.
+pub fn mounts(text: &str) -> String {
+    let made = keep::keys(text, &["dev-shm-bytes", "root-device"]);
+    if !made.is_empty() {
+        return made; // This filter has made the text.
+    }
+    let field = |line: &str, index: usize| line.split_whitespace().nth(index).map(str::to_owned);
+    let at = |place: &str| text.lines().find(|line| field(line, 1).as_deref() == Some(place));
+    let mut lines = Vec::new();
+    let options = at("/dev/shm").and_then(|line| field(line, 3)).unwrap_or_default();
+    if let Some(bytes) = options.split(',').find_map(|it| size(it.strip_prefix("size=")?)) {
+        lines.push(format!("dev-shm-bytes: {bytes}"));
+    }
+    let root = at("/").and_then(|line| field(line, 0)).unwrap_or_default();
+    if ["/dev/vd", "/dev/sd", "/dev/nvme", "/dev/xvd"].iter().any(|disk| root.starts_with(disk)) {
+        lines.push("root-device: disk".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Reads a size such as `65536k` as bytes.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(['k', 'm', 'g']);
+    let unit = match text.strip_prefix(digits)? {
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => 1,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

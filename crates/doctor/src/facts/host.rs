@@ -1,6 +1,6 @@
 //! The kernel, the user, and whether this host is a machine, a virtual machine or a container.
 
-use super::files::number_list;
+use super::files::{mounts, number_list};
 use crate::tree::{Answers, Node, Tree, keep};
 
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Host {
                 .collect(),
             is_guest: is_guest || tree.exists("sys/hypervisor/type"),
             hypervisor: maker.filter(|name| name != "other"),
-            container: container(tree, answers),
+            container: container(tree),
             kvm: tree.node("dev/kvm"),
             vfio: tree.node("dev/vfio/vfio"),
             vhost_net: tree.node("dev/vhost-net"),
@@ -85,7 +85,10 @@ impl Host {
             unsafe_interrupts: tree
                 .read(unsafe_path, keep::line)
                 .is_some_and(|text| text == "Y" || text == "1"),
-            has_iommu_groups: !tree.list("sys/kernel/iommu_groups").is_empty(),
+            has_iommu_groups: tree
+                .list("sys/kernel/iommu_groups")
+                .first()
+                .is_some_and(|group| tree.exists(&format!("sys/kernel/iommu_groups/{group}"))),
             has_pci: tree.exists("sys/bus/pci/devices"),
             architecture: answers.get("architecture").unwrap_or_default().to_owned(),
         }
@@ -118,9 +121,11 @@ fn hypervisor(text: &str) -> String {
     keep::one_of(text, &HYPERVISORS)
 }
 
-fn container(tree: &Tree, answers: &Answers) -> Option<&'static str> {
-    const KINDS: [&str; 6] = ["docker", "podman", "lxc", "kubepods", "apptainer", "singularity"];
-    if tree.exists(".dockerenv") {
+fn container(tree: &Tree) -> Option<&'static str> {
+    const KINDS: [&str; 4] = ["docker", "podman", "lxc", "systemd-nspawn"];
+    // A virtual machine may boot a disk that was made of a container's files.
+    let mounts = tree.read("proc/self/mounts", mounts).unwrap_or_default();
+    if tree.exists(".dockerenv") && keep::value(&mounts, "root-device") != Some("disk") {
         return Some("docker");
     }
     if tree.exists("run/.containerenv") {
@@ -129,8 +134,9 @@ fn container(tree: &Tree, answers: &Answers) -> Option<&'static str> {
     if tree.exists(".singularity.d") {
         return Some("apptainer");
     }
-    let said = answers.get("variable.container").unwrap_or_default();
-    KINDS.into_iter().find(|kind| said.contains(kind))
+    let said = tree.read("run/systemd/container", |text| keep::one_of(text, &KINDS));
+    let said = said.unwrap_or_default();
+    KINDS.into_iter().find(|kind| said == *kind)
 }
 
 fn has_word(text: &str, word: &str) -> bool {

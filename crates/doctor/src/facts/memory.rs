@@ -1,6 +1,6 @@
 //! Memory, huge pages and NUMA nodes.
 
-use super::files::{count, number_list};
+use super::files::{count, mounts, number_list};
 use super::processors::control_groups;
 use crate::tree::{Tree, keep};
 
@@ -45,7 +45,9 @@ impl Memory {
             transparent_pages: pages.and_then(chosen),
             numa: numa(tree),
             limit: limit(tree),
-            shm_bytes: tree.read("proc/self/mounts", shm).and_then(|text| text.parse().ok()),
+            shm_bytes: tree
+                .read("proc/self/mounts", mounts)
+                .and_then(|text| keep::value(&text, "dev-shm-bytes")?.parse().ok()),
         }
     }
 
@@ -87,25 +89,4 @@ fn limit(tree: &Tree) -> Option<(u64, String)> {
         Some((count(tree, &path)?, path))
     });
     limits.min()
-}
-
-/// Keeps the size of `/dev/shm` in bytes. Other lines may name other hosts.
-fn shm(text: &str) -> String {
-    if text.chars().all(|digit| digit.is_ascii_digit()) {
-        return text.to_owned();
-    }
-    let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some("/dev/shm"));
-    let size = line.and_then(|line| {
-        let options = line.split_whitespace().nth(3)?;
-        let size = options.split(',').find_map(|option| option.strip_prefix("size="))?;
-        let (digits, unit) = match size.strip_suffix(['k', 'K']) {
-            Some(digits) => (digits, 1024),
-            None => match size.strip_suffix(['m', 'M']) {
-                Some(digits) => (digits, 1 << 20),
-                None => (size, 1),
-            },
-        };
-        digits.parse::<u64>().ok()?.checked_mul(unit)
-    });
-    size.map(|bytes| bytes.to_string()).unwrap_or_default()
 }

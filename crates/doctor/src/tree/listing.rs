@@ -13,9 +13,9 @@
 //! etc/OpenCL/vendors /
 //! ```
 //!
-//! A path has no symbolic link in it and does not start with `/`. White space and `%` in a path are
-//! written as `%` and two hexadecimal digits for each byte. A file may have a line `:` besides its
-//! content.
+//! A path has no symbolic link in it and does not start with `/`. White space and `%` in a path or
+//! a link are written as `%` and two hexadecimal digits for each byte. A file may have a line `:`
+//! besides its content.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -24,8 +24,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use super::NODES;
 use super::node::{Node, NodeKind};
-use super::{NODES, join};
 use crate::limits::ENTRIES_MAX;
 
 const HEAD: &str = "penstock-tree 1";
@@ -89,7 +89,10 @@ impl Listing {
             let (sign, value) = rest.split_once(' ').unwrap_or((rest, ""));
             match sign {
                 "=" => self.add_file(&path, value.as_bytes()),
-                "->" => self.add_link(&path, value),
+                "->" => {
+                    let target = unescaped(value).ok_or(ListingError::Form { line })?;
+                    self.add_link(&path, &target);
+                }
                 "/" => self.put(&path, Entry::Directory),
                 "hex" => {
                     let bytes = bytes_of(value).ok_or(ListingError::Form { line })?;
@@ -102,7 +105,7 @@ impl Listing {
                 "<<" => {
                     let mut text = Vec::new();
                     while let Some((_, next)) = lines.next_if(|(_, next)| next.starts_with('|')) {
-                        text.push(next.trim_start_matches('|'));
+                        text.push(next.strip_prefix('|').unwrap_or_default());
                     }
                     self.add_file(&path, text.join("\n").as_bytes());
                 }
@@ -134,14 +137,6 @@ impl Listing {
         };
         if !path.is_empty() && !self.entries.contains_key(path) {
             self.put(path, entry);
-        }
-    }
-
-    /// Adds the names in a directory.
-    pub(super) fn add_names(&mut self, directory: &str, names: &[String]) {
-        self.add_place(directory, NodeKind::Directory);
-        for name in names {
-            self.add_place(&join(directory, name), NodeKind::File);
         }
     }
 
@@ -207,22 +202,24 @@ impl Listing {
         self.nodes.get(path).copied().unwrap_or(usual)
     }
 
-    /// Returns this listing with every path, link and text changed by `rename`.
+    /// Returns this listing with every path, link and text changed by `rename`, which gets the path
+    /// of the entry and the text to change.
     #[must_use]
-    pub fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
+    pub fn renamed(&self, rename: impl Fn(&str, &str) -> String) -> Self {
         let mut renamed = Self::default();
         for (path, entry) in &self.entries {
             let entry = match entry {
                 Entry::Directory => Entry::Directory,
-                Entry::Link(target) => Entry::Link(rename(target)),
+                Entry::Link(target) => Entry::Link(rename(path, target)),
                 Entry::File(content) => match std::str::from_utf8(content) {
-                    Ok(text) if is_text(text) => Entry::File(rename(text).into_bytes()),
+                    Ok(text) if is_text(text) => Entry::File(rename(path, text).into_bytes()),
                     _ => entry.clone(),
                 },
             };
-            renamed.entries.insert(rename(path), entry);
+            renamed.entries.insert(rename(path, path), entry);
         }
-        renamed.nodes = self.nodes.iter().map(|(path, node)| (rename(path), *node)).collect();
+        let nodes = self.nodes.iter();
+        renamed.nodes = nodes.map(|(path, node)| (rename(path, path), *node)).collect();
         renamed
     }
 
@@ -259,7 +256,7 @@ impl fmt::Display for Listing {
             let name = encoded(path);
             match entry {
                 Entry::Directory => writeln!(f, "{name} /")?,
-                Entry::Link(target) => writeln!(f, "{name} -> {target}")?,
+                Entry::Link(target) => writeln!(f, "{name} -> {}", encoded(target))?,
                 Entry::File(content) => match std::str::from_utf8(content) {
                     Ok(text) if is_text(text) && !text.contains('\n') => {
                         writeln!(f, "{name} = {text}")?;
@@ -302,6 +299,13 @@ fn encoded(path: &str) -> String {
 
 /// Returns the path that a line names, if it leads to a place below the root.
 fn decoded(text: &str) -> Option<String> {
+    let path = unescaped(text)?;
+    let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');
+    path.split('/').all(sound).then_some(path)
+}
+
+/// Undoes [`encoded`].
+fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -312,10 +316,7 @@ fn decoded(text: &str) -> Option<String> {
             bytes.push(byte);
         }
     }
-    let path = String::from_utf8(bytes).ok()?;
-    let sound =
-        path.split('/').all(|name| !matches!(name, "" | "." | "..") && !name.contains('\0'));
-    sound.then_some(path)
+    String::from_utf8(bytes).ok()
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {

@@ -122,7 +122,7 @@ impl Tree {
     pub fn into_record(self) -> Listing {
         let answers = self.answers();
         let mut record = self.record.map(RefCell::into_inner).unwrap_or_default();
-        record.add_file(ANSWERS, answers.to_string().as_bytes());
+        record.add_file(ANSWERS, answers.to_string().trim_end().as_bytes());
         record
     }
 
@@ -135,7 +135,8 @@ impl Tree {
     }
 
     /// Reads a text file and returns what `keep` leaves of it. Returns `None` if there is no such
-    /// file, or if nothing is left.
+    /// file, or if nothing is left. All readers of a file must use the same filter, because the
+    /// record has one content for each file.
     pub fn read(&self, path: &str, keep: keep::Keep) -> Option<String> {
         let place = self.walk(path)?;
         let kept = keep(&String::from_utf8_lossy(&self.bytes_of(&place)?));
@@ -152,7 +153,8 @@ impl Tree {
     }
 
     /// Returns the names in a directory, in alphabetical order. Leaves out names that are not
-    /// UTF-8, because no file that a check needs has such a name.
+    /// UTF-8, because no file that a check needs has such a name. The record gets only the names
+    /// that are asked for afterwards: other names may be those of users.
     pub fn list(&self, path: &str) -> Vec<String> {
         let Some(place) = self.walk(path).filter(|it| it.kind == NodeKind::Directory) else {
             return Vec::new();
@@ -162,7 +164,6 @@ impl Tree {
             Store::Listing(listing) => listing.list(&place.path),
         };
         names.sort_unstable();
-        self.remember(|record| record.add_names(&place.path, &names));
         names
     }
 
@@ -222,7 +223,7 @@ impl Tree {
     fn walk(&self, path: &str) -> Option<Place> {
         let mut above = vec![self.root()];
         let mut names: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
-        let mut links = 0;
+        let mut links: Vec<(String, String)> = Vec::new();
         while let Some(name) = names.pop() {
             match name.as_str() {
                 "" | "." => continue,
@@ -239,17 +240,19 @@ impl Tree {
                 above.push(child);
                 continue;
             }
-            links += 1;
             let target = self.link_of(&child)?;
-            if links > LINKS_MAX || names.len() + target.split('/').count() > NAMES_MAX {
+            if links.len() >= LINKS_MAX || names.len() + target.split('/').count() > NAMES_MAX {
                 return None;
             }
-            self.remember(|record| record.add_link(&child.path, &target));
             if target.starts_with('/') {
                 above.truncate(1);
             }
             names.extend(target.rsplit('/').map(str::to_owned));
+            links.push((child.path, target));
         }
+        self.remember(|record| {
+            links.iter().for_each(|(path, target)| record.add_link(path, target));
+        });
         above.pop()
     }
 

@@ -146,6 +146,8 @@ variables! {
             "`penstock run` puts the folder of the CUDA libraries first";
         LD_PRELOAD = "LD_PRELOAD": Kind::Path, "–",
             "`penstock run` adds the library that replaces a CUDA runtime inside the program";
+        ICD_VENDORS = "OCL_ICD_VENDORS": Kind::Path, "`/etc/OpenCL/vendors`",
+            "the drivers of the ICD loader, which `penstock doctor` examines";
     }
 }
 
