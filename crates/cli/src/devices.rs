@@ -47,7 +47,13 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     // The directory is held until the end, because it contains the socket of the daemon for the
     // local devices.
     let found = find_nodes(&config, args.no_local);
-    let Found { nodes, silent, directory: _directory } = found.inspect_err(|_| doctor::hint())?;
+    // With --no-local the devices of this host are not wanted.
+    let found = found.inspect_err(|_| {
+        if !args.no_local {
+            doctor::hint()
+        }
+    })?;
+    let Found { nodes, silent, directory: _directory } = found;
     let nodes: Vec<NodeAddress> = nodes.into_iter().map(|(node, _)| node).collect();
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
     let pool = Pool::open(&addresses, config.load_key()?.as_ref(), config.timeout, notice::print);

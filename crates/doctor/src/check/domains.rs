@@ -1,6 +1,6 @@
 //! libvirt's domains with devices of the host.
 
-use super::define::{Check, Seen};
+use super::define::{Check, Seen, bytes};
 use crate::facts::{Domain, Facts, Tag};
 use crate::finding::Severity::{Error, Note, Warning};
 use crate::finding::Topic::Domains;
@@ -56,6 +56,14 @@ pub const CHECKS: &[Check] = &[
         why: "VFIO pins the guest's whole memory, and the processor and the IOMMU translate each \
               of its pages.",
         find: domain_huge_pages,
+    },
+    Check {
+        id: "domain-pages-few",
+        topic: Domains,
+        severity: Warning,
+        title: "A NUMA node has fewer huge pages than a domain needs there.",
+        why: "The guest does not start, or gets memory of another node than its device.",
+        find: domain_pages_few,
     },
     Check {
         id: "domain-iommu",
@@ -175,6 +183,24 @@ fn domain_huge_pages(facts: &Facts) -> Vec<Seen> {
             let repair = "<memoryBacking><hugepages/></memoryBacking>, with huge pages reserved \
                           on the node of the device";
             ("does not use huge pages".to_owned(), repair.to_owned())
+        })
+    })
+}
+
+fn domain_pages_few(facts: &Facts) -> Vec<Seen> {
+    of_domains(facts, |domain| {
+        let needed =
+            domain.memory_bytes().filter(|_| domain.has("domain/memoryBacking/hugepages"))?;
+        let id = node_of_device(facts, domain)?;
+        let node = facts.memory.numa.iter().find(|node| node.id == id)?;
+        // A guest that runs already holds its pages, so those that are free say nothing.
+        (node.huge_bytes < needed).then(|| {
+            let has = bytes(node.huge_bytes);
+            let text =
+                format!("needs {}, and NUMA node {id} has {has} of huge pages", bytes(needed));
+            let pages = needed.div_ceil(2 << 20);
+            let path = format!("/sys/devices/system/node/node{id}/hugepages/hugepages-2048kB");
+            (text, format!("keep the size, and: echo {pages} | sudo tee {path}/nr_hugepages"))
         })
     })
 }

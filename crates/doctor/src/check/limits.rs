@@ -10,7 +10,7 @@ pub const CHECKS: &[Check] = &[
         id: "memory-locked",
         topic: Limits,
         severity: Warning,
-        title: "The user's processes may lock little memory.",
+        title: "The user's processes may lock less memory than the host has.",
         why: "RDMA cards and VFIO lock all memory that they reach: registrations of buffers and \
               guests with devices fail beyond the limit.",
         find: memory_locked,
@@ -33,7 +33,8 @@ fn memory_locked(facts: &Facts) -> Vec<Seen> {
     let Some(limit) = facts.user.memory_locked.and_then(|limit| limit.soft) else {
         return Vec::new();
     };
-    when((needs_rdma || needs_vfio) && !facts.user.is_root(), || {
+    let is_little = facts.memory.bytes.is_none_or(|all| limit < all);
+    when(is_little && (needs_rdma || needs_vfio) && !facts.user.is_root(), || {
         let text = format!("the limit of locked memory is {}", bytes(limit));
         let repair = "add `* - memlock unlimited` to /etc/security/limits.d/penstock.conf and \
                       LimitMEMLOCK=infinity to the daemon's unit";

@@ -50,9 +50,8 @@ pub fn examine(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Checks whose findings can be the reason why no device appears, the most likely reason first.
-const HIDE_DEVICES: [&str; 14] = [
+const HIDE_DEVICES: [&str; 13] = [
     "pool-file",
-    "library-missing",
     "device-permission",
     "nvidia-versions",
     "nvidia-library",

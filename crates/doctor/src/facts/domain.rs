@@ -40,6 +40,22 @@ impl Domain {
         self.all(HOST_DEVICE).filter(|tag| tag.get("type") == Some("pci"))
     }
 
+    /// Returns the bytes of the domain's memory.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let tag = self.all(MEMORY).next()?;
+        let unit = match tag.get("unit").unwrap_or("KiB") {
+            "b" | "bytes" => 1,
+            "KB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "k" | "KiB" => 1 << 10,
+            "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
+            _ => return None,
+        };
+        tag.get("size")?.parse::<u64>().ok()?.checked_mul(unit)
+    }
+
     /// Returns the addresses of the host's PCI devices.
     pub fn addresses(&self) -> Vec<String> {
         let number = |tag: &Tag, name: &str| {
@@ -62,10 +78,14 @@ impl Domain {
     }
 }
 
+/// Element with the size of the domain's memory, which becomes an attribute `size`.
+const MEMORY: &str = "domain/memory";
+
 pub const HOST_DEVICE: &str = "domain/devices/hostdev";
 
 /// Elements that checks know.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
+    MEMORY,
     "domain/cpu",
     "domain/vcpu",
     "domain/cputune/vcpupin",
@@ -81,7 +101,8 @@ const KNOWN: [&str; 12] = [
 ];
 
 /// Attributes that checks know.
-const ATTRIBUTES: [&str; 16] = [
+const ATTRIBUTES: [&str; 17] = [
+    "unit",
     "mode",
     "type",
     "managed",
@@ -134,7 +155,7 @@ fn kept(text: &str) -> String {
     const DEPTH_MAX: usize = 64;
     let mut above: Vec<&str> = Vec::new();
     let mut lines = Vec::new();
-    for (element, is_alone) in elements(text) {
+    for (element, is_alone, content) in elements(text) {
         if element.starts_with('/') {
             above.pop();
             continue;
@@ -143,7 +164,9 @@ fn kept(text: &str) -> String {
         above.push(name);
         let path = above.join("/");
         if KNOWN.contains(&path.as_str()) {
-            lines.push(format!("{path}{}", attributes(element)));
+            let size = Some(content.trim()).filter(|it| path == MEMORY && is_number(it));
+            let size = size.map(|size| format!(" size={size}")).unwrap_or_default();
+            lines.push(format!("{path}{}{size}", attributes(element)));
         }
         if is_alone || above.len() > DEPTH_MAX {
             above.pop();
@@ -152,8 +175,13 @@ fn kept(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns the text of each element's start or end, and whether the element has no content.
-fn elements(text: &str) -> Vec<(&str, bool)> {
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|digit| digit.is_ascii_digit())
+}
+
+/// Returns the text of each element's start or end, whether the element is both, and the text
+/// between it and the next one.
+fn elements(text: &str) -> Vec<(&str, bool, &str)> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((_, from)) = rest.split_once('<') {
@@ -164,7 +192,8 @@ fn elements(text: &str) -> Vec<(&str, bool)> {
         let Some((element, after)) = from.split_once('>') else { break };
         rest = after;
         if !element.starts_with(['?', '!']) {
-            found.push((element.trim_end_matches('/'), element.ends_with('/')));
+            let content = after.split('<').next().unwrap_or_default();
+            found.push((element.trim_end_matches('/'), element.ends_with('/'), content));
         }
     }
     found
@@ -196,14 +225,15 @@ mod tests {
 
     #[test]
     fn a_domain_keeps_what_the_checks_need() {
-        let text = "<domain type='kvm'>\n<name>secret</name><!-- <cpu mode='x'/> -->\n\
+        let text = "<domain type='kvm'>\n<name>secret</name><memory unit='GiB'>16</memory><!-- <cpu mode='x'/> -->\n\
                     <cpu mode=\"host-model\" secret='1'/><devices><hostdev mode='subsystem' \
                     type='pci' managed='yes'><source><address bus='0x65'/></source></hostdev>\
                     </devices></domain>";
         let lines = kept(text);
         assert_eq!(
             lines,
-            "domain/cpu mode=host-model\n\
+            "domain/memory unit=GiB size=16\n\
+             domain/cpu mode=host-model\n\
              domain/devices/hostdev mode=subsystem type=pci managed=yes\n\
              domain/devices/hostdev/source/address bus=0x65"
         );

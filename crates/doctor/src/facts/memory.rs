@@ -60,7 +60,7 @@ impl Memory {
 fn numa(tree: &Tree) -> Vec<NumaNode> {
     let node = |name: String| {
         let id = name.strip_prefix("node")?.parse().ok()?;
-        let path = format!("{NODES}/{name}");
+        let path = tree.target(&format!("{NODES}/{name}"))?;
         let cpus = tree.read(&format!("{path}/cpulist"), keep::line).unwrap_or_default();
         let (mut huge_bytes, mut huge_free_bytes) = (0_u64, 0_u64);
         for size in tree.list(&format!("{path}/hugepages")) {

@@ -126,5 +126,6 @@ fn rdma(tree: &Tree) -> Vec<Rdma> {
         });
         Rdma { card: tree.target_name(&at("device")), ports, verbs, name }
     };
-    tree.list("sys/class/infiniband").into_iter().map(card).collect()
+    let names = tree.list("sys/class/infiniband").into_iter();
+    names.filter(|name| tree.exists(&format!("sys/class/infiniband/{name}"))).map(card).collect()
 }

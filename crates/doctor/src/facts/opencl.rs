@@ -37,6 +37,8 @@ impl OpenCl {
             paths.push(vendors.clone());
         }
         let icd = |path: String| {
+            // The file may be a link that leads nowhere.
+            tree.remember_name(&path);
             let library = tree.read(&path, keep::line);
             let found = library.as_deref().and_then(|name| find_library(tree, answers, name));
             Icd { path, library, found }

@@ -150,7 +150,8 @@ impl Pci {
 
 /// Reads all PCI devices.
 pub fn read(tree: &Tree) -> Vec<Pci> {
-    let names = tree.list(DEVICES).into_iter().filter(|name| is_address(name));
+    let there = |name: &String| is_address(name) && tree.exists(&format!("{DEVICES}/{name}"));
+    let names = tree.list(DEVICES).into_iter().filter(there);
     names.take(PCI_DEVICES_MAX).map(|address| device(tree, address)).collect()
 }
 

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A path has no symbolic link in it and does not start with `/`. White space and `%` in a path or
-//! a link are written as `%` and two hexadecimal digits for each byte. A file may have a line `:`
-//! besides its content.
+//! a link, and a sign such as `#` at its start, are written as `%` and two hexadecimal digits for
+//! each byte. A file may have a line `:` besides its content.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -142,10 +142,16 @@ impl Listing {
 
     /// Adds an entry, and the directories above it.
     fn put(&mut self, path: &str, entry: Entry) {
-        let is_new_directory =
+        let is_known_directory =
             entry == Entry::Directory && matches!(self.entries.get(path), Some(Entry::Directory));
-        if !is_new_directory {
-            self.entries.insert(path.to_owned(), entry);
+        if !is_known_directory {
+            let replaced = self.entries.insert(path.to_owned(), entry);
+            // Nothing is below a file or a link.
+            if replaced == Some(Entry::Directory) {
+                let below = format!("{path}/");
+                self.entries.retain(|name, _| !name.starts_with(&below));
+                self.nodes.retain(|name, _| !name.starts_with(&below));
+            }
         }
         let mut above = path;
         while let Some((directory, _)) = above.rsplit_once('/') {
@@ -284,8 +290,10 @@ fn is_text(text: &str) -> bool {
 
 fn encoded(path: &str) -> String {
     let mut text = String::new();
-    for letter in path.chars() {
-        if letter == '%' || letter.is_whitespace() || letter.is_control() {
+    for (index, letter) in path.chars().enumerate() {
+        // The signs at the start of a line that is no entry.
+        let is_sign = index == 0 && "|#-".contains(letter);
+        if is_sign || letter == '%' || letter.is_whitespace() || letter.is_control() {
             let mut bytes = [0; 4];
             for byte in letter.encode_utf8(&mut bytes).bytes() {
                 _ = write!(text, "%{byte:02x}");

@@ -167,6 +167,11 @@ impl Tree {
         names
     }
 
+    /// Puts a name that was listed into the record, whatever it leads to.
+    pub fn remember_name(&self, path: &str) {
+        self.remember(|record| record.add_place(path, NodeKind::File));
+    }
+
     /// Returns the path to which `path` leads, from the root and without symbolic links.
     pub fn target(&self, path: &str) -> Option<String> {
         let place = self.walk(path)?;
