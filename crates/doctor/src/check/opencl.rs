@@ -1,7 +1,7 @@
 //! The ICD loader and its list of drivers.
 
 use super::define::{Check, Seen, when};
-use crate::facts::{Facts, Icd, Maker};
+use crate::facts::{Facts, Icd, Maker, Pci};
 use crate::finding::Severity::{Error, Warning};
 use crate::finding::Topic::OpenCl;
 
@@ -106,32 +106,46 @@ fn icd_variable(facts: &Facts) -> Vec<Seen> {
     })
 }
 
+/// The OpenCL driver of a maker's GPUs.
+struct GpuDriver {
+    maker: Maker,
+    name: &'static str,
+    /// Words of which one is in the name of the driver's library.
+    words: &'static [&'static str],
+    repair: &'static str,
+}
+
+const GPU_DRIVERS: [GpuDriver; 3] = [
+    GpuDriver {
+        maker: Maker::Nvidia,
+        name: "NVIDIA",
+        words: &["nvidia"],
+        repair: "Debian: sudo apt install nvidia-opencl-icd",
+    },
+    GpuDriver {
+        maker: Maker::Amd,
+        name: "AMD",
+        words: &["amdocl", "rusticl", "mesaopencl"],
+        repair: "install ROCm's OpenCL, or rusticl (Debian: sudo apt install mesa-opencl-icd)",
+    },
+    GpuDriver {
+        maker: Maker::Intel,
+        name: "Intel",
+        words: &["igdrcl", "rusticl", "mesaopencl"],
+        repair: "Debian: sudo apt install intel-opencl-icd",
+    },
+];
+
 fn icd_gpu(facts: &Facts) -> Vec<Seen> {
-    const KINDS: [(Maker, &str, &[&str], &str); 3] = [
-        (Maker::Nvidia, "NVIDIA", &["nvidia"], "Debian: sudo apt install nvidia-opencl-icd"),
-        (
-            Maker::Amd,
-            "AMD",
-            &["amdocl", "rusticl", "mesaopencl"],
-            "install ROCm's OpenCL, or rusticl (Debian: sudo apt install mesa-opencl-icd)",
-        ),
-        (
-            Maker::Intel,
-            "Intel",
-            &["igdrcl", "rusticl", "mesaopencl"],
-            "Debian: sudo apt install intel-opencl-icd",
-        ),
-    ];
-    let seen = |(maker, name, words, repair): &(Maker, &str, &[&str], &str)| {
-        let drives = |it: &crate::facts::Pci| it.maker() == *maker && it.driver.is_some();
-        let lacks = facts.own_accelerators().any(drives) && !facts.opencl.has_driver(words);
+    let vendors = &facts.opencl.vendors;
+    let seen = |driver: &GpuDriver| {
+        let drives = |it: &Pci| it.maker() == driver.maker && it.driver.is_some();
+        let lacks = facts.own_accelerators().any(drives) && !facts.opencl.has_driver(driver.words);
         lacks.then(|| {
-            let text = format!(
-                "a GPU of {name} has a driver, but /{} has none for it",
-                facts.opencl.vendors
-            );
-            Seen::new(&facts.opencl.vendors, text, *repair)
+            let name = driver.name;
+            let text = format!("a GPU of {name} has a driver, but /{vendors} has none for it");
+            Seen::new(vendors, text, driver.repair)
         })
     };
-    KINDS.iter().filter_map(seen).collect()
+    GPU_DRIVERS.iter().filter_map(seen).collect()
 }

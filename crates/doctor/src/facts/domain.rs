@@ -155,7 +155,7 @@ fn kept(text: &str) -> String {
     const DEPTH_MAX: usize = 64;
     let mut above: Vec<&str> = Vec::new();
     let mut lines = Vec::new();
-    for (element, is_alone, content) in elements(text) {
+    for Element { element, is_alone, content } in elements(text) {
         if element.starts_with('/') {
             above.pop();
             continue;
@@ -179,9 +179,17 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|digit| digit.is_ascii_digit())
 }
 
-/// Returns the text of each element's start or end, whether the element is both, and the text
-/// between it and the next one.
-fn elements(text: &str) -> Vec<(&str, bool, &str)> {
+/// The start or the end of an element.
+struct Element<'a> {
+    /// Text between the angle brackets.
+    element: &'a str,
+    /// Whether the element has no content.
+    is_alone: bool,
+    /// Text up to the next element.
+    content: &'a str,
+}
+
+fn elements(text: &str) -> Vec<Element<'_>> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((_, from)) = rest.split_once('<') {
@@ -193,7 +201,11 @@ fn elements(text: &str) -> Vec<(&str, bool, &str)> {
         rest = after;
         if !element.starts_with(['?', '!']) {
             let content = after.split('<').next().unwrap_or_default();
-            found.push((element.trim_end_matches('/'), element.ends_with('/'), content));
+            found.push(Element {
+                element: element.trim_end_matches('/'),
+                is_alone: element.ends_with('/'),
+                content,
+            });
         }
     }
     found

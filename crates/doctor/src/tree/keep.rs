@@ -62,14 +62,17 @@ pub fn numbers(text: &str) -> String {
     lines.take(64).map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Removes control characters, and shortens the line.
+/// Replaces control characters by spaces, and shortens the line.
 pub fn printable(line: &str) -> String {
-    let mut end = line.len().min(LINE_BYTES_MAX);
-    while !line.is_char_boundary(end) {
-        end -= 1;
+    let mut text = String::new();
+    for letter in line.trim().chars() {
+        if text.len() + letter.len_utf8() > LINE_BYTES_MAX {
+            break;
+        }
+        text.push(if letter.is_control() { ' ' } else { letter });
     }
-    let kept = line.get(..end).unwrap_or_default();
-    kept.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    // A control character at the start or end has become a space.
+    text.trim().to_owned()
 }
 
 /// Offset of the first extended capability in the configuration space.
