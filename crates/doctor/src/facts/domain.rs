@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn a_domain_keeps_what_the_checks_need() {
-        let text = "<domain type='kvm'>\n<name>secret</name><memory unit='GiB'>16</memory><!-- <cpu mode='x'/> -->\n\
-                    <cpu mode=\"host-model\" secret='1'/><devices><hostdev mode='subsystem' \
-                    type='pci' managed='yes'><source><address bus='0x65'/></source></hostdev>\
-                    </devices></domain>";
+        let text = "<domain type='kvm'>\n<name>secret</name><memory unit='GiB'>16</memory>\
+                    <!-- <cpu mode='x'/> --><cpu mode=\"host-model\" secret='1'/><devices>\
+                    <hostdev mode='subsystem' type='pci' managed='yes'><source>\
+                    <address bus='0x65'/></source></hostdev></devices></domain>";
         let lines = kept(text);
         assert_eq!(
             lines,
