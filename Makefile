@@ -45,11 +45,16 @@ cuda: rust ## libcudart.so.12 and .13, libcuda.so.1 and what programs with a sta
 	@tools/cuda/link.sh $(BIN)
 
 # libWater's way to each MPI whose compiler is here; without one, libWater works in one process and on the pool.
-shims: $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi)),$(BIN)/libwtr_mpi_$(mpi).so))
+# And for CUDA programs, the library that lets them pass device memory to this MPI.
+shims: $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi)),$(BIN)/libwtr_mpi_$(mpi).so $(BIN)/cuda/libpenstock_mpi_$(mpi).so))
 
 $(BIN)/libwtr_mpi_%.so: crates/water/shim/wtr_mpi.c $(wildcard crates/water/shim/*.h)
 	@mkdir -p $(@D)
 	@mpicc.$* -std=c11 -D_GNU_SOURCE -Wall -Wextra -O2 -shared -fPIC -o $@ $<
+
+$(BIN)/cuda/libpenstock_mpi_%.so: $(wildcard crates/cuda/mpi/*.[ch])
+	@mkdir -p $(@D)
+	@mpicc.$* -std=c11 -D_GNU_SOURCE -Wall -Wextra -O2 -shared -fPIC -fvisibility=hidden -o $@ $(filter %.c,$^) -ldl -lpthread
 
 programs: $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench
 

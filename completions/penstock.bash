@@ -356,7 +356,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__run)
-            opts="-h --nodes --no-local --help"
+            opts="-h --nodes --no-local --mpi --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -364,6 +364,10 @@ _penstock() {
             case "${prev}" in
                 --nodes)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mpi)
+                    COMPREPLY=($(compgen -W "auto openmpi mpich" -- "${cur}"))
                     return 0
                     ;;
                 *)

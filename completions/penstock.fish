@@ -51,6 +51,9 @@ complete -c penstock -n "__fish_penstock_using_subcommand devices" -l json -d 'W
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l nodes -d 'Nodes to use, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l mpi -d 'Let the program pass CUDA device memory to MPI' -r -f -a "auto\t''
+openmpi\t''
+mpich\t''"
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'Nodes to ask, instead of the configured ones' -r

@@ -2,7 +2,7 @@
 # Runs all tests, with one line and the time of each; the last line counts the cases.
 #
 #   tools/test.sh [--only STAGE,...] [--lane fast|slow]
-#   STAGE: setup build lint fuzz cargo c model water cuda programs bench notices documents load
+#   STAGE: setup build lint fuzz cargo c model water cuda mpi programs bench notices documents load
 #          faults hostile; and pure, a part of cargo that needs neither a device nor a daemon
 # `make test` runs it without arguments. If a test fails, its log is printed.
 #
@@ -18,8 +18,8 @@ RUSTUP_TOOLCHAIN=${RUSTUP_TOOLCHAIN:-$(tools/toolchain.sh)}
 if [ -n "$RUSTUP_TOOLCHAIN" ]; then export RUSTUP_TOOLCHAIN; else unset RUSTUP_TOOLCHAIN; fi
 . tools/pool.sh
 # A stage that takes long comes early, so that no stage runs alone at the end.
-stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,programs,hostile,faults,notices,documents
-stages+=,load,bench
+stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,mpi,programs,hostile,faults,notices
+stages+=,documents,load,bench
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -165,6 +165,11 @@ stage_cuda() {
     runner tests/cuda/run.sh --on two --device intel heaps
     runner tests/cuda/run.sh --on far heaps
     runner tests/cuda/native.sh
+}
+# Random calls, the same in each run. `tests/mpi/run.sh --seed` searches from other seeds.
+stage_mpi() {
+    runner tests/mpi/run.sh
+    runner tests/mpi/run.sh --on two --ranks 2
 }
 stage_programs() {
     for pool in unix tcp two; do runner tests/programs/run.sh --lane "$lane" --on "$pool"; done

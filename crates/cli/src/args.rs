@@ -63,6 +63,7 @@ const AFTER_RUN: &str = "\
 Examples:
   penstock run -- clinfo -l
   penstock run --nodes tcp:gpu01,tcp:gpu02 -- ./program --its-option
+  mpirun -n 4 penstock run --mpi -- ./program
 
 Programs:
 An OpenCL program finds the pool through the ICD loader. A CUDA program finds it through \
@@ -70,6 +71,11 @@ Penstock's own CUDA libraries, which this command puts first in LD_LIBRARY_PATH.
 runtime is linked into the program, the command replaces it (LD_PRELOAD). It cannot replace the \
 runtime of a stripped program: it says so on standard error, and CUDA in that program does not \
 find the pool.
+
+MPI:
+With --mpi, the program can pass device memory of the pool to calls of MPI (LD_PRELOAD of \
+libpenstock_mpi_openmpi.so or libpenstock_mpi_mpich.so). The command tells the MPI by the program \
+file. If the program loads MPI later, as Python does, name the MPI: --mpi=openmpi or --mpi=mpich.
 
 Nodes:
 If no node is configured, the command starts a daemon for the devices of this host, which ends \
@@ -341,6 +347,10 @@ pub struct RunArgs {
     /// Leave out the devices of this host, unless its daemon is one of the nodes
     #[arg(long)]
     pub no_local: bool,
+    /// Let the program pass CUDA device memory to MPI
+    #[arg(long, value_enum, value_name = "MPI", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "auto")]
+    pub mpi: Option<MpiName>,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -349,6 +359,14 @@ pub struct RunArgs {
         value_name = "PROGRAM"
     )]
     pub program: Vec<OsString>,
+}
+
+/// MPI that a program uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MpiName {
+    Auto,
+    Openmpi,
+    Mpich,
 }
 
 #[derive(Args, Debug)]

@@ -48,7 +48,18 @@ fn cuda(home: &Home) -> PathBuf {
 }
 
 fn run(home: &Home, program: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = home.run_on_fake_node(program);
+    finish(home, home.run_on_fake_node(program), variables)
+}
+
+/// As [`run`], with the option `mpi`.
+fn run_mpi(home: &Home, mpi: &str, program: &[&str], variables: &[(&str, &str)]) -> Output {
+    let node = format!("unix:{}", home.path.join("node.sock").display());
+    let mut command = home.penstock(&["run", "--nodes", &node, "--no-local", mpi, "--"]);
+    command.args(program);
+    finish(home, command, variables)
+}
+
+fn finish(home: &Home, mut command: Command, variables: &[(&str, &str)]) -> Output {
     command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
     command.env("PENSTOCK_LIB", home.path.join("lib/libpenstock_opencl.so"));
     command.envs(variables.iter().copied()).output().unwrap()
@@ -121,4 +132,45 @@ fn a_runtime_inside_a_program_is_replaced_and_a_stripped_one_is_named() {
             && said.contains("-cudart shared"),
         "{said}"
     );
+}
+
+/// Compiles a program that imports a function of MPI, and the library that has the function.
+fn compile_ranks(folder: &Path) -> PathBuf {
+    let (library, program) = (folder.join("libranks.so"), folder.join("ranks"));
+    let main = "int MPI_Init(int *, char ***);\n\
+        int main(int count, char **all) { return MPI_Init(&count, &all); }\n";
+    fs::write(folder.join("library.c"), "int MPI_Init(void *a, void *b) { return a == b; }\n")
+        .unwrap();
+    fs::write(folder.join("ranks.c"), main).unwrap();
+    let cc = |target: &Path, arguments: &[&str]| {
+        let mut compiler = Command::new("cc");
+        compiler.current_dir(folder).arg("-o").arg(target).args(arguments);
+        assert!(compiler.status().unwrap().success());
+    };
+    cc(&library, &["-shared", "-fPIC", "library.c"]);
+    cc(&program, &["ranks.c", library.to_str().unwrap()]);
+    program
+}
+
+#[test]
+fn the_library_for_mpi_is_preloaded_for_the_mpi_that_is_named_or_imported() {
+    let home = with_cuda("mpi");
+    let library = cuda(&home).join("libpenstock_mpi_mpich.so");
+    let program = compile_ranks(&home.path);
+    let script = ["sh", "-c", "echo ${LD_PRELOAD-unset}"];
+    let output = run_mpi(&home, "--mpi=mpich", &script, &[]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("libpenstock_mpi_mpich.so"), "{}", stderr(&output));
+    fs::write(&library, "").unwrap();
+    let output = run_mpi(&home, "--mpi=mpich", &script, &[("LD_PRELOAD", "/nonexistent/own.so")]);
+    let both = format!("{}:/nonexistent/own.so\n", library.display());
+    assert_eq!(stdout(&output), both, "{}", stderr(&output));
+
+    // The shell does not call MPI, but the program does. The loader cannot load the empty file.
+    let output = run_mpi(&home, "--mpi", &script, &[]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("--mpi=openmpi or --mpi=mpich"), "{}", stderr(&output));
+    let output = run_mpi(&home, "--mpi", &[program.to_str().unwrap()], &[]);
+    let name = library.display().to_string();
+    assert!(stderr(&output).contains(&name), "{}", stderr(&output));
 }

@@ -75,6 +75,31 @@ pub fn wants_machine_code(path: &Path) -> bool {
     Elf::read(&ReadCache::new(file)).is_some_and(|elf| elf.dynamic_symbols().iter().any(wanted))
 }
 
+/// MPI that a program is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mpi {
+    OpenMpi,
+    Mpich,
+}
+
+/// Tells the MPI of the program in a file by what the program imports. Returns `None` if the
+/// program itself does not call MPI. Perhaps a library that it loads does.
+pub fn mpi_of(path: &Path) -> Option<Mpi> {
+    let file = File::open(path).ok()?;
+    let symbols = Elf::read(&ReadCache::new(file))?.dynamic_symbols();
+    let wanted: Vec<_> = symbols.iter().filter(|symbol| symbol.is_wanted).collect();
+    mpi(&wanted.iter().map(|symbol| symbol.name.as_str()).collect::<Vec<_>>())
+}
+
+fn mpi(imports: &[&str]) -> Option<Mpi> {
+    if !imports.iter().any(|name| name.starts_with("MPI_")) {
+        return None;
+    }
+    // Open MPI's communicators and types are variables. Those of MPICH are numbers.
+    let is_open = imports.iter().any(|name| name.starts_with("ompi_"));
+    Some(if is_open { Mpi::OpenMpi } else { Mpi::Mpich })
+}
+
 /// Inspects a program whose headers were read.
 fn runtime<'data>(elf: &Elf<'data, impl ReadRef<'data>>) -> Runtime {
     let symbols = elf.symbols();
@@ -134,6 +159,14 @@ mod tests {
         assert_eq!(version(&symbols(&["cudaMalloc", "cudaThreadExit"])), Some(12));
         assert_eq!(version(&symbols(&["cudaMalloc"])), None);
         assert_eq!(version(&symbols(&["cudaThreadExit", "cudaLogsCurrent"])), None);
+    }
+
+    #[test]
+    fn imports_tell_the_mpi() {
+        assert_eq!(mpi(&["MPI_Init", "ompi_mpi_comm_world"]), Some(Mpi::OpenMpi));
+        assert_eq!(mpi(&["MPI_Init", "MPI_Send", "puts"]), Some(Mpi::Mpich));
+        assert_eq!(mpi(&["puts"]), None);
+        assert_eq!(mpi_of(&std::env::current_exe().unwrap()), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 use penstock_process::{search, variable};
 
 /// Name of the folder, beside the OpenCL library.
-const FOLDER: &str = "cuda";
+pub(super) const FOLDER: &str = "cuda";
 
 /// The library that the folder must contain.
 const DRIVER: &str = "libcuda.so.1";
@@ -20,8 +20,21 @@ const PATCH: &str = "libpenstock_cudapatch.so";
 
 /// Makes `command` find the CUDA libraries beside `opencl` (the path of the OpenCL library), if
 /// they are installed. If the program contains a runtime that cannot be replaced, writes one line
-/// that says so; OpenCL in that program works all the same.
-pub fn show(command: &mut Command, opencl: &Path) {
+/// that says so; OpenCL in that program works all the same. Preloads the library `mpi`, if there is
+/// one, before all others.
+pub fn show(command: &mut Command, opencl: &Path, mpi: Option<&Path>) {
+    let mut preloaded = variable::LD_PRELOAD.value();
+    replace_runtime(command, opencl, &mut preloaded);
+    if let Some(mpi) = mpi {
+        preloaded = Some(before(mpi, preloaded.as_deref()));
+    }
+    if let Some(preloaded) = preloaded {
+        command.env(variable::LD_PRELOAD.name, preloaded);
+    }
+}
+
+/// Does as [`show`], and adds to the libraries that are preloaded.
+fn replace_runtime(command: &mut Command, opencl: &Path, preloaded: &mut Option<OsString>) {
     let Some(folder) = opencl.parent().map(|folder| folder.join(FOLDER)) else { return };
     if !folder.join(DRIVER).is_file() {
         return;
@@ -33,11 +46,11 @@ pub fn show(command: &mut Command, opencl: &Path) {
     let Some(program) = search::program(command.get_program()) else { return };
     match inspect(&program) {
         Runtime::Elsewhere if wants_machine_code(&program) => {
-            preload(command, &folder, &program, "to make NVRTC return PTX");
+            preload(preloaded, &folder, &program, "to make NVRTC return PTX");
         }
         Runtime::Elsewhere => {}
         Runtime::Inside { .. } => {
-            preload(command, &folder, &program, "to replace the CUDA runtime inside")
+            preload(preloaded, &folder, &program, "to replace the CUDA runtime inside")
         }
         Runtime::Stripped => refuse(&program, "has no function names (it was stripped)"),
         Runtime::Unknown => refuse(&program, "has an unknown version"),
@@ -45,13 +58,10 @@ pub fn show(command: &mut Command, opencl: &Path) {
     }
 }
 
-fn preload(command: &mut Command, folder: &Path, program: &Path, why: &str) {
+fn preload(preloaded: &mut Option<OsString>, folder: &Path, program: &Path, why: &str) {
     let patch = folder.join(PATCH);
     if patch.is_file() {
-        command.env(
-            variable::LD_PRELOAD.name,
-            before(&patch, variable::LD_PRELOAD.value().as_deref()),
-        );
+        *preloaded = Some(before(&patch, preloaded.as_deref()));
     } else {
         eprintln!("penstock: {}: {PATCH}, needed {why}, is not there", program.display());
     }

@@ -9,6 +9,7 @@
 mod cuda;
 pub mod guard;
 pub mod library;
+mod mpi;
 mod private;
 mod probe;
 
@@ -48,6 +49,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 
 fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Failure> {
     let library = library::find()?;
+    let mpi = args.mpi.map(|name| mpi::find(name, program, &library)).transpose()?;
     let config = configured(args.nodes.as_deref())?;
     let found = find_nodes(&config, args.no_local)?;
     check_devices(&config, &found)?;
@@ -63,7 +65,7 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Fai
     directory.write("penstock.icd", &format!("{}\n", library.display()))?;
     let list = nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
-    cuda::show(program, &library);
+    cuda::show(program, &library, mpi.as_deref());
     Ok(directory)
 }
 

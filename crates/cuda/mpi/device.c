@@ -1,0 +1,159 @@
+/* What the library uses of Penstock's libcuda. The program has loaded libcuda if it uses CUDA. The
+ * library never loads it. */
+#include "pm.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+
+typedef int CUresult;
+typedef void *CUcontext;
+
+/* Numbers of CUDA's interface. */
+enum {
+    CUDA_OK = 0,
+    ATTRIBUTE_CONTEXT = 1,
+    ATTRIBUTE_MEMORY_TYPE = 2,
+    MEMORY_HOST = 1,
+    MEMORY_DEVICE = 2,
+};
+
+/* CUDA_MEMCPY2D of the second version. */
+struct copy_2d {
+    size_t from_x, from_y;
+    unsigned from_type;
+    const void *from_host;
+    uintptr_t from_device;
+    void *from_array;
+    size_t from_pitch;
+    size_t to_x, to_y;
+    unsigned to_type;
+    void *to_host;
+    uintptr_t to_device;
+    void *to_array;
+    size_t to_pitch;
+    size_t width, height;
+};
+
+struct driver {
+    CUresult (*attribute)(void *data, unsigned attribute, uintptr_t address);
+    CUresult (*push)(CUcontext context);
+    CUresult (*pop)(CUcontext *context);
+    CUresult (*to_host)(void *to, uintptr_t from, size_t size);
+    CUresult (*to_device)(uintptr_t to, const void *from, size_t size);
+    CUresult (*copy_2d)(const struct copy_2d *copy);
+    CUresult (*error_name)(CUresult error, const char **name);
+};
+
+/* Stores the number of libraries that the process has ever loaded. */
+static int count_loads(struct dl_phdr_info *info, size_t size, void *loads) {
+    (void)size;
+    *(unsigned long long *)loads = info->dlpi_adds;
+    return 1;
+}
+
+/* Fills the table from the loaded libcuda, if that is Penstock's. */
+static int find(struct driver *driver) {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL) return 0;
+    /* Only Penstock's libcuda has this function. NVIDIA's own driver works with its own MPIs. */
+    if (dlsym(library, "penstockHeapGetText") != NULL) {
+        *(void **)&driver->attribute = dlsym(library, "cuPointerGetAttribute");
+        *(void **)&driver->push = dlsym(library, "cuCtxPushCurrent_v2");
+        *(void **)&driver->pop = dlsym(library, "cuCtxPopCurrent_v2");
+        *(void **)&driver->to_host = dlsym(library, "cuMemcpyDtoH_v2");
+        *(void **)&driver->to_device = dlsym(library, "cuMemcpyHtoD_v2");
+        *(void **)&driver->copy_2d = dlsym(library, "cuMemcpy2DUnaligned_v2");
+        *(void **)&driver->error_name = dlsym(library, "cuGetErrorName");
+        /* The library stays open, so the functions stay valid. */
+        if (driver->attribute && driver->push && driver->pop && driver->to_host &&
+            driver->to_device && driver->copy_2d && driver->error_name)
+            return 1;
+    }
+    dlclose(library);
+    return 0;
+}
+
+/* Returns the functions of Penstock's libcuda, or NULL as long as it is not loaded. */
+static const struct driver *driver(void) {
+    static _Atomic(const struct driver *) found;
+    static atomic_ullong searched;
+    static atomic_flag searching = ATOMIC_FLAG_INIT;
+    static struct driver table;
+    const struct driver *known = atomic_load_explicit(&found, memory_order_acquire);
+    if (known != NULL) return known;
+    /* The loader is asked again only after it has loaded something. */
+    unsigned long long loads = 0;
+    dl_iterate_phdr(count_loads, &loads);
+    if (loads == atomic_load(&searched)) return NULL;
+    while (atomic_flag_test_and_set(&searching)) {}
+    known = atomic_load(&found);
+    if (known == NULL) {
+        if (find(&table)) {
+            known = &table;
+            atomic_store_explicit(&found, known, memory_order_release);
+        }
+        atomic_store(&searched, loads);
+    }
+    atomic_flag_clear(&searching);
+    return known;
+}
+
+int pm_has_driver(void) { return driver() != NULL; }
+
+int pm_is_device(uintptr_t address) {
+    const struct driver *cuda = driver();
+    unsigned type = 0;
+    return cuda != NULL && cuda->attribute(&type, ATTRIBUTE_MEMORY_TYPE, address) == CUDA_OK &&
+           type == MEMORY_DEVICE;
+}
+
+static CUresult copy_block(const struct driver *cuda, enum pm_way way, uintptr_t device,
+                           uintptr_t host, size_t size) {
+    return way == PM_TO_HOST ? cuda->to_host((void *)host, device, size)
+                             : cuda->to_device(device, (const void *)host, size);
+}
+
+static CUresult copy_rows(const struct driver *cuda, enum pm_way way, uintptr_t device,
+                          uintptr_t host, const struct pm_run *run) {
+    size_t pitch = (size_t)run->stride;
+    struct copy_2d copy = {.width = run->length, .height = run->count};
+    copy.from_pitch = copy.to_pitch = pitch;
+    if (way == PM_TO_HOST) {
+        copy.from_type = MEMORY_DEVICE;
+        copy.from_device = device;
+        copy.to_type = MEMORY_HOST;
+        copy.to_host = (void *)host;
+    } else {
+        copy.from_type = MEMORY_HOST;
+        copy.from_host = (const void *)host;
+        copy.to_type = MEMORY_DEVICE;
+        copy.to_device = device;
+    }
+    return cuda->copy_2d(&copy);
+}
+
+const char *pm_copy(enum pm_way way, uintptr_t device, uintptr_t host, const struct pm_run *run) {
+    const struct driver *cuda = driver();
+    CUcontext owner = NULL, popped = NULL;
+    const char *name = NULL;
+    if (cuda == NULL) return "CUDA_ERROR_NOT_INITIALIZED";
+    /* The calling thread may have no context, or one of another device. */
+    CUresult result = cuda->attribute(&owner, ATTRIBUTE_CONTEXT, device);
+    if (result == CUDA_OK) result = cuda->push(owner);
+    if (result == CUDA_OK) {
+        if (run->count == 1) {
+            result = copy_block(cuda, way, device, host, run->length);
+        } else if (run->stride >= 0 && (size_t)run->stride >= run->length) {
+            result = copy_rows(cuda, way, device, host, run);
+        } else {
+            for (size_t i = 0; i < run->count && result == CUDA_OK; i++) {
+                uintptr_t offset = i * (uintptr_t)run->stride;
+                result = copy_block(cuda, way, device + offset, host + offset, run->length);
+            }
+        }
+        cuda->pop(&popped);
+    }
+    if (result == CUDA_OK) return NULL;
+    return cuda->error_name(result, &name) == CUDA_OK && name != NULL ? name : "an unknown error";
+}

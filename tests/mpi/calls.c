@@ -1,0 +1,100 @@
+/* Random MPI calls with memory of devices, compared with the same calls on memory of the host.
+ *
+ *     calls [SEED [CASES]]
+ *
+ * If PENSTOCK_TEST_VICTIM is the process id of the pool's daemon, the program only ends that
+ * daemon, and looks what its calls do then.
+ *
+ * Each rank writes only what is wrong. Rank 0 writes a summary. */
+#include "cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    void (*run)(struct scene *scene);
+} cases[] =
+    {
+        {"message", case_message},       {"many", case_many},
+        {"persistent", case_persistent}, {"sendrecv", case_sendrecv},
+        {"collective", case_collective}, {"reduction", case_reduction},
+        {"parts", case_parts},           {"intercommunicator", case_intercommunicator},
+    },
+  corners[] = {
+      {"bottom", case_bottom},   {"cancelled", case_cancelled}, {"freed", case_freed},
+      {"peeked", case_peeked},   {"short", case_short},         {"nothing", case_nothing},
+      {"refused", case_refused}, {"threads", case_threads},
+  };
+
+enum { KINDS = sizeof cases / sizeof *cases, CORNERS = sizeof corners / sizeof *corners };
+
+/* Exchanges 16 MiB between devices of two ranks: through the library, and with copies that the
+ * program makes itself. */
+static void measure(const struct scene *scene) {
+    enum { BYTES = 16 << 20, TIMES = 5 };
+    double took[2] = {0, 0};
+    int partner = scene->rank ^ 1;
+    char *device = device_new(BYTES), *host = malloc(BYTES);
+    CHECK(host != NULL);
+    memset(host, scene->rank, BYTES);
+    device_copy(device, host, BYTES);
+    for (int way = 0; way < 2 && scene->rank < 2; way++)
+        for (int i = -1; i < TIMES; i++) {
+            double start = MPI_Wtime();
+            if (i == 0) took[way] = 0;
+            for (int turn = 0; turn < 2; turn++) {
+                int sends = turn == scene->rank;
+                void *buffer = way == 0 ? device : host;
+                if (sends && way == 1) device_copy(host, device, BYTES);
+                if (sends)
+                    MPI_Send(buffer, BYTES, MPI_CHAR, partner, 0, scene->comm);
+                else
+                    MPI_Recv(buffer, BYTES, MPI_CHAR, partner, 0, scene->comm, MPI_STATUS_IGNORE);
+                if (!sends && way == 1) device_copy(device, host, BYTES);
+            }
+            took[way] += MPI_Wtime() - start;
+        }
+    if (scene->rank == 0)
+        printf("16 MiB between two devices: %.2f ms, with copies by the program %.2f ms\n",
+               took[0] / (2 * TIMES) * 1e3, took[1] / (2 * TIMES) * 1e3);
+    free(host);
+}
+
+int main(int argc, char **argv) {
+    struct scene scene = {0};
+    static const MPI_Datatype bases[] = {MPI_INT, MPI_DOUBLE, MPI_CHAR, MPI_SHORT_INT};
+    int level, ran = 0, limit = argc > 2 ? atoi(argv[2]) : 200;
+    const char *only = getenv("CALLS_ONLY");
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &scene.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &scene.ranks);
+    MPI_Comm_dup(MPI_COMM_WORLD, &scene.comm);
+    MPI_Comm_set_errhandler(scene.comm, MPI_ERRORS_ARE_FATAL);
+    device_open(scene.rank);
+    area_make(&scene.from);
+    area_make(&scene.to);
+    static char bsends[4 << 20];
+    MPI_Buffer_attach(bsends, sizeof bsends);
+    random_state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    const char *victim = getenv("PENSTOCK_TEST_VICTIM");
+    if (victim != NULL) case_lost(&scene, atoi(victim)), ran++, limit = 0, only = "";
+    for (int c = 0; c < CORNERS; c++)
+        if (only == NULL || strcmp(only, corners[c].name) == 0) corners[c].run(&scene), ran++;
+    for (int c = 0; c < limit; c++) {
+        int kind = c % KINDS;
+        scene.base = bases[random_below(4)];
+        if (only != NULL && strcmp(only, cases[kind].name) != 0) continue;
+        cases[kind].run(&scene);
+        ran++;
+    }
+    if (only == NULL) measure(&scene);
+    MPI_Barrier(scene.comm);
+    if (scene.rank == 0) printf("calls: %d passed, 0 failed, 0 skipped\n", ran);
+    view_free(&scene.out);
+    view_free(&scene.in);
+    MPI_Comm_free(&scene.comm);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Runs random MPI calls with device memory on ranks of a real MPI, and compares their results with
+# those of the same calls on the host's memory.
+#
+#   run.sh [--mpi openmpi|mpich[,...]] [--ranks N[,N...]] [--on unix|two] [--seed N] [--cases N]
+#
+# Default: all installed MPIs, 2 to 4 ranks, a pool of one node on a Unix socket. PENSTOCK_BIN is
+# the folder of penstock, and of cuda/ with libcuda.so.1 and libpenstock_mpi_*.so.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+
+mpis=openmpi,mpich ranks=2,3,4 on=unix seed=1 cases=240
+# Longest run of one program, in seconds. It takes about 10 on an idle host.
+limit=120
+while [ $# -gt 0 ]; do
+    case $1 in
+        --mpi) mpis=${2:?--mpi wants openmpi or mpich}; shift 2 ;;
+        --ranks) ranks=${2:?--ranks wants numbers}; shift 2 ;;
+        --on) on=${2:?--on wants a pool}; shift 2 ;;
+        --seed) seed=${2:?--seed wants a number}; shift 2 ;;
+        --cases) cases=${2:?--cases wants a number}; shift 2 ;;
+        *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    esac
+done
+libraries=$PENSTOCK_BIN/cuda
+if [ ! -e "$libraries/libcuda.so.1" ]; then
+    echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2
+    exit 1
+fi
+
+out=$(mktemp -d)
+trap 'pool_stop; rm -rf "$out"' EXIT
+trap 'exit 130' INT TERM
+# By default, Open MPI's launcher refuses root.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POCL_DEVICES=pthread
+pool_start "$on" || exit 1
+
+passed=0 failed=0 skipped=0
+since() { awk "BEGIN { print $EPOCHREALTIME - $1 }"; }
+# report VERDICT NAME NOTE PASSED FAILED SKIPPED: prints a line, and counts the cases.
+report() {
+    printf '%-4s mpi/%-20s %-5s %6.1f s  %s\n' "$1" "$2" "$on" "$(since "$start")" "$3"
+    passed=$((passed + $4)) failed=$((failed + $5)) skipped=$((skipped + $6))
+    [ -z "${TEST_TALLY-}" ] || echo "$4 $5 $6" >>"$TEST_TALLY"
+}
+
+# launch MPI RANKS PROGRAM...: runs a program on ranks.
+launch() {
+    local launcher
+    case $1 in
+        openmpi) launcher=(mpirun.openmpi --oversubscribe --bind-to none) ;;
+        mpich) launcher=(mpiexec.mpich) ;;
+    esac
+    pool_run "$limit" "${launcher[@]}" -n "$2" "${@:3}" </dev/null
+}
+
+# check NAME MPI RANKS PROGRAM...: one run, which must end with its counts.
+check() {
+    local start=$EPOCHREALTIME text counts name=$1
+    text=$(launch "${@:2}" 2>&1)
+    local code=$?
+    counts=$(sed -nE 's/^calls: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' \
+        <<<"$text")
+    if [ $code -eq 0 ] && [ -n "$counts" ]; then
+        # shellcheck disable=SC2086
+        report ok "$name" "$(grep '^16 MiB' <<<"$text")" $counts
+    else
+        report FAIL "$name" "ended with code $code" 0 1 0
+        tail -n 30 <<<"$text" | sed 's/^/        | /'
+    fi
+}
+
+for mpi in ${mpis//,/ }; do
+    start=$EPOCHREALTIME
+    if ! command -v "mpicc.$mpi" >/dev/null; then
+        if is_required mpi; then
+            report FAIL "$mpi" "mpicc.$mpi is required, and is missing" 0 1 0
+        else
+            report skip "$mpi" "SKIPPED: mpicc.$mpi is not installed" 0 0 1
+        fi
+        continue
+    fi
+    # The header of MPICH gives arrays sizes that MPI_STATUSES_IGNORE does not have.
+    flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-stringop-overflow -O1 -g)
+    if ! "mpicc.$mpi" "${flags[@]}" -o "$out/calls-$mpi" "$here"/*.c -L"$libraries" \
+        -l:libcuda.so.1 -lpthread >"$out/log" 2>&1; then
+        report FAIL "$mpi" "the test does not build" 0 1 0
+        sed 's/^/        | /' "$out/log"
+        continue
+    fi
+    for count in ${ranks//,/ }; do
+        check "$mpi-$count" "$mpi" "$count" "$PENSTOCK_BIN/penstock" run --no-local \
+            --mpi="$mpi" -- "$out/calls-$mpi" "$seed" "$cases"
+    done
+    # The end of the pool. `--mpi` tells the MPI by the program file.
+    if [ ${#POOL_PIDS[@]} -eq 1 ]; then
+        disown "${POOL_PIDS[0]}"
+        check "$mpi-lost" "$mpi" 2 env PENSTOCK_TEST_VICTIM="${POOL_PIDS[0]}" \
+            "$PENSTOCK_BIN/penstock" run --no-local --mpi -- "$out/calls-$mpi"
+        pool_stop
+        pool_start "$on" || exit 1
+    fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+exit $((failed > 0))
