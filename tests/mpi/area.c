@@ -13,6 +13,9 @@ int cuCtxSetCurrent(void *context);
 int cuMemAlloc_v2(uintptr_t *address, size_t size);
 int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
 int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
+int cuMemcpyDtoD_v2(uintptr_t to, uintptr_t from, size_t size);
+int cuMemsetD8_v2(uintptr_t to, unsigned char value, size_t size);
+int cuCtxSynchronize(void);
 int cuPointerGetAttribute(void *data, unsigned attribute, uintptr_t address);
 
 void check(int holds, const char *condition, const char *file, int line) {
@@ -49,6 +52,16 @@ void device_copy(void *to, const void *from, size_t size) {
         CHECK(cuMemcpyDtoH_v2(to, (uintptr_t)from, size) == 0);
     else
         memcpy(to, from, size);
+}
+
+void device_fill(void *to, unsigned char value, size_t size) {
+    CHECK(cuMemsetD8_v2((uintptr_t)to, value, size) == 0);
+    CHECK(cuCtxSynchronize() == 0);
+}
+
+void device_move(void *to, const void *from, size_t size) {
+    CHECK(cuMemcpyDtoD_v2((uintptr_t)to, (uintptr_t)from, size) == 0);
+    CHECK(cuCtxSynchronize() == 0);
 }
 
 uint64_t random_state;

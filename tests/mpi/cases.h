@@ -45,6 +45,7 @@ void case_short(struct scene *scene);
 void case_nothing(struct scene *scene);
 void case_refused(struct scene *scene);
 void case_threads(struct scene *scene);
+void case_worked(struct scene *scene);
 
 /* Ends the pool's daemon in the middle of transfers. The calls must then fail. */
 void case_lost(struct scene *scene, int daemon);

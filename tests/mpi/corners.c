@@ -151,6 +151,25 @@ void case_refused(struct scene *scene) {
     MPI_Comm_set_errhandler(scene->comm, MPI_ERRORS_ARE_FATAL);
 }
 
+/* Messages between pieces of work of the device itself. */
+void case_worked(struct scene *scene) {
+    const size_t half = AREA_BYTES / 2;
+    int next = (scene->rank + 1) % scene->ranks;
+    int before = (scene->rank + scene->ranks - 1) % scene->ranks;
+    for (int round = 0; round < 20; round++) {
+        area_fill(&scene->from, 13, 1);
+        area_fill(&scene->to, 14, 1);
+        unsigned char value = (unsigned char)(round + 1 + 40 * scene->rank);
+        memset(scene->from.plain, value, half);
+        memset(scene->to.plain, round + 1 + 40 * before, 2 * half);
+        device_fill(scene->from.tried, value, half);
+        MPI_Sendrecv(scene->from.tried, (int)half, MPI_CHAR, next, 8, scene->to.tried, (int)half,
+                     MPI_CHAR, before, 8, scene->comm, MPI_STATUS_IGNORE);
+        device_move(scene->to.tried + half, scene->to.tried, half);
+        scene_compare(scene, "worked");
+    }
+}
+
 void case_lost(struct scene *scene, int daemon) {
     /* In this time, an unaffected host notices the end of a process on it a hundred times. */
     const double seconds_max = 20;

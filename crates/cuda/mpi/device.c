@@ -42,6 +42,7 @@ struct driver {
     CUresult (*to_host)(void *to, uintptr_t from, size_t size);
     CUresult (*to_device)(uintptr_t to, const void *from, size_t size);
     CUresult (*copy_2d)(const struct copy_2d *copy);
+    CUresult (*host_address)(void **host, uintptr_t address, size_t size);
     CUresult (*error_name)(CUresult error, const char **name);
 };
 
@@ -64,10 +65,11 @@ static int find(struct driver *driver) {
         *(void **)&driver->to_host = dlsym(library, "cuMemcpyDtoH_v2");
         *(void **)&driver->to_device = dlsym(library, "cuMemcpyHtoD_v2");
         *(void **)&driver->copy_2d = dlsym(library, "cuMemcpy2DUnaligned_v2");
+        *(void **)&driver->host_address = dlsym(library, "penstockHostAddress");
         *(void **)&driver->error_name = dlsym(library, "cuGetErrorName");
         /* The library stays open, so the functions stay valid. */
         if (driver->attribute && driver->push && driver->pop && driver->to_host &&
-            driver->to_device && driver->copy_2d && driver->error_name)
+            driver->to_device && driver->copy_2d && driver->host_address && driver->error_name)
             return 1;
     }
     dlclose(library);
@@ -106,6 +108,13 @@ int pm_is_device(uintptr_t address) {
     unsigned type = 0;
     return cuda != NULL && cuda->attribute(&type, ATTRIBUTE_MEMORY_TYPE, address) == CUDA_OK &&
            type == MEMORY_DEVICE;
+}
+
+void *pm_host_address(uintptr_t address, size_t size) {
+    const struct driver *cuda = driver();
+    void *host = NULL;
+    if (cuda == NULL || cuda->host_address(&host, address, size) != CUDA_OK) return NULL;
+    return host;
 }
 
 static CUresult copy_block(const struct driver *cuda, enum pm_way way, uintptr_t device,

@@ -3,10 +3,11 @@
  *
  * The library defines functions of MPI and calls MPI by the names of its profiling interface
  * (PMPI_...). If a buffer of a call lies on a device, the library copies the bytes between the
- * device and a block of host memory, and gives MPI the block. All arguments other than the buffer
- * reach MPI as the program gave them, so MPI's own rules decide about matching, order, truncation
- * and types. docs/mpi.md is the guide, and
- * docs/decisions/0042-device-memory-in-mpi-goes-through-blocks-of-the-host.md has the reasons. */
+ * device and a block of host memory, and gives MPI the block. If this process sees the device's
+ * memory, MPI gets that memory itself. All arguments other than the buffer reach MPI as the program
+ * gave them, so MPI's own rules decide about matching, order, truncation and types. docs/mpi.md is
+ * the guide, and docs/decisions/0042-device-memory-in-mpi-goes-through-blocks-of-the-host.md has
+ * the reasons. */
 #ifndef PENSTOCK_PM_H
 #define PENSTOCK_PM_H
 
@@ -38,6 +39,10 @@ int pm_is_device(uintptr_t address);
 /* Returns whether Penstock's libcuda is loaded. Without it there is no device memory. */
 int pm_has_driver(void);
 
+/* Returns the address in this process of a range of device memory, or NULL if the device does not
+ * work on memory that this process sees. */
+void *pm_host_address(uintptr_t address, size_t size);
+
 enum pm_way { PM_TO_HOST, PM_TO_DEVICE };
 
 /* Copies the blocks of a run. `device` and `host` are the addresses of the run's first block.
@@ -56,9 +61,10 @@ void pm_layout_free(struct pm_layout *layout);
 
 /* One buffer of a call. */
 struct pm_stage {
-    /* What MPI gets: the program's pointer, or the address of the copy in `block`. */
+    /* What MPI gets: the program's pointer, or the address at which this process sees the device's
+     * memory, or the address of the copy in `block`. */
     void *host;
-    /* NULL if the buffer is not on a device. The members below are valid only if it is. */
+    /* NULL if there is no copy. The members below are valid only if there is one. */
     char *block;
     size_t size;      /* of the block */
     uintptr_t device; /* the program's pointer */
@@ -79,6 +85,10 @@ struct pm_parts {
  * raised at the communicator. */
 int pm_open(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
             size_t count, MPI_Datatype type);
+/* Does as `pm_open`, and always makes a copy: the memory of a persistent request must be fetched
+ * when the request starts. */
+int pm_open_copy(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
+                 size_t count, MPI_Datatype type);
 int pm_open_parts(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
                   struct pm_parts parts, MPI_Datatype type);
 /* Makes a stage that passes a pointer on. */

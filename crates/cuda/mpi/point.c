@@ -97,12 +97,16 @@ PM_EXPORT int MPI_Sendrecv_replace(void *buffer, int count, MPI_Datatype type, i
     return received(&stage, code, status);
 }
 
-/* Makes the operation for a buffer. Stores NULL for a buffer of the host. */
-static int open_operation(struct pm_operation **made, const char *function, MPI_Comm comm,
-                          const void *buffer, size_t count, MPI_Datatype type) {
+typedef int opening(struct pm_stage *, const char *, MPI_Comm, const void *, size_t, MPI_Datatype);
+
+/* Makes the operation for a buffer. If MPI can use the memory at `*buffer` until the operation has
+ * ended, stores NULL, and in `*buffer` the address for MPI. */
+static int open_operation(struct pm_operation **made, opening *open, const char *function,
+                          MPI_Comm comm, void **buffer, size_t count, MPI_Datatype type) {
     struct pm_stage stage;
     *made = NULL;
-    int code = pm_open(&stage, function, comm, buffer, count, type);
+    int code = open(&stage, function, comm, *buffer, count, type);
+    *buffer = stage.host;
     if (code != MPI_SUCCESS || stage.block == NULL) return code;
     *made = pm_operation_new();
     if (*made == NULL) {
@@ -130,9 +134,11 @@ static int start(struct pm_operation *operation, int code, MPI_Request request) 
     PM_EXPORT int MPI_##NAME(const void *buffer, int count, MPI_Datatype type, int to, int tag, \
                              MPI_Comm comm, MPI_Request *request) {                             \
         struct pm_operation *it;                                                                \
-        int code = open_operation(&it, "MPI_" #NAME, comm, buffer, moved(count, to), type);     \
+        void *host = (void *)buffer;                                                            \
+        int code =                                                                              \
+            open_operation(&it, pm_open, "MPI_" #NAME, comm, &host, moved(count, to), type);    \
         if (code != MPI_SUCCESS) return code;                                                   \
-        if (it == NULL) return PMPI_##NAME(buffer, count, type, to, tag, comm, request);        \
+        if (it == NULL) return PMPI_##NAME(host, count, type, to, tag, comm, request);          \
         code = pm_fetch(&it->stage);                                                            \
         if (code == MPI_SUCCESS)                                                                \
             code = PMPI_##NAME(it->stage.host, count, type, to, tag, comm, request);            \
@@ -147,9 +153,10 @@ ISEND(Issend)
 PM_EXPORT int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int from, int tag,
                         MPI_Comm comm, MPI_Request *request) {
     struct pm_operation *it;
-    int code = open_operation(&it, "MPI_Irecv", comm, buffer, moved(count, from), type);
+    void *host = buffer;
+    int code = open_operation(&it, pm_open, "MPI_Irecv", comm, &host, moved(count, from), type);
     if (code != MPI_SUCCESS) return code;
-    if (it == NULL) return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
+    if (it == NULL) return PMPI_Irecv(host, count, type, from, tag, comm, request);
     it->is_receive = 1;
     code = PMPI_Irecv(it->stage.host, count, type, from, tag, comm, request);
     return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
@@ -158,24 +165,28 @@ PM_EXPORT int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int from, in
 PM_EXPORT int MPI_Imrecv(void *buffer, int count, MPI_Datatype type, MPI_Message *message,
                          MPI_Request *request) {
     struct pm_operation *it;
-    int code = open_operation(&it, "MPI_Imrecv", MPI_COMM_WORLD, buffer, moved(count, 0), type);
+    void *host = buffer;
+    int code =
+        open_operation(&it, pm_open, "MPI_Imrecv", MPI_COMM_WORLD, &host, moved(count, 0), type);
     if (code != MPI_SUCCESS) return code;
-    if (it == NULL) return PMPI_Imrecv(buffer, count, type, message, request);
+    if (it == NULL) return PMPI_Imrecv(host, count, type, message, request);
     it->is_receive = 1;
     code = PMPI_Imrecv(it->stage.host, count, type, message, request);
     return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
 }
 
-#define SEND_INIT(NAME)                                                                         \
-    PM_EXPORT int MPI_##NAME(const void *buffer, int count, MPI_Datatype type, int to, int tag, \
-                             MPI_Comm comm, MPI_Request *request) {                             \
-        struct pm_operation *it;                                                                \
-        int code = open_operation(&it, "MPI_" #NAME, comm, buffer, moved(count, to), type);     \
-        if (code != MPI_SUCCESS) return code;                                                   \
-        if (it == NULL) return PMPI_##NAME(buffer, count, type, to, tag, comm, request);        \
-        it->is_persistent = 1;                                                                  \
-        code = PMPI_##NAME(it->stage.host, count, type, to, tag, comm, request);                \
-        return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);              \
+#define SEND_INIT(NAME)                                                                           \
+    PM_EXPORT int MPI_##NAME(const void *buffer, int count, MPI_Datatype type, int to, int tag,   \
+                             MPI_Comm comm, MPI_Request *request) {                               \
+        struct pm_operation *it;                                                                  \
+        void *host = (void *)buffer;                                                              \
+        int code =                                                                                \
+            open_operation(&it, pm_open_copy, "MPI_" #NAME, comm, &host, moved(count, to), type); \
+        if (code != MPI_SUCCESS) return code;                                                     \
+        if (it == NULL) return PMPI_##NAME(host, count, type, to, tag, comm, request);            \
+        it->is_persistent = 1;                                                                    \
+        code = PMPI_##NAME(it->stage.host, count, type, to, tag, comm, request);                  \
+        return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);                \
     }
 
 SEND_INIT(Send_init)
@@ -186,9 +197,11 @@ SEND_INIT(Ssend_init)
 PM_EXPORT int MPI_Recv_init(void *buffer, int count, MPI_Datatype type, int from, int tag,
                             MPI_Comm comm, MPI_Request *request) {
     struct pm_operation *it;
-    int code = open_operation(&it, "MPI_Recv_init", comm, buffer, moved(count, from), type);
+    void *host = buffer;
+    int code =
+        open_operation(&it, pm_open_copy, "MPI_Recv_init", comm, &host, moved(count, from), type);
     if (code != MPI_SUCCESS) return code;
-    if (it == NULL) return PMPI_Recv_init(buffer, count, type, from, tag, comm, request);
+    if (it == NULL) return PMPI_Recv_init(host, count, type, from, tag, comm, request);
     it->is_receive = it->is_persistent = 1;
     code = PMPI_Recv_init(it->stage.host, count, type, from, tag, comm, request);
     return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);

@@ -14,6 +14,11 @@ enum { BLOCKS_KEPT_MAX = 16 };
  * network, and a process keeps at most 16 times as much. */
 #define BLOCK_KEPT_BYTES_MAX ((size_t)32 << 20)
 
+/* Smallest buffer for which MPI gets the memory of the device itself. Either way, the library
+ * copies once from the device to know that earlier work has ended. For a page or less, this copy
+ * may as well be that of the whole buffer. */
+#define DIRECT_BYTES_MIN ((size_t)4096)
+
 /* Sizes of blocks are multiples of the page size of the smallest kind. */
 #define BLOCK_STEP ((size_t)4096)
 
@@ -83,8 +88,31 @@ static int is_on_device(uintptr_t address, MPI_Datatype type) {
            pm_is_device(address + (uintptr_t)low + (uintptr_t)extent - 1);
 }
 
+/* Raises the error of a copy that failed. */
+static int raise_copy(const struct pm_stage *stage, enum pm_way way, const char *error) {
+    char text[160];
+    snprintf(text, sizeof text, "a copy %s a buffer on a device failed: %s",
+             way == PM_TO_HOST ? "from" : "to", error);
+    return pm_raise(stage->comm, MPI_ERR_OTHER, stage->function, text);
+}
+
+/* Uses the memory of the device itself, if this process sees it. Returns whether it does. */
+static int use_directly(struct pm_stage *stage, size_t size, int *code) {
+    uintptr_t first = stage->device + (uintptr_t)stage->low;
+    void *host = size >= DIRECT_BYTES_MIN ? pm_host_address(first, size) : NULL;
+    char byte;
+    struct pm_run run = {0, sizeof byte, 0, 1};
+    if (host == NULL) return 0;
+    /* This copy comes after the work that a copy of the whole buffer would come after. */
+    const char *error = pm_copy(PM_TO_HOST, first, (uintptr_t)&byte, &run);
+    *code = error == NULL ? MPI_SUCCESS : raise_copy(stage, PM_TO_HOST, error);
+    stage->host = (void *)((uintptr_t)host - (uintptr_t)stage->low);
+    pm_layout_free(&stage->layout);
+    return 1;
+}
+
 /* Makes the block for a layout that is complete. */
-static int make_block(struct pm_stage *stage) {
+static int make_block(struct pm_stage *stage, int copies) {
     const struct pm_layout *layout = &stage->layout;
     intptr_t low = INTPTR_MAX, high = INTPTR_MIN;
     if (layout->fault == PM_NO_SUCH_TYPE)
@@ -103,7 +131,9 @@ static int make_block(struct pm_stage *stage) {
         if (first < low) low = first;
         if (last + (intptr_t)run->length > high) high = last + (intptr_t)run->length;
     }
+    int code = MPI_SUCCESS;
     stage->low = low;
+    if (!copies && use_directly(stage, (size_t)(high - low), &code)) return code;
     stage->size = (size_t)(high - low);
     stage->block = take_block(&stage->size);
     if (stage->block == NULL)
@@ -114,15 +144,15 @@ static int make_block(struct pm_stage *stage) {
     return MPI_SUCCESS;
 }
 
-static int finish_opening(struct pm_stage *stage) {
+static int finish_opening(struct pm_stage *stage, int copies) {
     pm_layout_end(&stage->layout);
-    int code = make_block(stage);
+    int code = make_block(stage, copies);
     if (code != MPI_SUCCESS) pm_layout_free(&stage->layout);
     return code;
 }
 
-int pm_open(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
-            size_t count, MPI_Datatype type) {
+static int open_buffer(struct pm_stage *stage, const char *function, MPI_Comm comm,
+                       const void *buffer, size_t count, MPI_Datatype type, int copies) {
     pm_open_plain(stage, buffer);
     if (count == 0 || type == MPI_DATATYPE_NULL || !pm_has_driver() ||
         !is_on_device((uintptr_t)buffer, type))
@@ -131,7 +161,17 @@ int pm_open(struct pm_stage *stage, const char *function, MPI_Comm comm, const v
     stage->function = function;
     stage->comm = comm;
     pm_layout_add(&stage->layout, type, count, 0);
-    return finish_opening(stage);
+    return finish_opening(stage, copies);
+}
+
+int pm_open(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
+            size_t count, MPI_Datatype type) {
+    return open_buffer(stage, function, comm, buffer, count, type, 0);
+}
+
+int pm_open_copy(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
+                 size_t count, MPI_Datatype type) {
+    return open_buffer(stage, function, comm, buffer, count, type, 1);
 }
 
 int pm_open_parts(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
@@ -155,19 +195,15 @@ int pm_open_parts(struct pm_stage *stage, const char *function, MPI_Comm comm, c
         if (parts.counts[p] > 0)
             pm_layout_add(&stage->layout, type, (size_t)parts.counts[p],
                           parts.displacements[p] * (intptr_t)extent);
-    return finish_opening(stage);
+    return finish_opening(stage, 0);
 }
 
 /* Copies the blocks of a run between the device and the block. */
 static int copy(const struct pm_stage *stage, enum pm_way way, const struct pm_run *run) {
-    char text[160];
     uintptr_t device = stage->device + (uintptr_t)run->offset;
     uintptr_t host = (uintptr_t)stage->host + (uintptr_t)run->offset;
     const char *error = pm_copy(way, device, host, run);
-    if (error == NULL) return MPI_SUCCESS;
-    snprintf(text, sizeof text, "a copy %s a buffer on a device failed: %s",
-             way == PM_TO_HOST ? "from" : "to", error);
-    return pm_raise(stage->comm, MPI_ERR_OTHER, stage->function, text);
+    return error == NULL ? MPI_SUCCESS : raise_copy(stage, way, error);
 }
 
 int pm_fetch(const struct pm_stage *stage) {

@@ -159,4 +159,18 @@ cu_entry! {
         let fits = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && known && !value.is_null();
         require(fits, CUDA_ERROR_INVALID_VALUE)
     }
+    /// Stores the address in this process of `size` bytes of device memory. The address is valid
+    /// until the program frees the memory. CUDA has no such function: `libpenstock_mpi_*.so` uses
+    /// it. "CUDA_ERROR_NOT_SUPPORTED" if the device does not work on memory that this process sees.
+    fn penstockHostAddress(host: *mut *mut c_void, address: CUdeviceptr, size: usize) {
+        platform::devices()?;
+        require(!host.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let place = device.space.locate(address, size as u64)?;
+        let shared = place.memory.shared_pointer().ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+        let offset = usize::try_from(place.offset).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: the program promises that `host` is null or writable.
+        unsafe { store(host, shared.as_ptr().wrapping_add(offset).cast()) };
+        Ok(())
+    }
 }

@@ -204,20 +204,21 @@ pub fn refused() -> impl Iterator<Item = &'static str> {
 }
 
 macro_rules! own {
-    ($($name:ident),* $(,)?) => {
-        /// Functions that CUDA does not have, see include/penstock_cuda.h.
-        pub const OWN: &[&str] = &[$(stringify!($name)),*];
+    ($($module:ident: $($name:ident),* $(,)?;)*) => {
+        /// Functions that CUDA does not have. include/penstock_cuda.h describes those of heaps.
+        pub const OWN: &[&str] = &[$($(stringify!($name)),*),*];
 
         /// Names and addresses of [`OWN`].
         pub(super) fn own() -> impl Iterator<Item = (&'static str, usize)> {
-            [$((stringify!($name), (super::heap::$name as *const ()).expose_provenance())),*].into_iter()
+            [$($((stringify!($name), (super::$module::$name as *const ()).expose_provenance())),*),*].into_iter()
         }
     };
 }
 
 own! {
-    penstockHeapCreate, penstockHeapClose, penstockHeapGetPointer, penstockHeapGetSize, penstockHeapGetPath, penstockHeapLaunch,
-    penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText,
+    heap: penstockHeapCreate, penstockHeapClose, penstockHeapGetPointer, penstockHeapGetSize, penstockHeapGetPath, penstockHeapLaunch,
+    penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText;
+    pointer: penstockHostAddress;
 }
 
 /// Returns names and addresses of all functions of the interface.
