@@ -10,7 +10,7 @@ pub struct Check {
     /// Identifier, such as `link-width`. It never changes its meaning.
     pub id: &'static str,
     pub topic: Topic,
-    /// Severity of the findings, unless [`Seen::severity`] says something else.
+    /// Severity of the findings, unless what the check saw has a severity of its own.
     pub severity: Severity,
     /// What the check finds.
     pub title: &'static str,
