@@ -1,7 +1,7 @@
 //! A program with more rights than its user does not see the user's variables.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,6 +13,9 @@ use penstock_trial::{Need, skip};
 const INSIDE: &str = "PENSTOCK_TEST_INSIDE";
 /// A user that owns nothing here.
 const NOBODY: u32 = 65534;
+/// The user whose rights the program gets. Not root: on a host with other users, each of them could
+/// run the copy while the test lasts.
+const OWNER: u32 = 65533;
 
 /// A copy of this test program that everybody may run.
 struct Copy(PathBuf);
@@ -55,10 +58,10 @@ fn what_the_program_sees() {
 #[test]
 fn a_program_with_the_rights_of_its_owner_ignores_the_environment() {
     let copy = Copy::new();
-    let owner = fs::metadata(&copy.0).unwrap();
-    if std::os::unix::fs::MetadataExt::uid(&owner) != 0 {
+    if fs::metadata(&copy.0).unwrap().uid() != 0 {
         return skip(Need::Root, "only root can start programs as another user");
     }
+    chown(copy.0.join("program"), Some(OWNER), Some(OWNER)).unwrap();
     for (mode, sees) in [(0o755, "all"), (0o4755, "nothing")] {
         let output = copy.run(mode, sees);
         let text = String::from_utf8_lossy(&output.stdout);

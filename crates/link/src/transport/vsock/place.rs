@@ -59,7 +59,7 @@ impl Place {
         if !is_ours {
             return None;
         }
-        // SAFETY: the kernel wrote at least so many bytes there, and all their values are valid.
+        // SAFETY: the address has at least the size of a `sockaddr_vm`, whose fields take any value.
         let address = unsafe { address.as_ptr().cast::<libc::sockaddr_vm>().read_unaligned() };
         Some(Self { cid: address.svm_cid, port: address.svm_port })
     }
