@@ -59,7 +59,7 @@ impl Place {
         if !is_ours {
             return None;
         }
-        // SAFETY: the address has at least the size of a `sockaddr_vm`, whose fields take any value.
+        // SAFETY: the address is at least as large as `sockaddr_vm`, which may hold any bytes.
         let address = unsafe { address.as_ptr().cast::<libc::sockaddr_vm>().read_unaligned() };
         Some(Self { cid: address.svm_cid, port: address.svm_port })
     }
