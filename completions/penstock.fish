@@ -38,6 +38,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measu
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or create the key that nodes and clients need over TCP and vsock'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "trace" -d 'Show what the processes of a session sent to each other, or send it once more'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "container" -d 'Print the options with which a container engine gives a container the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "doctor" -d 'Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
@@ -137,6 +138,9 @@ complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen
 complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from replay" -l patience -d 'Longest wait for one answer, in seconds' -r
 complete -c penstock -n "__fish_penstock_using_subcommand trace; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand config" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand container" -l socket -d 'Socket of the daemon [default: your own daemon\'s socket]' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand container" -l folder -d 'Mount the folder of the socket instead of the socket, so that a running container finds a daemon that starts anew. The container sees everything in that folder'
+complete -c penstock -n "__fish_penstock_using_subcommand container" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l root -d 'Examine a copy of another host\'s files instead of this host' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l collect -d 'Write a copy for --root, without what identifies the host or its users, and examine nothing' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l json -d 'Write the findings as JSON'

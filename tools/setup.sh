@@ -32,6 +32,8 @@ packages_of() {
         demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
         test)
             echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
+            # Containers. runc works where crun refuses the control groups of the host.
+            echo bubblewrap podman runc
             # Both MPIs side by side; the network simulator; a C++ compiler, because one header must
             # compile as C++, too.
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;

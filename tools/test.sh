@@ -3,7 +3,7 @@
 #
 #   tools/test.sh [--only STAGE,...] [--lane fast|slow]
 #   STAGE: setup build lint fuzz cargo c model water cuda mpi programs bench notices documents load
-#          faults hostile; and pure, a part of cargo that needs neither a device nor a daemon
+#          faults hostile containers; and pure, a part of cargo without device and daemon
 # `make test` runs it without arguments. If a test fails, its log is printed.
 #
 # Several stages run at the same time, because many tests wait more than they work: TEST_LANES of
@@ -19,7 +19,7 @@ if [ -n "$RUSTUP_TOOLCHAIN" ]; then export RUSTUP_TOOLCHAIN; else unset RUSTUP_T
 . tools/pool.sh
 # A stage that takes long comes early, so that no stage runs alone at the end.
 stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,mpi,programs,hostile,faults,notices
-stages+=,documents,load,bench
+stages+=,documents,load,bench,containers
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -185,6 +185,7 @@ stage_notices() {
 stage_documents() { runner tests/documents/run.py; }
 stage_load() { runner tests/load/run.py --programs 40 --on tcp --alone 4; }
 stage_faults() { runner tests/faults/run.py --times 5; }
+stage_containers() { runner tests/containers/run.sh; }
 stage_hostile() {
     # Attacks wait more than they work, so two runs share them, each with its own daemon.
     runner tests/hostile/run.sh --part 1/2 &
@@ -222,7 +223,7 @@ if wanted setup; then
     export CARGO_INCREMENTAL=${CARGO_INCREMENTAL-0}
     STEP_COUNTS='' step setup tools/setup.sh build test || summary
     # A test that lacks what the setup installs fails, and is not skipped.
-    there=compiler,opencl,intel,cuda-toolkit,mpi,programs
+    there=compiler,opencl,intel,cuda-toolkit,mpi,programs,bubblewrap
     export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-$there}
 fi
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"

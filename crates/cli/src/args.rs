@@ -273,8 +273,9 @@ pub enum Command {
     /// List the environment variables that Penstock reads, and say which values it cannot read
     #[command(after_help = AFTER_CONFIG)]
     Config,
+    /// Print the options with which a container engine gives a container the pool
+    Container(crate::container::ContainerArgs),
     /// Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network
-    #[command(after_help = crate::doctor::args::AFTER)]
     Doctor(crate::doctor::args::DoctorArgs),
     /// Write the man pages into a directory
     #[command(hide = true)]

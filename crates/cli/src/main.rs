@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod check;
 mod config;
+mod container;
 mod demo;
 mod devices;
 mod doctor;
@@ -58,6 +59,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Key(args) => key::key(&args),
         Command::Trace(command) => trace::trace(&command),
         Command::Config => config::config(),
+        Command::Container(args) => container::container(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),

@@ -54,10 +54,12 @@ pub enum Need {
     Root,
     /// vsock within one machine: the module `vsock_loopback`.
     Vsock,
+    /// bubblewrap, which runs programs in containers.
+    Bubblewrap,
 }
 
 impl Need {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -76,6 +78,7 @@ impl Need {
         Self::NoShims,
         Self::Root,
         Self::Vsock,
+        Self::Bubblewrap,
     ];
 
     const fn name(self) -> &'static str {
@@ -98,6 +101,7 @@ impl Need {
             Self::NoShims => "no-shims",
             Self::Root => "root",
             Self::Vsock => "vsock",
+            Self::Bubblewrap => "bubblewrap",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Text behind the options in the help.
-pub const AFTER: &str = "\
+const AFTER: &str = "\
 Examples:
   penstock doctor
   penstock doctor --json | jq '.findings[] | select(.severity == \"error\")'
@@ -31,6 +31,7 @@ Exit status:
 error, or if the command line is wrong; 125 if the command could not look.";
 
 #[derive(Args, Debug)]
+#[command(after_help = AFTER)]
 pub struct DoctorArgs {
     /// Write the findings as JSON
     #[arg(long)]
