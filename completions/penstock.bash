@@ -28,9 +28,6 @@ _penstock() {
             penstock,config)
                 cmd="penstock__subcmd__config"
                 ;;
-            penstock,container)
-                cmd="penstock__subcmd__container"
-                ;;
             penstock,demo)
                 cmd="penstock__subcmd__demo"
                 ;;
@@ -61,6 +58,9 @@ _penstock() {
             penstock,trace)
                 cmd="penstock__subcmd__trace"
                 ;;
+            penstock,vm)
+                cmd="penstock__subcmd__vm"
+                ;;
             penstock__subcmd__bench,comm)
                 cmd="penstock__subcmd__bench__subcmd__comm"
                 ;;
@@ -70,6 +70,9 @@ _penstock() {
             penstock__subcmd__trace,show)
                 cmd="penstock__subcmd__trace__subcmd__show"
                 ;;
+            penstock__subcmd__vm,run)
+                cmd="penstock__subcmd__vm__subcmd__run"
+                ;;
             *)
                 ;;
         esac
@@ -77,7 +80,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config container doctor completions"
+            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -249,24 +252,6 @@ _penstock() {
                 return 0
             fi
             case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        penstock__subcmd__container)
-            opts="-h --socket --folder --help docker podman apptainer bubblewrap cdi"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -532,6 +517,62 @@ _penstock() {
                     return 0
                     ;;
                 --process)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__vm)
+            opts="-h --help run"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__vm__subcmd__run)
+            opts="-h --transport --nodes --memory --cpus --timeout --kvm --no-kvm --file --env --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --transport)
+                    COMPREPLY=($(compgen -W "vsock tcp" -- "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

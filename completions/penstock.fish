@@ -40,6 +40,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "trace" -d 'Show w
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "container" -d 'Print the options with which a container engine gives a container the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "doctor" -d 'Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "vm" -d 'Run a program in a small virtual machine'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
@@ -145,4 +146,18 @@ complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l root -d 'Ex
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l collect -d 'Write a copy for --root, without what identifies the host or its users, and examine nothing' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l json -d 'Write the findings as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host' -r -f -a "vsock\t'vsock, which needs no network'
+tcp\t'TCP over a virtual network card'"
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l nodes -d 'Nodes that the guest uses, instead of a daemon for this guest alone' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l memory -d 'Memory of the guest in MiB [default: what its files need, and 192]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l cpus -d 'Number of processors of the guest' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l timeout -d 'End the guest if the program takes longer than this' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l file -d 'Copy this file or folder into the guest, at the same path or at GUESTPATH, with the libraries of the programs in it. Can be given several times' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l env -d 'Give the program this variable, with this command\'s value or VALUE. Can be given several times' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l kvm -d 'Fail if KVM does not work, instead of emulating the guest'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l no-kvm -d 'Emulate the guest, also if KVM works'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l verbose -d 'Show the guest\'s console and the times on standard error'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c penstock -n "__fish_penstock_using_subcommand completions" -s h -l help -d 'Print help'

@@ -277,9 +277,12 @@ pub enum Command {
     Container(crate::container::ContainerArgs),
     /// Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network
     Doctor(crate::doctor::args::DoctorArgs),
+    /// Run a program in a small virtual machine
+    #[command(subcommand)]
+    Vm(crate::vm::args::VmCommand),
     /// Write the man pages into a directory
     #[command(hide = true)]
-    Man(ManArgs),
+    Man(crate::pages::ManArgs),
     /// Write the completions for a shell to standard output
     Completions(CompletionsArgs),
     /// Watch a program, run the daemon for its local devices, and clean up when it has ended
@@ -567,12 +570,6 @@ pub struct KeyArgs {
     /// Print only the path of the key file
     #[arg(long)]
     pub path: bool,
-}
-
-#[derive(Args, Debug)]
-pub struct ManArgs {
-    /// The directory, which must exist
-    pub directory: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -111,6 +111,9 @@ pub enum Failure {
     /// `penstock doctor` could not write a copy.
     #[error("{}: cannot write the copy: {source}", path.display())]
     Collect { path: PathBuf, source: io::Error },
+    /// A guest of `penstock vm` could not be made, or was lost.
+    #[error(transparent)]
+    Vm(#[from] penstock_vm::VmError),
     /// `penstock run` could not set up the pool.
     #[error("{0}")]
     Run(Box<Failure>),
@@ -132,7 +135,11 @@ impl Failure {
             | Self::NoneAnswers
             | Self::NoDevices
             | Self::NoneSelected { .. } => NO_NODE,
-            Self::Run(_) | Self::Measure(_) | Self::Tree(_) | Self::Collect { .. } => RUN_FAILED,
+            Self::Run(_)
+            | Self::Vm(_)
+            | Self::Measure(_)
+            | Self::Tree(_)
+            | Self::Collect { .. } => RUN_FAILED,
             Self::Execute { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
             Self::Execute { .. } => NOT_EXECUTABLE,
             _ => FAILED,

@@ -22,6 +22,7 @@ mod sim;
 mod status;
 mod table;
 mod trace;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -33,8 +34,16 @@ use failure::Failure;
 fn main() -> ExitCode {
     // The daemon starts this program once more for each of its workers. A worker gets its orders
     // from the daemon, not from the command line.
-    if std::env::args_os().nth(1).is_some_and(|word| word == "worker") {
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    if word == "worker" {
         return penstock_daemon::worker_main();
+    }
+    // `penstock vm run` starts it as the first process of a guest, and before the helpers of one.
+    if word == penstock_vm::guest::WORD {
+        penstock_vm::guest::main();
+    }
+    if word == penstock_vm::host::bound::WORD {
+        return penstock_vm::host::bound::become_program(std::env::args_os().skip(2)).into();
     }
     match obey(Cli::parse().command) {
         Ok(code) => code,
@@ -61,6 +70,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Config => config::config(),
         Command::Container(args) => container::container(&args),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Vm(command) => vm::vm(&command),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Guard(args) => run::guard::guard(&args),

@@ -4,12 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::roff::{Roff, roman};
 
 use crate::args::Cli;
 use crate::failure::Failure;
 use crate::table;
+
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The directory, which must exist
+    pub directory: std::path::PathBuf,
+}
 
 /// Writes `penstock.1` and a page for each of its commands into `directory`.
 pub fn man(directory: &Path) -> Result<ExitCode, Failure> {

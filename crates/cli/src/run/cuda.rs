@@ -10,7 +10,7 @@ use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 use penstock_process::{search, variable};
 
 /// Name of the folder, beside the OpenCL library.
-pub(super) const FOLDER: &str = "cuda";
+pub const FOLDER: &str = "cuda";
 
 /// The library that the folder must contain.
 const DRIVER: &str = "libcuda.so.1";

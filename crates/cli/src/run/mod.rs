@@ -6,7 +6,7 @@
 //! program ends, a [`guard`], which is not its child, then removes the directory and ends the
 //! daemon.
 
-mod cuda;
+pub mod cuda;
 pub mod guard;
 pub mod library;
 mod mpi;

@@ -1,0 +1,98 @@
+//! The command line of `penstock vm`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, value_parser};
+
+const AFTER_RUN: &str = "\
+Examples:
+  penstock vm run auto -- clinfo -l
+  penstock vm run --transport tcp auto -- ./program --its-option
+  penstock vm run linux-image-6.1.0-53-cloud-amd64_6.1.187-1_amd64.deb -- penstock devices
+
+Image:
+IMAGE is a kernel with its modules: a folder with boot/vmlinuz-VERSION and lib/modules/VERSION, or \
+a Debian package (.deb), which need not be installed. `auto` takes the kernel that the setup of \
+Penstock's tests has fetched, or that of this host. Debian's linux-image-cloud-amd64 is the \
+smallest kernel that has everything. The rest of the guest is made anew for each run: it contains \
+the program, its shared libraries, Penstock, and the files of --file, all at the paths that they \
+have on this host. Nothing of it stays.
+
+Pool:
+The command starts a daemon for the devices of this host, which serves only this guest, and ends \
+with it. With --nodes, the guest uses these nodes instead: tcp: addresses, which the guest reaches \
+through QEMU's user-mode network, and vsock:2 for a daemon of this host that listens on vsock.
+
+Virtual machine:
+QEMU runs the guest with KVM if that works, and otherwise emulates it; the command says which. It \
+needs no root. With --transport vsock the host's end is the kernel's vhost_vsock if this user may \
+use it, and otherwise vhost-device-vsock, a program that must be in PATH.
+
+Exit status:
+That of the program, or 128 plus the number of the signal that ended it; 124 if it took longer \
+than --timeout; 125 if the guest could not be started or was lost, 126 if the program cannot be \
+executed, 127 if it is not found.";
+
+#[derive(Debug, Subcommand)]
+pub enum VmCommand {
+    /// Boot a small guest, run a program in it on the devices of this host, and return its exit
+    /// status
+    #[command(
+        after_help = AFTER_RUN,
+        override_usage = "penstock vm run [OPTIONS] IMAGE -- PROGRAM [ARGS]..."
+    )]
+    Run(VmRunArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct VmRunArgs {
+    /// Kernel of the guest: a folder, a Debian package, or auto
+    #[arg(value_name = "IMAGE")]
+    pub image: PathBuf,
+    /// How the guest reaches the daemon of this host
+    #[arg(long, value_enum, default_value_t = Transport::Vsock)]
+    pub transport: Transport,
+    /// Nodes that the guest uses, instead of a daemon for this guest alone
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<String>,
+    /// Memory of the guest in MiB [default: what its files need, and 192]
+    #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(64..=1 << 20))]
+    pub memory: Option<u64>,
+    /// Number of processors of the guest
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u32).range(1..=255))]
+    pub cpus: u32,
+    /// End the guest if the program takes longer than this
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..=31_536_000))]
+    pub timeout: Option<u64>,
+    /// Fail if KVM does not work, instead of emulating the guest
+    #[arg(long, overrides_with = "no_kvm")]
+    pub kvm: bool,
+    /// Emulate the guest, also if KVM works
+    #[arg(long)]
+    pub no_kvm: bool,
+    /// Copy this file or folder into the guest, at the same path or at GUESTPATH, with the
+    /// libraries of the programs in it. Can be given several times
+    #[arg(long, value_name = "PATH[=GUESTPATH]")]
+    pub file: Vec<OsString>,
+    /// Give the program this variable, with this command's value or VALUE. Can be given several
+    /// times
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+    /// Show the guest's console and the times on standard error
+    #[arg(long)]
+    pub verbose: bool,
+    /// The program and its arguments
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// How a guest reaches the daemon of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// vsock, which needs no network
+    Vsock,
+    /// TCP over a virtual network card
+    Tcp,
+}
