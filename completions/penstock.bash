@@ -28,6 +28,9 @@ _penstock() {
             penstock,config)
                 cmd="penstock__subcmd__config"
                 ;;
+            penstock,container)
+                cmd="penstock__subcmd__container"
+                ;;
             penstock,demo)
                 cmd="penstock__subcmd__demo"
                 ;;
@@ -80,7 +83,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config doctor vm completions"
+            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -252,6 +255,24 @@ _penstock() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__container)
+            opts="-h --socket --folder --help docker podman apptainer bubblewrap cdi"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
