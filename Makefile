@@ -26,7 +26,7 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 setup: ## install what is missing to build and to test (Debian packages, .venv, Rust where it is absent)
-	@tools/setup.sh build test
+	@tools/setup.sh build test guest
 
 setup-build:
 	@tools/setup.sh build

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [lammps] [ucx]
+#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [guest] [lammps] [ucx]
 #
 #   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
 #             cargo is missing or old
@@ -12,6 +12,7 @@
 #   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: for the CUDA
 #             programs of the tests
 #   programs  the larger programs: clpeak, OpenMM, OpenCV
+#   guest     QEMU, a kernel for guests in target/guest, and vhost-device-vsock in target/tools
 #   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
 #
@@ -39,9 +40,10 @@ packages_of() {
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
         cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
+        guest) echo qemu-system-x86 ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
-        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, lammps, ucx)" >&2; exit 2 ;;
+        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, guest, lammps, ucx)" >&2; exit 2 ;;
     esac
 }
 
@@ -209,6 +211,49 @@ install_pyopencl_tests() {
     rm -f "$archive"
 }
 
+target=${CARGO_TARGET_DIR:-$root/target}
+
+# Debian's kernel for machines in clouds. It is unpacked and not installed.
+install_guest_kernel() {
+    local folder=$target/guest fetched package
+    [ -e "$folder/complete" ] && return 0
+    say "fetching Debian's kernel for guests into $folder (27 MB)"
+    rm -rf "$folder"
+    fetched=$folder/fetched
+    mkdir -p "$fetched"
+    # The package of this name only depends on the one with the kernel.
+    package=$(apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" {print $2; exit}')
+    if [ -z "$package" ] || ! (cd "$fetched" && apt-get download -q "$package" >log 2>&1); then
+        cat "$fetched/log" >&2 2>/dev/null
+        say "cannot fetch linux-image-cloud-amd64: run apt-get update as root, then try again" >&2
+        exit 1
+    fi
+    dpkg-deb -x "$fetched"/*.deb "$folder"
+    rm -rf "$fetched" "$folder/usr" "$folder"/boot/System.map-*
+    touch "$folder/complete"
+}
+
+# The host's end of vsock where the kernel has none.
+install_vsock_device() {
+    local version=0.3.0 folder=$target/tools
+    [ -x "$folder/bin/vhost-device-vsock" ] && return 0
+    say "building vhost-device-vsock $version in $folder (a minute or two)"
+    # A folder of its own: its crates are none of this workspace.
+    quietly "cargo install vhost-device-vsock" env CARGO_TARGET_DIR="$folder/build" \
+        cargo install --locked --quiet --root "$folder" --version "$version" vhost-device-vsock
+    rm -rf "$folder/build"
+}
+
+install_guest() {
+    if ! command -v apt-get >/dev/null || [ "$(uname -m)" != x86_64 ]; then
+        say "guests need Debian on x86-64: their tests are skipped here" >&2
+        return 0
+    fi
+    install_guest_kernel
+    install_rust
+    install_vsock_device
+}
+
 groups=("$@")
 [ ${#groups[@]} -eq 0 ] && groups=(build test)
 for group in "${groups[@]}"; do packages_of "$group" >/dev/null; done
@@ -223,5 +268,6 @@ for group in "${groups[@]}"; do
             install_cuda ;;
         cuda) install_cuda ;;
         programs) install_python tools/python-requirements-programs.txt ;;
+        guest) install_guest ;;
     esac
 done

@@ -3,7 +3,7 @@
 #
 #   tools/test.sh [--only STAGE,...] [--lane fast|slow]
 #   STAGE: setup build lint fuzz cargo c model water cuda mpi programs bench notices documents load
-#          faults hostile containers; and pure, a part of cargo without device and daemon
+#          faults guests hostile containers; and pure, a part of cargo without device and daemon
 # `make test` runs it without arguments. If a test fails, its log is printed.
 #
 # Several stages run at the same time, because many tests wait more than they work: TEST_LANES of
@@ -18,7 +18,7 @@ RUSTUP_TOOLCHAIN=${RUSTUP_TOOLCHAIN:-$(tools/toolchain.sh)}
 if [ -n "$RUSTUP_TOOLCHAIN" ]; then export RUSTUP_TOOLCHAIN; else unset RUSTUP_TOOLCHAIN; fi
 . tools/pool.sh
 # A stage that takes long comes early, so that no stage runs alone at the end.
-stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,mpi,programs,hostile,faults,notices
+stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,mpi,programs,hostile,faults,guests,notices
 stages+=,documents,load,bench,containers
 lane=fast
 while [ $# -gt 0 ]; do
@@ -183,6 +183,7 @@ stage_notices() {
     runner tests/trace/run.py
 }
 stage_documents() { runner tests/documents/run.py; }
+stage_guests() { runner tests/guests/run.py; }
 stage_load() { runner tests/load/run.py --programs 40 --on tcp --alone 4; }
 stage_faults() { runner tests/faults/run.py --times 5; }
 stage_containers() { runner tests/containers/run.sh; }
@@ -221,9 +222,9 @@ if wanted setup; then
     # A build of a fresh clone never reads what incremental compilation saves: 6 GB beside 3 GB of
     # results. Cargo keeps the incremental build of the inner loop (`make check`) beside this one.
     export CARGO_INCREMENTAL=${CARGO_INCREMENTAL-0}
-    STEP_COUNTS='' step setup tools/setup.sh build test || summary
+    STEP_COUNTS='' step setup tools/setup.sh build test guest || summary
     # A test that lacks what the setup installs fails, and is not skipped.
-    there=compiler,opencl,intel,cuda-toolkit,mpi,programs,bubblewrap
+    there=compiler,opencl,intel,cuda-toolkit,mpi,programs,bubblewrap,guest
     export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-$there}
 fi
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"

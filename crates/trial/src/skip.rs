@@ -56,10 +56,12 @@ pub enum Need {
     Vsock,
     /// bubblewrap, which runs programs in containers.
     Bubblewrap,
+    /// QEMU and a kernel for guests.
+    Guest,
 }
 
 impl Need {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -79,6 +81,7 @@ impl Need {
         Self::Root,
         Self::Vsock,
         Self::Bubblewrap,
+        Self::Guest,
     ];
 
     const fn name(self) -> &'static str {
@@ -102,6 +105,7 @@ impl Need {
             Self::Root => "root",
             Self::Vsock => "vsock",
             Self::Bubblewrap => "bubblewrap",
+            Self::Guest => "guest",
         }
     }
 }

@@ -18,8 +18,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// Kept end of a console. A boot with all messages of the kernel has some 30 KiB.
 pub const CONSOLE_BYTES_MAX: usize = 64 << 10;
 
-/// Number of lines of a console that an error shows. A panic of the kernel has about 25.
-pub const CONSOLE_LINES_SHOWN: usize = 30;
+/// Number of lines of a console that an error shows. A panic of the kernel has about 50.
+pub const CONSOLE_LINES_SHOWN: usize = 60;
 
 /// Longest start of a guest under KVM until its first process is ready. It takes 1 s or less. A
 /// KVM that cannot run Linux is noticed after this time at the latest.

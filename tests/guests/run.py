@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Programs in guests: `penstock vm run` gives the host's results over each transport, and leaves
+nothing behind.
+
+    tests/guests/run.py [--transport NAME]...
+
+Boots one guest for each transport and runs clinfo, a CUDA program and the matrix product in it. The
+guests are emulated if KVM does not work. Prints one line per case.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from processes import Roll, tree
+
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
+PROGRAMS = Path(os.environ.get("PENSTOCK_PROGRAMS", TARGET / "programs")).resolve()
+PENSTOCK = BIN / "penstock"
+KERNEL = TARGET / "guest"
+TOOLS = TARGET / "tools/bin"
+# A guest alone takes some 8 s; in `make test` it shares two cores with four stages.
+PATIENCE_S = 150
+REQUIRED = os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
+TRANSPORTS = ["vsock", "tcp"]
+
+
+class Lacks(Exception):
+    """The host lacks something. The first argument is the name of the need."""
+
+
+class Place:
+    """A scratch directory, with an environment that names no pool."""
+
+    def __init__(self):
+        # The paths of Unix sockets in it are short.
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-vm.", dir="/tmp"))
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PENSTOCK_", "SLURM_"))
+        }
+        self.env |= {
+            "HOME": str(self.folder),
+            "XDG_RUNTIME_DIR": str(self.folder),
+            "PATH": f"{TOOLS}:{os.environ['PATH']}",
+        }
+
+    def call(self, *arguments, **options):
+        """Runs penstock and returns what became of it."""
+        return subprocess.run(
+            check=False,
+            args=[PENSTOCK, *map(str, arguments)],
+            env=self.env,
+            cwd=self.folder,
+            timeout=PATIENCE_S,
+            capture_output=True,
+            **{"text": True, "stdin": subprocess.DEVNULL} | options,
+        )
+
+    def guest(self, *arguments, transport="tcp", image=KERNEL, **options):
+        return self.call("vm", "run", "--transport", transport, image, *arguments, **options)
+
+    def left(self):
+        """Returns the names of the folders of runs."""
+        return [path.name for path in self.folder.glob("penstock/run-*")]
+
+
+def need(name, condition, why):
+    if not condition:
+        raise Lacks(name, why)
+
+
+def need_guests(transport="tcp"):
+    need("guest", shutil.which("qemu-system-x86_64"), "no QEMU: tools/setup.sh guest")
+    need("guest", (KERNEL / "boot").is_dir(), "no kernel for guests: tools/setup.sh guest")
+    if transport == "vsock":
+        helper = (TOOLS / "vhost-device-vsock").is_file() or shutil.which("vhost-device-vsock")
+        is_there = helper or os.access("/dev/vhost-vsock", os.R_OK | os.W_OK)
+        need("guest", is_there, "no vhost-device-vsock: tools/setup.sh guest")
+
+
+def build_vector_add():
+    """Builds the CUDA program, unless the stage `cuda` has done so."""
+    compiler = next(ROOT.glob(".venv-cuda/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"), None)
+    need("cuda-toolkit", compiler, "no nvcc: tools/setup.sh cuda")
+    # A folder of its own: the stage `cuda` may build at the same time.
+    out = TARGET / "guests"
+    done = subprocess.run(
+        check=False,
+        args=["make", "-C", ROOT / "examples/cuda", f"OUT={out}", out / "vectorAdd"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return out / "vectorAdd"
+
+
+def programs():
+    """Returns the commands of the programs, by name."""
+    need("opencl", shutil.which("clinfo"), "no clinfo")
+    return {
+        "clinfo": ["clinfo"],
+        "matmul": [PROGRAMS / "matmul", "--n", "256", "--slice", "128"],
+        "vectorAdd": [build_vector_add(), "--small"],
+    }
+
+
+def script_of(commands):
+    """Returns a shell's script that runs the programs, and says how each ended."""
+    lines = [f'{" ".join(map(str, command))}; echo "@ $?"' for command in commands.values()]
+    return "; ".join(lines)
+
+
+def results_of(text, commands):
+    """Splits the output of the script. Leaves out the times, and the name of the machine."""
+    parts = re.split(r"^@ (\d+)$", text, flags=re.MULTILINE)
+    outputs, statuses = parts[0:-1:2], parts[1::2]
+    assert len(outputs) == len(commands), text
+    times = re.compile(r"\d+\.\d+ *(ms|s|%|GFLOP/s)?| +\d+\.\d+%")
+    return {
+        name: (re.sub(r" +", " ", times.sub("#", output)).strip(), status)
+        for name, output, status in zip(commands, outputs, statuses, strict=True)
+    }
+
+
+def same_results(place, transport):
+    """The three programs give the host's results in one guest."""
+    need_guests(transport)
+    commands = programs()
+    script = script_of(commands)
+    files = [option for command in commands.values() for option in ("--file", which(command[0]))]
+    done = place.guest(*files, "--", "/bin/sh", "-c", script, transport=transport)
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
+    expected = place.call("run", "--", "/bin/sh", "-c", script)
+    assert expected.returncode == 0, expected.stderr
+    found = results_of(done.stdout, commands)
+    wanted = results_of(expected.stdout, commands)
+    for name in commands:
+        assert found[name] == wanted[name], f"{name}\nguest: {found[name]}\nhost: {wanted[name]}"
+        assert found[name][1] == "0", found[name]
+    assert "product: right" in found["matmul"][0], found["matmul"]
+    assert "Test passed" in found["vectorAdd"][0], found["vectorAdd"]
+    assert "Penstock" in found["clinfo"][0], found["clinfo"]
+
+
+def which(program):
+    return shutil.which(str(program))
+
+
+def input_output_and_status(place):
+    """Bytes of any value pass, apart on the two outputs, and the status is the program's."""
+    need_guests()
+    data = bytes(range(256)) * 3000
+    script = "cat; echo problem >&2; exit 42"
+    done = place.guest(
+        "--file", which("cat"), "--", "sh", "-c", script, input=data, stdin=None, text=False
+    )
+    assert done.returncode == 42, f"{done.returncode}: {done.stderr}"
+    assert done.stdout == data, f"{len(done.stdout)} bytes of {len(data)}"
+    assert b"problem\n" in done.stderr, done.stderr
+
+
+def what_fails_has_its_status(place):
+    """The statuses of failures are those of `env`, and the messages have the reason."""
+    need_guests()
+    broken = place.folder / "broken"
+    (broken / "boot").mkdir(parents=True)
+    kernel = next((KERNEL / "boot").glob("vmlinuz-*"))
+    (broken / "boot" / kernel.name).write_text("no kernel")
+    (broken / "lib").symlink_to(KERNEL / "lib")
+    for arguments, options, status, reason in [
+        (("--", "no-such-program"), {}, 127, "no-such-program"),
+        (("--", "/etc/passwd"), {}, 126, "in the guest: /etc/passwd"),
+        (("--timeout", "1", "--", "sleep", "60"), {}, 124, "longer than 1 s"),
+        (("--memory", "64", "--", "sleep", "60"), {}, 125, "needs at least"),
+        (("--", "sleep", "60"), {"image": broken}, 125, "linux kernel too old"),
+        (("--", "sleep", "60"), {"image": "/etc"}, 125, "/etc/boot"),
+    ]:
+        done = place.guest(*arguments, **options)
+        said = f"{arguments}: {done.returncode}: {done.stderr}"
+        assert done.returncode == status and reason in done.stderr and not done.stdout, said
+
+
+def a_guest_that_panics_is_an_error(place):
+    """The end of the console is shown."""
+    need_guests()
+    done = place.guest("--", "/bin/sh", "-c", "echo c >/proc/sysrq-trigger; sleep 60")
+    assert done.returncode == 125, f"{done.returncode}: {done.stderr}"
+    assert "ended before its program" in done.stderr, done.stderr
+    assert "Kernel panic" in done.stderr, done.stderr
+
+
+def nothing_is_left(place, by):
+    """Whatever ends the command: its processes and its folder are gone soon."""
+    need_guests("vsock")
+    process = subprocess.Popen(
+        [PENSTOCK, "vm", "run", KERNEL, "--", "sh", "-c", "echo up; sleep 1000"],
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    roll = Roll()
+    try:
+        line = process.stdout.readline()
+        assert line == b"up\n", line
+        roll.add(*tree(process.pid))
+        assert len(roll.began) > 2 and place.left(), f"{roll.began}, {place.left()}"
+        process.send_signal(by)
+        process.wait(20)
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 20
+    while (roll.left() or place.left()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not roll.left() and not place.left(), f"{roll.left()}, {place.left()}"
+
+
+def cases(transports):
+    """Yields the name, the function and the arguments of each case."""
+    for transport in transports:
+        yield f"three programs over {transport}", same_results, (transport,)
+    yield "input, output and status", input_output_and_status, ()
+    yield "what fails has its status", what_fails_has_its_status, ()
+    yield "a guest that panics is an error", a_guest_that_panics_is_an_error, ()
+    for by in (signal.SIGKILL, signal.SIGTERM):
+        yield f"nothing is left after {by.name}", nothing_is_left, (by,)
+
+
+def run_case(place, case, arguments):
+    """Returns the verdict and a note."""
+    try:
+        case(place, *arguments)
+    except Lacks as lack:
+        name, why = lack.args
+        if name in REQUIRED:
+            return "FAIL", f"{name} is required, and is missing: {why}"
+        return "skip", f"SKIPPED: {why}"
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        return "FAIL", str(error)[:4000]
+    return "ok", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--transport", action="append", choices=TRANSPORTS)
+    chosen = parser.parse_args().transport or TRANSPORTS
+    place, counts = Place(), {"ok": 0, "FAIL": 0, "skip": 0}
+    try:
+        for name, case, arguments in cases(chosen):
+            began = time.monotonic()
+            verdict, note = run_case(place, case, arguments)
+            counts[verdict] += 1
+            print(
+                f"{verdict:4} guests: {name} ({time.monotonic() - began:.1f} s) {note}", flush=True
+            )
+    finally:
+        shutil.rmtree(place.folder, ignore_errors=True)
+    if path := os.environ.get("TEST_TALLY"):
+        with open(path, "a") as file:
+            file.write(f"{counts['ok']} {counts['FAIL']} {counts['skip']}\n")
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    return counts["FAIL"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
