@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use penstock_link::{Key, LinkError, Patience, Side, Stream};
 use penstock_wire::calls::to_worker;
-use penstock_wire::hello::TICKET_BYTES;
-use penstock_wire::limits::HELLO_MS_MAX;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use penstock_wire::hello::{TICKET_BYTES, feature};
+use penstock_wire::limits::{BEAT_MS, HELLO_MS_MAX};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::log::{self, Log};
 use crate::message::{Control, Found, ToDaemon, ToWorker};
@@ -20,6 +20,8 @@ use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
 
 /// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
 const END_MAX: Duration = Duration::from_millis(300);
+
+const BEAT_EVERY: Duration = Duration::from_millis(BEAT_MS);
 
 /// Runs a worker: a process that [`crate::serve`] started with the argument `worker`.
 pub fn worker_main() -> ExitCode {
@@ -119,6 +121,7 @@ fn serve(
 ) -> io::Result<()> {
     // This thread watches for the client's end, because the serving thread may be inside a driver.
     let watched = rustix::io::fcntl_dupfd_cloexec(&client.socket, 3)?;
+    let beats = client.features & feature::BEATS != 0;
     let (ended, end) = mpsc::channel();
     let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
     thread::scope(|scope| {
@@ -138,7 +141,8 @@ fn serve(
             _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         };
         thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
-        let hung_up = watch(&watched, control, bell, &start, &end);
+        let events = Events { client: &watched, control, bell, start: &start, end: &end };
+        let hung_up = events.watch(beats);
         let why = match hung_up {
             Watched::Ended(why) => Some(why),
             Watched::HungUp => end.recv_timeout(END_MAX).ok(),
@@ -176,45 +180,66 @@ enum Watched {
     Ended(LinkError),
 }
 
-/// Handles the daemon's messages until the client, the daemon or the session is gone.
-fn watch(
-    client: &OwnedFd,
-    control: &Control,
-    bell: &OwnedFd,
-    start: &mpsc::Receiver<Arc<SharedSession>>,
-    end: &mpsc::Receiver<LinkError>,
-) -> Watched {
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
-    let mut session = None;
-    loop {
-        let mut fds = [
-            PollFd::new(client, PollFlags::RDHUP),
-            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
-            PollFd::new(bell, PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Watched::HungUp,
-        }
-        let [client, daemon, _] = fds.map(|fd| fd.revents());
-        if let Ok(why) = end.try_recv() {
-            return Watched::Ended(why);
-        }
-        if client.intersects(gone) {
-            return Watched::HungUp;
-        }
-        if !daemon.is_empty() {
-            let Ok(message) = control.receive::<ToWorker>(Patience::Never) else {
-                return Watched::HungUp;
-            };
-            if session.is_none() {
-                session = start.recv_timeout(END_MAX).ok();
+/// What the watching thread waits for.
+struct Events<'a> {
+    client: &'a OwnedFd,
+    control: &'a Control,
+    bell: &'a OwnedFd,
+    start: &'a mpsc::Receiver<Arc<SharedSession>>,
+    end: &'a mpsc::Receiver<LinkError>,
+}
+
+impl Events<'_> {
+    /// Handles the daemon's messages until the client, the daemon or the session is gone. With
+    /// `beats` the link is tended at an interval; otherwise this thread sleeps.
+    fn watch(&self, beats: bool) -> Watched {
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
+        let mut session = None;
+        let mut beat_at = beats.then(|| Instant::now() + BEAT_EVERY);
+        loop {
+            let mut fds = [
+                PollFd::new(self.client, PollFlags::RDHUP),
+                PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
+                PollFd::new(self.bell, PollFlags::IN),
+            ];
+            match poll(&mut fds, beat_at.map(until).as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Watched::HungUp,
             }
-            if let (Some(session), Some((message, socket))) = (&session, message) {
-                hear(session, message, socket);
+            let [client, daemon, _] = fds.map(|fd| fd.revents());
+            if let Ok(why) = self.end.try_recv() {
+                return Watched::Ended(why);
+            }
+            if client.intersects(gone) {
+                return Watched::HungUp;
+            }
+            if !daemon.is_empty() {
+                let Ok(message) = self.control.receive::<ToWorker>(Patience::Never) else {
+                    return Watched::HungUp;
+                };
+                if session.is_none() {
+                    session = self.start.recv_timeout(END_MAX).ok();
+                }
+                if let (Some(session), Some((message, socket))) = (&session, message) {
+                    hear(session, message, socket);
+                }
+            }
+            if beat_at.is_some_and(|at| Instant::now() >= at) {
+                beat_at = Some(Instant::now() + BEAT_EVERY);
+                session = session.or_else(|| self.start.try_recv().ok());
+                if let Some(Err(why)) = session.as_ref().map(|session| session.tend()) {
+                    return Watched::Ended(why);
+                }
             }
         }
     }
+}
+
+/// Returns the time that is left.
+fn until(at: Instant) -> Timespec {
+    let left = at.saturating_duration_since(Instant::now());
+    let tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: left.subsec_nanos().into() }
 }
 
 fn hear(session: &Arc<SharedSession>, message: ToWorker, socket: Option<OwnedFd>) {

@@ -1,8 +1,10 @@
 //! Makes a link from a connected socket after the hello.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use penstock_wire::hello::feature;
+use penstock_wire::limits::BEATS_SILENCE_MS_MAX;
 use penstock_wire::{FrameError, Header};
 
 use crate::error::LinkError;
@@ -31,6 +33,14 @@ pub fn establish(
     side: Side,
     check: fn(&Header) -> Result<(), FrameError>,
 ) -> Result<(Sender, Receiver), LinkError> {
+    if features & feature::BEATS != 0 {
+        if side == Side::Client {
+            stream.expect_beats(Duration::from_millis(BEATS_SILENCE_MS_MAX));
+        }
+        // The first look comes while the peer is known to live. A link with much traffic would
+        // otherwise have none until its peer falls silent.
+        _ = stream.vanished();
+    }
     let trace = LinkTrace::begin(side, || stream.peer());
     // A trace has only what travels in frames.
     let features = if trace.is_some() && side == Side::Client {

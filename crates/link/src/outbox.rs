@@ -98,6 +98,14 @@ impl Outbox {
         self.handle.0.sender.arena()
     }
 
+    /// See [`Sender::tend`].
+    ///
+    /// # Errors
+    /// See [`Sender::tend`].
+    pub fn tend(&self) -> Result<(), LinkError> {
+        self.handle.0.sender.tend()
+    }
+
     /// Sends a call now or soon. If the link has ended, the call is dropped; the receiver of the
     /// link reports the end.
     pub fn post<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {

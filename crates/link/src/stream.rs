@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use penstock_wire::FrameError;
 use penstock_wire::hello::feature;
@@ -235,6 +235,11 @@ impl Stream {
             }
         }
         self.shutdown();
+    }
+
+    /// See [`Connection::expect_beats`].
+    pub(crate) fn expect_beats(&self, silence_max: Duration) {
+        self.0.expect_beats(silence_max);
     }
 
     /// Returns whether the peer is gone although nothing has hung up: it leaves what was sent to it

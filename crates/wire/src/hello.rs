@@ -55,7 +55,11 @@ pub mod feature {
     /// accepting side's instance. A signature takes some 50 µs on both sides, and a program with
     /// one node need not wait for it.
     pub const PROVE_INSTANCE: u64 = 1 << 3;
-    /// All features of the link in this version.
+    /// The worker sends a [`Beat`](crate::calls::to_client::Beat) every
+    /// [`BEAT_MS`](crate::limits::BEAT_MS). Only for transports without a kernel that vouches for
+    /// the other machine.
+    pub const BEATS: u64 = 1 << 8;
+    /// All features that a link has in this version, whatever its transport is.
     pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA;
 }
 

@@ -116,6 +116,15 @@ pub const CLIENTS_IN_LINE_MAX: usize = 512;
 /// client stands. A full line costs the daemon 512 messages of 6 bytes each second.
 pub const LINE_NOTE_MS: u64 = 1_000;
 
+/// Interval in ms at which a worker sends a sign of life to its client, on links that need it
+/// ([`crate::hello::feature::BEATS`]). Its thread wakes up that often, and a frame has 16 bytes.
+pub const BEAT_MS: u64 = 5_000;
+
+/// Time in ms after which a client that waits takes a silent worker for dead: six messages of
+/// [`BEAT_MS`] are missing. A worker has a thread of its own for them, so no driver holds them up.
+/// But a host that swaps can keep any thread from running for several seconds.
+pub const BEATS_SILENCE_MS_MAX: u64 = 6 * BEAT_MS;
+
 /// Time in ms after which a client in line takes a silent daemon for dead or stopped: ten messages
 /// of [`LINE_NOTE_MS`] are missing. On a machine with a hundred busy processes per core, a process
 /// waits for its turn for less than a second.

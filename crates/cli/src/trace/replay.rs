@@ -215,7 +215,7 @@ macro_rules! ignored {
         }
     )*};
 }
-ignored!(Output ContextError MemGone PeerLost QueueFailed);
+ignored!(Output ContextError MemGone PeerLost QueueFailed Beat);
 
 struct Replay {
     sender: Sender,

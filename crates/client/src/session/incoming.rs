@@ -108,6 +108,13 @@ impl Serve<to_client::PeerLost> for Incoming<'_> {
     }
 }
 
+impl Serve<to_client::Beat> for Incoming<'_> {
+    fn serve(&mut self, _: &to_client::Beat, _: Attached<'_>) -> Served {
+        // The link has noted that bytes came.
+        Ok(())
+    }
+}
+
 impl Serve<to_client::QueueFailed> for Incoming<'_> {
     fn serve(&mut self, call: &to_client::QueueFailed, _: Attached<'_>) -> Served {
         self.session.queue_failed(call.queue, Status(call.status.get()));

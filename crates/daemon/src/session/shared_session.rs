@@ -69,6 +69,11 @@ impl SharedSession {
         shared
     }
 
+    /// See [`Outbox::tend`].
+    pub(crate) fn tend(&self) -> Result<(), LinkError> {
+        self.outbox.tend()
+    }
+
     /// Ends the waits of this session. Tells a client that broke the protocol why the session ends.
     pub(super) fn end(&self, error: &LinkError) {
         self.ended.store(true, Ordering::Release);

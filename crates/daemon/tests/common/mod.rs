@@ -316,6 +316,7 @@ inbox! {
         let failure = (call.queue.get(), Status(call.status.get()), inbox.events.len());
         inbox.queue_failures.push(failure);
     }
+    Beat |_inbox, _call, _payload| {}
     ContextError |_inbox, _call, _payload| {}
     Fault |inbox, _call, payload| {
         inbox.fault = Some(String::from_utf8_lossy(&payload.read_all()?).into_owned());

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use penstock_wire::hello::feature;
 use rustix::net::AddressFamily;
@@ -217,6 +217,11 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
     fn vanished(&self) -> bool {
         false
     }
+
+    /// Notes that the peer sends beats: it counts as [vanished](Connection::vanished) if no bytes
+    /// come for this time while this side looks. Does nothing on a transport whose kernel knows
+    /// whether the peer's machine lives.
+    fn expect_beats(&self, _silence_max: Duration) {}
 
     /// Ends the connection in both directions, which wakes all waiting threads on both sides.
     fn shutdown(&self) {

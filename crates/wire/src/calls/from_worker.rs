@@ -49,6 +49,9 @@ calls! {
     /// has an event, so that a thread that waits for that end knows of the failure. A
     /// [`to_worker::Finish`] tells such a failure by its own status instead.
     0x8008 QueueFailed [PayloadRule::None] { queue: Id<kind::Queue>, status: I32 }
+    /// A sign of life, without any meaning beyond that. Only with
+    /// [`BEATS`](crate::hello::feature::BEATS).
+    0x8009 Beat [PayloadRule::None] {}
 }
 
 calls! {

@@ -8,9 +8,39 @@
 //! The kernel tells no side which user the other one is. So both sides prove that they have the
 //! pool's key, as over TCP. A machine can vanish without a hang-up; see [`liveness`].
 
+/// Methods of a [`Connection`] whose field `liveness` watches over it.
+macro_rules! watched {
+    () => {
+        fn features(&self) -> u64 {
+            FEATURES
+        }
+
+        fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+            let received = syscall::recv_now(self.as_fd(), into);
+            if matches!(received, Ok(Some(_))) {
+                self.liveness.hear();
+            }
+            received
+        }
+
+        fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+            syscall::wait_and_look(self, what, deadline)
+        }
+
+        fn vanished(&self) -> bool {
+            self.liveness.is_lost(self.as_fd())
+        }
+
+        fn expect_beats(&self, silence_max: Duration) {
+            self.liveness.expect_beats(silence_max);
+        }
+    };
+}
+
 mod liveness;
 mod monitor;
 mod place;
+mod vigil;
 
 use std::ffi::OsString;
 use std::io;
@@ -18,6 +48,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_wire::hello::feature;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
@@ -43,6 +74,11 @@ const NO_LOOPBACK: &str =
     "this kernel has no vsock within one machine; load the module vsock_loopback";
 
 const NO_SHARED_MEMORY: &str = "vsock shares no memory between two machines";
+
+/// Features of a link over vsock. No kernel vouches for a worker behind a monitor, so the worker
+/// sends beats. A client in a guest cannot see whether the host's end is a monitor.
+const FEATURES: u64 =
+    feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA) | feature::BEATS;
 
 #[derive(Debug)]
 pub(crate) struct Vsock;
@@ -185,7 +221,7 @@ impl VsockConnection {
     fn boxed(socket: OwnedFd) -> io::Result<Box<dyn Connection>> {
         let buffers = Buffers::prepare(socket.as_fd())?;
         let there = Place::of_other_end(&socket).ok_or(io::ErrorKind::NotConnected)?;
-        let liveness = Liveness::new(there, buffers);
+        let liveness = Liveness::of_kernel(there, buffers);
         Ok(Box::new(Self { socket, liveness }))
     }
 }
@@ -223,21 +259,7 @@ impl Connection for VsockConnection {
         self.socket
     }
 
-    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        let received = syscall::recv_now(self.as_fd(), into);
-        if matches!(received, Ok(Some(_))) {
-            self.liveness.hear();
-        }
-        received
-    }
-
-    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
-        syscall::wait_and_look(self, what, deadline)
-    }
-
-    fn vanished(&self) -> bool {
-        self.liveness.is_lost(self.as_fd())
-    }
+    watched!();
 }
 
 #[cfg(test)]

@@ -9,27 +9,33 @@
 //! * A program on the host that connects to port PORT of the guest connects to PATH, writes
 //!   `CONNECT PORT` and a line feed, and reads a line that starts with `OK`.
 //!
+//! The monitor hangs up if the guest's kernel refuses a connection. So this side can ask the kernel
+//! for a sign of life: see [`super::liveness`].
+//!
 //! The kernel knows only the user of the monitor, and not the user in the guest. So the credentials
 //! of the socket are worth nothing here, and both sides prove that they have the pool's key.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Transport};
+use super::super::syscall::{self, Readiness};
 use super::super::unix::{self, SocketFile};
-use super::{NO_SHARED_MEMORY, TRANSPORT, read_port};
+use super::liveness::Liveness;
+use super::{FEATURES, NO_SHARED_MEMORY, TRANSPORT, read_port};
 use crate::error::LinkError;
 use crate::stream::Stream;
 
-/// What a worker is told of such a connection. It is not empty, because the socket could otherwise
-/// be one of the kernel's vsock.
-const STATE: &[u8] = b"monitor";
+/// What a worker is told of such a connection before the path. It is not empty, because the socket
+/// could otherwise be one of the kernel's vsock.
+const STATE: &[u8] = b"monitor:";
 
 /// Longest answer of a monitor in bytes: "OK", a space, a port of 10 digits and a line feed, with
 /// room to spare.
@@ -52,13 +58,16 @@ pub(super) fn read(
 
 /// Takes a connection from another process.
 pub(super) fn adopt(socket: OwnedFd, state: &[u8]) -> io::Result<Box<dyn Connection>> {
-    let is_ours = state == STATE
-        && sockopt::socket_domain(&socket)? == AddressFamily::UNIX
+    let path = state.strip_prefix(STATE).filter(|path| !path.is_empty());
+    let is_ours = sockopt::socket_domain(&socket)? == AddressFamily::UNIX
         && sockopt::socket_type(&socket)? == SocketType::STREAM;
-    if !is_ours {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok(Box::new(MonitorConnection(socket)))
+    let path = path.filter(|_| is_ours).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(MonitorConnection::boxed(socket, Path::new(OsStr::from_bytes(path))))
+}
+
+/// Returns the line that asks a monitor for a port of the guest.
+pub(super) fn request(port: u32) -> String {
+    format!("CONNECT {port}\n")
 }
 
 #[derive(Debug)]
@@ -78,15 +87,15 @@ impl Endpoint for MonitorEndpoint {
 
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
         let socket = unix::connect_to(&self.path, deadline)?;
-        let stream = Stream::new(adopt(socket, STATE)?);
+        let stream = Stream::new(MonitorConnection::boxed(socket, &self.path));
         ask_for(&stream, self.port, deadline)?;
-        adopt(stream.into(), STATE)
+        Ok(MonitorConnection::boxed(stream.into(), &self.path))
     }
 
     fn listen(&self, mode: u32) -> io::Result<Bound> {
         let (socket, file) = unix::listen_on(Path::new(&self.listening_path()), mode)?;
         let endpoint = Self { path: self.path.clone(), port: self.port };
-        let accepting = Box::new(Door { _file: file });
+        let accepting = Box::new(Door { path: self.path.clone(), _file: file });
         Ok(Bound { socket, endpoint: Arc::new(endpoint), accepting })
     }
 
@@ -111,7 +120,7 @@ fn joined(path: &Path, between: &str, port: u32) -> OsString {
 /// Asks the monitor for a port of the guest.
 fn ask_for(stream: &Stream, port: u32, deadline: Instant) -> io::Result<()> {
     let talk = || -> Result<Vec<u8>, LinkError> {
-        stream.write_all_until(format!("CONNECT {port}\n").as_bytes(), deadline)?;
+        stream.write_all_until(request(port).as_bytes(), deadline)?;
         let mut answer = Vec::new();
         // The bytes behind the line are those of the peer.
         while answer.last() != Some(&b'\n') && answer.len() < ANSWER_BYTES_MAX {
@@ -143,22 +152,36 @@ fn ask_for(stream: &Stream, port: u32, deadline: Instant) -> io::Result<()> {
 /// Makes connections of accepted sockets, and keeps the socket's file.
 #[derive(Debug)]
 struct Door {
+    /// Path of the monitor's own socket.
+    path: PathBuf,
     _file: SocketFile,
 }
 
 impl Accepting for Door {
     fn take(&self, socket: OwnedFd) -> io::Result<Box<dyn Connection>> {
-        adopt(socket, STATE)
+        Ok(MonitorConnection::boxed(socket, &self.path))
     }
 }
 
 /// Connection to a monitor. It has no credentials on purpose: they are those of the monitor.
 #[derive(Debug)]
-struct MonitorConnection(OwnedFd);
+struct MonitorConnection {
+    socket: OwnedFd,
+    /// Path of the monitor's own socket.
+    path: PathBuf,
+    liveness: Liveness,
+}
+
+impl MonitorConnection {
+    fn boxed(socket: OwnedFd, path: &Path) -> Box<dyn Connection> {
+        let liveness = Liveness::of_monitor(path.to_owned());
+        Box::new(Self { socket, path: path.to_owned(), liveness })
+    }
+}
 
 impl AsFd for MonitorConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
@@ -181,10 +204,12 @@ impl Connection for MonitorConnection {
     }
 
     fn state(&self) -> Vec<u8> {
-        STATE.to_vec()
+        [STATE, self.path.as_os_str().as_bytes()].concat()
     }
 
     fn into_socket(self: Box<Self>) -> OwnedFd {
-        self.0
+        self.socket
     }
+
+    watched!();
 }

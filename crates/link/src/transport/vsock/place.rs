@@ -213,11 +213,6 @@ impl Buffers {
         Ok(Self { bytes: BUFFER_BYTES })
     }
 
-    #[cfg(test)]
-    pub(super) fn for_test() -> Self {
-        Self { bytes: BUFFER_BYTES }
-    }
-
     /// Makes the kernel send a message without bytes on the connection: it tells the other kernel
     /// that the buffer has grown by one byte. A kernel that does not know the connection, for
     /// example after a new start of its machine, answers with a reset.

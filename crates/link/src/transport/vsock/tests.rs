@@ -1,7 +1,10 @@
+mod monitor;
+mod silence;
+
 use std::io::{Read as _, Write as _};
-use std::net::Shutdown as How;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,57 +36,7 @@ mod through_a_monitor {
 /// Returns the address of a monitor that passes connections of the host to a "guest", which listens
 /// where a guest's own connections to the host arrive.
 fn addresses_of_a_monitor(folder: &Path) -> TestAddresses {
-    let path = folder.join("guest");
-    let listener = UnixListener::bind(&path).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = format!("vsock:{}:7", path.display());
-    thread::spawn(move || {
-        // The file goes with the folder of the test.
-        while path.exists() {
-            match listener.accept() {
-                Ok((host, _)) => drop(thread::spawn({
-                    let path = path.clone();
-                    move || pass_on(host, &path)
-                })),
-                Err(_) => thread::sleep(Duration::from_millis(1)),
-            }
-        }
-    });
-    TestAddresses::at(address)
-}
-
-fn pass_on(mut host: UnixStream, path: &Path) {
-    host.set_nonblocking(false).unwrap();
-    let mut line = Vec::new();
-    while !line.ends_with(b"\n") {
-        let mut byte = [0];
-        if host.read_exact(&mut byte).is_err() {
-            return;
-        }
-        line.extend(byte);
-    }
-    let line = String::from_utf8(line).unwrap();
-    let port = line.strip_prefix("CONNECT ").unwrap().trim_end();
-    let mut guests = path.as_os_str().to_owned();
-    guests.push(format!("_{port}"));
-    let Ok(guest) = UnixStream::connect(PathBuf::from(guests)) else { return };
-    if host.write_all(b"OK 1073741824\n").is_err() {
-        return;
-    }
-    let (host_too, guest_too) = (host.try_clone().unwrap(), guest.try_clone().unwrap());
-    thread::spawn(move || pump(host_too, guest_too));
-    pump(guest, host);
-}
-
-fn pump(mut from: UnixStream, mut to: UnixStream) {
-    let mut bytes = vec![0; 64 << 10];
-    loop {
-        match from.read(&mut bytes) {
-            Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => {}
-            Ok(0) | Err(_) => return drop(to.shutdown(How::Write)),
-            Ok(_) => return drop(from.shutdown(How::Both)),
-        }
-    }
+    TestAddresses::at(monitor::start(folder, Arc::default()))
 }
 
 fn read(text: &str, purpose: Purpose) -> Result<String, String> {

@@ -1,0 +1,209 @@
+//! Silent peers behind a monitor: who is lost, and who is not.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use penstock_wire::calls::{to_client, to_worker};
+use penstock_wire::hello::feature;
+use penstock_wire::{Call as _, Id, U64};
+
+use super::monitor::{self, Guest};
+use crate::address::Address;
+use crate::error::LinkError;
+use crate::establish::establish;
+use crate::listener::Listener;
+use crate::receiver::{Received, Receiver};
+use crate::sender::Sender;
+use crate::stream::Stream;
+use crate::transport::contract::Side;
+use crate::wait::Patience;
+
+/// Time after which a machine that answers nothing is lost, and what a busy host adds.
+const LOSS_MAX: Duration = Duration::from_secs(8 + 4);
+/// Silence of a worker that these tests allow. A waiting thread looks once a second.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// A connection through a monitor: its ends, and what the test makes of the guest.
+struct Through {
+    connecting: Stream,
+    accepted: Stream,
+    guest: Arc<Guest>,
+    /// The monitor lives as long as its folder.
+    folder: Folder,
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A link through a monitor.
+struct Linked {
+    client: (Sender, Receiver),
+    worker: (Sender, Receiver),
+    guest: Arc<Guest>,
+    _folder: Folder,
+}
+
+impl Through {
+    fn begin() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("penstock-silence-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let guest: Arc<Guest> = Arc::default();
+        let address: Address = monitor::start(&folder, guest.clone()).parse().unwrap();
+        let listener = Listener::bind(&address).unwrap();
+        let connecting = Stream::connect(&address, soon(60)).unwrap();
+        let accepted = listener.accept().unwrap();
+        Self { connecting, accepted, guest, folder: Folder(folder) }
+    }
+
+    /// Makes a link whose client counts a silent worker as gone after [`SILENCE_MAX`].
+    fn link(self) -> Linked {
+        self.connecting.expect_beats(SILENCE_MAX);
+        let client = establish(self.connecting, 0, Side::Client, to_client::check).unwrap();
+        let worker = establish(self.accepted, feature::BEATS, Side::Worker, to_worker::check);
+        let worker = worker.unwrap();
+        Linked { client, worker, guest: self.guest, _folder: self.folder }
+    }
+}
+
+fn soon(seconds: u64) -> Instant {
+    Instant::now() + Duration::from_secs(seconds)
+}
+
+/// Waits on a silent connection and returns the time until it was lost.
+fn lost_after(stream: &Stream) -> Duration {
+    let before = Instant::now();
+    let heard = stream.read_exact_until(&mut [0], before + 2 * LOSS_MAX);
+    assert!(matches!(heard, Err(LinkError::Vanished)), "{heard:?}");
+    before.elapsed()
+}
+
+#[test]
+fn a_guest_that_is_paused_is_lost_at_both_ends() {
+    let Through { connecting, accepted, guest, folder: _folder } = Through::begin();
+    // The first answers must have come: a machine that never answers is never lost.
+    for stream in [&connecting, &accepted] {
+        let heard = stream.read_exact_until(&mut [0], soon(3));
+        assert!(matches!(heard, Err(LinkError::HelloTimeout { .. })), "{heard:?}");
+    }
+    guest.is_paused.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        for stream in [&connecting, &accepted] {
+            scope.spawn(|| {
+                let took = lost_after(stream);
+                assert!(took > Duration::from_secs(2) && took < LOSS_MAX, "{took:?}");
+            });
+        }
+    });
+    guest.is_paused.store(false, Ordering::Relaxed);
+}
+
+/// A program that a debugger has stopped says nothing, but the kernel of its guest answers.
+#[test]
+fn a_silent_program_in_a_living_guest_is_not_lost() {
+    let Through { connecting, accepted, folder: _folder, .. } = Through::begin();
+    let heard = accepted.read_exact_until(&mut [0], Instant::now() + LOSS_MAX);
+    assert!(matches!(heard, Err(LinkError::HelloTimeout { .. })), "{heard:?}");
+    connecting.write_all_until(b"still here", soon(60)).unwrap();
+    accepted.read_exact_until(&mut [0; 10], soon(60)).unwrap();
+}
+
+/// The guest's kernel lives, so only the beats tell that the worker or the monitor has gone.
+#[test]
+fn a_worker_without_beats_is_lost_and_a_busy_one_is_not() {
+    let Linked { client: (_sender, mut receiver), worker: (worker, _calls), _folder, .. } =
+        Through::begin().link();
+    let begun = Instant::now();
+    let busy = 2 * SILENCE_MAX;
+    let beats = thread::spawn(move || {
+        // The worker's reader is busy in a driver: it takes nothing and answers nothing.
+        while begun.elapsed() < busy {
+            worker.tend().unwrap();
+            thread::sleep(Duration::from_millis(500));
+        }
+        (worker, Instant::now())
+    });
+    let failure = loop {
+        let received = receiver.receive(Patience::Forever, &mut |frame, _| {
+            assert_eq!(frame.header.opcode.get(), to_client::Beat::OPCODE);
+            Ok(())
+        });
+        match received {
+            Ok(Received::Frame) => {}
+            Ok(Received::TimedOut) => unreachable!("it waits for ever"),
+            Err(failure) => break failure,
+        }
+    };
+    let failed_at = Instant::now();
+    assert!(matches!(failure, LinkError::Vanished), "{failure}");
+    let (_worker, silent_since) = beats.join().unwrap();
+    let took = failed_at.checked_duration_since(silent_since);
+    let took = took.expect("lost while the beats came");
+    assert!(took < SILENCE_MAX + Duration::from_secs(6), "{took:?}");
+}
+
+/// A payload that takes much longer than the silence that is allowed. No beat can come while the
+/// worker sends it, and its bytes come in place of beats.
+#[test]
+fn a_slow_payload_is_a_sign_of_life() {
+    let Linked { client: (_sender, mut receiver), worker: (worker, _calls), guest, _folder } =
+        Through::begin().link();
+    guest.slowness_ms.store(300, Ordering::Relaxed);
+    let bytes = 2 << 20;
+    let payload = vec![7; bytes];
+    let begun = Instant::now();
+    let sending = thread::spawn(move || {
+        let call = to_client::ReadData { event: Id::new(1), offset: U64::new(0) };
+        worker.send(&call, &[], &payload).unwrap();
+        worker
+    });
+    let received = receiver.receive(Patience::Forever, &mut |_, payload| {
+        assert_eq!(payload.read_all()?, vec![7; bytes]);
+        Ok(())
+    });
+    assert_eq!(received.unwrap(), Received::Frame);
+    assert!(begun.elapsed() > 2 * SILENCE_MAX, "{:?} is no slow payload", begun.elapsed());
+    sending.join().unwrap();
+}
+
+/// The worker's thread that tends the link finds the loss even if no thread waits for the link.
+#[test]
+fn a_worker_inside_a_driver_notices_that_its_guest_is_paused() {
+    let Linked { client: _client, worker: (worker, _calls), guest, _folder } =
+        Through::begin().link();
+    let tend = |seconds: u64| {
+        let end = soon(seconds);
+        loop {
+            let tended = worker.tend();
+            if tended.is_err() || Instant::now() > end {
+                return tended;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    };
+    // The link has asked for the first sign of life when it was made.
+    thread::sleep(Duration::from_millis(500));
+    guest.is_paused.store(true, Ordering::Relaxed);
+    let tended = tend(LOSS_MAX.as_secs());
+    assert!(matches!(tended, Err(LinkError::Vanished)), "{tended:?}");
+    assert!(worker.is_closed());
+    guest.is_paused.store(false, Ordering::Relaxed);
+}
+
+#[test]
+fn both_ends_agree_on_beats() {
+    let Through { connecting, accepted, folder: _folder, .. } = Through::begin();
+    for stream in [&connecting, &accepted] {
+        assert_eq!(stream.features(), feature::PEERS | feature::BEATS);
+    }
+}

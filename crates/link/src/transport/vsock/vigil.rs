@@ -1,0 +1,186 @@
+//! Decides whether the other end of a connection still lives. Has no I/O and no clock, and serves
+//! both kinds of vsock.
+//!
+//! There are two signs of life beside the bytes of the connection:
+//!
+//! * The kernel of the other machine refuses a connection to a port on which nobody listens. It
+//!   does so even if the programs there are busy or stopped. This side asks for it after some time
+//!   of silence. The machine has vanished if no answer comes in time.
+//! * The worker at the other end sends beats at an interval. The worker or the way to it has
+//!   vanished if none comes for a time. This sign is only for a side that cannot ask.
+//!
+//! Some monitors never refuse a connection, for example `vhost-device-vsock` 0.3.0. So the first
+//! question comes early, while the machine is known to live. If the machine leaves this question
+//! unanswered, its silence means nothing, and no question follows.
+
+use std::time::{Duration, Instant};
+
+/// Silence after which the other machine is asked for a sign of life.
+pub(super) const QUIET_MAX: Duration = Duration::from_secs(3);
+
+/// Time that the other machine has for its answer. TCP, too, gives an idle peer 3 s. With the
+/// silence before it and the interval between two looks, a loss is known after at most 8 s.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Longest time between two looks that counts as silence. Nobody waited for the other end in the
+/// rest of that time, or this process was stopped. A waiting thread looks once a second.
+const LOOK_COUNTS_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Vigil {
+    /// When the other end last gave a sign of life, or this side last doubted its life.
+    quiet_since: Instant,
+    /// When the question was asked to which the answer has not come.
+    asked: Option<Instant>,
+    refusals: Refusals,
+    /// Whether a machine that refuses connections needs to send no beats.
+    refusals_suffice: bool,
+    silence: Option<Silence>,
+}
+
+/// Whether the machine refuses connections to the port of nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusals {
+    NotAsked,
+    Come,
+    NeverCome,
+}
+
+/// Time without a sign of life from an end that sends beats.
+#[derive(Debug)]
+struct Silence {
+    looked: Instant,
+    lasts: Duration,
+    max: Duration,
+}
+
+/// Answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The machine has refused or accepted the connection.
+    Lives,
+    /// Nothing came in time.
+    Silent,
+    /// This machine's kernel knows that the other one is gone.
+    Gone,
+    /// This machine could not ask, for example because it lacks descriptors.
+    Unclear,
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signs {
+    /// Whether bytes have come since the last look.
+    pub(super) heard: bool,
+    /// Answer that has come to the last question.
+    pub(super) answer: Option<Answer>,
+}
+
+/// What follows from a look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Deeds {
+    /// The other end is gone.
+    pub(super) is_lost: bool,
+    /// Poke the connection, so that a machine that was started anew resets it.
+    pub(super) poke: bool,
+    /// Ask the other machine for a sign of life. There is at most one open question.
+    pub(super) ask: bool,
+}
+
+impl Vigil {
+    /// Begins with the connection. `refusals_suffice` says that beats need not be judged if the
+    /// machine refuses connections, because pokes find out the rest.
+    pub(super) fn new(now: Instant, refusals_suffice: bool) -> Self {
+        Self {
+            quiet_since: now,
+            asked: None,
+            refusals: Refusals::NotAsked,
+            refusals_suffice,
+            silence: None,
+        }
+    }
+
+    /// Notes that the other end sends beats, and counts as gone after this time without any bytes.
+    pub(super) fn expect_beats(&mut self, now: Instant, max: Duration) {
+        self.silence = Some(Silence { looked: now, lasts: Duration::ZERO, max });
+    }
+
+    /// Returns whether this side has asked and waits for an answer.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Returns whether a lack of beats means something.
+    pub(super) fn judges_beats(&self) -> bool {
+        let can_ask = self.refusals == Refusals::Come;
+        self.silence.is_some() && !(can_ask && self.refusals_suffice)
+    }
+
+    /// Takes the signs that have come until now.
+    pub(super) fn look(&mut self, now: Instant, signs: Signs) -> Deeds {
+        let silent = self.silence.as_mut().is_some_and(|silence| silence.look(now, signs.heard));
+        if silent && self.judges_beats() {
+            return Deeds { is_lost: true, ..Deeds::default() };
+        }
+        if signs.heard {
+            self.quiet_since = now;
+        }
+        if let Some(asked) = self.asked {
+            let late = now.duration_since(asked) >= ANSWER_MAX;
+            let Some(answer) = signs.answer.or(late.then_some(Answer::Silent)) else {
+                return Deeds::default();
+            };
+            self.asked = None;
+            let has_spoken = self.quiet_since > asked;
+            return Deeds { is_lost: self.take(answer, has_spoken, now), ..Deeds::default() };
+        }
+        let is_quiet = now.duration_since(self.quiet_since) >= QUIET_MAX;
+        if is_quiet {
+            // The next poke comes after the same time.
+            self.quiet_since = now;
+        }
+        let ask = match self.refusals {
+            Refusals::NotAsked => true,
+            Refusals::Come => is_quiet,
+            Refusals::NeverCome => false,
+        };
+        self.asked = ask.then_some(now);
+        Deeds { is_lost: false, poke: is_quiet, ask }
+    }
+
+    /// Takes the reason why the question of the last look could not be asked. Returns whether the
+    /// other end is gone.
+    pub(super) fn could_not_ask(&mut self, why: Answer, now: Instant) -> bool {
+        self.asked = None;
+        self.take(why, false, now)
+    }
+
+    /// Takes an answer. Returns whether the other end is gone. `has_spoken` says that bytes came
+    /// after the question.
+    fn take(&mut self, answer: Answer, has_spoken: bool, now: Instant) -> bool {
+        match answer {
+            Answer::Gone => return true,
+            Answer::Silent if self.refusals == Refusals::Come => return !has_spoken,
+            Answer::Silent => self.refusals = Refusals::NeverCome,
+            Answer::Lives => {
+                self.refusals = Refusals::Come;
+                self.quiet_since = now;
+            }
+            Answer::Unclear => {}
+        }
+        false
+    }
+}
+
+impl Silence {
+    /// Returns whether the other end has been silent for too long.
+    fn look(&mut self, now: Instant, heard: bool) -> bool {
+        let gap = now.duration_since(self.looked).min(LOOK_COUNTS_MAX);
+        self.looked = now;
+        self.lasts = if heard { Duration::ZERO } else { self.lasts + gap };
+        self.lasts >= self.max
+    }
+}
+
+#[cfg(test)]
+mod tests;
