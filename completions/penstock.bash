@@ -73,6 +73,9 @@ _penstock() {
             penstock__subcmd__trace,show)
                 cmd="penstock__subcmd__trace__subcmd__show"
                 ;;
+            penstock__subcmd__vm,define)
+                cmd="penstock__subcmd__vm__subcmd__define"
+                ;;
             penstock__subcmd__vm,run)
                 cmd="penstock__subcmd__vm__subcmd__run"
                 ;;
@@ -549,12 +552,62 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__vm)
-            opts="-h --help run"
+            opts="-h --help run define"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__vm__subcmd__define)
+            opts="-h --format --transport --cid --network --disk --device --no-devices --cpus --memory --node --no-huge-pages --virtual-iommu --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "libvirt qemu" -- "${cur}"))
+                    return 0
+                    ;;
+                --transport)
+                    COMPREPLY=($(compgen -W "vsock tcp" -- "${cur}"))
+                    return 0
+                    ;;
+                --cid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

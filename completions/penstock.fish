@@ -40,7 +40,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "trace" -d 'Show w
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "container" -d 'Print the options with which a container engine gives a container the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "doctor" -d 'Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network'
-complete -c penstock -n "__fish_penstock_needs_command" -f -a "vm" -d 'Run a program in a small virtual machine'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "vm" -d 'Run programs in virtual machines, and define machines that suit this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
@@ -146,8 +146,9 @@ complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l root -d 'Ex
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l collect -d 'Write a copy for --root, without what identifies the host or its users, and examine nothing' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l json -d 'Write the findings as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define" -f -a "define" -d 'Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host' -r -f -a "vsock\t'vsock, which needs no network'
 tcp\t'TCP over a virtual network card'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l nodes -d 'Nodes that the guest uses, instead of a daemon for this guest alone' -r
@@ -160,4 +161,20 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_su
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l no-kvm -d 'Emulate the guest, also if KVM works'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l verbose -d 'Show the guest\'s console and the times on standard error'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l format -d 'What to print' -r -f -a "libvirt\t'A domain for virsh define'
+qemu\t'A shell script that starts QEMU'"
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l transport -d 'How programs in the guest reach the pool' -r -f -a "vsock\t'vsock, which needs no network'
+tcp\t'TCP over a virtual network card'"
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l cid -d 'Number of the guest for vsock, which no other guest of the host has [default: 3]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l disk -d 'Image of the guest\'s disk; a name that ends with .qcow2 has that format, others are raw' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l device -d 'Pass this PCI device through. Can be given several times [default: all devices that are bound to vfio-pci]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l cpus -d 'Number of processors of the guest [default: 8, or all of the NUMA node if it has fewer]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l memory -d 'Memory of the guest in MiB [default: 4096]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l node -d 'NUMA node for CPUs and memory [default: that of the devices]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l root -d 'Read the facts from a copy of another host\'s files: see penstock-doctor(1)' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l network -d 'Give the guest a network card, also if the pool needs none'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l no-devices -d 'Pass no device through'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l no-huge-pages -d 'Do not use huge pages, also if a device is passed through'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l virtual-iommu -d 'Give the guest an IOMMU of its own, for guests that use VFIO themselves'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c penstock -n "__fish_penstock_using_subcommand completions" -s h -l help -d 'Print help'

@@ -12,7 +12,8 @@
 #   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: for the CUDA
 #             programs of the tests
 #   programs  the larger programs: clpeak, OpenMM, OpenCV
-#   guest     QEMU, a kernel for guests in target/guest, and vhost-device-vsock in target/tools
+#   guest     QEMU; a kernel for guests and libvirt's schemas in target/guest;
+#             vhost-device-vsock in target/tools
 #   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
 #
@@ -40,7 +41,7 @@ packages_of() {
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
         cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
-        guest) echo qemu-system-x86 ;;
+        guest) echo qemu-system-x86 libxml2-utils ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
         *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, guest, lammps, ucx)" >&2; exit 2 ;;
@@ -213,23 +214,30 @@ install_pyopencl_tests() {
 
 target=${CARGO_TARGET_DIR:-$root/target}
 
-# Debian's kernel for machines in clouds. It is unpacked and not installed.
-install_guest_kernel() {
-    local folder=$target/guest fetched package
+# fetch_package NAME FOLDER: fetches a Debian package into FOLDER without installing it.
+fetch_package() {
+    mkdir -p "$2"
+    if [ -z "$1" ] || ! (cd "$2" && apt-get download -q "$1" >log 2>&1); then
+        cat "$2/log" >&2 2>/dev/null
+        say "cannot fetch $1: run apt-get update as root, then try again" >&2
+        exit 1
+    fi
+}
+
+# Debian's kernel for machines in clouds, and libvirt's schemas: unpacked, and not installed.
+install_guest_files() {
+    local folder=$target/guest kernel
     [ -e "$folder/complete" ] && return 0
     say "fetching Debian's kernel for guests into $folder (27 MB)"
     rm -rf "$folder"
-    fetched=$folder/fetched
-    mkdir -p "$fetched"
-    # The package of this name only depends on the one with the kernel.
-    package=$(apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" {print $2; exit}')
-    if [ -z "$package" ] || ! (cd "$fetched" && apt-get download -q "$package" >log 2>&1); then
-        cat "$fetched/log" >&2 2>/dev/null
-        say "cannot fetch linux-image-cloud-amd64: run apt-get update as root, then try again" >&2
-        exit 1
-    fi
-    dpkg-deb -x "$fetched"/*.deb "$folder"
-    rm -rf "$fetched" "$folder/usr" "$folder"/boot/System.map-*
+    # The package of the first name only depends on the one with the kernel.
+    kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" {print $2; exit}')
+    fetch_package "$kernel" "$folder/kernel"
+    dpkg-deb -x "$folder"/kernel/*.deb "$folder"
+    fetch_package libvirt0 "$folder/libvirt"
+    dpkg-deb -x "$folder"/libvirt/*.deb "$folder/libvirt"
+    mv "$folder/libvirt/usr/share/libvirt/schemas" "$folder/schemas"
+    rm -rf "$folder/kernel" "$folder/libvirt" "$folder/usr" "$folder"/boot/System.map-*
     touch "$folder/complete"
 }
 
@@ -249,7 +257,7 @@ install_guest() {
         say "guests need Debian on x86-64: their tests are skipped here" >&2
         return 0
     fi
-    install_guest_kernel
+    install_guest_files
     install_rust
     install_vsock_device
 }

@@ -49,6 +49,8 @@ pub enum VmError {
     /// The guest broke the rules of [`crate::message`].
     #[error("the guest sent what no guest of this version sends: {0}")]
     Message(#[from] crate::message::MessageError),
+    #[error(transparent)]
+    Plan(#[from] crate::define::PlanError),
     #[error("the program's output cannot be written: {0}")]
     Output(io::Error),
 }

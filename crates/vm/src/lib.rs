@@ -1,4 +1,4 @@
-//! Small guests that run one program.
+//! Guests: small ones that run one program, and definitions of others.
 //!
 //! | module | contents |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`message`] | what the guest and the host tell each other about the program |
 //! | [`host`] | the host's side: starts QEMU, carries the program's input and output |
 //! | [`guest`] | the guest's side: the first process, which starts the program |
+//! | [`define`] | a libvirt domain, and QEMU's command line for the same guest |
 //!
 //! The first process is the command `penstock` itself. It needs no shell in the guest, so no
 //! argument is ever quoted, and no second program has to be built for guests.
@@ -15,6 +16,7 @@
 //! what it can make the host keep.
 #![forbid(unsafe_code)]
 
+pub mod define;
 mod error;
 pub mod guest;
 pub mod host;

@@ -1,6 +1,6 @@
 //! `penstock doctor`: what is wrong with this host.
 
-mod answers;
+pub mod answers;
 pub mod args;
 mod show;
 

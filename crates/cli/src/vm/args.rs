@@ -34,6 +34,31 @@ That of the program, or 128 plus the number of the signal that ended it; 124 if 
 than --timeout; 125 if the guest could not be started or was lost, 126 if the program cannot be \
 executed, 127 if it is not found.";
 
+const AFTER_DEFINE: &str = "\
+Examples:
+  penstock vm define solver --disk /var/lib/libvirt/images/solver.qcow2 > solver.xml
+  virsh define solver.xml
+  penstock vm define solver --device 0000:65:00.0 --cpus 8 --memory 20480 --format qemu
+  penstock vm define solver --root /tmp/gpu07.tree
+
+Devices:
+Without --device, the guest gets the devices that are set aside for guests: those to which the \
+driver vfio-pci is bound, such as GPUs and virtual functions of network cards (SR-IOV). A guest \
+gets all functions of a card that are in one IOMMU group.
+
+Placement:
+If the guest gets a device, its CPUs, its memory and its huge pages are those of the NUMA node of \
+that device. --node names another one, or one for a guest without devices.
+
+Output:
+The command only prints, and changes nothing. Both forms describe the same guest. QEMU itself \
+cannot pin each of its threads to one CPU: its form pins all of them to the same CPUs with \
+taskset. It does not bind devices to vfio-pci either, which libvirt does.
+
+Exit status:
+0 if the guest is printed; 2 if the command line is wrong; 125 if this host cannot have such a \
+guest.";
+
 #[derive(Debug, Subcommand)]
 pub enum VmCommand {
     /// Boot a small guest, run a program in it on the devices of this host, and return its exit
@@ -43,6 +68,65 @@ pub enum VmCommand {
         override_usage = "penstock vm run [OPTIONS] IMAGE -- PROGRAM [ARGS]..."
     )]
     Run(VmRunArgs),
+    /// Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host
+    #[command(after_help = AFTER_DEFINE)]
+    Define(VmDefineArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct VmDefineArgs {
+    /// Name of the guest
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Form::Libvirt)]
+    pub format: Form,
+    /// How programs in the guest reach the pool
+    #[arg(long, value_enum, default_value_t = Transport::Vsock)]
+    pub transport: Transport,
+    /// Number of the guest for vsock, which no other guest of the host has [default: 3]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(3..0xffff_ffff))]
+    pub cid: Option<u32>,
+    /// Give the guest a network card, also if the pool needs none
+    #[arg(long)]
+    pub network: bool,
+    /// Image of the guest's disk; a name that ends with .qcow2 has that format, others are raw
+    #[arg(long, value_name = "FILE")]
+    pub disk: Option<PathBuf>,
+    /// Pass this PCI device through. Can be given several times [default: all devices that are
+    /// bound to vfio-pci]
+    #[arg(long, value_name = "ADDRESS")]
+    pub device: Vec<String>,
+    /// Pass no device through
+    #[arg(long, conflicts_with = "device")]
+    pub no_devices: bool,
+    /// Number of processors of the guest [default: 8, or all of the NUMA node if it has fewer]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=255))]
+    pub cpus: Option<u32>,
+    /// Memory of the guest in MiB [default: 4096]
+    #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(64..=1 << 24))]
+    pub memory: Option<u64>,
+    /// NUMA node for CPUs and memory [default: that of the devices]
+    #[arg(long, value_name = "NUMBER")]
+    pub node: Option<u32>,
+    /// Do not use huge pages, also if a device is passed through
+    #[arg(long)]
+    pub no_huge_pages: bool,
+    /// Give the guest an IOMMU of its own, for guests that use VFIO themselves
+    #[arg(long)]
+    pub virtual_iommu: bool,
+    /// Read the facts from a copy of another host's files: see penstock-doctor(1)
+    #[arg(long, value_name = "PATH")]
+    pub root: Option<PathBuf>,
+}
+
+/// What `penstock vm define` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A domain for virsh define
+    Libvirt,
+    /// A shell script that starts QEMU
+    Qemu,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,7 @@
 //! `penstock vm`: programs in virtual machines.
 
 pub mod args;
+mod define;
 mod link;
 mod root;
 mod run;
@@ -13,5 +14,6 @@ use args::VmCommand;
 pub fn vm(command: &VmCommand) -> Result<ExitCode, Failure> {
     match command {
         VmCommand::Run(args) => run::run(args),
+        VmCommand::Define(args) => define::define(args),
     }
 }

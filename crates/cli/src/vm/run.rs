@@ -23,7 +23,8 @@ use crate::run::{PrivateDirectory, guard};
 /// Exit status if the program took too long, as that of `timeout`.
 const TOO_LONG: u8 = 124;
 
-const QEMU: &str = "qemu-system-x86_64";
+/// QEMU, as packages name it.
+pub const QEMU: &str = "qemu-system-x86_64";
 const KVM: &str = "/dev/kvm";
 
 /// Word for a kernel that this command looks for.
