@@ -151,6 +151,42 @@ TEST(kernel_between_maps) {
     OK(clReleaseMemObject(mem));
 }
 
+/* Programs with a device of unified memory map a buffer once. From then on the host and kernels use
+ * it in turn, without any transfer. Sub-buffers and buffers without CL_MEM_ALLOC_HOST_PTR are no
+ * different. */
+TEST(unified_memory_is_mapped_once) {
+    if (!device_uint(device, CL_DEVICE_HOST_UNIFIED_MEMORY)) test_skip("memory is not unified");
+    const char *source =
+        "kernel void negate(global uint *w) { size_t i = get_global_id(0); w[i] = ~w[i]; }";
+    cl_kernel kernel = kernel_from(context, source, "negate");
+    const cl_mem_flags flags[] = {CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
+    for (size_t kind = 0; kind < 2; kind++) {
+        cl_mem mem = make_buffer(context, flags[kind], SIZE, NULL);
+        cl_buffer_region half = {SIZE / 2, SIZE / 2};
+        cl_int code;
+        cl_mem part = clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &code);
+        OK(code);
+        cl_uint *at = map(mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, NULL);
+        for (cl_uint round = 0; round < 100; round++) {
+            bool right = true;
+            for (cl_uint i = 0; i < SIZE / 4; i++) at[i] = i * round;
+            set_mem(kernel, 0, mem);
+            launch(queue, kernel, SIZE / 4);
+            set_mem(kernel, 0, part);
+            launch(queue, kernel, SIZE / 8);
+            OK(clFinish(queue));
+            for (cl_uint i = 0; i < SIZE / 4; i++)
+                right = right && at[i] == (i < SIZE / 8 ? ~(i * round) : i * round);
+            CHECK(right);
+        }
+        OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+        OK(clFinish(queue));
+        OK(clReleaseMemObject(part));
+        OK(clReleaseMemObject(mem));
+    }
+    OK(clReleaseKernel(kernel));
+}
+
 TEST(use_host_ptr_maps_into_it) {
     unsigned char *host = aligned_alloc(4096, SIZE);
     pattern(host, SIZE, 10);

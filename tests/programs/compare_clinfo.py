@@ -5,7 +5,7 @@ import sys
 
 # Queries that a pool answers itself, or must answer differently because its devices are remote.
 DIFFERS = {
-    "CL_DEVICE_HOST_UNIFIED_MEMORY": "a map costs a transfer",
+    "CL_DEVICE_HOST_UNIFIED_MEMORY": "a map of memory on another host costs a transfer",
     "CL_DEVICE_SVM_CAPABILITIES": "coarse buffers at most",
     "CL_DEVICE_EXTENSIONS": "some cannot be passed on",
     "CL_DEVICE_EXTENSIONS_WITH_VERSION": "some cannot be passed on",

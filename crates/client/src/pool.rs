@@ -372,6 +372,12 @@ impl Device {
         self.shares_host_memory
     }
 
+    /// Returns whether buffers of this device's platform lie in memory that this process has
+    /// mapped, too, so that a map of a buffer moves nothing.
+    pub fn shares_client_memory(&self) -> bool {
+        self.shares_host_memory && self.session.arena().is_some()
+    }
+
     /// Returns the parent device, if this is a sub-device.
     pub fn parent(&self) -> Option<&Arc<Device>> {
         self.parent.as_ref()

@@ -99,6 +99,13 @@ unsafe fn create_buffer(
         let bytes = unsafe { host_bytes(host_ptr, size) }?;
         Memory::buffer(&context.pool, memory::pool_flags(flags), size as u64, Some(bytes))?
     };
+    // A program that was told that memory is unified would not notice that this buffer's memory is
+    // not.
+    let is_told = || context.devices.iter().any(|it| it.number(CL_DEVICE_HOST_UNIFIED_MEMORY) != 0);
+    require(
+        uses || pool.shared_pointer().is_some() || !is_told(),
+        CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    )?;
     let mut mem = Mem::new(pool, context.clone(), Kind::Buffer, flags, size);
     mem.properties = properties;
     mem.host_ptr = if uses { host_ptr.expose_provenance() } else { 0 };

@@ -31,7 +31,8 @@ impl Device {
         platform: &Ref<Platform>,
         parent: Option<Ref<Device>>,
     ) -> Ref<Self> {
-        let answers = answers(&pool);
+        let is_unified = platform.is_one_place && pool.shares_client_memory();
+        let answers = answers(&pool, is_unified);
         Handle::create(&**platform, Self { pool, platform: platform.clone(), parent, answers })
     }
 
@@ -80,26 +81,32 @@ const NOT_PASSED: &[cl_device_info] = &[
     CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL,
 ];
 
-fn answers(device: &penstock_client::Device) -> FxHashMap<cl_device_info, Box<[u8]>> {
+fn answers(
+    device: &penstock_client::Device,
+    is_unified: bool,
+) -> FxHashMap<cl_device_info, Box<[u8]>> {
     let mut answers: FxHashMap<_, Box<[u8]>> = FxHashMap::default();
     for (name, bytes) in device.all_info().iter().filter(|(name, _)| !NOT_PASSED.contains(name)) {
         answers.insert(
             *name,
-            changed(device, *name, bytes).unwrap_or_else(|| bytes.as_slice().into()),
+            changed(device, is_unified, *name, bytes).unwrap_or_else(|| bytes.as_slice().into()),
         );
     }
     answers
 }
 
-/// Returns the pool's answer to a query if it differs from the driver's.
+/// Returns the pool's answer to a query if it differs from the driver's. `is_unified` says whether
+/// every buffer that this device may get is shared with the program.
 fn changed(
     device: &penstock_client::Device,
+    is_unified: bool,
     name: cl_device_info,
     bytes: &[u8],
 ) -> Option<Box<[u8]>> {
     let kept = |mask: u64| Some(number(bytes) & mask).map(|value| value.to_le_bytes().into());
     match name {
         // With `CL_TRUE` programs map a buffer once and then access it without further calls.
+        CL_DEVICE_HOST_UNIFIED_MEMORY if is_unified => None,
         CL_DEVICE_HOST_UNIFIED_MEMORY => Some(CL_FALSE.to_ne_bytes().into()),
         // Fine-grained memory would have to be coherent without any call.
         CL_DEVICE_SVM_CAPABILITIES if device.shares_host_memory() => {

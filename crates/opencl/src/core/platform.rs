@@ -1,5 +1,6 @@
 //! Platforms.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +23,8 @@ pub(crate) struct Platform {
     pub(crate) extensions: Vec<cl_name_version>,
     /// `CL_PLATFORM_HOST_TIMER_RESOLUTION`; 0 if some device has no clock that can be queried.
     pub(crate) timer_resolution: cl_ulong,
+    /// Whether its devices belong to one platform of one node, so that no context needs copies.
+    pub(super) is_one_place: bool,
     devices: OnceLock<Vec<Ref<Device>>>,
 }
 
@@ -45,11 +48,13 @@ impl Platform {
         let mut hosts: Vec<_> = nodes.iter().map(|node| node.host()).collect();
         hosts.sort_unstable();
         hosts.dedup();
+        let places: BTreeSet<_> = devices.iter().map(|it| (it.node(), it.platform())).collect();
         let platform = Handle::create_first(Self {
             name,
             hosts: hosts.join(" "),
             extensions: extensions::common(&devices),
             timer_resolution: timer_resolution(nodes),
+            is_one_place: places.len() == 1,
             devices: OnceLock::new(),
         });
         let devices =
