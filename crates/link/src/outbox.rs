@@ -270,7 +270,7 @@ impl Shared {
             drop(state);
             let (bytes, held) = (item.body.bytes().len(), item.held());
             penstock_trial::delay(penstock_trial::Place::LinkWrites);
-            let mut sent = self.sender.send_head(&[&item.head], item.body.bytes());
+            let mut sent = self.sender.gather_head(&[&item.head], item.body.bytes());
             drop(item);
             self.held.fetch_sub(held, Relaxed);
             state = self.state.lock();

@@ -23,10 +23,9 @@ use crate::transport::syscall::Readiness;
 const BATCH_AGE_MAX: Duration = Duration::from_micros(200);
 
 /// Interval at which the helper looks while there is traffic. Waking the helper costs the sender 2
-/// µs and more, so the helper stays awake for a while; its looks cost 1 % of a core.
+/// µs and more, so the helper stays awake as long as frames were gathered since its last look. Its
+/// looks cost 1 % of a core, and each may interrupt a thread of the device.
 const HELPER_NAP: Duration = Duration::from_micros(300);
-/// Number of looks without work before the helper sleeps.
-const HELPER_NAPS_MAX: u32 = 8;
 /// Idle time after which the helper thread ends.
 const HELPER_IDLE_MAX: Duration = Duration::from_secs(5);
 
@@ -52,6 +51,8 @@ struct Shared {
 struct State {
     out: Out,
     helper: Helper,
+    /// Whether a frame was left in the batch since the helper's last look.
+    has_gathered: bool,
     /// Whether the last [`Sender`] has been dropped.
     orphan: bool,
 }
@@ -93,12 +94,14 @@ impl Sender {
     }
 
     fn new(joint: Arc<Joint>, out: Out) -> Self {
-        let state = Lock::new(State { out, helper: Helper::None, orphan: false });
+        let state =
+            Lock::new(State { out, helper: Helper::None, has_gathered: false, orphan: false });
         Self { handle: Arc::new(Handle(Arc::new(Shared { joint, state, changed: Signal::new() }))) }
     }
 
     /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until
-    /// [`Sender::flush`], a larger payload, or 200 µs have passed.
+    /// [`Sender::flush`], a larger payload, or 200 µs have passed. The first call after a pause of
+    /// 200 µs is sent at once.
     ///
     /// # Errors
     /// Fails if the call exceeds a limit or the link has ended.
@@ -256,6 +259,17 @@ impl Sender {
         self.write(head, payload.len() as u64, &mut pieces.into_iter())
     }
 
+    /// Like [`Sender::send_head`], for a thread that sends more or flushes before it waits. It
+    /// leaves the helper asleep.
+    pub(crate) fn gather_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<(), LinkError> {
+        let shared = &self.handle.0;
+        shared.joint.check()?;
+        let mut state = shared.state.lock();
+        let pieces = (!payload.is_empty()).then_some(payload);
+        let bytes = payload.len() as u64;
+        shared.ended(state.out.frame(&shared.joint, head, bytes, &mut pieces.into_iter()))
+    }
+
     /// Sends a frame that was encoded before: its head (header, body and wait list) and its
     /// payload. The peer checks the frame as any other.
     ///
@@ -310,6 +324,10 @@ impl Sender {
         shared.joint.check()?;
         let mut state = shared.state.lock();
         shared.ended(state.out.frame(&shared.joint, head, bytes, pieces))?;
+        if state.out.begins_after(BATCH_AGE_MAX) {
+            // The peer has probably gone to sleep. It wakes up while the next calls are made.
+            shared.ended(state.out.flush_now(&shared.joint))?;
+        }
         shared.call_helper(&mut state);
         Ok(())
     }
@@ -398,6 +416,14 @@ impl Out {
         }
     }
 
+    /// Returns whether a frame was gathered after a pause of at least `pause`.
+    fn begins_after(&self, pause: Duration) -> bool {
+        match self {
+            Self::Socket(socket) => socket.begins_after(pause),
+            Self::Ring(_) => false,
+        }
+    }
+
     /// Returns since when a frame has been gathered.
     fn since(&self) -> Option<Instant> {
         match self {
@@ -432,6 +458,7 @@ impl Shared {
         if state.out.since().is_none() {
             return;
         }
+        state.has_gathered = true;
         match state.helper {
             Helper::Awake => {}
             Helper::Asleep => {
@@ -452,10 +479,9 @@ impl Shared {
 
     /// Runs the helper, which sends what has been in the batch for too long.
     fn help(self: Arc<Self>) {
-        let mut naps = 0;
         let mut state = self.state.lock();
         loop {
-            match self.next_step(&mut state, &mut naps) {
+            match self.next_step(&mut state) {
                 Step::End => break,
                 Step::Sleep(time) => {
                     drop(state);
@@ -485,25 +511,19 @@ impl Shared {
         state.helper = Helper::None;
     }
 
-    fn next_step(&self, state: &mut State, naps: &mut u32) -> Step {
-        let State { out, orphan, .. } = state;
+    fn next_step(&self, state: &mut State) -> Step {
         if self.joint.is_closed() {
             return Step::End;
         }
+        let has_gathered = std::mem::take(&mut state.has_gathered);
+        let State { out, orphan, .. } = state;
         let Some(since) = out.since() else {
-            return match *naps {
-                _ if *orphan => Step::End,
-                HELPER_NAPS_MAX => {
-                    *naps = 0;
-                    Step::Rest
-                }
-                _ => {
-                    *naps += 1;
-                    Step::Sleep(HELPER_NAP)
-                }
+            return match (*orphan, has_gathered) {
+                (true, _) => Step::End,
+                (false, true) => Step::Sleep(HELPER_NAP),
+                (false, false) => Step::Rest,
             };
         };
-        *naps = 0;
         let left = BATCH_AGE_MAX.saturating_sub(since.elapsed());
         if !left.is_zero() {
             return Step::Sleep(left);
@@ -538,4 +558,55 @@ fn head<'a, C: Call>(
     waits: &'a [Id<kind::Event>],
 ) -> [&'a [u8]; 3] {
     [header.as_bytes(), call.as_bytes(), waits.as_bytes()]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use penstock_wire::calls::to_worker;
+
+    use super::*;
+    use crate::stream::Stream;
+
+    fn sender() -> (Sender, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let stream = Stream::from_fd(ours.into()).unwrap();
+        (Sender::over_socket(Arc::new(Joint::new(stream, None, None))), theirs)
+    }
+
+    fn send(sender: &Sender) {
+        sender.send(&to_worker::Flush { queue: Id::new(1) }, &[], &[]).unwrap();
+    }
+
+    /// Returns the state of the helper, and whether a call is in the batch.
+    fn look(sender: &Sender) -> (Helper, bool) {
+        let state = sender.handle.0.state.lock();
+        (state.helper, state.out.since().is_some())
+    }
+
+    #[test]
+    fn the_first_call_after_a_pause_is_sent_at_once_and_wakes_no_helper() {
+        let (sender, _peer) = sender();
+        for _ in 0..2 {
+            send(&sender);
+            assert!(look(&sender) == (Helper::None, false));
+            std::thread::sleep(BATCH_AGE_MAX);
+        }
+    }
+
+    #[test]
+    fn the_helper_sends_what_nobody_flushes_and_then_sleeps() {
+        let (sender, _peer) = sender();
+        send(&sender);
+        // A pause here on a busy machine only means that a call is sent at once.
+        while !look(&sender).1 {
+            send(&sender);
+        }
+        let end = Instant::now() + Duration::from_secs(10);
+        while look(&sender) != (Helper::Asleep, false) {
+            assert!(Instant::now() < end, "the call is still in the batch, or the helper awake");
+            std::thread::sleep(BATCH_AGE_MAX);
+        }
+    }
 }
