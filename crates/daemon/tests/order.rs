@@ -5,12 +5,13 @@ mod common;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use common::Client;
+use common::{Client, args};
 use penstock_cl_sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
 use penstock_trial::{Need, compiler, is_compiled, skip};
+use penstock_wire::args::Arg;
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{Call, Id, U64};
+use penstock_wire::{Call, Id, Status, U64};
 
 /// Loads `late_ends.c` in front of the system's loader. Without a C compiler, skips
 /// the test and returns false.
@@ -129,4 +130,36 @@ fn out_of_order_a_marker_passes_nothing_and_others_wait_for_nothing() {
     assert_eq!(client.status(marked), 0);
     assert!(place(&client, written) < place(&client, filled), "nothing orders these two");
     assert!(place(&client, filled).is_some() && place(&client, filled) < place(&client, marked));
+}
+
+#[test]
+fn a_write_overtakes_markers_but_neither_what_they_wait_for_nor_kernels() {
+    const TICK: &str = "kernel void tick(global volatile int *a, int rounds) {
+        for (int r = 0; r < rounds; r++) a[get_global_id(0)] += 1;
+    }";
+    let write = |client: &Client, queue, mem| {
+        let call = to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::ZERO };
+        client.send(call, &[], &[7; 64]);
+    };
+    let mut client = Client::rings();
+    let context = client.context();
+    let (queue, other) = (client.queue(context, 0), client.queue(context, 0));
+    let mem = client.buffer(context, 64);
+    let user = client.expect_event();
+    client.marker(queue, &[user]);
+    client.marker(queue, &[]);
+    write(&client, queue, mem);
+    assert_eq!(client.read(other, mem, 64), [0; 64], "the first marker has not ended");
+    client.resolve(user, 0);
+    assert_eq!(client.finish(queue), Status::OK);
+    assert_eq!(client.read(other, mem, 64), [7; 64]);
+
+    let kernel = client.kernel(context, TICK, "tick");
+    let rounds = 20_000_000_i32.to_le_bytes();
+    let arguments = args(&[Arg::Mem(mem), Arg::Bytes(&rounds)]);
+    client.launch(queue, kernel, Id::NONE, 16, &[], &arguments);
+    client.marker(queue, &[]);
+    write(&client, queue, mem);
+    assert_eq!(client.finish(queue), Status::OK);
+    assert_eq!(client.read(queue, mem, 64), [7; 64], "the kernel changed what came after it");
 }

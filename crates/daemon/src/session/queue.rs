@@ -30,6 +30,9 @@ pub(crate) struct Queue {
     pub(crate) timed: bool,
     /// Number of the last command given to the device.
     serial: u64,
+    /// Number of the last command that may use memory, or that waits for something outside the
+    /// queue. Later commands are markers and barriers.
+    working: u64,
     /// Number of the last command before the last finish.
     finished: u64,
     /// The last command that is known to have ended together with all before it.
@@ -111,6 +114,7 @@ impl Queue {
             timed,
             device,
             serial: 0,
+            working: 0,
             finished: 0,
             reached: Arc::new(Progress::new(meter)),
             last: None,
@@ -130,8 +134,24 @@ impl Queue {
         self.reached.reached.load(Ordering::Acquire) >= self.serial
     }
 
+    /// Returns whether the host may write memory in the turn of the next command: the queue is in
+    /// order, and the commands that have not ended are only markers, whose ends do not depend on
+    /// memory.
+    pub(crate) fn can_be_written(&self) -> bool {
+        self.in_order
+            && self.reached.reached.load(Ordering::Acquire) >= self.working
+            && self.sending.iter().all(|sending| sending.is_sent())
+    }
+
     /// Numbers a command that was given to the device. The mark reports its end.
     pub(crate) fn count(&mut self) -> QueuePosition {
+        let mark = self.count_marker();
+        self.working = self.serial;
+        mark
+    }
+
+    /// As [`Queue::count`], for a marker or barrier that waits only for commands of its queue.
+    pub(crate) fn count_marker(&mut self) -> QueuePosition {
         self.serial += 1;
         self.dirty = true;
         self.last = None;

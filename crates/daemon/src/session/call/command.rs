@@ -32,6 +32,8 @@ pub(crate) struct CommandInputs<'a> {
     listed: bool,
     /// Whether the command ends after all earlier ones even in an out-of-order queue.
     after_all: &'a mut bool,
+    /// Whether the command is a marker or barrier that waits only for commands of its queue.
+    only_marks: &'a mut bool,
     pub(crate) want: Want,
 }
 
@@ -57,6 +59,7 @@ impl CommandInputs<'_> {
         ) -> Result<Option<device::Event>, Status>,
     ) -> Result<Option<device::Event>, Status> {
         *self.after_all |= !self.listed;
+        *self.only_marks = !self.listed;
         if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
             return enqueue(self.queue, self.waits, self.want);
         }
@@ -83,17 +86,19 @@ impl Session {
         let passed = queue.pass_gate();
         let listed = !names.waits.is_empty();
         let mut after_all = queue.in_order;
+        let mut only_marks = false;
         let inputs = CommandInputs {
             objects: &mut self.objects,
             queue: &queue.device,
             waits: &waits,
             listed,
             after_all: &mut after_all,
+            only_marks: &mut only_marks,
             want,
         };
         match passed.and_then(|()| enqueue(inputs)) {
             Ok(native) => {
-                let mut mark = queue.count();
+                let mut mark = if only_marks { queue.count_marker() } else { queue.count() };
                 mark.after_all = after_all;
                 match (event, native) {
                     (Some(event), Some(native)) => {

@@ -1,7 +1,7 @@
 //! Writes: from the client to the device.
 //!
-//! If nothing is outstanding, the bytes go from the link straight to home memory, and the command
-//! has ended before the next call is read. Otherwise they go through staged pieces.
+//! If nothing that uses memory is outstanding, the bytes go from the link straight to home memory,
+//! and the command has ended before the next call is read. Otherwise they go through staged pieces.
 
 use std::sync::Arc;
 
@@ -127,9 +127,12 @@ impl Write<'_> {
         payload: &mut dyn Payload,
     ) -> Result<Result<(), Status>, FrameError> {
         let timed = self.queue.timed && self.event.is_some();
+        // The end of a write with an event is reported after the ends of earlier commands.
+        let has_turn =
+            self.queue.is_idle() || (self.event.is_none() && self.queue.can_be_written());
         if !timed
             && waits.is_empty()
-            && self.queue.is_idle()
+            && has_turn
             && let Some(filled) = into_home(self.mem, &self.area, payload)
         {
             filled?;
