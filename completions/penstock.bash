@@ -73,6 +73,9 @@ _penstock() {
             penstock__subcmd__trace,show)
                 cmd="penstock__subcmd__trace__subcmd__show"
                 ;;
+            penstock__subcmd__vm,check)
+                cmd="penstock__subcmd__vm__subcmd__check"
+                ;;
             penstock__subcmd__vm,define)
                 cmd="penstock__subcmd__vm__subcmd__define"
                 ;;
@@ -552,12 +555,30 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__vm)
-            opts="-h --help run define"
+            opts="-h --help run define check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__vm__subcmd__check)
+            opts="-h --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -40,7 +40,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "trace" -d 'Show w
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "config" -d 'List the environment variables that Penstock reads, and say which values it cannot read'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "container" -d 'Print the options with which a container engine gives a container the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "doctor" -d 'Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network'
-complete -c penstock -n "__fish_penstock_needs_command" -f -a "vm" -d 'Run programs in virtual machines, and define machines that suit this host'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "vm" -d 'Run programs in virtual machines; define and check machines on this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
@@ -146,9 +146,10 @@ complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l root -d 'Ex
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l collect -d 'Write a copy for --root, without what identifies the host or its users, and examine nothing' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -l json -d 'Write the findings as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define" -s h -l help -d 'Print help'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define" -f -a "define" -d 'Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "define" -d 'Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "check" -d 'Say what is wrong with a libvirt domain on this host, with the corrected elements'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host' -r -f -a "vsock\t'vsock, which needs no network'
 tcp\t'TCP over a virtual network card'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l nodes -d 'Nodes that the guest uses, instead of a daemon for this guest alone' -r
@@ -177,4 +178,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_su
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l no-huge-pages -d 'Do not use huge pages, also if a device is passed through'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l virtual-iommu -d 'Give the guest an IOMMU of its own, for guests that use VFIO themselves'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from check" -l root -d 'Check against a copy of another host\'s files: see penstock-doctor(1)' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from check" -l json -d 'Write the findings as JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand completions" -s h -l help -d 'Print help'

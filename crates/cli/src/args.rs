@@ -277,7 +277,7 @@ pub enum Command {
     Container(crate::container::ContainerArgs),
     /// Say what is wrong with this host: devices, drivers, the pool, virtual machines, the network
     Doctor(crate::doctor::args::DoctorArgs),
-    /// Run programs in virtual machines, and define machines that suit this host
+    /// Run programs in virtual machines; define and check machines on this host
     #[command(subcommand)]
     Vm(crate::vm::args::VmCommand),
     /// Write the man pages into a directory

@@ -31,21 +31,25 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     if let Some(target) = &args.collect {
         return write_copy(tree, target);
     }
-    let findings = examine(&Facts::read(&tree));
-    if args.json {
-        table::print(&format!("{:#}\n", as_json(&findings)))?;
+    report(&examine(&Facts::read(&tree)), all().count(), args.json)
+}
+
+/// Prints the findings of a number of checks. Returns the exit status of the worst finding.
+pub fn report(findings: &[Finding], checks: usize, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        table::print(&format!("{:#}\n", as_json(findings, checks)))?;
     } else {
-        table::print(&show::text(&findings, table::terminal_width()))?;
+        table::print(&show::text(findings, checks, table::terminal_width()))?;
     }
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(worst.map_or(0, Severity::exit_status)))
 }
 
-fn as_json(findings: &[Finding]) -> serde_json::Value {
+fn as_json(findings: &[Finding], checks: usize) -> serde_json::Value {
     let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
     json!({
         "format": FORMAT,
-        "checks": all().count(),
+        "checks": checks,
         "errors": count(Severity::Error),
         "warnings": count(Severity::Warning),
         "notes": count(Severity::Note),

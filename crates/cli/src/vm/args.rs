@@ -59,6 +59,20 @@ Exit status:
 0 if the guest is printed; 2 if the command line is wrong; 125 if this host cannot have such a \
 guest.";
 
+const AFTER_CHECK: &str = "\
+Examples:
+  penstock vm check /etc/libvirt/qemu/solver.xml
+  virsh dumpxml solver | penstock vm check -
+
+Findings:
+The checks are those of `penstock doctor` about domains; docs/doctor.md lists them. Each finding \
+says what was seen, why that matters, and which element repairs it. A guest that `penstock vm \
+define` describes has no findings on the same host.
+
+Exit status:
+0 if there are no findings or only notes; 1 if the worst finding is a warning; 2 if it is an \
+error, or if the command line is wrong; 125 if the command could not look.";
+
 #[derive(Debug, Subcommand)]
 pub enum VmCommand {
     /// Boot a small guest, run a program in it on the devices of this host, and return its exit
@@ -71,6 +85,22 @@ pub enum VmCommand {
     /// Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host
     #[command(after_help = AFTER_DEFINE)]
     Define(VmDefineArgs),
+    /// Say what is wrong with a libvirt domain on this host, with the corrected elements
+    #[command(after_help = AFTER_CHECK)]
+    Check(VmCheckArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct VmCheckArgs {
+    /// XML of the domain, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Check against a copy of another host's files: see penstock-doctor(1)
+    #[arg(long, value_name = "PATH")]
+    pub root: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,7 @@
 //! `penstock vm`: programs in virtual machines.
 
 pub mod args;
+mod check;
 mod define;
 mod link;
 mod root;
@@ -15,5 +16,6 @@ pub fn vm(command: &VmCommand) -> Result<ExitCode, Failure> {
     match command {
         VmCommand::Run(args) => run::run(args),
         VmCommand::Define(args) => define::define(args),
+        VmCommand::Check(args) => check::check(args),
     }
 }

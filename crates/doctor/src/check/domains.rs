@@ -1,7 +1,7 @@
 //! libvirt's domains with devices of the host.
 
 use super::define::{Check, Seen, bytes};
-use crate::facts::{Domain, Facts, Tag};
+use crate::facts::{Domain, Facts, Pci, Tag};
 use crate::finding::Severity::{Error, Note, Warning};
 use crate::finding::Topic::Domains;
 
@@ -13,6 +13,22 @@ pub const CHECKS: &[Check] = &[
         title: "A domain does not let libvirt manage a device of the host.",
         why: "The guest starts only if somebody has bound vfio-pci to the device before.",
         find: domain_device,
+    },
+    Check {
+        id: "domain-absent",
+        topic: Domains,
+        severity: Error,
+        title: "A domain has a device that this host does not have.",
+        why: "The guest does not start.",
+        find: domain_absent,
+    },
+    Check {
+        id: "domain-group",
+        topic: Domains,
+        severity: Error,
+        title: "A device of a domain is in one IOMMU group with a device that the host uses.",
+        why: "VFIO gives a group to a guest only as a whole, so the guest does not start.",
+        find: domain_group,
     },
     Check {
         id: "domain-cpu",
@@ -96,17 +112,71 @@ fn of_domains(facts: &Facts, look: impl Fn(&Domain) -> Option<(String, String)>)
     facts.domains.iter().filter_map(seen).collect()
 }
 
-fn domain_device(facts: &Facts) -> Vec<Seen> {
-    of_domains(facts, |domain| {
-        let unmanaged = domain.passed().any(|tag| tag.get("managed") != Some("yes"));
-        let is_bound = |address: &String| {
-            facts.by_address(address).is_some_and(crate::facts::Pci::is_for_guests)
+/// As [`of_domains`], for the domains that have a device of the host. Where a guest without devices
+/// runs matters less.
+fn of_passing(facts: &Facts, look: impl Fn(&Domain) -> Option<(String, String)>) -> Vec<Seen> {
+    of_domains(facts, |domain| domain.passes_devices().then(|| look(domain)).flatten())
+}
+
+/// Returns the element of a device that libvirt manages.
+fn host_device(address: &str) -> String {
+    let mut parts = address.split([':', '.']);
+    let mut part = || parts.next().unwrap_or_default();
+    let (domain, bus, slot, function) = (part(), part(), part(), part());
+    format!(
+        "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x{domain}' \
+         bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source></hostdev>"
+    )
+}
+
+fn domain_absent(facts: &Facts) -> Vec<Seen> {
+    of_passing(facts, |domain| {
+        let has = domain.addresses();
+        let absent = has.iter().find(|address| facts.by_address(address).is_none())?;
+        let free = facts
+            .pci
+            .iter()
+            .find(|it| it.is_for_guests() && !it.is_bridge() && !has.contains(&it.address));
+        let repair = match free {
+            Some(device) => host_device(&device.address),
+            None => format!("remove the hostdev of {absent}; `lspci -D` lists the devices"),
         };
-        let unbound = domain.addresses().into_iter().find(|address| !is_bound(address))?;
+        Some((format!("has {absent}, and this host has no such device"), repair))
+    })
+}
+
+fn domain_group(facts: &Facts) -> Vec<Seen> {
+    of_passing(facts, |domain| {
+        let has = domain.addresses();
+        let with_group = |address: &String| {
+            let device = facts.by_address(address)?;
+            device.group.as_ref().map(|group| (device, group))
+        };
+        let is_in_the_way = |it: &&Pci| {
+            let is_used = it.driver.is_some() && !it.is_for_guests();
+            is_used && !it.is_bridge() && !has.contains(&it.address)
+        };
+        let (device, other) = has.iter().filter_map(with_group).find_map(|(device, group)| {
+            let mut others = facts.pci.iter().filter(|it| it.group.as_ref() == Some(group));
+            Some((device, others.find(is_in_the_way)?))
+        })?;
+        let text =
+            format!("has {}, and the host uses {} of its group", device.address, other.name());
+        Some((text, host_device(&other.address)))
+    })
+}
+
+fn domain_device(facts: &Facts) -> Vec<Seen> {
+    of_passing(facts, |domain| {
+        let unmanaged = domain.passed().any(|tag| tag.get("managed") != Some("yes"));
+        let is_unbound = |address: &String| {
+            facts.by_address(address).is_some_and(|device| !device.is_for_guests())
+        };
+        let unbound = domain.addresses().into_iter().find(is_unbound)?;
         unmanaged.then(|| {
             let text =
                 format!("has {unbound}, to which vfio-pci is not bound, and does not manage it");
-            (text, "<hostdev mode='subsystem' type='pci' managed='yes'>".to_owned())
+            (text, host_device(&unbound))
         })
     })
 }
@@ -133,11 +203,10 @@ fn pinned(domain: &Domain) -> Vec<u32> {
 }
 
 fn domain_pinning(facts: &Facts) -> Vec<Seen> {
-    of_domains(facts, |domain| {
-        pinned(domain).is_empty().then(|| {
-            let repair = format!("<vcpu cpuset='{}'>", cpus_of_device(facts, domain));
-            ("does not pin its virtual processors".to_owned(), repair)
-        })
+    of_passing(facts, |domain| {
+        pinned(domain)
+            .is_empty()
+            .then(|| ("does not pin its virtual processors".to_owned(), on_node(facts, domain)))
     })
 }
 
@@ -146,27 +215,43 @@ fn node_of_device(facts: &Facts, domain: &Domain) -> Option<u32> {
     domain.addresses().iter().find_map(|address| facts.by_address(address)?.numa)
 }
 
-/// Returns the processors of that node as libvirt writes them.
-fn cpus_of_device(facts: &Facts, domain: &Domain) -> String {
+/// Returns the element that keeps the virtual processors on that node.
+fn on_node(facts: &Facts, domain: &Domain) -> String {
     let id = node_of_device(facts, domain);
     let node = facts.memory.numa.iter().find(|node| Some(node.id) == id);
-    let cpus = node.map_or(&facts.processors.online, |node| &node.cpus);
-    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    let cpus = ranges(node.map_or(&facts.processors.online, |node| &node.cpus));
+    let count = domain.cpus().unwrap_or(1);
+    format!("<vcpu placement='static' cpuset='{cpus}'>{count}</vcpu>")
+}
+
+/// Writes numbers in ascending order as `0-3,8`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut text = String::new();
+    for part in numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next)) {
+        let separator = if text.is_empty() { "" } else { "," };
+        text += &match part {
+            [first, .., last] => format!("{separator}{first}-{last}"),
+            [only] => format!("{separator}{only}"),
+            [] => String::new(),
+        };
+    }
+    text
 }
 
 fn domain_node(facts: &Facts) -> Vec<Seen> {
-    of_domains(facts, |domain| {
+    of_passing(facts, |domain| {
         let id = node_of_device(facts, domain)?;
         let node = facts.memory.numa.iter().find(|node| node.id == id)?;
         let away = pinned(domain).into_iter().find(|cpu| !node.cpus.contains(cpu))?;
         let text = format!("is pinned to CPU {away}, and its device is at NUMA node {id}");
-        Some((text, format!("cpuset='{}'", cpus_of_device(facts, domain))))
+        let repair = format!("{}, and the same CPUs in <cputune>", on_node(facts, domain));
+        Some((text, repair))
     })
 }
 
 fn domain_memory(facts: &Facts) -> Vec<Seen> {
     let many = facts.memory.numa.len() > 1;
-    of_domains(facts, |domain| {
+    of_passing(facts, |domain| {
         let binds = |tag: &Tag| tag.get("mode") == Some("strict") && tag.get("nodeset").is_some();
         let bound = domain.all("domain/numatune/memory").any(binds);
         (many && !bound).then(|| {
@@ -178,7 +263,7 @@ fn domain_memory(facts: &Facts) -> Vec<Seen> {
 }
 
 fn domain_huge_pages(facts: &Facts) -> Vec<Seen> {
-    of_domains(facts, |domain| {
+    of_passing(facts, |domain| {
         (!domain.has("domain/memoryBacking/hugepages")).then(|| {
             let repair = "<memoryBacking><hugepages/></memoryBacking>, with huge pages reserved \
                           on the node of the device";
@@ -188,7 +273,7 @@ fn domain_huge_pages(facts: &Facts) -> Vec<Seen> {
 }
 
 fn domain_pages_few(facts: &Facts) -> Vec<Seen> {
-    of_domains(facts, |domain| {
+    of_passing(facts, |domain| {
         let needed =
             domain.memory_bytes().filter(|_| domain.has("domain/memoryBacking/hugepages"))?;
         let id = node_of_device(facts, domain)?;
@@ -200,19 +285,25 @@ fn domain_pages_few(facts: &Facts) -> Vec<Seen> {
                 format!("needs {}, and NUMA node {id} has {has} of huge pages", bytes(needed));
             let pages = needed.div_ceil(2 << 20);
             let path = format!("/sys/devices/system/node/node{id}/hugepages/hugepages-2048kB");
-            (text, format!("keep the size, and: echo {pages} | sudo tee {path}/nr_hugepages"))
+            let repair = format!("echo {pages} | sudo tee {path}/nr_hugepages");
+            match node.huge_bytes >> 20 {
+                0 => (text, format!("keep the size, and: {repair}")),
+                // Or a guest that fits.
+                mib => (text, format!("<memory unit='MiB'>{mib}</memory>, or: {repair}")),
+            }
         })
     })
 }
 
 fn domain_iommu(facts: &Facts) -> Vec<Seen> {
-    of_domains(facts, |domain| {
+    of_passing(facts, |domain| {
         let intel = domain.all("domain/devices/iommu").any(|tag| tag.get("model") == Some("intel"));
         let caches = domain
             .all("domain/devices/iommu/driver")
             .any(|tag| tag.get("caching_mode") == Some("on"));
         (intel && !caches).then(|| {
-            let repair = "<iommu model='intel'><driver intremap='on' caching_mode='on'/></iommu>";
+            let repair = "<iommu model='intel'><driver intremap='on' caching_mode='on' \
+                          iotlb='on'/></iommu>";
             ("has a virtual IOMMU without caching mode".to_owned(), repair.to_owned())
         })
     })
@@ -226,4 +317,21 @@ fn domain_ats(facts: &Facts) -> Vec<Seen> {
             (text, "<driver iommu='on' ats='on'/>, and iotlb='on' at the IOMMU".to_owned())
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 3, 8, 10, 11]), "0-3,8,10-11");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn a_device_has_its_address_in_four_parts() {
+        let element = host_device("0000:65:00.1");
+        assert!(element.contains("domain='0x0000' bus='0x65' slot='0x00' function='0x1'"));
+    }
 }

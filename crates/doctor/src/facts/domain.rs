@@ -4,7 +4,6 @@ use crate::tree::Tree;
 
 const DIRECTORY: &str = "etc/libvirt/qemu";
 
-/// A domain with at least one PCI device of the host.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub path: String,
@@ -26,6 +25,18 @@ impl Tag {
 }
 
 impl Domain {
+    /// Reads the XML of a domain. Returns `None` if it is none.
+    pub fn of_xml(path: &str, xml: &str) -> Option<Self> {
+        let starts = |element: &Element<'_>| is_named(element.element, "domain");
+        elements(xml).first().filter(|element| starts(element))?;
+        Some(Self::of_kept(path, &kept(xml)))
+    }
+
+    /// Makes a domain of lines that [`kept`] wrote.
+    fn of_kept(path: &str, lines: &str) -> Self {
+        Self { path: path.to_owned(), tags: lines.lines().filter_map(tag).collect() }
+    }
+
     /// Returns all elements with this path.
     pub fn all<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Tag> {
         self.tags.iter().filter(move |tag| tag.path == path)
@@ -38,6 +49,15 @@ impl Domain {
     /// Returns the elements of the host's PCI devices.
     pub fn passed(&self) -> impl Iterator<Item = &Tag> {
         self.all(HOST_DEVICE).filter(|tag| tag.get("type") == Some("pci"))
+    }
+
+    pub fn passes_devices(&self) -> bool {
+        self.passed().next().is_some()
+    }
+
+    /// Returns the number of virtual processors.
+    pub fn cpus(&self) -> Option<u32> {
+        self.all(CPUS).next()?.get("size")?.parse().ok()
     }
 
     /// Returns the bytes of the domain's memory.
@@ -78,8 +98,10 @@ impl Domain {
     }
 }
 
-/// Element with the size of the domain's memory, which becomes an attribute `size`.
+/// Elements whose content is a number, which becomes an attribute `size`: the domain's memory and
+/// the number of its virtual processors.
 const MEMORY: &str = "domain/memory";
+const CPUS: &str = "domain/vcpu";
 
 pub const HOST_DEVICE: &str = "domain/devices/hostdev";
 
@@ -87,7 +109,7 @@ pub const HOST_DEVICE: &str = "domain/devices/hostdev";
 const KNOWN: [&str; 13] = [
     MEMORY,
     "domain/cpu",
-    "domain/vcpu",
+    CPUS,
     "domain/cputune/vcpupin",
     "domain/numatune/memory",
     "domain/memoryBacking/hugepages",
@@ -126,8 +148,8 @@ pub fn read(tree: &Tree) -> Vec<Domain> {
     let files = tree.list(DIRECTORY).into_iter().filter(|name| name.ends_with(".xml"));
     let domain = |name: String| {
         let path = format!("{DIRECTORY}/{name}");
-        let tags = tree.read(&path, kept)?.lines().filter_map(tag).collect();
-        Some(Domain { path, tags }).filter(|domain| domain.passed().next().is_some())
+        let domain = Domain::of_kept(&path, &tree.read(&path, kept)?);
+        Some(domain).filter(Domain::passes_devices)
     };
     files.filter_map(domain).collect()
 }
@@ -164,7 +186,8 @@ fn kept(text: &str) -> String {
         above.push(name);
         let path = above.join("/");
         if KNOWN.contains(&path.as_str()) {
-            let size = Some(content.trim()).filter(|it| path == MEMORY && is_number(it));
+            let size = Some(content.trim()).filter(|it| is_number(it));
+            let size = size.filter(|_| [MEMORY, CPUS].contains(&path.as_str()));
             let size = size.map(|size| format!(" size={size}")).unwrap_or_default();
             lines.push(format!("{path}{}{size}", attributes(element)));
         }
@@ -173,6 +196,11 @@ fn kept(text: &str) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// Whether the text between the angle brackets starts an element with this name.
+fn is_named(element: &str, name: &str) -> bool {
+    element.split(char::is_whitespace).next() == Some(name)
 }
 
 fn is_number(text: &str) -> bool {
