@@ -114,6 +114,10 @@ bench-ggas: setup build ## the applications of examples/ggas, communicating insi
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
+guest-faults: setup build ## kill 100 guests in the middle of their work, and let others fall silent (about 10 minutes)
+	@tools/setup.sh guest
+	@tests/guests/faults.py --times 100
+
 fuzz: setup-build ## every decoder for 5 minutes each (installs cargo-fuzz)
 	@tools/fuzz.sh
 
@@ -163,4 +167,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check planted install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

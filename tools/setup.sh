@@ -41,7 +41,7 @@ packages_of() {
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
         cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
-        guest) echo qemu-system-x86 libxml2-utils ;;
+        guest) echo qemu-system-x86 busybox-static libxml2-utils ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
         *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, guest, lammps, ucx)" >&2; exit 2 ;;

@@ -1,8 +1,13 @@
-/* A client that works until something goes wrong: load MODE [SECONDS].
+/* A client that works until something goes wrong: load MODE [SECONDS [DEVICES]].
  *
  * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong"
  * if data is not what it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL
  * error), 4 (wrong data).
+ *
+ * Mode "idle": says "busy" and calls nothing more until the end.
+ *
+ * Mode "rate": keeps the first DEVICES devices busy with long kernels (1 device if none are given),
+ * and says "kernel" when one has ended.
  *
  * Mode "spared": says "busy", waits for SIGTERM, enqueues commands of the first device that come
  * after transfers from the last one, says "enqueued", and ends with 0 only if all that does not
@@ -455,9 +460,46 @@ static void heap_of_all(cl_platform_id platform) {
     end(0, "done");
 }
 
+/* Kernels of some 100 ms, which use one core each. Two are always enqueued on a device. */
+static void rate(cl_uint used) {
+    static cl_kernel kernel[8];
+    static cl_mem mem[8];
+    static cl_event last[8];
+    const size_t one = 1;
+    const cl_uint n = 10000000;
+    for (cl_uint d = 0; d < used; d++) {
+        cl_event next;
+        if (!kernel[d]) {
+            kernel[d] = kernel_of(spin_source, "spin");
+            mem[d] = buffer(4);
+            CALL(clSetKernelArg(kernel[d], 0, sizeof mem[d], &mem[d]));
+            CALL(clSetKernelArg(kernel[d], 1, sizeof n, &n));
+        }
+        CALL(clEnqueueNDRangeKernel(queues[d], kernel[d], 1, NULL, &one, NULL, 0, NULL, &next));
+        CALL(clFlush(queues[d]));
+        if (last[d]) {
+            CALL(clWaitForEvents(1, &last[d]));
+            CALL(clReleaseEvent(last[d]));
+            printf("kernel\n");
+            fflush(stdout);
+        }
+        last[d] = next;
+    }
+    busy();
+}
+
+static void idle(cl_command_queue on) {
+    static bool begun;
+    if (!begun) steady(on);
+    begun = true;
+    busy();
+    usleep(100000);
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "check";
     const double limit_s = argc > 2 ? atof(argv[2]) : strcmp(mode, "check") == 0 ? 0 : 60;
+    const cl_uint used = argc > 3 ? (cl_uint)atoi(argv[3]) : 1;
     cl_platform_id platform;
     cl_int code;
     signal(SIGTERM, on_term);
@@ -490,6 +532,10 @@ int main(int argc, char **argv) {
             both(turn);
         else if (strcmp(mode, "again") == 0)
             again(turn);
+        else if (strcmp(mode, "rate") == 0)
+            rate(used < device_count ? used : device_count);
+        else if (strcmp(mode, "idle") == 0)
+            idle(queues[0]);
         else if (strcmp(mode, "moving") == 0)
             moving(turn);
         else

@@ -63,11 +63,11 @@ def stacks_of(pid):
 class Node:
     """A daemon in a folder of its own."""
 
-    def __init__(self, folder, kind, number=0):
+    def __init__(self, folder, kind, number=0, listens=(), devices="pthread"):
         self.folder, self.kind = Path(folder), kind
         self.key = self.folder / "key"
         self.env = dict(
-            os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES="pthread", TMPDIR=str(self.folder)
+            os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES=devices, TMPDIR=str(self.folder)
         )
         if not self.key.exists():
             subprocess.run(
@@ -81,8 +81,9 @@ class Node:
         self.socket = f"node{number}.sock"
         listen = f"unix:{self.folder}/{self.socket}" if kind == "unix" else "tcp:127.0.0.1:0"
         self.log = open(self.folder / f"daemon{number}.log", "a")
+        listens = [word for more in (listen, *listens) for word in ("--listen", more)]
         self.daemon = subprocess.Popen(
-            [BIN / "penstock", "serve", "--listen", listen],
+            [BIN / "penstock", "serve", *listens],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=self.log,
