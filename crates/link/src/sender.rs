@@ -100,8 +100,7 @@ impl Sender {
     }
 
     /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until
-    /// [`Sender::flush`], a larger payload, or 200 µs have passed. The first call after a pause of
-    /// 200 µs is sent at once.
+    /// [`Sender::flush`], a larger payload, or 200 µs have passed.
     ///
     /// # Errors
     /// Fails if the call exceeds a limit or the link has ended.
@@ -324,10 +323,6 @@ impl Sender {
         shared.joint.check()?;
         let mut state = shared.state.lock();
         shared.ended(state.out.frame(&shared.joint, head, bytes, pieces))?;
-        if state.out.begins_after(BATCH_AGE_MAX) {
-            // The peer has probably gone to sleep. It wakes up while the next calls are made.
-            shared.ended(state.out.flush_now(&shared.joint))?;
-        }
         shared.call_helper(&mut state);
         Ok(())
     }
@@ -413,14 +408,6 @@ impl Out {
         match self {
             Self::Socket(socket) => socket.flush_now(joint),
             Self::Ring(_) => Ok(true),
-        }
-    }
-
-    /// Returns whether a frame was gathered after a pause of at least `pause`.
-    fn begins_after(&self, pause: Duration) -> bool {
-        match self {
-            Self::Socket(socket) => socket.begins_after(pause),
-            Self::Ring(_) => false,
         }
     }
 
@@ -586,23 +573,20 @@ mod tests {
     }
 
     #[test]
-    fn the_first_call_after_a_pause_is_sent_at_once_and_wakes_no_helper() {
+    fn a_thread_that_flushes_itself_wakes_no_helper() {
         let (sender, _peer) = sender();
-        for _ in 0..2 {
-            send(&sender);
-            assert!(look(&sender) == (Helper::None, false));
-            std::thread::sleep(BATCH_AGE_MAX);
-        }
+        let call = to_worker::Flush { queue: Id::new(1) };
+        let header = <to_worker::Flush as Call>::header(0, 0).unwrap();
+        sender.gather_head(&head(&header, &call, &[]), &[]).unwrap();
+        assert!(look(&sender) == (Helper::None, true));
+        sender.flush().unwrap();
+        assert!(look(&sender) == (Helper::None, false));
     }
 
     #[test]
     fn the_helper_sends_what_nobody_flushes_and_then_sleeps() {
         let (sender, _peer) = sender();
         send(&sender);
-        // A pause here on a busy machine only means that a call is sent at once.
-        while !look(&sender).1 {
-            send(&sender);
-        }
         let end = Instant::now() + Duration::from_secs(10);
         while look(&sender) != (Helper::Asleep, false) {
             assert!(Instant::now() < end, "the call is still in the batch, or the helper awake");

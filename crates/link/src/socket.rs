@@ -1,7 +1,7 @@
 //! Frames over a socket: small frames are gathered into one send, large payloads are not copied.
 
 use std::io::IoSlice;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::LinkError;
 use crate::joint::{Joint, STALL_MIN};
@@ -38,19 +38,11 @@ pub(crate) struct SocketOut {
     sent: usize,
     /// When the oldest of these bytes was put there.
     since: Option<Instant>,
-    /// When the batch was last sent.
-    last_sent: Option<Instant>,
 }
 
 impl SocketOut {
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
-    }
-
-    /// Returns whether the batch has begun after a pause of at least `pause`.
-    pub(crate) fn begins_after(&self, pause: Duration) -> bool {
-        let Some(since) = self.since else { return false };
-        self.last_sent.is_none_or(|sent| since.saturating_duration_since(sent) >= pause)
     }
 
     /// Sends a frame, or puts it into the batch.
@@ -195,7 +187,6 @@ impl SocketOut {
         self.batch.shrink_to(2 * BATCH_BYTES_MAX);
         self.sent = 0;
         self.since = None;
-        self.last_sent = Some(Instant::now());
     }
 }
 
