@@ -142,6 +142,8 @@ def same_results(place, transport):
     files = [option for command in commands.values() for option in ("--file", which(command[0]))]
     done = place.guest(*files, "--", "/bin/sh", "-c", script, transport=transport)
     assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
+    way = {"vsock": "it uses vsock", "tcp": "it uses TCP over virtio-net"}[transport]
+    assert way in done.stderr, done.stderr
     expected = place.call("run", "--", "/bin/sh", "-c", script)
     assert expected.returncode == 0, expected.stderr
     found = results_of(done.stdout, commands)
@@ -169,6 +171,30 @@ def input_output_and_status(place):
     assert done.returncode == 42, f"{done.returncode}: {done.stderr}"
     assert done.stdout == data, f"{len(done.stdout)} bytes of {len(data)}"
     assert b"problem\n" in done.stderr, done.stderr
+
+
+def nodes_that_run_already(place):
+    """The guest uses a daemon that is not its own, with the user's key."""
+    need_guests()
+    need("opencl", shutil.which("clinfo"), "no clinfo")
+    place.call("key", "--create")
+    daemon = subprocess.Popen(
+        [PENSTOCK, "serve", "--listen", "tcp:127.0.0.1:0"],
+        env=place.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        port = daemon.stdout.readline().strip().rsplit(":", 1)[1]
+        nodes = f"tcp:10.0.2.2:{port}"
+        done = place.guest("--nodes", nodes, "--", "penstock", "devices", "--no-local")
+        assert done.returncode == 0 and nodes in done.stdout, f"{done.stdout}{done.stderr}"
+    finally:
+        daemon.terminate()
+        daemon.wait()
+    refused = place.guest("--nodes", "local", "--", "true")
+    assert refused.returncode == 125 and "no Unix socket" in refused.stderr, refused.stderr
 
 
 def what_fails_has_its_status(place):
@@ -233,6 +259,7 @@ def cases(transports):
     for transport in transports:
         yield f"three programs over {transport}", same_results, (transport,)
     yield "input, output and status", input_output_and_status, ()
+    yield "nodes that run already", nodes_that_run_already, ()
     yield "what fails has its status", what_fails_has_its_status, ()
     yield "a guest that panics is an error", a_guest_that_panics_is_an_error, ()
     for by in (signal.SIGKILL, signal.SIGTERM):

@@ -22,7 +22,8 @@ have on this host. Nothing of it stays.
 Pool:
 The command starts a daemon for the devices of this host, which serves only this guest, and ends \
 with it. With --nodes, the guest uses these nodes instead: tcp: addresses, which the guest reaches \
-through QEMU's user-mode network, and vsock:2 for a daemon of this host that listens on vsock.
+through QEMU's user-mode network (tcp:10.0.2.2 is this host), and vsock:2 for a daemon of this \
+host that listens on vsock.
 
 Virtual machine:
 QEMU runs the guest with KVM if that works, and otherwise emulates it; the command says which. It \

@@ -10,6 +10,7 @@ use penstock_process::{search, variable};
 use penstock_vm::VmError;
 use penstock_vm::guest::{Start, Variable, paths};
 use penstock_vm::image::{Environment, Initramfs};
+use penstock_vm::machine::network;
 
 use super::args::VmRunArgs;
 use super::link::Link;
@@ -47,6 +48,10 @@ pub fn fill(args: &VmRunArgs, link: &Link) -> Result<Initramfs, Failure> {
     if let Some(key) = &link.key {
         let content = std::fs::read(key).map_err(Failure::file(key, "read"))?;
         root.add_text(Path::new(paths::KEY), 0o600, &content);
+    }
+    if link.network {
+        let server = format!("nameserver {}\n", network::NAME_SERVER);
+        root.add_text(Path::new("/etc/resolv.conf"), 0o644, server.as_bytes());
     }
     root.add(&program, &program)?;
     for pair in &args.file {

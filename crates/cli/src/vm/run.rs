@@ -19,6 +19,7 @@ use super::link::{self, Link};
 use super::root;
 use crate::failure::Failure;
 use crate::run::{PrivateDirectory, guard};
+use crate::table;
 
 /// Exit status if the program took too long, as that of `timeout`.
 const TOO_LONG: u8 = 124;
@@ -55,7 +56,7 @@ pub fn run(args: &VmRunArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(match report.end {
         End::Exit(status) => status,
         End::NotStarted { status, why } => {
-            eprintln!("penstock: in the guest: {why}");
+            eprintln!("penstock: in the guest: {}", table::printable(&why));
             status
         }
         End::TooLong => {
@@ -151,6 +152,7 @@ fn run_machine(
         vsock_path: link::monitor_path(directory),
         program_max: args.timeout.map(Duration::from_secs),
         shows_console: args.verbose,
+        announcement: format!("penstock: the guest runs with KVM; it uses {}", link.name),
     };
     let mut why = "as --no-kvm says".to_owned();
     if !args.no_kvm {
@@ -159,7 +161,7 @@ fn run_machine(
             Attempt::Without(why) => why,
         };
     }
-    eprintln!("penstock: the guest is emulated, {why}; it uses {}", link.name);
+    plan.announcement = format!("penstock: the guest is emulated, {why}; it uses {}", link.name);
     plan.machine.accelerator = Accelerator::Tcg;
     host::run(&plan).map_err(|stopped| stopped.error.into())
 }

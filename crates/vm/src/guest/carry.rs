@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
@@ -43,6 +44,7 @@ pub fn until_end(port: &mut File, child: &mut Child) -> io::Result<ExitStatus> {
     ];
     let mut input = Input { pipe: child.stdin.take().map(file).transpose()?, ..Input::default() };
     let mut decoder = Decoder::default();
+    let mut spoke = Instant::now();
     loop {
         let ready = wait(port, &ended, &outputs, &input)?;
         for output in &mut outputs {
@@ -52,8 +54,10 @@ pub fn until_end(port: &mut File, child: &mut Child) -> io::Result<ExitStatus> {
             receive(port, &mut decoder, &mut input)?;
         }
         input.feed();
-        if ready.is_silent {
+        // Also while input comes and the program says nothing.
+        if spoke.elapsed() >= ALIVE_EVERY {
             send(port, &Message::Alive)?;
+            spoke = Instant::now();
         }
         if ready.has_ended {
             let status = child.wait()?;
@@ -83,8 +87,6 @@ fn file(pipe: impl Into<OwnedFd>) -> io::Result<File> {
 struct Ready {
     port: bool,
     has_ended: bool,
-    /// Nothing happened for some time.
-    is_silent: bool,
 }
 
 fn wait(port: &File, ended: &OwnedFd, outputs: &[Output], input: &Input) -> io::Result<Ready> {
@@ -98,14 +100,14 @@ fn wait(port: &File, ended: &OwnedFd, outputs: &[Output], input: &Input) -> io::
         list.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT));
     }
     let patience = Timespec::try_from(ALIVE_EVERY).ok();
-    let count = match poll(&mut list, patience.as_ref()) {
+    match poll(&mut list, patience.as_ref()) {
         Err(Errno::INTR) => return Ok(Ready::default()),
         other => other?,
     };
     let is = |index: usize, wanted: PollFlags| {
         list.get(index).is_some_and(|it: &PollFd<'_>| it.revents().intersects(wanted))
     };
-    Ok(Ready { has_ended: is(0, PollFlags::IN), port: is(1, PollFlags::IN), is_silent: count == 0 })
+    Ok(Ready { has_ended: is(0, PollFlags::IN), port: is(1, PollFlags::IN) })
 }
 
 impl Output {
@@ -218,7 +220,7 @@ mod tests {
     /// A child that holds the pipes does not keep the guest alive.
     #[test]
     fn a_child_that_stays_is_not_waited_for() {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let (out, _, status) = run("sleep 20 & echo $!; exit 0", &[]);
         assert!(status.success() && began.elapsed().as_secs() < 15);
         let pid = String::from_utf8(out).unwrap().trim().to_owned();
@@ -230,5 +232,32 @@ mod tests {
         let input = vec![Message::In(vec![b'x'; PAYLOAD_BYTES_MAX]); 3];
         let (_, _, status) = run("exec 0<&-; sleep 0.2; exit 4", &input);
         assert_eq!(status.code(), Some(4));
+    }
+
+    /// The host takes a silent guest for lost.
+    #[test]
+    fn a_program_that_only_reads_is_alive() {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let mut port = File::from(OwnedFd::from(guest));
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg("cat >/dev/null").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut sender = File::from(OwnedFd::from(host.try_clone().unwrap()));
+        let feeder = std::thread::spawn(move || {
+            let until = Instant::now() + ALIVE_EVERY * 3 / 2;
+            while Instant::now() < until {
+                sender.write_all(&Message::In(vec![1]).bytes()).unwrap();
+                std::thread::sleep(ALIVE_EVERY / 50);
+            }
+            sender.write_all(&Message::In(Vec::new()).bytes()).unwrap();
+        });
+        assert!(until_end(&mut port, &mut child).unwrap().success());
+        feeder.join().unwrap();
+        drop(port);
+        let mut said = Vec::new();
+        File::from(OwnedFd::from(host)).read_to_end(&mut said).unwrap();
+        let mut decoder = Decoder::default();
+        decoder.push(&said);
+        assert_eq!(decoder.next_message(), Ok(Some(Message::Alive)));
     }
 }

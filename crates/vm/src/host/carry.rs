@@ -48,11 +48,12 @@ impl Carrier {
         self.started.is_some()
     }
 
-    /// Carries until the program has ended, or took too long.
-    pub fn until_end(&mut self) -> Result<Report, Broken> {
+    /// Carries until the program has ended, or took too long. Writes the announcement to standard
+    /// error when the program starts.
+    pub fn until_end(&mut self, announcement: &str) -> Result<Report, Broken> {
         loop {
             while let Some(message) = self.decoder.next_message().map_err(other)? {
-                if let Some(end) = self.obey(message)? {
+                if let Some(end) = self.obey(message, announcement)? {
                     return Ok(self.report(end));
                 }
             }
@@ -69,11 +70,13 @@ impl Carrier {
     }
 
     /// Returns the end of the program if the message says it.
-    fn obey(&mut self, message: Message) -> Result<Option<End>, Broken> {
+    fn obey(&mut self, message: Message, announcement: &str) -> Result<Option<End>, Broken> {
         let written = match message {
             Message::Alive => Ok(()),
             Message::Ready if self.started.is_none() => {
                 self.started = Some(Instant::now());
+                // Like all that the program writes, it may have no reader.
+                _ = writeln!(io::stderr(), "{announcement}");
                 self.send_input().map_err(|error| Broken::Guest(error.to_string()))?;
                 Ok(())
             }
@@ -188,14 +191,14 @@ mod tests {
     #[test]
     fn a_program_ends_with_its_status() {
         let mut carrier = hear(&[Message::Ready, Message::Alive, Message::Exit(9)], 5000, None);
-        assert_eq!(carrier.until_end().unwrap().end, End::Exit(9));
+        assert_eq!(carrier.until_end("").unwrap().end, End::Exit(9));
         assert!(carrier.has_started());
     }
 
     #[test]
     fn a_guest_that_does_not_start_is_an_error() {
         let mut carrier = hear(&[], 50, None);
-        let Err(Broken::Guest(what)) = carrier.until_end() else { panic!() };
+        let Err(Broken::Guest(what)) = carrier.until_end("") else { panic!() };
         assert!(what.starts_with("the guest did not start within"), "{what}");
         assert!(!carrier.has_started());
     }
@@ -203,13 +206,13 @@ mod tests {
     #[test]
     fn a_program_may_take_too_long() {
         let mut carrier = hear(&[Message::Ready], 5000, Some(50));
-        assert_eq!(carrier.until_end().unwrap().end, End::TooLong);
+        assert_eq!(carrier.until_end("").unwrap().end, End::TooLong);
     }
 
     #[test]
     fn a_guest_that_ends_before_its_program_is_an_error() {
         let mut carrier = hear(&[Message::Ready, Message::Alive], 5000, None);
-        let Err(Broken::Guest(what)) = carrier.until_end() else { panic!() };
+        let Err(Broken::Guest(what)) = carrier.until_end("") else { panic!() };
         assert_eq!(what, "the guest ended before its program");
     }
 
@@ -219,7 +222,7 @@ mod tests {
             [vec![Message::Ready, Message::Ready], vec![Message::Ready, Message::In(vec![1])]]
         {
             let mut carrier = hear(&messages, 5000, None);
-            assert!(matches!(carrier.until_end(), Err(Broken::Guest(_))));
+            assert!(matches!(carrier.until_end(""), Err(Broken::Guest(_))));
         }
     }
 }

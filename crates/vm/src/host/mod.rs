@@ -41,6 +41,8 @@ pub struct Plan<'a> {
     pub program_max: Option<Duration>,
     /// Whether the guest's console is shown on standard error.
     pub shows_console: bool,
+    /// Line for standard error when the program starts.
+    pub announcement: String,
 }
 
 /// What became of a guest and its program.
@@ -99,7 +101,7 @@ pub fn run(plan: &Plan<'_>) -> Result<Report, Stopped> {
         Accelerator::Tcg => BOOT_MAX,
     };
     let mut carrier = Carrier::new(stream, began, began + boot_max, plan.program_max);
-    carrier.until_end().map_err(|broken| Stopped {
+    carrier.until_end(&plan.announcement).map_err(|broken| Stopped {
         error: match broken {
             Broken::Guest(what) => qemu.explain(what),
             Broken::Other(error) => error,
