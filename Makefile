@@ -111,6 +111,9 @@ bench-comm: setup build ## kernels that talk to each other, beside the ways thro
 bench-ggas: setup build ## the applications of examples/ggas, communicating inside their kernels and by the host
 	@bench/ggas.py
 
+bench-share: setup build ## eight programs that share two devices, beside one that has both
+	@bench/share.py --turns 6 --seconds 10
+
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
@@ -167,4 +170,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

@@ -460,13 +460,13 @@ static void heap_of_all(cl_platform_id platform) {
     end(0, "done");
 }
 
-/* Kernels of some 100 ms, which use one core each. Two are always enqueued on a device. */
+/* Kernels of some 50 ms, which use one core each. Two are always enqueued on a device. */
 static void rate(cl_uint used) {
     static cl_kernel kernel[8];
     static cl_mem mem[8];
     static cl_event last[8];
     const size_t one = 1;
-    const cl_uint n = 10000000;
+    const cl_uint n = 1500000;
     for (cl_uint d = 0; d < used; d++) {
         cl_event next;
         if (!kernel[d]) {
