@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
+use penstock_wire::calls::{
+    Attached, Serve, Served, to_client, to_guest, to_host, to_peer, to_worker,
+};
 use penstock_wire::{Call, Frame, Header};
 use zerocopy::FromBytes;
 
@@ -24,4 +26,6 @@ fuzz_target!(|bytes: &[u8]| {
     _ = to_worker::dispatch(&mut Sink, &frame, &mut payload);
     _ = to_client::dispatch(&mut Sink, &frame, &mut payload);
     _ = to_peer::dispatch(&mut Sink, &frame, &mut payload);
+    _ = to_host::dispatch(&mut Sink, &frame, &mut payload);
+    _ = to_guest::dispatch(&mut Sink, &frame, &mut payload);
 });

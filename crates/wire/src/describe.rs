@@ -202,6 +202,15 @@ pub struct PeerInvitation {
     pub ticket: [u8; crate::hello::TICKET_BYTES],
 }
 
+/// What a client tells another client, so that the other's worker reaches its own worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestInvitation {
+    /// Boot id of the host. Addresses of one host are valid only for workers of the same boot.
+    pub boot: String,
+    /// The ticket is that of [`crate::calls::to_worker::AdmitGuest`].
+    pub invitation: PeerInvitation,
+}
+
 /// The members of a symmetric heap's PEs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapPlan {

@@ -89,6 +89,20 @@ pub const HEAP_TIMEOUT_MS_MAX: u32 = 600_000;
 /// Size of the reason of a heap's abort in bytes: a sentence or two.
 pub const HEAP_REASON_BYTES_MAX: u64 = 1 << 10;
 
+/// Number of links of one session to workers of other clients. Each is a link with a thread. A
+/// session of a program with a thousand ranks has one link in each direction to each of 512 ranks.
+pub const GRANT_LINKS_MAX: usize = 1024;
+
+/// Number of grants of one session that workers of other clients have not used yet, and of its own
+/// claims. A rank that exchanges 16 messages at a time with each of its 26 neighbours in a grid has
+/// 416; ten times as many leave room.
+pub const GRANTS_PER_SESSION_MAX: usize = 4_096;
+
+/// Size of the answers to claims that a worker of another client has not yet taken, in bytes. Each
+/// of [`GRANTS_PER_SESSION_MAX`] claims has one answer, of less than 256 bytes. At the limit the
+/// link ends.
+pub const CLAIM_ANSWERS_BYTES_MAX: usize = 256 * GRANTS_PER_SESSION_MAX;
+
 /// Size of a worker's messages that its client has not yet taken, in bytes: a million completions.
 /// A client takes them with each of its waits, and occasionally while it sends. At the limit its
 /// session ends.

@@ -22,12 +22,17 @@ use crate::run::{configured, find_nodes, key_for};
 use crate::table;
 
 /// Calls that name another worker. A replay has one worker, so it refuses them.
-const OF_SEVERAL_WORKERS: [u16; 5] = [
+const OF_SEVERAL_WORKERS: [u16; 10] = [
     to_worker::ConnectPeer::OPCODE,
     to_worker::AdmitPeer::OPCODE,
     to_worker::TellPeer::OPCODE,
     to_worker::AdmitHeapMember::OPCODE,
     to_worker::ConnectHeapMember::OPCODE,
+    to_worker::AdmitGuest::OPCODE,
+    to_worker::ConnectHost::OPCODE,
+    to_worker::GrantMem::OPCODE,
+    to_worker::RevokeGrant::OPCODE,
+    to_worker::ClaimGrant::OPCODE,
 ];
 
 /// Most differences that are shown. More have the same cause as a rule.

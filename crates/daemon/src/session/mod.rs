@@ -10,6 +10,7 @@ mod call;
 mod end_order;
 mod ends;
 mod event;
+mod grant;
 mod heap;
 mod heap_view;
 mod limits;

@@ -68,6 +68,8 @@ pub(crate) enum Guest {
     Peer(Id<kind::Peer>),
     /// The same worker again, as a member of a heap.
     Member(Id<kind::Heap>, u32),
+    /// A worker of another client, which claims grants.
+    Stranger(Id<kind::Peer>),
 }
 
 struct Admission {
@@ -192,7 +194,7 @@ impl Peers {
             // The daemon keeps no more tickets of one worker, and would not answer.
             if tickets.len() >= PEERS_MAX {
                 return match guest {
-                    Guest::Peer(_) => Err(FrameError::Limit("PEERS_MAX")),
+                    Guest::Peer(_) | Guest::Stranger(_) => Err(FrameError::Limit("PEERS_MAX")),
                     // Heaps come and go, so this is only a temporary excess.
                     Guest::Member(..) => Ok(Err(Status::OUT_OF_RESOURCES)),
                 };

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::builds::Builds;
 use super::event::Events;
+use super::grant::Grants;
 use super::heap::{self, Heaps};
 use super::output::Output;
 use super::peer::{PeerSetup, Peers};
@@ -32,6 +33,7 @@ pub struct SharedSession {
     /// All queues, for threads that wait for room for staged bytes.
     pub(super) queues: Lock<FxHashMap<Id<kind::Queue>, device::Queue>>,
     pub(crate) peers: Peers,
+    pub(super) grants: Grants,
     pub(super) heaps: Heaps,
     output: Option<Arc<Output>>,
     /// Whether a program of this session may print. Its output is then sent before a command's end.
@@ -54,6 +56,7 @@ impl SharedSession {
             transfers: Transfers::default(),
             queues: Lock::default(),
             peers: Peers::new(setup),
+            grants: Grants::default(),
             heaps: heap::heaps(),
             output,
             prints: AtomicBool::new(false),
@@ -84,6 +87,7 @@ impl SharedSession {
         }
         self.heaps.end_all("the session of a member has ended");
         self.peers.close();
+        self.grants.close();
     }
 
     /// Sends the session's last frame: why it ends.

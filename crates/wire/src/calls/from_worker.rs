@@ -64,3 +64,22 @@ calls! {
     /// is an error and the payload is empty.
     0x9001 TransferData [PayloadRule::Stream] { transfer: Id<kind::Transfer>, status: I32 }
 }
+
+calls! {
+    /// Calls of a worker to the worker of another client that has granted it memory.
+    mod to_host / ServeHost;
+
+    /// Claims a [`to_worker::GrantMem`] for `size` bytes. Answered by [`to_guest::ClaimAnswered`].
+    0xa000 Claim [PayloadRule::None] { transfer: Id<kind::Transfer>, size: U64 }
+    /// The bytes of a claimed grant. If the sender could not obtain them, the status is an error
+    /// and the payload is empty.
+    0xa001 GrantData [PayloadRule::Stream] { transfer: Id<kind::Transfer>, status: I32 }
+}
+
+calls! {
+    /// Calls of a worker to the worker of another client that claims its grants.
+    mod to_guest / ServeGuest;
+
+    /// The answer to a [`to_host::Claim`]. After a success, the claiming worker sends the bytes.
+    0xb000 ClaimAnswered [PayloadRule::None] { transfer: Id<kind::Transfer>, status: I32 }
+}

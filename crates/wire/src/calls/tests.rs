@@ -26,7 +26,10 @@ impl<C: Call> Serve<C> for Counter {
 }
 
 fn tables() -> impl Iterator<Item = (u16, &'static str, usize, PayloadRule)> {
-    [to_worker::TABLE, to_client::TABLE, to_peer::TABLE].into_iter().flatten().copied()
+    [to_worker::TABLE, to_client::TABLE, to_peer::TABLE, to_host::TABLE, to_guest::TABLE]
+        .into_iter()
+        .flatten()
+        .copied()
 }
 
 #[test]
@@ -58,7 +61,9 @@ fn dispatch_any(
     let frame = Frame { header, body, waits: &[] };
     let result = match header.opcode.get() {
         0x8000..0x9000 => to_client::dispatch(&mut counter, &frame, &mut payload),
-        0x9000.. => to_peer::dispatch(&mut counter, &frame, &mut payload),
+        0x9000..0xa000 => to_peer::dispatch(&mut counter, &frame, &mut payload),
+        0xa000..0xb000 => to_host::dispatch(&mut counter, &frame, &mut payload),
+        0xb000.. => to_guest::dispatch(&mut counter, &frame, &mut payload),
         _ => to_worker::dispatch(&mut counter, &frame, &mut payload),
     };
     (result, counter.served)

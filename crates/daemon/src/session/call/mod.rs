@@ -3,6 +3,7 @@
 mod command;
 mod context;
 mod event;
+mod grant;
 mod heap;
 mod heap_transport;
 mod image;

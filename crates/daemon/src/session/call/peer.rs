@@ -30,6 +30,7 @@ impl SharedSession {
         let peer = match guest {
             Guest::Peer(peer) => peer,
             Guest::Member(heap, member) => return self.member_arrived(heap, member, stream),
+            Guest::Stranger(peer) => return self.stranger_arrived(peer, stream),
         };
         let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
         match linked.and_then(|link| self.link_peer(peer, link)) {

@@ -82,7 +82,7 @@ impl SharedSession {
         }
     }
 
-    fn write_content(
+    pub(super) fn write_content(
         self: &Arc<Self>,
         target: TransferTarget,
         content: Content,
@@ -114,7 +114,7 @@ impl SharedSession {
     /// Sends a transfer whose source's wait list has ended.
     fn send_content(self: &Arc<Self>, departure: OutgoingTransfer, waited: Result<(), Status>) {
         penstock_trial::delay(penstock_trial::Place::TransferLeaves);
-        let source = waited.and_then(|()| departure.take());
+        let source = waited.and_then(|()| take_content(&departure.mem, &departure.area));
         let shared = self.clone();
         match source {
             Ok(SourceContent::Home(bytes)) => {
@@ -139,16 +139,28 @@ struct OutgoingTransfer {
     peer: Id<kind::Peer>,
 }
 
-enum SourceContent {
+pub(super) enum SourceContent {
     Home(HomeBytes),
     Reading(device::Reading),
 }
 
+/// Takes the content of a source: its memory itself, or a read of it.
+pub(super) fn take_content(mem: &device::Mem, area: &Area) -> Result<SourceContent, Status> {
+    let home = area.linear().and_then(|offset| mem.home_bytes(offset, area.bytes));
+    if let Some(bytes) = home {
+        return Ok(SourceContent::Home(bytes));
+    }
+    let queue = mem.context().transfer_queue()?;
+    let reading = area.read(&queue, mem, &area.whole(), &[])?;
+    queue.flush()?;
+    Ok(SourceContent::Reading(reading))
+}
+
 /// A body that ends the source's event when it is dropped: the source may then change again.
-struct SentContent {
-    content: Content,
-    shared: Arc<SharedSession>,
-    event: Arc<Event>,
+pub(super) struct SentContent {
+    pub(super) content: Content,
+    pub(super) shared: Arc<SharedSession>,
+    pub(super) event: Arc<Event>,
 }
 
 impl AsRef<[u8]> for SentContent {
@@ -164,19 +176,6 @@ impl Drop for SentContent {
 }
 
 impl OutgoingTransfer {
-    /// Takes the source's content: its memory itself, or a read of it.
-    fn take(&self) -> Result<SourceContent, Status> {
-        let home =
-            self.area.linear().and_then(|offset| self.mem.home_bytes(offset, self.area.bytes));
-        if let Some(bytes) = home {
-            return Ok(SourceContent::Home(bytes));
-        }
-        let queue = self.mem.context().transfer_queue()?;
-        let reading = self.area.read(&queue, &self.mem, &self.area.whole(), &[])?;
-        queue.flush()?;
-        Ok(SourceContent::Reading(reading))
-    }
-
     fn go(self, shared: &Arc<SharedSession>, content: Result<Content, Status>, times: Times) {
         if self.transfer.is_none() {
             self.go_to_client(shared, content, times);

@@ -1,0 +1,194 @@
+//! Memory of this session that workers of other clients may write, and memory of other clients that
+//! this session writes.
+//!
+//! The receiving side grants, and the sending side claims. A worker of another client knows only
+//! the ids of grants. It can use each of them once, over the link for which the grant was made, and
+//! it can do nothing else. So this side must not trust any byte of it.
+
+use std::sync::Arc;
+
+use penstock_link::Outbox;
+use penstock_process::Lock;
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Status, limits};
+use rustc_hash::FxHashMap;
+
+use super::event::Event;
+use super::pieces::Area;
+use super::transfer::{TransferKey, TransferTarget};
+
+/// The grants and claims of a session, and its links to workers of other clients.
+#[derive(Default)]
+pub(crate) struct Grants {
+    tables: Lock<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    links: FxHashMap<Id<kind::Peer>, StrangerLink>,
+    grants: FxHashMap<TransferKey, Grant>,
+    claims: FxHashMap<TransferKey, Claim>,
+}
+
+/// A link to a worker of another client.
+enum StrangerLink {
+    Awaited,
+    Open(Outbox),
+    Lost,
+}
+
+/// Memory that a peer may write once.
+struct Grant {
+    target: TransferTarget,
+    is_claimed: bool,
+}
+
+/// A grant of another session that this session wants to use.
+pub(super) struct Claim {
+    pub(super) mem: penstock_device::Mem,
+    pub(super) area: Area,
+    pub(super) event: Arc<Event>,
+    /// Answered with the answer of the peer.
+    pub(super) request: Id<kind::Request>,
+}
+
+/// Everything that waited for a lost peer.
+pub(super) struct Abandoned {
+    pub(super) targets: Vec<TransferTarget>,
+    pub(super) claims: Vec<Claim>,
+}
+
+impl Grants {
+    /// Notes that a link will come.
+    pub(super) fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
+        let links = &mut self.tables.lock().links;
+        if peer.is_none() || links.contains_key(&peer) {
+            return Err(FrameError::BadId("a peer"));
+        }
+        if links.len() >= limits::GRANT_LINKS_MAX {
+            return Err(FrameError::Limit("GRANT_LINKS_MAX"));
+        }
+        links.insert(peer, StrangerLink::Awaited);
+        Ok(())
+    }
+
+    /// Notes an established link. Closes the link if it is already known as lost.
+    pub(super) fn open(&self, peer: Id<kind::Peer>, outbox: Outbox) {
+        match self.tables.lock().links.get_mut(&peer) {
+            Some(link @ StrangerLink::Awaited) => *link = StrangerLink::Open(outbox),
+            _ => outbox.close(),
+        }
+    }
+
+    /// Returns the outbox of an open link.
+    pub(super) fn outbox(&self, peer: Id<kind::Peer>) -> Option<Outbox> {
+        match self.tables.lock().links.get(&peer) {
+            Some(StrangerLink::Open(outbox)) => Some(outbox.clone()),
+            _ => None,
+        }
+    }
+
+    /// Enters a grant, unless the peer is lost or was never expected.
+    pub(super) fn grant(
+        &self,
+        key: TransferKey,
+        target: TransferTarget,
+    ) -> Result<Result<(), Status>, FrameError> {
+        let mut tables = self.tables.lock();
+        if tables.grants.len() >= limits::GRANTS_PER_SESSION_MAX {
+            return Err(FrameError::Limit("GRANTS_PER_SESSION_MAX"));
+        }
+        if tables.grants.contains_key(&key) || key.0.is_none() {
+            return Err(FrameError::BadId("a transfer"));
+        }
+        match tables.links.get(&key.1) {
+            Some(StrangerLink::Awaited | StrangerLink::Open(_)) => {
+                tables.grants.insert(key, Grant { target, is_claimed: false });
+                Ok(Ok(()))
+            }
+            Some(StrangerLink::Lost) | None => Ok(Err(Status::NODE_LOST)),
+        }
+    }
+
+    /// Claims a grant for the peer in `key`. After a success the grant cannot be revoked, and the
+    /// peer must send exactly `size` bytes.
+    pub(super) fn claim(&self, key: TransferKey, size: u64) -> Result<(), Status> {
+        let mut tables = self.tables.lock();
+        let grant = tables.grants.get_mut(&key).ok_or(Status::INVALID_OPERATION)?;
+        let offset = grant.target.area.linear().ok_or(Status::INVALID_MEM_OBJECT)?;
+        if grant.is_claimed {
+            return Err(Status::INVALID_OPERATION);
+        }
+        if size == 0 || size > grant.target.area.bytes || size > limits::STAGED_BYTES_MAX {
+            return Err(Status::INVALID_VALUE);
+        }
+        grant.target.area = Area::bytes(&grant.target.mem, offset, size)?;
+        grant.is_claimed = true;
+        Ok(())
+    }
+
+    /// Removes and returns the target of a claimed grant.
+    pub(super) fn take_claimed(&self, key: TransferKey) -> Option<TransferTarget> {
+        let mut tables = self.tables.lock();
+        if !tables.grants.get(&key)?.is_claimed {
+            return None;
+        }
+        tables.grants.remove(&key).map(|grant| grant.target)
+    }
+
+    /// Removes and returns the target of a grant that is not claimed.
+    pub(super) fn revoke(&self, key: TransferKey) -> Option<TransferTarget> {
+        let mut tables = self.tables.lock();
+        if tables.grants.get(&key)?.is_claimed {
+            return None;
+        }
+        tables.grants.remove(&key).map(|grant| grant.target)
+    }
+
+    /// Enters an own claim. Returns it if the peer is not linked.
+    pub(super) fn begin_claim(
+        &self,
+        key: TransferKey,
+        claim: Claim,
+    ) -> Result<Result<Outbox, Claim>, FrameError> {
+        let mut tables = self.tables.lock();
+        if tables.claims.len() >= limits::GRANTS_PER_SESSION_MAX {
+            return Err(FrameError::Limit("GRANTS_PER_SESSION_MAX"));
+        }
+        if tables.claims.contains_key(&key) {
+            return Err(FrameError::BadId("a transfer"));
+        }
+        let Some(StrangerLink::Open(outbox)) = tables.links.get(&key.1) else {
+            return Ok(Err(claim));
+        };
+        let outbox = outbox.clone();
+        tables.claims.insert(key, claim);
+        Ok(Ok(outbox))
+    }
+
+    /// Removes and returns an own claim that the peer has answered.
+    pub(super) fn end_claim(&self, key: TransferKey) -> Option<Claim> {
+        self.tables.lock().claims.remove(&key)
+    }
+
+    /// Notes that a link has ended. Returns what waited for it, for the caller to end.
+    pub(super) fn lose(&self, peer: Id<kind::Peer>) -> Abandoned {
+        let mut tables = self.tables.lock();
+        if let Some(StrangerLink::Open(outbox)) = tables.links.insert(peer, StrangerLink::Lost) {
+            outbox.close();
+        }
+        let of_peer = |key: &TransferKey| key.1 == peer;
+        let grants = tables.grants.extract_if(|key, _| of_peer(key));
+        let targets = grants.map(|(_, grant)| grant.target).collect();
+        let claims = tables.claims.extract_if(|key, _| of_peer(key));
+        Abandoned { targets, claims: claims.map(|(_, claim)| claim).collect() }
+    }
+
+    pub(super) fn close(&self) {
+        for link in std::mem::take(&mut self.tables.lock().links).into_values() {
+            if let StrangerLink::Open(outbox) = link {
+                outbox.close();
+            }
+        }
+    }
+}
