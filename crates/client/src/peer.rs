@@ -68,6 +68,10 @@ impl session::Peers for Links {
         self.lost.lock().insert(pair(node, other));
     }
 
+    fn reach(&self, node: usize) -> Option<(String, Vec<String>)> {
+        self.reach.get(node).map(|it| (it.boot.clone(), it.addresses.clone()))
+    }
+
     fn link(&self, sessions: &[&Arc<Session>]) {
         for (at, a) in sessions.iter().enumerate() {
             for b in &sessions[at + 1..] {
@@ -166,7 +170,7 @@ impl Links {
 
 /// Returns whether an address of a daemon is valid only on the daemon's host. An address that only
 /// the two workers understand counts as one of a network.
-fn is_local(address: &str) -> bool {
+pub(crate) fn is_local(address: &str) -> bool {
     address.parse::<Address>().is_ok_and(|address| address.is_local())
 }
 
@@ -178,7 +182,7 @@ fn peer_id(of: &Session) -> Id<kind::Peer> {
     Id::new(of.node() as u64 + 1)
 }
 
-fn random_ticket() -> Option<[u8; TICKET_BYTES]> {
+pub(crate) fn random_ticket() -> Option<[u8; TICKET_BYTES]> {
     let mut ticket = [0; TICKET_BYTES];
     let count = rustix::rand::getrandom(&mut ticket, rustix::rand::GetRandomFlags::empty()).ok()?;
     (count == TICKET_BYTES).then_some(ticket)

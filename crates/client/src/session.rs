@@ -69,17 +69,16 @@ pub(crate) trait Peers: Send + Sync {
     /// Returns the name under which the worker of `from` knows that of `to`, if they have a link.
     fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>>;
 
-    /// Notes that the worker of `node` has lost its link to `peer`. From now on the client relays
-    /// between the two.
+    /// Notes that the worker of `node` has lost its link to `peer`. The client relays from now on.
     fn lose(&self, node: usize, peer: Id<kind::Peer>);
+
+    /// Returns the boot id of a node's host and the addresses of its daemon.
+    fn reach(&self, node: usize) -> Option<(String, Vec<String>)>;
 
     /// Makes the missing links among all of `sessions`. Waits for the workers, once for each pair.
     fn link(&self, sessions: &[&Arc<Session>]);
 
-    /// Opens a link of the heap's own between two members.
-    ///
-    /// # Errors
-    /// If the members do not reach each other.
+    /// Opens a link of the heap's own between two members. Fails if they do not reach each other.
     fn link_heap(
         &self,
         heap: Id<kind::Heap>,
@@ -405,8 +404,7 @@ impl Session {
         self.peers.get()?.upgrade()
     }
 
-    /// Returns the name under which this session's worker knows that of `other`, if they have a
-    /// link.
+    /// Returns the name of `other`'s worker at this session's worker, if they have a link.
     pub(crate) fn peer(self: &Arc<Self>, other: &Arc<Self>) -> Option<Id<kind::Peer>> {
         self.peers()?.between(self, other)
     }

@@ -13,6 +13,7 @@ pub mod device;
 pub mod error;
 pub mod event;
 pub mod function;
+pub mod grant;
 pub mod graph;
 pub mod graph_exec;
 pub mod graph_memory;

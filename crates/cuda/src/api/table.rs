@@ -219,6 +219,8 @@ own! {
     heap: penstockHeapCreate, penstockHeapClose, penstockHeapGetPointer, penstockHeapGetSize, penstockHeapGetPath, penstockHeapLaunch,
     penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText;
     pointer: penstockHostAddress;
+    grant: penstockGrantWorker, penstockGrantInvite, penstockGrantVisit, penstockGrantMake,
+    penstockGrantRevoke, penstockGrantSend, penstockGrantEnd;
 }
 
 /// Returns names and addresses of all functions of the interface.

@@ -21,6 +21,7 @@ mod event_query;
 pub(crate) mod facts;
 pub(crate) mod fault;
 mod free;
+pub(crate) mod grant;
 pub(crate) mod graph;
 pub(crate) mod heap;
 pub(crate) mod heap_launch;
