@@ -5,6 +5,8 @@
  * If PENSTOCK_TEST_VICTIM is the process id of the pool's daemon, the program only ends that
  * daemon, and looks what its calls do then.
  *
+ * With CALLS_SINGLE in the environment, only one thread calls MPI.
+ *
  * Each rank writes only what is wrong. Rank 0 writes a summary. */
 #include "cases.h"
 
@@ -21,6 +23,7 @@ static const struct {
         {"persistent", case_persistent}, {"sendrecv", case_sendrecv},
         {"collective", case_collective}, {"reduction", case_reduction},
         {"parts", case_parts},           {"intercommunicator", case_intercommunicator},
+        {"lanes", case_lanes},
     },
   corners[] = {
       {"bottom", case_bottom},   {"cancelled", case_cancelled}, {"freed", case_freed},
@@ -52,10 +55,11 @@ static void measure(const struct scene *scene) {
         for (int turn = 0; turn < 2; turn++) {
             int sends = turn == scene->rank;
             if (sends && copies) device_copy(host, device, BYTES);
+            int tag = 200 + copies;
             if (sends)
-                MPI_Send(buffer, BYTES, MPI_CHAR, partner, 0, scene->comm);
+                MPI_Send(buffer, BYTES, MPI_CHAR, partner, tag, scene->comm);
             else
-                MPI_Recv(buffer, BYTES, MPI_CHAR, partner, 0, scene->comm, MPI_STATUS_IGNORE);
+                MPI_Recv(buffer, BYTES, MPI_CHAR, partner, tag, scene->comm, MPI_STATUS_IGNORE);
             if (!sends && copies) device_copy(device, host, BYTES);
         }
         if (i >= 0) took[copies][i / 2] = (MPI_Wtime() - start) / 2;
@@ -73,7 +77,9 @@ int main(int argc, char **argv) {
     static const MPI_Datatype bases[] = {MPI_INT, MPI_DOUBLE, MPI_CHAR, MPI_SHORT_INT};
     int level, ran = 0, limit = argc > 2 ? atoi(argv[2]) : 200;
     const char *only = getenv("CALLS_ONLY");
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    const char *single = getenv("CALLS_SINGLE");
+    int wanted = single != NULL ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+    MPI_Init_thread(&argc, &argv, wanted, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &scene.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &scene.ranks);
     MPI_Comm_dup(MPI_COMM_WORLD, &scene.comm);
@@ -85,6 +91,7 @@ int main(int argc, char **argv) {
     MPI_Buffer_attach(bsends, sizeof bsends);
     random_state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const char *victim = getenv("PENSTOCK_TEST_VICTIM");
+    if (getenv("CALLS_KILLED") != NULL) case_killed(&scene), ran++, limit = 0, only = "";
     if (victim != NULL) case_lost(&scene, atoi(victim)), ran++, limit = 0, only = "";
     for (int c = 0; c < CORNERS; c++)
         if (only == NULL || strcmp(only, corners[c].name) == 0) corners[c].run(&scene), ran++;
@@ -96,7 +103,8 @@ int main(int argc, char **argv) {
         ran++;
     }
     if (only == NULL) measure(&scene);
-    MPI_Barrier(scene.comm);
+    unsigned long long moved = lanes_moved(&scene);
+    if (scene.rank == 0) printf("workers: %llu messages\n", moved);
     if (scene.rank == 0) printf("calls: %d passed, 0 failed, 0 skipped\n", ran);
     view_free(&scene.out);
     view_free(&scene.in);

@@ -35,6 +35,7 @@ void case_collective(struct scene *scene);
 void case_reduction(struct scene *scene);
 void case_parts(struct scene *scene);
 void case_intercommunicator(struct scene *scene);
+void case_lanes(struct scene *scene);
 
 /* Each runs one fixed case. */
 void case_bottom(struct scene *scene);
@@ -49,6 +50,12 @@ void case_worked(struct scene *scene);
 
 /* Ends the pool's daemon in the middle of transfers. The calls must then fail. */
 void case_lost(struct scene *scene, int daemon);
+
+/* Returns the number of messages of all ranks that workers have moved. */
+unsigned long long lanes_moved(const struct scene *scene);
+
+/* Sends between devices until somebody ends a process. The calls must then fail. */
+void case_killed(struct scene *scene);
 
 /* Waits for requests, in one of the ways of MPI. Stores the bytes that each received. */
 void complete(int count, MPI_Request *requests, int way, int *bytes);

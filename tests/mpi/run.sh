@@ -62,12 +62,65 @@ check() {
     local code=$?
     counts=$(sed -nE 's/^calls: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' \
         <<<"$text")
-    if [ $code -eq 0 ] && [ -n "$counts" ]; then
+    # With small messages, workers must have moved some.
+    [[ $name == *-workers ]] && grep -q '^workers: 0 ' <<<"$text" && code="0, without the workers"
+    if [ "$code" = 0 ] && [ -n "$counts" ]; then
         # shellcheck disable=SC2086
-        report ok "$name" "$(grep '^16 MiB' <<<"$text")" $counts
+        report ok "$name" "$(grep -E '^(16 MiB|workers:)' <<<"$text" | paste -sd ' ')" $counts
     else
         report FAIL "$name" "ended with code $code" 0 1 0
         tail -n 30 <<<"$text" | sed 's/^/        | /'
+    fi
+}
+
+# number_of worker|process RANK: the process id of a rank of the killed case, or those of its
+# workers: `penstock run` has had a session before it became the rank.
+number_of() {
+    local process
+    process=$(sed -n "s/^rank $2 is process //p" "$out/killed")
+    [ "$1" = process ] && echo "$process" && return
+    env "${POOL_ENV[@]}" "$PENSTOCK_BIN/penstock" status --json | python3 -c "
+import json, sys
+sessions = json.load(sys.stdin)['nodes'][0]['status']['sessions']
+print(*(one['worker'] for one in sessions if one['client'].startswith('process $process ')))"
+}
+
+# killed MPI worker|process RANK: ends a rank, or its worker, while workers send from rank 0 to rank
+# 1. After the end of a worker, both ranks must hear of it. After that of a rank, MPI ends the job.
+# In all cases, nobody waits longer than the limit, and no session is left.
+killed() {
+    local start=$EPOCHREALTIME name=$1-killed-$2-$3 tries job code left fault=
+    : >"$out/killed"
+    CALLS_KILLED=1 CALLS_SINGLE=1 launch "$1" 2 "$PENSTOCK_BIN/penstock" run --no-local --mpi -- \
+        "$out/calls-$1" >"$out/killed" 2>&1 &
+    job=$!
+    for ((tries = 0; tries < 300; tries++)); do
+        [ "$(grep -c '^rank . is process' "$out/killed")" = 2 ] && break
+        sleep 0.1
+    done
+    # Some rounds, so that the process ends in the middle of one.
+    sleep "1.$((RANDOM % 10))"
+    # shellcheck disable=SC2046
+    kill -9 $(number_of "$2" "$3") || fault="there is nothing to kill"
+    wait $job
+    code=$?
+    case $2 in
+        worker)
+            [ $code -eq 0 ] || fault="ended with code $code"
+            grep -q 'ended in .* with an error' "$out/killed" || fault="no rank got an error" ;;
+        process) [ $code -ne 0 ] && [ $code -ne 124 ] || fault="ended with code $code" ;;
+    esac
+    for ((tries = 0; tries < 100; tries++)); do
+        left=$(env "${POOL_ENV[@]}" "$PENSTOCK_BIN/penstock" status --json | grep -c '"worker"')
+        [ "$left" = 0 ] && break
+        sleep 0.1
+    done
+    [ "$left" = 0 ] || fault="$left sessions are left"
+    if [ -z "$fault" ]; then
+        report ok "$name" "$(grep -c 'without an error' "$out/killed") ranks had no error" 1 0 0
+    else
+        report FAIL "$name" "$fault" 0 1 0
+        tail -n 30 "$out/killed" | sed 's/^/        | /'
     fi
 }
 
@@ -93,6 +146,21 @@ for mpi in ${mpis//,/ }; do
         check "$mpi-$count" "$mpi" "$count" "$PENSTOCK_BIN/penstock" run --no-local \
             --mpi="$mpi" -- "$out/calls-$mpi" "$seed" "$cases"
     done
+    # The path from worker to worker also for small messages, with one thread and with several.
+    for count in ${ranks//,/ }; do
+        run=("$PENSTOCK_BIN/penstock" run --no-local --mpi="$mpi" --)
+        run+=("$out/calls-$mpi" "$seed" "$cases")
+        check "$mpi-$count-workers" "$mpi" "$count" env PENSTOCK_MPI_WORKERS=256 CALLS_SINGLE=1 \
+            "${run[@]}"
+        check "$mpi-$count-threads" "$mpi" "$count" env PENSTOCK_MPI_WORKERS=256 "${run[@]}"
+    done
+    # The daemon tells the process of a client only if that comes over a Unix socket.
+    if [ "$on" = unix ]; then
+        for rank in 0 1; do
+            killed "$mpi" worker $rank
+            killed "$mpi" process $rank
+        done
+    fi
     # The end of the pool. `--mpi` tells the MPI by the program file.
     if [ ${#POOL_PIDS[@]} -eq 1 ]; then
         disown "${POOL_PIDS[0]}"

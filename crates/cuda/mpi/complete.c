@@ -56,8 +56,7 @@ static int claim(struct set *set, struct few *few, int count, const MPI_Request 
 
 /* Ends the claim on one operation after a call of MPI. `has_ended` says whether the call reported
  * the end, and `code` whether that was a failure. */
-static int settle(struct pm_operation *operation, int has_ended, int code,
-                  const MPI_Status *status) {
+static int settle(struct pm_operation *operation, int has_ended, int code, MPI_Status *status) {
     if (operation == NULL) return MPI_SUCCESS;
     if (!has_ended) {
         pm_unclaim(operation);
@@ -147,7 +146,7 @@ PM_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Stat
 
 /* Settles the operations of MPI_Waitany or MPI_Testany. `index` is the request that has ended, or
  * MPI_UNDEFINED. */
-static int settle_one(struct set *set, int count, int index, int code, const MPI_Status *status) {
+static int settle_one(struct set *set, int count, int index, int code, MPI_Status *status) {
     int stored = MPI_SUCCESS;
     for (int i = 0; i < count; i++) {
         int one = settle(set->operations[i], i == index, code, status);
@@ -250,6 +249,8 @@ PM_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status 
         !operation->is_delivered) {
         stored = pm_store_received(&operation->stage, status);
         operation->is_delivered = 1;
+    } else if (code == MPI_SUCCESS && *flag && operation->is_delivered) {
+        pm_tell_arrived(&operation->stage, status);
     }
     pm_unclaim(operation);
     return code != MPI_SUCCESS ? code : stored;

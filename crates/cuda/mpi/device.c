@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
+#include <string.h>
 
 typedef int CUresult;
 typedef void *CUcontext;
@@ -12,6 +13,7 @@ typedef void *CUcontext;
 /* Numbers of CUDA's interface. */
 enum {
     CUDA_OK = 0,
+    NOT_PERMITTED = 800,
     ATTRIBUTE_CONTEXT = 1,
     ATTRIBUTE_MEMORY_TYPE = 2,
     MEMORY_HOST = 1,
@@ -44,6 +46,17 @@ struct driver {
     CUresult (*copy_2d)(const struct copy_2d *copy);
     CUresult (*host_address)(void **host, uintptr_t address, size_t size);
     CUresult (*error_name)(CUresult error, const char **name);
+    CUresult (*grant_worker)(uint64_t *worker, uintptr_t address, size_t size);
+    CUresult (*grant_invite)(uint64_t *stranger, void *invitation, size_t *length, size_t room,
+                             uintptr_t address);
+    CUresult (*grant_visit)(uint64_t *stranger, const void *invitation, size_t length,
+                            uintptr_t address);
+    CUresult (*grant_make)(uint64_t *transfer, uint64_t *number, uintptr_t address, size_t size,
+                           uint64_t stranger);
+    CUresult (*grant_revoke)(int *is_gone, uint64_t transfer);
+    CUresult (*grant_send)(uint64_t *transfer, uintptr_t address, size_t size, uint64_t stranger,
+                           uint64_t number);
+    CUresult (*grant_end)(int *has_ended, uint64_t transfer, int waits);
 };
 
 /* Stores the number of libraries that the process has ever loaded. */
@@ -53,27 +66,32 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *loads) {
     return 1;
 }
 
+/* The names of the functions, in the order of the table. */
+static const char *const names[] = {
+    "cuPointerGetAttribute", "cuCtxPushCurrent_v2",    "cuCtxPopCurrent_v2",  "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoD_v2",       "cuMemcpy2DUnaligned_v2", "penstockHostAddress", "cuGetErrorName",
+    "penstockGrantWorker",   "penstockGrantInvite",    "penstockGrantVisit",  "penstockGrantMake",
+    "penstockGrantRevoke",   "penstockGrantSend",      "penstockGrantEnd",
+};
+
+enum { FUNCTIONS = sizeof names / sizeof *names };
+
+_Static_assert(sizeof(struct driver) == FUNCTIONS * sizeof(void *), "a function has no name");
+
 /* Fills the table from the loaded libcuda, if that is Penstock's. */
 static int find(struct driver *driver) {
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *found[FUNCTIONS];
     if (library == NULL) return 0;
-    /* Only Penstock's libcuda has this function. NVIDIA's own driver works with its own MPIs. */
-    if (dlsym(library, "penstockHeapGetText") != NULL) {
-        *(void **)&driver->attribute = dlsym(library, "cuPointerGetAttribute");
-        *(void **)&driver->push = dlsym(library, "cuCtxPushCurrent_v2");
-        *(void **)&driver->pop = dlsym(library, "cuCtxPopCurrent_v2");
-        *(void **)&driver->to_host = dlsym(library, "cuMemcpyDtoH_v2");
-        *(void **)&driver->to_device = dlsym(library, "cuMemcpyHtoD_v2");
-        *(void **)&driver->copy_2d = dlsym(library, "cuMemcpy2DUnaligned_v2");
-        *(void **)&driver->host_address = dlsym(library, "penstockHostAddress");
-        *(void **)&driver->error_name = dlsym(library, "cuGetErrorName");
-        /* The library stays open, so the functions stay valid. */
-        if (driver->attribute && driver->push && driver->pop && driver->to_host &&
-            driver->to_device && driver->copy_2d && driver->host_address && driver->error_name)
-            return 1;
+    /* Only Penstock's libcuda has all of them. NVIDIA's own driver works with its own MPIs. */
+    for (int f = 0; f < FUNCTIONS; f++) {
+        found[f] = dlsym(library, names[f]);
+        if (found[f] != NULL) continue;
+        dlclose(library);
+        return 0;
     }
-    dlclose(library);
-    return 0;
+    /* The library stays open, so the functions stay valid. */
+    memcpy(driver, found, sizeof *driver);
+    return 1;
 }
 
 /* Returns the functions of Penstock's libcuda, or NULL as long as it is not loaded. */
@@ -142,10 +160,16 @@ static CUresult copy_rows(const struct driver *cuda, enum pm_way way, uintptr_t 
     return cuda->copy_2d(&copy);
 }
 
+/* Returns NULL, or the name of an error. */
+static const char *name_of(const struct driver *cuda, CUresult result) {
+    const char *name = NULL;
+    if (result == CUDA_OK) return NULL;
+    return cuda->error_name(result, &name) == CUDA_OK && name != NULL ? name : "an unknown error";
+}
+
 const char *pm_copy(enum pm_way way, uintptr_t device, uintptr_t host, const struct pm_run *run) {
     const struct driver *cuda = driver();
     CUcontext owner = NULL, popped = NULL;
-    const char *name = NULL;
     if (cuda == NULL) return "CUDA_ERROR_NOT_INITIALIZED";
     /* The calling thread may have no context, or one of another device. */
     CUresult result = cuda->attribute(&owner, ATTRIBUTE_CONTEXT, device);
@@ -163,6 +187,52 @@ const char *pm_copy(enum pm_way way, uintptr_t device, uintptr_t host, const str
         }
         cuda->pop(&popped);
     }
-    if (result == CUDA_OK) return NULL;
-    return cuda->error_name(result, &name) == CUDA_OK && name != NULL ? name : "an unknown error";
+    return name_of(cuda, result);
+}
+
+int pm_grant_worker(uintptr_t address, size_t size, uint64_t *worker) {
+    const struct driver *cuda = driver();
+    return cuda != NULL && cuda->grant_worker(worker, address, size) == CUDA_OK;
+}
+
+int pm_grant_invite(uintptr_t address, uint64_t *stranger, void *invitation, size_t *length,
+                    size_t room) {
+    const struct driver *cuda = driver();
+    return cuda != NULL &&
+           cuda->grant_invite(stranger, invitation, length, room, address) == CUDA_OK;
+}
+
+int pm_grant_visit(uintptr_t address, const void *invitation, size_t length, uint64_t *stranger) {
+    const struct driver *cuda = driver();
+    return cuda != NULL && cuda->grant_visit(stranger, invitation, length, address) == CUDA_OK;
+}
+
+int pm_grant_make(uintptr_t address, size_t size, uint64_t stranger, uint64_t *transfer,
+                  uint64_t *number) {
+    const struct driver *cuda = driver();
+    return cuda != NULL && cuda->grant_make(transfer, number, address, size, stranger) == CUDA_OK;
+}
+
+int pm_grant_revoke(uint64_t transfer) {
+    const struct driver *cuda = driver();
+    int is_gone = 0;
+    return cuda != NULL && cuda->grant_revoke(&is_gone, transfer) == CUDA_OK && is_gone;
+}
+
+enum pm_sent pm_grant_send(uintptr_t address, size_t size, uint64_t stranger, uint64_t number,
+                           uint64_t *transfer) {
+    const struct driver *cuda = driver();
+    if (cuda == NULL) return PM_REFUSED;
+    switch (cuda->grant_send(transfer, address, size, stranger, number)) {
+    case CUDA_OK: return PM_SENT;
+    case NOT_PERMITTED: return PM_REFUSED;
+    default: return PM_LOST;
+    }
+}
+
+const char *pm_grant_end(uint64_t transfer) {
+    const struct driver *cuda = driver();
+    int has_ended = 0;
+    if (cuda == NULL) return "CUDA_ERROR_NOT_INITIALIZED";
+    return name_of(cuda, cuda->grant_end(&has_ended, transfer, 1));
 }

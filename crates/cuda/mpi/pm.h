@@ -49,6 +49,23 @@ enum pm_way { PM_TO_HOST, PM_TO_DEVICE };
  * Returns NULL, or the name of CUDA's error. */
 const char *pm_copy(enum pm_way way, uintptr_t device, uintptr_t host, const struct pm_run *run);
 
+/* Transfers between the workers of two ranks: see crates/cuda/src/api/grant.rs. Those that return
+ * an int return whether they have succeeded. */
+int pm_grant_worker(uintptr_t address, size_t size, uint64_t *worker);
+int pm_grant_invite(uintptr_t address, uint64_t *stranger, void *invitation, size_t *length,
+                    size_t room);
+int pm_grant_visit(uintptr_t address, const void *invitation, size_t length, uint64_t *stranger);
+int pm_grant_make(uintptr_t address, size_t size, uint64_t stranger, uint64_t *transfer,
+                  uint64_t *number);
+/* Returns whether nobody had claimed the grant, which is then forgotten. */
+int pm_grant_revoke(uint64_t transfer);
+/* PM_REFUSED: nothing is sent. PM_LOST: the worker of this rank is lost. */
+enum pm_sent { PM_SENT, PM_REFUSED, PM_LOST };
+enum pm_sent pm_grant_send(uintptr_t address, size_t size, uint64_t stranger, uint64_t number,
+                           uint64_t *transfer);
+/* Waits until a transfer has ended. Returns NULL, or the name of CUDA's error. */
+const char *pm_grant_end(uint64_t transfer);
+
 /* layout.c */
 
 /* Appends `count` elements of a type, of which the first has the offset `base`. */
@@ -72,6 +89,14 @@ struct pm_stage {
     struct pm_layout layout;
     const char *function;
     MPI_Comm comm;
+    /* Number of bytes on the device, if they have no gaps. Otherwise 0. Also valid without a
+     * block. */
+    size_t whole;
+    /* path.h: of a receive that has offered its memory, and of a send that uses such an offer. */
+    struct pm_offer *offer;
+    struct pm_claim *claim;
+    /* Number of bytes that came from worker to worker. */
+    size_t arrived;
 };
 
 /* Regions of a buffer with several blocks of one type, as in MPI_Allgatherv. */
@@ -98,8 +123,11 @@ int pm_fetch(const struct pm_stage *stage);
 /* Copies the first `bytes` bytes, in MPI's order, from the block to the device. Does nothing for a
  * buffer of the host. */
 int pm_store(const struct pm_stage *stage, size_t bytes);
-/* Does as `pm_store` with the bytes that a receive got, unless the receive was cancelled. */
-int pm_store_received(const struct pm_stage *stage, const MPI_Status *status);
+/* Does as `pm_store` with the bytes that a receive got, unless the receive was cancelled. If the
+ * bytes came from worker to worker, makes `status` tell their number. */
+int pm_store_received(struct pm_stage *stage, MPI_Status *status);
+/* Makes `status` tell the number of bytes that came from worker to worker, if they did. */
+void pm_tell_arrived(const struct pm_stage *stage, MPI_Status *status);
 void pm_close(struct pm_stage *stage);
 /* `bytes` for `pm_store` that stands for the whole buffer. */
 #define PM_ALL SIZE_MAX
@@ -112,6 +140,15 @@ int pm_raise(MPI_Comm comm, int error_class, const char *function, const char *r
 /* Does as `pm_raise`, without a communicator: only makes the code and writes the line. */
 int pm_code(int error_class, const char *function, const char *reason);
 
+/* lane.c */
+
+/* All messages from one rank to another with one communicator and one tag. */
+struct pm_lane {
+    uint64_t comm;
+    int partner, tag; /* as in the call: they may be wildcards */
+    enum pm_lane_way { PM_SENDS, PM_RECEIVES } way;
+};
+
 /* requests.c */
 
 /* An operation that has a request. */
@@ -122,6 +159,7 @@ struct pm_operation {
     char is_active;    /* started, and not yet reported as ended */
     char is_delivered; /* a receive whose bytes are on the device already */
     char is_claimed;   /* a call of the program is at work with the request */
+    struct pm_lane lane;
     struct pm_operation *next;
 };
 
@@ -137,7 +175,7 @@ void pm_unclaim(struct pm_operation *operation);
 void pm_drop(struct pm_operation *operation);
 /* Does what follows the end of a claimed operation: stores what was received, and drops the
  * operation if its request is gone. */
-int pm_finish(struct pm_operation *operation, const MPI_Status *status);
+int pm_finish(struct pm_operation *operation, MPI_Status *status);
 /* Keeps a claimed operation whose request the program has freed until it has ended. */
 void pm_abandon(struct pm_operation *operation);
 /* Frees the abandoned operations that have ended. */

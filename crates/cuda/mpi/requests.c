@@ -1,5 +1,5 @@
 /* Operations with requests, found by MPI's own handles, which the program has. */
-#include "pm.h"
+#include "path.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -76,8 +76,9 @@ void pm_drop(struct pm_operation *operation) {
     release(operation);
 }
 
-int pm_finish(struct pm_operation *operation, const MPI_Status *status) {
-    int code = MPI_SUCCESS;
+int pm_finish(struct pm_operation *operation, MPI_Status *status) {
+    int code = pm_claim_end(&operation->stage);
+    if (operation->is_delivered && status != NULL) pm_tell_arrived(&operation->stage, status);
     if (operation->is_receive && operation->is_active && !operation->is_delivered && status != NULL)
         code = pm_store_received(&operation->stage, status);
     operation->is_active = 0;
@@ -113,6 +114,7 @@ void pm_reap(void) {
         }
         if (code == MPI_SUCCESS && it->is_receive && !it->is_delivered)
             pm_store_received(&it->stage, &status);
+        pm_claim_end(&it->stage);
         if (it->request != MPI_REQUEST_NULL) PMPI_Request_free(&it->request);
         *at = it->next;
         atomic_fetch_sub(&freed, 1);
@@ -135,5 +137,6 @@ PM_EXPORT int MPI_Finalize(void) {
         }
         nanosleep(&pause, NULL);
     }
+    pm_path_close();
     return PMPI_Finalize();
 }

@@ -1,5 +1,5 @@
 /* Blocks of host memory that stand for buffers on devices. */
-#include "pm.h"
+#include "path.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -111,8 +111,12 @@ static int use_directly(struct pm_stage *stage, size_t size, int *code) {
     return 1;
 }
 
+/* DIRECT: MPI gets the memory of the device if this process sees it. OFFERED: only if the memory is
+ * too small to be offered to the sender. COPIED: never. */
+enum mode { DIRECT, OFFERED, COPIED };
+
 /* Makes the block for a layout that is complete. */
-static int make_block(struct pm_stage *stage, int copies) {
+static int make_block(struct pm_stage *stage, enum mode mode) {
     const struct pm_layout *layout = &stage->layout;
     intptr_t low = INTPTR_MAX, high = INTPTR_MIN;
     if (layout->fault == PM_NO_SUCH_TYPE)
@@ -133,7 +137,10 @@ static int make_block(struct pm_stage *stage, int copies) {
     }
     int code = MPI_SUCCESS;
     stage->low = low;
-    if (!copies && use_directly(stage, (size_t)(high - low), &code)) return code;
+    if (layout->used == 1 && layout->runs->count == 1) stage->whole = layout->runs->length;
+    /* A stub needs a block to arrive in. */
+    int may_be_direct = mode == DIRECT || (mode == OFFERED && stage->whole < pm_path_bytes_min);
+    if (may_be_direct && use_directly(stage, (size_t)(high - low), &code)) return code;
     stage->size = (size_t)(high - low);
     stage->block = take_block(&stage->size);
     if (stage->block == NULL)
@@ -144,15 +151,15 @@ static int make_block(struct pm_stage *stage, int copies) {
     return MPI_SUCCESS;
 }
 
-static int finish_opening(struct pm_stage *stage, int copies) {
+static int finish_opening(struct pm_stage *stage, enum mode mode) {
     pm_layout_end(&stage->layout);
-    int code = make_block(stage, copies);
+    int code = make_block(stage, mode);
     if (code != MPI_SUCCESS) pm_layout_free(&stage->layout);
     return code;
 }
 
 static int open_buffer(struct pm_stage *stage, const char *function, MPI_Comm comm,
-                       const void *buffer, size_t count, MPI_Datatype type, int copies) {
+                       const void *buffer, size_t count, MPI_Datatype type, enum mode mode) {
     pm_open_plain(stage, buffer);
     if (count == 0 || type == MPI_DATATYPE_NULL || !pm_has_driver() ||
         !is_on_device((uintptr_t)buffer, type))
@@ -161,17 +168,22 @@ static int open_buffer(struct pm_stage *stage, const char *function, MPI_Comm co
     stage->function = function;
     stage->comm = comm;
     pm_layout_add(&stage->layout, type, count, 0);
-    return finish_opening(stage, copies);
+    return finish_opening(stage, mode);
 }
 
 int pm_open(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
             size_t count, MPI_Datatype type) {
-    return open_buffer(stage, function, comm, buffer, count, type, 0);
+    return open_buffer(stage, function, comm, buffer, count, type, DIRECT);
 }
 
 int pm_open_copy(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
                  size_t count, MPI_Datatype type) {
-    return open_buffer(stage, function, comm, buffer, count, type, 1);
+    return open_buffer(stage, function, comm, buffer, count, type, COPIED);
+}
+
+int pm_open_target(struct pm_stage *stage, const struct pm_message *message, size_t count) {
+    return open_buffer(stage, message->function, message->comm, message->buffer, count,
+                       message->type, pm_post_may_offer(message) ? OFFERED : DIRECT);
 }
 
 int pm_open_parts(struct pm_stage *stage, const char *function, MPI_Comm comm, const void *buffer,
@@ -195,7 +207,7 @@ int pm_open_parts(struct pm_stage *stage, const char *function, MPI_Comm comm, c
         if (parts.counts[p] > 0)
             pm_layout_add(&stage->layout, type, (size_t)parts.counts[p],
                           parts.displacements[p] * (intptr_t)extent);
-    return finish_opening(stage, 0);
+    return finish_opening(stage, DIRECT);
 }
 
 /* Copies the blocks of a run between the device and the block. */
@@ -236,21 +248,55 @@ int pm_store(const struct pm_stage *stage, size_t bytes) {
     return code;
 }
 
-int pm_store_received(const struct pm_stage *stage, const MPI_Status *status) {
+void pm_tell_arrived(const struct pm_stage *stage, MPI_Status *status) {
+    if (stage->arrived > 0 && status != MPI_STATUS_IGNORE)
+        PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)stage->arrived);
+}
+
+/* Ends the offer of a receive. Returns whether the message is in the block. */
+static int settle_offer(struct pm_stage *stage, size_t bytes, MPI_Status *status, int *code) {
+    switch (pm_offer_settle(stage, &bytes)) {
+    case PM_PLAIN: return 1;
+    case PM_ARRIVED: stage->arrived = bytes; break;
+    case PM_FAILED:
+        *code = pm_raise(stage->comm, MPI_ERR_OTHER, stage->function,
+                         "the worker of another rank, or this rank's own, was lost before the "
+                         "bytes of a message had come");
+        break;
+    case PM_MIXED:
+        *code = pm_raise(stage->comm, MPI_ERR_OTHER, stage->function,
+                         "a call that the library does not know has received a message in the "
+                         "same communicator; set PENSTOCK_MPI_WORKERS=off");
+        break;
+    }
+    pm_tell_arrived(stage, status);
+    return 0;
+}
+
+int pm_store_received(struct pm_stage *stage, MPI_Status *status) {
     MPI_Count bytes = 0;
     int is_cancelled = 0;
     if (stage->block == NULL) return MPI_SUCCESS;
     PMPI_Test_cancelled(status, &is_cancelled);
-    if (is_cancelled) return MPI_SUCCESS;
+    if (is_cancelled) {
+        pm_offer_drop(stage);
+        return MPI_SUCCESS;
+    }
     /* The number of elements of one byte is the number of bytes, for every type that was sent. */
     int code = PMPI_Get_elements_x(status, MPI_BYTE, &bytes);
     if (code != MPI_SUCCESS || bytes < 0)
         return pm_raise(stage->comm, MPI_ERR_OTHER, stage->function,
                         "MPI does not tell how much was received");
+    if (stage->offer != NULL && !settle_offer(stage, (size_t)bytes, status, &code)) return code;
+    if (stage->whole > 0 && pm_offer_is_stub(stage->block, (size_t)bytes))
+        return pm_raise(stage->comm, MPI_ERR_OTHER, stage->function,
+                        "the message was sent for another receive, which has failed");
     return pm_store(stage, (size_t)bytes);
 }
 
 void pm_close(struct pm_stage *stage) {
+    pm_offer_drop(stage);
+    pm_claim_end(stage);
     if (stage->block != NULL) give_block(stage->block, stage->size);
     pm_layout_free(&stage->layout);
     stage->block = NULL;

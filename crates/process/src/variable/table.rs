@@ -60,6 +60,8 @@ variables! {
             "size of the arenas in which CUDA programs get their memory, in MiB";
         CUDA_SOURCES = "PENSTOCK_CUDA_SOURCES": Kind::Path, "–",
             "a folder in which Penstock leaves the OpenCL C of CUDA programs";
+        MPI_WORKERS = "PENSTOCK_MPI_WORKERS": Kind::Text, "1048576",
+            "smallest MPI message in bytes that workers move; `off` for none";
     }
     Daemons {
         LIBOPENCL = "PENSTOCK_LIBOPENCL": Kind::Path, "`libOpenCL.so.1`",

@@ -1,0 +1,118 @@
+/* The order of messages: which message of a rank meets which receive of another rank.
+ *
+ * A lane is all messages from one rank to another with one communicator and one tag. MPI does not
+ * let messages of a lane overtake each other. If all receives of a lane name its source and its
+ * tag, the first message meets the first receive, the second the second, and so on. So sender and
+ * receiver only count, and both know which message belongs to which receive.
+ *
+ * A lane is off at the receiver if a call could take a message that this file does not count, and
+ * off at the sender if a call could send one. Each side decides alone about its side of a lane. */
+#include "path.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* A power of two. */
+enum { BUCKETS = 1024 };
+
+/* Most lanes of a process, each of 48 bytes: 3 MiB. A program that takes a new tag for each message
+ * would otherwise need memory without end. */
+enum { LANES_MAX = 1 << 16 };
+
+struct lane {
+    struct pm_lane name;
+    uint64_t count;
+    int is_off;
+    struct lane *next;
+};
+
+static struct lane *buckets[BUCKETS];
+static int lanes;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void pm_order_lock(void) { pthread_mutex_lock(&lock); }
+void pm_order_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static struct lane **bucket_of(const struct pm_lane *name) {
+    uint64_t mixed = name->comm * UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ (uint32_t)name->partner) * UINT64_C(0x9e3779b97f4a7c15);
+    mixed =
+        (mixed ^ (uint32_t)name->tag ^ ((uint64_t)name->way << 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    return &buckets[mixed >> 54];
+}
+
+static int is_same(const struct pm_lane *a, const struct pm_lane *b) {
+    return a->comm == b->comm && a->partner == b->partner && a->tag == b->tag && a->way == b->way;
+}
+
+static struct lane *find(const struct pm_lane *name) {
+    struct lane *it = *bucket_of(name);
+    while (it != NULL && !is_same(&it->name, name)) it = it->next;
+    return it;
+}
+
+/* Returns a lane, or NULL if there is no room for it. */
+static struct lane *find_or_make(const struct pm_lane *name) {
+    struct lane *it = find(name), **bucket = bucket_of(name);
+    if (it != NULL || lanes >= LANES_MAX) return it;
+    it = calloc(1, sizeof *it);
+    if (it == NULL) return NULL;
+    it->name = *name;
+    it->next = *bucket;
+    *bucket = it;
+    lanes++;
+    return it;
+}
+
+/* Set when a lane did not fit. Then the count of some lane is not known. */
+static int is_incomplete;
+
+void pm_lane_count(const struct pm_lane *name, int by) {
+    struct lane *it = find_or_make(name);
+    if (it == NULL)
+        is_incomplete = 1;
+    else
+        it->count += (uint64_t)by;
+}
+
+uint64_t pm_lane_counted(const struct pm_lane *name) {
+    const struct lane *it = find(name);
+    return it == NULL ? 0 : it->count;
+}
+
+void pm_lane_stop(const struct pm_lane *name) {
+    struct lane *it = find_or_make(name);
+    if (it == NULL)
+        is_incomplete = 1;
+    else
+        it->is_off = 1;
+}
+
+static int is_off(struct pm_lane name, int partner, int tag) {
+    name.partner = partner;
+    name.tag = tag;
+    const struct lane *it = find(&name);
+    return it != NULL && it->is_off;
+}
+
+int pm_lane_is_off(const struct pm_lane *name) {
+    return is_incomplete || is_off(*name, name->partner, name->tag) ||
+           is_off(*name, MPI_ANY_SOURCE, name->tag) || is_off(*name, name->partner, MPI_ANY_TAG) ||
+           is_off(*name, MPI_ANY_SOURCE, MPI_ANY_TAG);
+}
+
+void pm_lanes_forget(uint64_t comm) {
+    pm_order_lock();
+    for (int b = 0; b < BUCKETS; b++)
+        for (struct lane **at = &buckets[b]; *at != NULL;) {
+            struct lane *it = *at;
+            if (it->name.comm != comm) {
+                at = &it->next;
+                continue;
+            }
+            *at = it->next;
+            free(it);
+            lanes--;
+        }
+    pm_order_unlock();
+}

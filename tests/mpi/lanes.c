@@ -1,0 +1,185 @@
+#include "cases.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MESSAGES_MAX = 12 };
+
+/* One message to the next rank. All ranks draw the same numbers, and each has the same messages. */
+struct sent {
+    int elements, room, tag;
+    /* Whether the tried run uses the host's memory on this side. */
+    int from_host, to_host;
+    char *from, *to;
+};
+
+/* What all messages of a run have in common. */
+struct run {
+    struct scene *scene;
+    struct sent *messages;
+    int count, next, before, way;
+    MPI_Request requests[2 * MESSAGES_MAX];
+    int bytes[2 * MESSAGES_MAX];
+};
+
+static void receive_later(struct run *run, int m) {
+    const struct sent *it = &run->messages[m];
+    MPI_Irecv(it->to, it->room, run->scene->base, run->before, it->tag, run->scene->comm,
+              &run->requests[m]);
+}
+
+static void send_later(struct run *run, int m) {
+    const struct sent *it = &run->messages[m];
+    MPI_Request *request = &run->requests[run->count + m];
+    MPI_Comm comm = run->scene->comm;
+    if (run->way % 2 == 0)
+        MPI_Isend(it->from, it->elements, run->scene->base, run->next, it->tag, comm, request);
+    else
+        MPI_Issend(it->from, it->elements, run->scene->base, run->next, it->tag, comm, request);
+}
+
+/* All receives are posted before any message is sent, or not. */
+static void all_later(struct run *run, int waits) {
+    for (int m = 0; m < run->count; m++) receive_later(run, m);
+    if (waits) MPI_Barrier(run->scene->comm);
+    for (int m = 0; m < run->count; m++) send_later(run, m);
+    complete(2 * run->count, run->requests, run->way, run->bytes);
+}
+
+static void sends_now(struct run *run) {
+    MPI_Datatype base = run->scene->base;
+    MPI_Comm comm = run->scene->comm;
+    for (int m = 0; m < run->count; m++) receive_later(run, m);
+    for (int m = 0; m < run->count; m++) {
+        const struct sent *it = &run->messages[m];
+        if (run->way % 2 == 0)
+            MPI_Send(it->from, it->elements, base, run->next, it->tag, comm);
+        else
+            MPI_Ssend(it->from, it->elements, base, run->next, it->tag, comm);
+    }
+    complete(run->count, run->requests, run->way, run->bytes);
+}
+
+static void receives_now(struct run *run) {
+    for (int m = 0; m < run->count; m++) send_later(run, m);
+    for (int m = 0; m < run->count; m++) {
+        const struct sent *it = &run->messages[m];
+        MPI_Status status;
+        MPI_Recv(it->to, it->room, run->scene->base, run->before, it->tag, run->scene->comm,
+                 &status);
+        MPI_Get_count(&status, MPI_BYTE, &run->bytes[m]);
+    }
+    complete(run->count, run->requests + run->count, run->way, run->bytes + run->count);
+}
+
+static void exchanges(struct run *run) {
+    for (int m = 0; m < run->count; m++) {
+        const struct sent *it = &run->messages[m];
+        MPI_Status status;
+        MPI_Sendrecv(it->from, it->elements, run->scene->base, run->next, it->tag, it->to, it->room,
+                     run->scene->base, run->before, it->tag, run->scene->comm, &status);
+        MPI_Get_count(&status, MPI_BYTE, &run->bytes[m]);
+    }
+}
+
+static void exchange(struct run *run, int form) {
+    switch (form) {
+    case 0: all_later(run, 1); break;
+    case 1: all_later(run, 0); break;
+    case 2: sends_now(run); break;
+    case 3: receives_now(run); break;
+    default: exchanges(run); break;
+    }
+}
+
+/* Messages of one source and tag, to and from both kinds of memory. No wildcard and no probe looks
+ * at these tags, so the workers may move the bytes. */
+void case_lanes(struct scene *scene) {
+    const size_t slice = AREA_BYTES / MESSAGES_MAX / 16 * 16;
+    struct sent messages[MESSAGES_MAX];
+    struct run run = {.scene = scene, .messages = messages};
+    int form = random_below(5), size = 0;
+    char *aside = malloc(AREA_BYTES);
+    CHECK(aside != NULL);
+    run.count = 1 + random_below(MESSAGES_MAX);
+    run.way = random_below(WAYS);
+    run.next = (scene->rank + 1) % scene->ranks;
+    run.before = (scene->rank + scene->ranks - 1) % scene->ranks;
+    MPI_Type_size(scene->base, &size);
+    for (int m = 0; m < run.count; m++) {
+        int most = (int)(slice / 16), elements = random_below(3) == 0 ? random_below(40) : most;
+        messages[m] = (struct sent){.elements = elements - random_below(elements + 1) / 2,
+                                    .room = elements,
+                                    .tag = 100 + random_below(2),
+                                    .from_host = random_below(5) == 0,
+                                    .to_host = random_below(5) == 0};
+    }
+    scene_fill(scene);
+    for (int tried = 0; tried < 2; tried++) {
+        for (int m = 0; m < run.count; m++) {
+            struct sent *it = &messages[m];
+            size_t at = (size_t)m * slice;
+            it->from = (tried && !it->from_host ? scene->from.tried : scene->from.plain) + at;
+            it->to = (!tried ? scene->to.plain : it->to_host ? aside : scene->to.tried) + at;
+            if (tried && it->to_host) device_copy(aside + at, scene->to.tried + at, slice);
+        }
+        memset(run.bytes, 0xff, sizeof run.bytes);
+        exchange(&run, form);
+        for (int m = 0; m < run.count; m++)
+            CHECK(run.bytes[m] == messages[m].elements * size || run.way == 1);
+    }
+    for (int m = 0; m < run.count; m++)
+        if (messages[m].to_host) {
+            device_copy(scene->to.tried + (size_t)m * slice, messages[m].to, slice);
+        }
+    scene_compare(scene, "lanes");
+    free(aside);
+}
+
+/* Tells rank 0 the other rank's result of a round. Returns whether one of them has failed. */
+static int has_failed(const struct scene *scene, int code) {
+    int class = MPI_SUCCESS, worst = 0;
+    MPI_Error_class(code, &class);
+    CHECK(class == MPI_SUCCESS || class == MPI_ERR_OTHER);
+    MPI_Allreduce(&class, &worst, 1, MPI_INT, MPI_MAX, scene->comm);
+    return worst != MPI_SUCCESS;
+}
+
+/* Sends from rank 0 to rank 1 until somebody ends one of the processes. Both ranks must hear of it,
+ * and memory of the host must still reach the other rank. */
+void case_killed(struct scene *scene) {
+    enum { BYTES = 16 << 20 };
+    const double seconds_max = 60;
+    int code = MPI_SUCCESS, rounds = 0;
+    double start = MPI_Wtime(), last = start;
+    char *device = device_new(BYTES);
+    printf("rank %d is process %d\n", scene->rank, (int)getpid());
+    fflush(stdout);
+    MPI_Comm_set_errhandler(scene->comm, MPI_ERRORS_RETURN);
+    for (; !has_failed(scene, code); rounds++) {
+        CHECK(MPI_Wtime() - start < seconds_max);
+        last = MPI_Wtime();
+        if (scene->rank == 0)
+            code = MPI_Send(device, BYTES, MPI_CHAR, 1, 300, scene->comm);
+        else if (scene->rank == 1)
+            code = MPI_Recv(device, BYTES, MPI_CHAR, 0, 300, scene->comm, MPI_STATUS_IGNORE);
+    }
+    fprintf(stderr, "rank %d ended in %.1f s after %d rounds, %s\n", scene->rank,
+            MPI_Wtime() - last, rounds, code == MPI_SUCCESS ? "without an error" : "with an error");
+    MPI_Comm_set_errhandler(scene->comm, MPI_ERRORS_ARE_FATAL);
+}
+
+/* Returns the number of messages of all ranks that workers have moved. */
+unsigned long long lanes_moved(const struct scene *scene) {
+    void (*tell)(unsigned long long *, unsigned long long *) = NULL;
+    unsigned long long own[2] = {0, 0}, all[2] = {0, 0};
+    *(void **)&tell = dlsym(RTLD_DEFAULT, "penstockMpiMoved");
+    if (tell != NULL) tell(&own[0], &own[1]);
+    MPI_Allreduce(own, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, scene->comm);
+    /* Each message that a worker has sent has come, and the other way round. */
+    CHECK(all[0] == all[1] || getenv("CALLS_KILLED") != NULL);
+    return all[0];
+}
