@@ -1,0 +1,179 @@
+"""The programs of the study: how each is started, how long its steps took, and which of its results
+must be equal to those of a native run."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent.parent
+LAMMPS = TOP / ".cache/lammps"
+RUN_S = 1800
+LOOP = re.compile(r"^Loop time of ([\d.]+) on (\d+) procs for (\d+) steps with (\d+) atoms", re.M)
+# Forces of OpenMM may differ by the order of additions: root mean square, relative.
+FORCES_RMS_MOST = 1e-5
+
+
+@dataclass
+class Outcome:
+    """One run of a program."""
+
+    seconds: float
+    # What must be equal to the native run: a text, or the path of a file with forces.
+    physics: str
+
+
+@dataclass
+class Case:
+    """A program with its size."""
+
+    name: str
+    program: str
+    atoms: int
+    steps: int
+    ranks_per_device: int = 1
+    options: dict = field(default_factory=dict)
+
+
+class RunFailed(Exception):
+    """A program that does not run. Its text says why."""
+
+
+def cases(quick):
+    """Returns all cases, the small ones first."""
+    found = []
+    for scale, steps in ((1, 400), (2, 100), (4, 50)):
+        steps = steps // 10 if quick else steps
+        name, atoms = f"lj-{32 * scale}k", 32000 * scale
+        found.append(Case(name, "lj", atoms, steps, options={"x": scale}))
+    found.append(Case("lj-32k-2ranks", "lj", 32000, 10 if quick else 100, 2, {"x": 1}))
+    for scale, steps in ((1, 20), (2, 10)):
+        steps = steps // 5 if quick else steps
+        options = {"x": scale}
+        found.append(Case(f"rhodopsin-{32 * scale}k", "rhodo", 32000 * scale, steps, 1, options))
+    for platform in ("OpenCL", "CUDA"):
+        for atoms in (32000, 256000):
+            name = f"openmm-{platform.lower()}-lj-{atoms // 1000}k"
+            options = {"platform": platform}
+            found.append(Case(name, "openmm", atoms, 20 if quick else 200, 1, options))
+    return found
+
+
+def lammps_input(case, folder):
+    """Writes the benchmark's input with the number of steps and the scale of the case."""
+    bench = "in.lj" if case.program == "lj" else "in.rhodo"
+    text = (LAMMPS / "bench" / bench).read_text()
+    text = re.sub(r"^run\s.*$", f"run {case.steps}", text, flags=re.M)
+    scale = case.options["x"]
+    if case.program == "rhodo":
+        shutil.copy(LAMMPS / "bench/data.rhodo", folder)
+        text = re.sub(r"^thermo\s.*$", "thermo 5", text, flags=re.M)
+        if scale > 1:
+            text = text.replace("special_bonds", f"replicate {scale} 1 1\nspecial_bonds", 1)
+    else:
+        text = re.sub(r"^run", "thermo 50\nrun", text, flags=re.M)
+    (folder / "in.study").write_text(text)
+    return ["-var", "x", str(scale)] if case.program == "lj" else []
+
+
+def run_lammps(case, way, folder):
+    if not (LAMMPS / "lmp").exists():
+        raise RunFailed("LAMMPS is not built: tools/lammps.sh")
+    variables = lammps_input(case, folder)
+    command = [str(LAMMPS / "lmp"), "-sf", "gpu", "-pk", "gpu", "1", "neigh", "no"]
+    command += ["-in", "in.study", "-log", "study.log", *variables]
+    environments = [env for env in way.ranks for _ in range(case.ranks_per_device)]
+    if len(environments) > 1:
+        command = mpirun(environments, command, folder)
+    run([*way.before, *command], environments[0], folder)
+    log = (folder / "study.log").read_text()
+    loop = LOOP.search(log)
+    if not loop:
+        raise RunFailed("LAMMPS reports no loop time")
+    if int(loop[3]) != case.steps or int(loop[4]) != case.atoms:
+        raise RunFailed(f"LAMMPS ran another case: {loop[0]}")
+    return Outcome(float(loop[1]), thermo(log))
+
+
+def thermo(log):
+    """Returns the lines with energies, without the times that stand between them."""
+    multi = re.findall(r"(\w+) += +([-\d.]+)", log)
+    if "TotEng" in dict(multi):
+        return "\n".join(f"{name} {value}" for name, value in multi if name != "CPU")
+    lines, on = [], False
+    for line in log.splitlines():
+        if line.startswith("Loop time"):
+            on = False
+        if on:
+            lines.append(line.strip())
+        if line.split()[:1] == ["Step"]:
+            on = True
+    if len(lines) < 2:
+        raise RunFailed("LAMMPS printed no thermodynamic lines")
+    return "\n".join(lines)
+
+
+def mpirun(environments, command, folder):
+    """Returns the command that starts one rank in each environment."""
+    launcher = shutil.which("mpirun.openmpi")
+    if not launcher:
+        raise RunFailed("mpirun.openmpi is missing: install the Debian package openmpi-bin")
+    words = [launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    words += ["--mca", "mpi_yield_when_idle", "1"]
+    for number, env in enumerate(environments):
+        names = ["PENSTOCK_NODES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PENSTOCK_KEY"]
+        names += ["POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT"]
+        given = [f"{name}={env[name]}" for name in names if name in env]
+        words += [":"] * (number > 0) + ["-n", "1", "env", *given, *command]
+    return words
+
+
+def run_openmm(case, way, folder):
+    if len(way.ranks) > 1:
+        raise RunFailed("OpenMM uses one process for all devices")
+    forces = folder / "forces.npy"
+    program = Path(__file__).with_name("openmm_lj.py")
+    command = [sys.executable, str(program), case.options["platform"], str(case.atoms)]
+    command += [str(case.steps), str(forces)]
+    if case.options["platform"] == "CUDA":
+        if not way.native:
+            raise RunFailed("the native driver of this machine is no CUDA driver")
+        binary = Path(way.ranks[0]["OCL_ICD_VENDORS"], "penstock.icd").read_text().strip()
+        command = [str(Path(binary).with_name("penstock")), "run", "--", *command]
+    said = run([*way.before, *command], way.ranks[0], folder)
+    return Outcome(json.loads(said.splitlines()[-1])["seconds"], str(forces))
+
+
+def run(command, env, folder):
+    try:
+        done = subprocess.run(
+            command, env=env, cwd=folder, capture_output=True, text=True, timeout=RUN_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"still running after {RUN_S} s") from error
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        reason = next((line for line in said if "error" in line.lower()), said[-1] if said else "")
+        raise RunFailed(f"ends with {done.returncode}: {reason.replace(str(TOP), '')[:200]}")
+    return done.stdout
+
+
+def is_equal(case, native, other):
+    """Returns whether a run computed what the native run did."""
+    if case.program != "openmm":
+        return native == other
+    import numpy
+
+    one, two = numpy.load(native), numpy.load(other)
+    difference = numpy.sqrt(((one - two) ** 2).mean()) / numpy.sqrt((one**2).mean())
+    return bool(difference <= FORCES_RMS_MOST)
+
+
+def perform(case, way, folder):
+    """Runs a case in an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return (run_openmm if case.program == "openmm" else run_lammps)(case, way, folder)
