@@ -113,6 +113,7 @@ bench-ggas: setup build ## the applications of examples/ggas, communicating insi
 
 bench-share: setup build ## eight programs that share two devices, beside one that has both
 	@bench/share.py --turns 6 --seconds 10
+
 study-md: setup build ## LAMMPS and OpenMM on the pool beside the local driver, ten runs each (hours; a build of 10 minutes)
 	@tools/setup.sh programs
 	@tools/lammps.sh
@@ -174,5 +175,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
-.PHONY: bench-water bench-cuda bench-comm bench-ggas study-md cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz format lint check planted install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share study-md cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
