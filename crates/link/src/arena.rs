@@ -1,9 +1,9 @@
 //! Memory that a client and its worker share. If the devices compute on host memory, buffers lie in
 //! the arena, and a transfer is one copy by the client without the worker.
 //!
-//! The arena is one sparse memfd for the whole session, mapped once on each side. The client
-//! decides which part holds which buffer. The worker checks every offset and accepts any content,
-//! so a client can damage only its own data.
+//! The arena is one sparse memfd for the whole session, mapped once on each side, or a piece of the
+//! memory that a guest shares with its host. The client decides which part holds which buffer. The
+//! worker checks every offset and accepts any content, so a client can damage only its own data.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -12,6 +12,7 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::MapFlags;
 
 use crate::error::LinkError;
+use crate::piece::Piece;
 use crate::sealed;
 
 /// Largest arena in bytes that a peer may offer. A process's 47 address bits hold eight.
@@ -21,7 +22,16 @@ const ARENA_BYTES_MAX: usize = 1 << 44;
 pub struct Arena {
     base: NonNull<u8>,
     bytes: usize,
-    memory: OwnedFd,
+    memory: Memory,
+}
+
+/// What the arena is made of.
+#[derive(Debug)]
+enum Memory {
+    /// Memory whose descriptor the peer gets.
+    Sealed(OwnedFd),
+    /// A piece of a region, whose mapping it owns.
+    Piece { _mapping: Piece },
 }
 
 // SAFETY: the mapping belongs to this value until it is dropped. The callers decide who may access
@@ -64,16 +74,34 @@ impl Arena {
             return Err(LinkError::Ring("the arena's size is not within the limits"));
         }
         let base = sealed::map(&memory, bytes, MapFlags::NORESERVE)?;
-        Ok(Self { base, bytes, memory })
+        Ok(Self { base, bytes, memory: Memory::Sealed(memory) })
+    }
+
+    /// Makes an arena of a piece of a region.
+    pub(crate) fn of_piece(piece: Piece) -> Self {
+        Self {
+            base: piece.window.base(),
+            bytes: piece.window.bytes(),
+            memory: Memory::Piece { _mapping: piece },
+        }
     }
 
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the descriptor to send to the peer.
-    pub(crate) fn memory(&self) -> &OwnedFd {
-        &self.memory
+    /// Returns the descriptor to send to the peer, if the peer needs one.
+    pub(crate) fn memory(&self) -> Option<&OwnedFd> {
+        match &self.memory {
+            Memory::Sealed(memory) => Some(memory),
+            Memory::Piece { .. } => None,
+        }
+    }
+
+    /// Returns whether the kernel can lend the pages to other processes, as for `process_vm_readv`.
+    /// It cannot if they are memory of a device in a guest.
+    pub fn is_lendable(&self) -> bool {
+        self.memory().is_some()
     }
 
     /// Returns the address of the `size` bytes at `offset` in this process, or `None` if they do
@@ -107,21 +135,32 @@ impl Arena {
     }
 
     /// Returns the pages of a range to the system; their content is zero afterwards. Pages that lie
-    /// only partly in the range are kept.
+    /// only partly in the range are kept. A region keeps all its pages and only clears them.
     pub fn discard(&self, offset: u64, size: u64) {
         const PAGE: u64 = 4096;
+        let Some(memory) = self.memory() else { return self.clear(offset, size) };
         let start = offset.next_multiple_of(PAGE);
         let end = (offset.saturating_add(size)).min(self.bytes as u64) / PAGE * PAGE;
         if start < end {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // A page that cannot be returned is kept.
-            _ = rustix::fs::fallocate(&self.memory, flags, start, end - start);
+            _ = rustix::fs::fallocate(memory, flags, start, end - start);
         }
+    }
+
+    fn clear(&self, offset: u64, size: u64) {
+        let Some(place) = self.pointer(offset, size) else { return };
+        let Ok(bytes) = usize::try_from(size) else { return };
+        // SAFETY: the bytes lie within the mapping, and the caller has the range for itself.
+        unsafe { std::ptr::write_bytes(place.as_ptr(), 0, bytes) };
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if self.memory().is_none() {
+            return;
+        }
         // SAFETY: `map` made this mapping with this length; no pointer into it outlives this value.
         _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
@@ -136,7 +175,7 @@ mod tests {
     #[test]
     fn both_sides_see_the_same_bytes() {
         let ours = Arena::create(1 << 40).unwrap();
-        let theirs = Arena::map(ours.memory().try_clone().unwrap()).unwrap();
+        let theirs = Arena::map(ours.memory().unwrap().try_clone().unwrap()).unwrap();
         assert!(ours.write(5 << 30, b"water"));
         let mut bytes = [0; 5];
         assert!(theirs.read(5 << 30, &mut bytes));

@@ -29,6 +29,13 @@ pub enum LinkError {
         /// What is wrong with the file, and what to do.
         why: String,
     },
+    /// The memory that a guest shares with this host cannot be used.
+    #[error("the guest's memory {}: {why}", path.display())]
+    GuestMemory {
+        path: PathBuf,
+        /// What is wrong with the file, and what to do.
+        why: String,
+    },
     /// Nobody answers at the address.
     #[error("cannot connect to {address}: {source}; is penstockd running there?")]
     Connect { address: String, source: io::Error },

@@ -49,15 +49,15 @@ pub fn establish(
         features
     };
     let shared = stream.share_memory(features, side)?;
-    let Some(Rings { out, back, space, arena }) = shared else {
+    let Some(Rings { out, back, space, policy, arena }) = shared else {
         let joint = Arc::new(Joint::new(stream, None, None).traced(trace));
         let input = In::Socket(SocketIn::new(Policy::DEFAULT));
         return Ok((Sender::over_socket(joint.clone()), Receiver::new(joint, input, check)));
     };
     let joint = Arc::new(Joint::new(stream, Some(Stream::new(space)), arena).traced(trace));
-    let input = In::Ring(RingIn::new(Reader::new(back), Policy::DEFAULT));
+    let input = In::Ring(RingIn::new(Reader::new(back), policy));
     Ok((
-        Sender::over_ring(joint.clone(), RingOut::new(Writer::new(out))),
+        Sender::over_ring(joint.clone(), RingOut::new(Writer::new(out), policy)),
         Receiver::new(joint, input, check),
     ))
 }

@@ -20,6 +20,7 @@ use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
 use crate::stream::Stream;
 use crate::transport::contract::{Credentials, Way};
+use crate::transport::region::host::Part;
 
 /// Bytes of magic and version, with which [`Hello`] and [`Welcome`] start in every version.
 const PREFIX_BYTES: usize = 10;
@@ -274,6 +275,15 @@ impl Accepted {
     /// Name of the peer for messages.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// Takes a part of the guest's region for the link. Returns `None` if there is no region, the
+    /// client does not know regions, or all parts are taken.
+    pub fn take_part(&self) -> Option<Part> {
+        if self.features & feature::GUEST_MEMORY == 0 {
+            return None;
+        }
+        self.stream.region()?.take()
     }
 
     /// Returns how the bytes of the link travel.

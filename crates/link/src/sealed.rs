@@ -34,13 +34,18 @@ pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
     if !seals.contains(SEALS) {
         return Err(LinkError::Ring("its size is not sealed"));
     }
-    let kind = rustix::fs::fstatfs(memory).map_err(LinkError::system(doing))?;
-    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
-    if kind.f_type as u64 != TMPFS_MAGIC {
+    if !is_of_ordinary_pages(memory).map_err(LinkError::system(doing))? {
         return Err(LinkError::Ring("it is not made of ordinary pages"));
     }
     let about = rustix::fs::fstat(memory).map_err(LinkError::system(doing))?;
     usize::try_from(about.st_size).map_err(|_| LinkError::Ring("its size is invalid"))
+}
+
+/// Returns whether a file consists of ordinary pages in memory.
+pub(crate) fn is_of_ordinary_pages(memory: &OwnedFd) -> rustix::io::Result<bool> {
+    let kind = rustix::fs::fstatfs(memory)?;
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+    Ok(kind.f_type as u64 == TMPFS_MAGIC)
 }
 
 /// Maps memory of the size that [`size`] returned. The caller unmaps it.

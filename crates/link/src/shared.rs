@@ -21,8 +21,8 @@ pub(crate) struct RingOut {
 }
 
 impl RingOut {
-    pub(crate) fn new(ring: Writer) -> Self {
-        Self { ring, waiter: Waiter::new(Policy::DEFAULT) }
+    pub(crate) fn new(ring: Writer, policy: Policy) -> Self {
+        Self { ring, waiter: Waiter::new(policy) }
     }
 
     /// Writes a frame; waits if there is no room.

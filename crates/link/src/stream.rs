@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_wire::FrameError;
@@ -12,9 +14,12 @@ use rustix::net::{SocketType, sockopt};
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
-use crate::transport;
 use crate::transport::contract::{Connection, Credentials, Rings, Side, Way};
+use crate::transport::region::host::{Region, WorkersPart};
+use crate::transport::region::layout::MemoryUse;
+use crate::transport::region::{self, Settled};
 use crate::transport::syscall::Readiness;
+use crate::transport::{self, exact};
 
 /// Number of 4 KiB reads of what a refused peer still sends: more than any hello, and soon over.
 const UNREAD_READS_MAX: usize = 16;
@@ -71,7 +76,39 @@ impl Stream {
     /// Fails if nobody answers at the address before the deadline.
     pub fn connect(address: &Address, deadline: Instant) -> Result<Self, LinkError> {
         let failed = |source| LinkError::Connect { address: address.to_string(), source };
-        address.endpoint().connect(deadline).map(Self).map_err(failed)
+        let connected = address.endpoint().connect(deadline).map_err(failed)?;
+        Ok(Self(region::for_client(connected)))
+    }
+
+    /// Returns this connection of a client that looks for memory of its guest only in this file,
+    /// and not among the devices of this machine.
+    #[must_use]
+    pub fn seeing(self, path: PathBuf) -> Self {
+        Self(region::for_client_at(self.0, path))
+    }
+
+    /// Returns this connection of a daemon, which knows that a guest with this region is at the
+    /// other end.
+    #[must_use]
+    pub fn of_guest(self, region: Arc<Region>) -> Self {
+        Self(region::for_daemon(self.0, region))
+    }
+
+    /// Returns this connection of a worker, which has a part of the guest's region if one was free.
+    /// `settled` is set when [`crate::establish`] has agreed with the client.
+    #[must_use]
+    pub fn with_part(self, part: Option<WorkersPart>, settled: Settled) -> Self {
+        Self(region::for_worker(self.0, part, settled))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_connection(self) -> Box<dyn Connection> {
+        self.0
+    }
+
+    /// Returns the region of the guest at the other end.
+    pub(crate) fn region(&self) -> Option<&Arc<Region>> {
+        self.0.region()
     }
 
     /// Returns the identity of the peer, or `None` if the transport has no kernel that knows it.
@@ -113,10 +150,13 @@ impl Stream {
         let shares_memory = features & feature::SHARED_RINGS != 0;
         let why_not_better = if shares_memory {
             None
+        } else if features & feature::GUEST_MEMORY != 0 {
+            MemoryUse::Unsettled.why_not()
         } else {
             self.0.why_no_shared_memory().or(Some("the client shares no memory"))
         };
-        Way { transport: self.0.transport().name(), shares_memory, why_not_better }
+        let transport = self.0.transport().name();
+        Way { transport, shares_memory, guest_memory: false, why_not_better }
     }
 
     /// See [`Connection::share_memory`].
@@ -132,22 +172,8 @@ impl Stream {
     ///
     /// # Errors
     /// Fails if the peer hung up or the deadline passed.
-    pub fn read_exact_until(
-        &self,
-        mut into: &mut [u8],
-        deadline: Instant,
-    ) -> Result<(), LinkError> {
-        while !into.is_empty() {
-            // Checked on every turn: slow peers get no more time than silent ones.
-            if Instant::now() >= deadline {
-                return Err(LinkError::HelloTimeout { peer: self.peer() });
-            }
-            match self.recv_now(into)? {
-                Some(got) => into = into.get_mut(got..).unwrap_or_default(),
-                None => _ = self.wait(Readiness::Readable, Some(deadline))?,
-            }
-        }
-        Ok(())
+    pub fn read_exact_until(&self, into: &mut [u8], deadline: Instant) -> Result<(), LinkError> {
+        exact::read_exact_until(&*self.0, into, deadline)
     }
 
     /// Receives a message of at most `bytes_max` bytes that has its size in front. Daemons send
@@ -177,17 +203,8 @@ impl Stream {
     ///
     /// # Errors
     /// Fails if the peer hung up or the deadline passed.
-    pub fn write_all_until(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), LinkError> {
-        while !bytes.is_empty() {
-            match self.send_now(&[IoSlice::new(bytes)])? {
-                Some(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
-                None if Instant::now() >= deadline => {
-                    return Err(LinkError::HelloTimeout { peer: self.peer() });
-                }
-                None => _ = self.wait(Readiness::Writable, Some(deadline))?,
-            }
-        }
-        Ok(())
+    pub fn write_all_until(&self, bytes: &[u8], deadline: Instant) -> Result<(), LinkError> {
+        exact::write_all_until(&*self.0, bytes, deadline)
     }
 
     /// Sends what fits now. Returns `None` if nothing fits.

@@ -55,6 +55,12 @@ pub mod feature {
     /// accepting side's instance. A signature takes some 50 µs on both sides, and a program with
     /// one node need not wait for it.
     pub const PROVE_INSTANCE: u64 = 1 << 3;
+    /// The frames can move into a part of the memory that a guest shares with its host. The
+    /// accepting side has this feature if it knows such memory of the guest behind the connection,
+    /// and the connecting side if its connection has no other shared memory. A worker then offers a
+    /// part, and the client may still decline it. Not in [`ALL`], because it depends on more than
+    /// the connection.
+    pub const GUEST_MEMORY: u64 = 1 << 4;
     /// The worker sends a [`Beat`](crate::calls::to_client::Beat) every
     /// [`BEAT_MS`](crate::limits::BEAT_MS). Only for transports without a kernel that vouches for
     /// the other machine.

@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 use penstock_wire::hello::feature;
 use rustix::net::AddressFamily;
 
+use super::region::host::Region;
+use super::region::layout::MemoryUse;
 use super::rings::ring::Map;
 use super::syscall::{self, Readiness};
 use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::instance::End;
+use crate::wait::Policy;
 
 /// Kind of connection.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -175,6 +178,12 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
         feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA)
     }
 
+    /// Returns the memory that the guest at the other end shares with this host, if the daemon has
+    /// been told of any.
+    fn region(&self) -> Option<&Arc<Region>> {
+        None
+    }
+
     /// Agrees with the peer, which calls this too, on memory that carries the frames from now on.
     /// Returns `None` if the frames stay on this connection.
     ///
@@ -223,6 +232,10 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
     /// whether the peer's machine lives.
     fn expect_beats(&self, _silence_max: Duration) {}
 
+    /// Notes that the peer lives: another thread has taken its bytes from a copy of this
+    /// connection.
+    fn note_life(&self) {}
+
     /// Ends the connection in both directions, which wakes all waiting threads on both sides.
     fn shutdown(&self) {
         syscall::shutdown(self.as_fd());
@@ -245,8 +258,21 @@ pub struct Way {
     pub transport: &'static str,
     /// Whether the bytes move through memory that both sides share.
     pub shares_memory: bool,
+    /// Whether that memory is what a guest shares with its host.
+    pub guest_memory: bool,
     /// Why there is no faster way. `None` if there is none, or if the reason is not known.
     pub why_not_better: Option<&'static str>,
+}
+
+impl Way {
+    /// Returns the way of a link whose two sides have settled whether they use the memory that a
+    /// guest shares with its host.
+    #[must_use]
+    pub fn settled(self, settled: MemoryUse) -> Self {
+        let why_not_better = settled.why_not();
+        let guest_memory = why_not_better.is_none();
+        Self { shares_memory: guest_memory, guest_memory, why_not_better, ..self }
+    }
 }
 
 /// Side of a link.
@@ -268,6 +294,8 @@ pub(crate) struct Rings {
     /// Carries one byte for each wake-up of a sleeping writer. It is separate from the connection,
     /// because two threads that wait for one socket would take each other's bytes.
     pub(crate) space: Box<dyn Connection>,
+    /// How threads wait for the peer, by what it costs to wake this side.
+    pub(crate) policy: Policy,
     /// Memory for buffers that both sides share.
     pub(crate) arena: Option<Arc<Arena>>,
 }

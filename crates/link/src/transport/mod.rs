@@ -16,6 +16,8 @@
 //! then uses the socket as the doorbell and as the sign of life.
 
 pub(crate) mod contract;
+pub(crate) mod exact;
+pub(crate) mod region;
 pub(crate) mod rings;
 pub(crate) mod syscall;
 #[cfg(test)]

@@ -101,10 +101,42 @@ pub(super) fn wait_and_look(
     what: Readiness,
     deadline: Option<Instant>,
 ) -> Result<bool, LinkError> {
+    look_while(connection, deadline, |limit| wait_fd(connection.as_fd(), what, Some(limit)))
+}
+
+/// Sleeps until one of the descriptors is readable or hung up. Returns `false` if the deadline
+/// passed. Fails if the peer of the connection vanishes meanwhile.
+pub(super) fn wait_any_and_look(
+    connection: &dyn Connection,
+    fds: &[BorrowedFd<'_>],
+    deadline: Option<Instant>,
+) -> Result<bool, LinkError> {
+    look_while(connection, deadline, |limit| wait_any(fds, limit))
+}
+
+fn wait_any(fds: &[BorrowedFd<'_>], deadline: Instant) -> Result<bool, LinkError> {
+    let events = PollFlags::IN | PollFlags::RDHUP;
+    let mut fds: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, events)).collect();
+    loop {
+        let left = timespec(deadline.saturating_duration_since(Instant::now()));
+        match poll(&mut fds, Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
+        }
+    }
+}
+
+/// Calls `wait` until it returns `true`, the deadline passes, or the peer vanishes.
+fn look_while(
+    connection: &dyn Connection,
+    deadline: Option<Instant>,
+    wait: impl Fn(Instant) -> Result<bool, LinkError>,
+) -> Result<bool, LinkError> {
     loop {
         let look = Instant::now() + LOOK_EVERY;
         let limit = deadline.map_or(look, |deadline| deadline.min(look));
-        if wait_fd(connection.as_fd(), what, Some(limit))? {
+        if wait(limit)? {
             return Ok(true);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -12,6 +12,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use penstock_trial::Need;
 use penstock_wire::Frame;
@@ -55,11 +56,18 @@ pub(crate) struct Way {
     pub(crate) addresses: fn(&Path) -> TestAddresses,
     /// Features of the links.
     pub(crate) features: u64,
+    /// Adds what is beside the connection at the client's and at the worker's end.
+    pub(crate) beside: fn(Stream, Stream) -> (Stream, Stream),
+}
+
+/// Leaves both ends of a connection as they are.
+pub(crate) fn nothing(client: Stream, worker: Stream) -> (Stream, Stream) {
+    (client, worker)
 }
 
 /// Returns the way over the connection alone, without shared memory.
 pub(crate) const fn plain(addresses: fn(&Path) -> TestAddresses) -> Way {
-    Way { addresses, features: 0 }
+    Way { addresses, features: 0, beside: nothing }
 }
 
 /// Makes the tests of a transport: those of its connections, and those of links over them.
@@ -199,9 +207,13 @@ impl Way {
     /// Returns the client's end and the worker's end of a link.
     fn links(&self) -> (End, End) {
         let (connecting, accepting) = self.streams();
-        let client = establish(connecting, self.features, Side::Client, anything).unwrap();
-        let worker = establish(accepting, self.features, Side::Worker, anything).unwrap();
-        (client, worker)
+        let (connecting, accepting) = (self.beside)(connecting, accepting);
+        thread::scope(|scope| {
+            let client =
+                scope.spawn(|| establish(connecting, self.features, Side::Client, anything));
+            let worker = establish(accepting, self.features, Side::Worker, anything).unwrap();
+            (client.join().unwrap().unwrap(), worker)
+        })
     }
 }
 

@@ -46,6 +46,8 @@ variables! {
             "the number of bytes that a trace keeps of each payload";
         TRUST_CONST = "PENSTOCK_TRUST_CONST": Kind::Flag(false), "off",
             "kernels are trusted not to write through pointers to const";
+        GUEST_MEMORY = "PENSTOCK_GUEST_MEMORY": Kind::Path, "found among the PCI devices",
+            "the memory that this guest shares with its host, or `none`";
         PEERS = "PENSTOCK_PEERS": Kind::Flag(true), "on",
             "memory and events go from node to node without passing the client";
         HEAP_PATH = "PENSTOCK_HEAP_PATH": Kind::Choice(&["auto", "proxy"]),

@@ -18,7 +18,7 @@ use super::contract::{Connection, Rings, Side};
 use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::fds::{recv_fds, send_fds};
-use crate::wait::Patience;
+use crate::wait::{Patience, Policy};
 use ring::{Map, RING_BYTES};
 
 /// Note sent with the descriptors of the rings.
@@ -73,7 +73,7 @@ fn offer(connection: &dyn Connection, with_arena: bool) -> Result<Option<Rings>,
         return Ok(None);
     };
     let mut fds = vec![to_worker.as_fd(), to_client.as_fd(), space.as_fd()];
-    fds.extend(rings.arena.as_ref().map(|arena| arena.memory().as_fd()));
+    fds.extend(rings.arena.as_ref().and_then(|arena| arena.memory()).map(AsFd::as_fd));
     send_fds(connection.as_fd(), &fds, &NOTE_RINGS, patience())?;
     Ok(Some(rings))
 }
@@ -86,7 +86,8 @@ fn make(connection: &dyn Connection, with_arena: bool) -> Result<Offer, LinkErro
     let (out, back) = (Map::new(&to_worker)?, Map::new(&to_client)?);
     // If addresses are limited there is no arena, and buffers live in the worker alone.
     let arena = if with_arena { Arena::of_host_size().ok().map(Arc::new) } else { None };
-    let rings = Rings { out, back, space: doorbell(connection, ours)?, arena };
+    let (space, policy) = (doorbell(connection, ours)?, Policy::DEFAULT);
+    let rings = Rings { out, back, space, policy, arena };
     Ok(Offer { rings, to_worker, to_client, space: theirs })
 }
 
@@ -109,18 +110,20 @@ fn take(connection: &dyn Connection) -> Result<Option<Rings>, LinkError> {
     };
     let space = doorbell(connection, space)?;
     let arena = fds.next().map(Arena::map).transpose()?.map(Arc::new);
-    Ok(Some(Rings { out: Map::new(&to_client)?, back: Map::new(&to_worker)?, space, arena }))
+    let (out, back, policy) = (Map::new(&to_client)?, Map::new(&to_worker)?, Policy::DEFAULT);
+    Ok(Some(Rings { out, back, space, policy, arena }))
 }
 
 #[cfg(test)]
 mod tests {
     use penstock_wire::hello::feature;
 
-    use crate::transport::tests::Way;
+    use crate::transport::tests::{Way, nothing};
     use crate::transport::unix;
 
     crate::transport::tests::links_over!(Way {
         addresses: unix::tests::addresses,
         features: feature::SHARED_RINGS | feature::SHARED_ARENA,
+        beside: nothing,
     });
 }

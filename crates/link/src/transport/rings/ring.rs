@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use rustix::mm::MapFlags;
 
 use crate::error::LinkError;
+use crate::piece::Piece;
 use crate::sealed;
 
 /// Size in bytes of a ring's data, per direction. With a ring below about 2 MiB the writer waits
@@ -43,7 +44,7 @@ pub(crate) const RING_BYTES: usize = 4 << 20;
 
 /// Smallest ring in bytes that a peer may offer. The largest head of a frame, with its 65,535
 /// waits, is below 1 MiB.
-const RING_BYTES_MIN: usize = 1 << 20;
+pub(crate) const RING_BYTES_MIN: usize = 1 << 20;
 /// Largest ring in bytes that a peer may offer; its pages also cost this side memory.
 const RING_BYTES_MAX: usize = 256 << 20;
 
@@ -57,12 +58,14 @@ const TAIL_AT: usize = 128;
 const READER_SLEEPS_AT: usize = 256;
 const WRITER_SLEEPS_AT: usize = 384;
 /// The data starts on a page boundary.
-const DATA_AT: usize = 4096;
+pub(crate) const DATA_AT: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Map {
     base: NonNull<u8>,
     data_bytes: usize,
+    /// The mapping, if the ring lies in a region. Otherwise this value unmaps the ring.
+    piece: Option<Piece>,
 }
 
 // SAFETY: the mapping belongs to this value until it is dropped, and is accessed only through
@@ -87,7 +90,15 @@ impl Map {
             return Err(LinkError::Ring("its size is not within the limits"));
         }
         let base = sealed::map(memory, bytes, MapFlags::empty())?;
-        Ok(Arc::new(Self { base, data_bytes }))
+        Ok(Arc::new(Self { base, data_bytes, piece: None }))
+    }
+
+    /// Makes a ring of a piece of a region that has `DATA_AT` and `data_bytes` bytes.
+    pub(crate) fn of_piece(piece: Piece, data_bytes: usize) -> Result<Arc<Self>, LinkError> {
+        if piece.window.bytes() != DATA_AT + data_bytes || !data_bytes.is_power_of_two() {
+            return Err(LinkError::Ring("its size is invalid"));
+        }
+        Ok(Arc::new(Self { base: piece.window.base(), data_bytes, piece: Some(piece) }))
     }
 
     fn count(&self, at: usize) -> &AtomicU64 {
@@ -145,6 +156,9 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
+        if self.piece.is_some() {
+            return;
+        }
         // SAFETY: `new` made this mapping with this length; all users held the `Arc` that ends now.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), DATA_AT + self.data_bytes) };
     }

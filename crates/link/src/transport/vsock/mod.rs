@@ -31,6 +31,10 @@ macro_rules! watched {
             self.liveness.is_lost(self.as_fd())
         }
 
+        fn note_life(&self) {
+            self.liveness.hear();
+        }
+
         fn expect_beats(&self, silence_max: Duration) {
             self.liveness.expect_beats(silence_max);
         }
