@@ -411,13 +411,17 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --allow-user --log --ends-with-parent --help"
+            opts="-h --listen --guest-memory --allow-user --log --ends-with-parent --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guest-memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -644,7 +648,7 @@ _penstock() {
             fi
             case "${prev}" in
                 --transport)
-                    COMPREPLY=($(compgen -W "vsock tcp" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "vsock shm tcp" -- "${cur}"))
                     return 0
                     ;;
                 --nodes)

@@ -43,6 +43,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "doctor" -d 'Say w
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "vm" -d 'Run programs in virtual machines; define and check machines on this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l guest-memory -d 'Memory that a virtual machine shares with this host: ADDRESS=PATH[,size=SIZE][,sessions=N]. ADDRESS is the one of --listen at which this virtual machine connects. PATH is a file in a tmpfs, such as /dev/shm, which the hypervisor shows as an ivshmem device. SIZE is a power of two [default: 256M], and N the number of sessions that use the memory at a time [default: 4]. Can be given once for each virtual machine' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Format of the log on standard error' -r -f -a "text\t'Lines of text for people'
 json\t'One JSON object per line'"
@@ -151,6 +152,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_see
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "define" -d 'Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "check" -d 'Say what is wrong with a libvirt domain on this host, with the corrected elements'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host' -r -f -a "vsock\t'vsock, which needs no network'
+shm\t'Memory that guest and host share, with vsock for wake-ups'
 tcp\t'TCP over a virtual network card'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l nodes -d 'Nodes that the guest uses, instead of a daemon for this guest alone' -r
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l memory -d 'Memory of the guest in MiB [default: what its files need, and 192]' -r

@@ -32,7 +32,7 @@ TOOLS = TARGET / "tools/bin"
 # A guest alone takes some 8 s; in `make test` it shares two cores with four stages.
 PATIENCE_S = 150
 REQUIRED = os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
-TRANSPORTS = ["vsock", "tcp"]
+TRANSPORTS = ["vsock", "shm", "tcp"]
 
 
 class Lacks(Exception):
@@ -75,6 +75,10 @@ class Place:
         """Returns the names of the folders of runs."""
         return [path.name for path in self.folder.glob("penstock/run-*")]
 
+    def left_in_memory(self):
+        """Returns the folders of runs of this user whose guests share memory with the host."""
+        return set(Path(f"/dev/shm/penstock-{os.getuid()}").glob("run-*"))
+
 
 def need(name, condition, why):
     if not condition:
@@ -84,7 +88,7 @@ def need(name, condition, why):
 def need_guests(transport="tcp"):
     need("guest", shutil.which("qemu-system-x86_64"), "no QEMU: tools/setup.sh guest")
     need("guest", (KERNEL / "boot").is_dir(), "no kernel for guests: tools/setup.sh guest")
-    if transport == "vsock":
+    if transport != "tcp":
         helper = (TOOLS / "vhost-device-vsock").is_file() or shutil.which("vhost-device-vsock")
         is_there = helper or os.access("/dev/vhost-vsock", os.R_OK | os.W_OK)
         need("guest", is_there, "no vhost-device-vsock: tools/setup.sh guest")
@@ -228,10 +232,13 @@ def a_guest_that_panics_is_an_error(place):
 
 
 def nothing_is_left(place, by):
-    """Whatever ends the command: its processes and its folder are gone soon."""
-    need_guests("vsock")
+    """Whatever ends the command: its processes and its folders are gone soon."""
+    need_guests("shm")
+    # Other runs of this user may have some.
+    before = place.left_in_memory()
+    command = [PENSTOCK, "vm", "run", "--transport", "shm", KERNEL]
     process = subprocess.Popen(
-        [PENSTOCK, "vm", "run", KERNEL, "--", "sh", "-c", "echo up; sleep 1000"],
+        [*command, "--", "sh", "-c", "echo up; sleep 1000"],
         env=place.env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -243,15 +250,21 @@ def nothing_is_left(place, by):
         assert line == b"up\n", line
         roll.add(*tree(process.pid))
         assert len(roll.began) > 2 and place.left(), f"{roll.began}, {place.left()}"
+        mine = place.left_in_memory() - before
+        assert any((path / "memory").is_file() for path in mine), mine
         process.send_signal(by)
         process.wait(20)
     finally:
         process.kill()
         process.wait()
     deadline = time.monotonic() + 20
-    while (roll.left() or place.left()) and time.monotonic() < deadline:
+
+    def rest():
+        return [*roll.left(), *place.left(), *(place.left_in_memory() & mine)]
+
+    while rest() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not roll.left() and not place.left(), f"{roll.left()}, {place.left()}"
+    assert not rest(), rest()
 
 
 def cases(transports):

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::serve::ServeArgs;
+
 // The texts behind the options in the help. `pages` turns them into sections of the man pages.
 
 const AFTER_ALL: &str = "\
@@ -288,33 +290,6 @@ pub enum Command {
     /// Watch a program, run the daemon for its local devices, and clean up when it has ended
     #[command(hide = true)]
     Guard(GuardArgs),
-}
-
-#[derive(Args, Debug)]
-pub struct ServeArgs {
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines,
-    /// vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the
-    /// user's own socket. Can be given several times [default: local]
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Vec<String>,
-    /// Also serve this user (a name or a number) on Unix sockets. Can be given several times
-    /// [default: only the user that runs the daemon]
-    #[arg(long, value_name = "USER")]
-    pub allow_user: Vec<String>,
-    /// Format of the log on standard error
-    #[arg(long, value_enum, default_value_t = LogForm::Text)]
-    pub log: LogForm,
-    /// End when the process that started this one ends
-    #[arg(long, hide = true)]
-    pub ends_with_parent: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogForm {
-    /// Lines of text for people
-    Text,
-    /// One JSON object per line
-    Json,
 }
 
 #[derive(Args, Debug)]

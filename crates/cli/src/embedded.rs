@@ -1,5 +1,6 @@
 //! Daemons that this command starts for its own use: `penstock serve` as a child process.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::AsFd;
@@ -38,10 +39,17 @@ impl Embedded {
     /// Starts a daemon that listens on `listen`, with `variables` added to its environment, and
     /// waits until it listens. Its log goes to the file `log`, unless [`shows_log`].
     pub fn start(listen: &str, variables: &[(&str, &Path)], log: PathBuf) -> Result<Self, Failure> {
+        Self::start_with(&["--listen".into(), listen.into()], variables, log)
+    }
+
+    /// Like [`Embedded::start`], with these options for `penstock serve`.
+    pub fn start_with(
+        options: &[OsString],
+        variables: &[(&str, &Path)],
+        log: PathBuf,
+    ) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe().map_err(failure)?);
-        command
-            .args(["serve", "--ends-with-parent", "--listen", listen])
-            .envs(variables.iter().copied());
+        command.args(["serve", "--ends-with-parent"]).args(options).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let log = (!shows_log()).then_some(log);
         if let Some(log) = &log {

@@ -4,13 +4,47 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::process::{Command, ExitCode};
 
+use clap::{Args, ValueEnum};
 use penstock_client::config::{Config, Surroundings, Where, nodes};
-use penstock_daemon::{Log, Options};
+use penstock_daemon::{Guest, Log, Options, read_guest_memory};
 use penstock_link::Address;
 
-use crate::args::{LogForm, ServeArgs};
 use crate::failure::Failure;
 use crate::table;
+
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines,
+    /// vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the
+    /// user's own socket. Can be given several times [default: local]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<String>,
+    /// Memory that a virtual machine shares with this host: ADDRESS=PATH[,size=SIZE][,sessions=N].
+    /// ADDRESS is the one of --listen at which this virtual machine connects. PATH is a file in a
+    /// tmpfs, such as /dev/shm, which the hypervisor shows as an ivshmem device. SIZE is a power of
+    /// two [default: 256M], and N the number of sessions that use the memory at a time [default:
+    /// 4]. Can be given once for each virtual machine
+    #[arg(long, value_name = "ADDRESS=PATH")]
+    pub guest_memory: Vec<String>,
+    /// Also serve this user (a name or a number) on Unix sockets. Can be given several times
+    /// [default: only the user that runs the daemon]
+    #[arg(long, value_name = "USER")]
+    pub allow_user: Vec<String>,
+    /// Format of the log on standard error
+    #[arg(long, value_enum, default_value_t = LogForm::Text)]
+    pub log: LogForm,
+    /// End when the process that started this one ends
+    #[arg(long, hide = true)]
+    pub ends_with_parent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogForm {
+    /// Lines of text for people
+    Text,
+    /// One JSON object per line
+    Json,
+}
 
 /// Start of the line on standard output that says where the daemon listens. The guard of `penstock
 /// run` waits for it.
@@ -31,6 +65,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             LogForm::Json => Log::Json,
         },
         ends_with_parent: args.ends_with_parent,
+        guests: args.guest_memory.iter().map(|text| guest(text)).collect::<Result<_, _>>()?,
         listen,
     };
     penstock_daemon::serve(options, announce)
@@ -66,6 +101,16 @@ fn addresses(listen: &[String]) -> Result<Vec<Address>, Failure> {
     Ok(nodes.into_iter().map(|node| node.address).collect())
 }
 
+/// Reads the memory of a guest.
+fn guest(text: &str) -> Result<Guest, Failure> {
+    let wrong =
+        |reason: String| Failure::Argument { argument: format!("--guest-memory {text}"), reason };
+    let (address, memory) = read_guest_memory(text).map_err(|reason| wrong(reason.to_owned()))?;
+    let mut addresses = addresses(&[address.to_owned()])?;
+    let address = addresses.pop().ok_or_else(|| wrong("the address is missing".to_owned()))?;
+    Ok(Guest { address, memory })
+}
+
 /// Returns the number of a user. `id` also knows the users of a directory service, which no file of
 /// this host lists.
 fn user_number(user: &str) -> Result<u32, Failure> {
@@ -95,6 +140,15 @@ mod tests {
         let error = user_number("no-such-user").unwrap_err().to_string();
         assert!(error.starts_with("--allow-user no-such-user: there is no such user"), "{error}");
         assert!(user_number("--help").is_err());
+    }
+
+    #[test]
+    fn the_address_of_a_guest_may_leave_out_the_port() {
+        let Guest { address, .. } = guest("vsock:/run/g=/dev/shm/g").unwrap();
+        assert_eq!(address.to_string(), "vsock:/run/g:7367");
+        let error = guest("/dev/shm/g").unwrap_err().to_string();
+        assert!(error.starts_with("argument --guest-memory /dev/shm/g: write"), "{error}");
+        assert!(guest("nowhere=/g").unwrap_err().to_string().contains("--listen"));
     }
 
     #[test]

@@ -138,7 +138,11 @@ fn client_cells(host: &str, session: &Value) -> Vec<String> {
 fn way(transport: &Value) -> String {
     let text = |name: &str| transport.get(name).and_then(Value::as_str);
     if transport.get("shares_memory").and_then(Value::as_bool) == Some(true) {
-        return "shared memory".to_owned();
+        let is_of_guest = transport.get("guest_memory").and_then(Value::as_bool) == Some(true);
+        return match text("name") {
+            Some(name) if is_of_guest => format!("memory shared with the guest, and {name}"),
+            _ => "shared memory".to_owned(),
+        };
     }
     match (text("name"), text("why_not_better")) {
         (Some(name), Some(why)) => format!("{name} ({why})"),
@@ -230,6 +234,8 @@ mod tests {
             way(&json!({ "name": name, "shares_memory": shares, "why_not_better": why }))
         };
         assert_eq!(of(true, Value::Null), "shared memory");
+        let of_guest = json!({ "name": "vsock", "shares_memory": true, "guest_memory": true });
+        assert_eq!(way(&of_guest), "memory shared with the guest, and vsock");
         assert_eq!(of(false, Value::Null), "Unix sockets");
         assert_eq!(of(false, json!("no room")), "Unix sockets (no room)");
         assert_eq!(way(&Value::Null), "-");

@@ -7,12 +7,13 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use penstock_link::{Address, Instance, Key, LinkError, Listener, Patience};
+use penstock_link::{Address, Instance, Key, LinkError, Listener, Patience, Region};
 use penstock_process::{Lock, Signal};
 use penstock_wire::hello::Verdict;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::door::{Door, Hellos};
+use crate::guest::{self, Guest, GuestError};
 use crate::log::{self, Log, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
 use crate::transport::{Transport, UnknownTransport};
@@ -28,6 +29,8 @@ pub struct Options {
     pub listen: Vec<Address>,
     /// Users besides the daemon's own that may connect through Unix sockets.
     pub allow_users: Vec<u32>,
+    /// Memory that guests share with this host, each with the address at which its guest connects.
+    pub guests: Vec<Guest>,
     /// File of the pool's key. Without a key, the daemon serves nobody over TCP or
     /// vsock.
     pub key: Option<PathBuf>,
@@ -45,6 +48,9 @@ pub enum Error {
          --listen vsock:PORT"
     )]
     NoAddress,
+    /// The memory of a guest belongs to no address, or to one of another guest.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
     /// An address or the key cannot be used.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -71,6 +77,8 @@ impl Error {
 pub(crate) struct Daemon {
     pub(crate) addresses: Vec<Address>,
     pub(crate) key: Option<Key>,
+    /// Memory of the guest at each of the addresses.
+    pub(crate) regions: Vec<Option<Arc<Region>>>,
     /// Identity of this running daemon.
     pub(crate) instance: Instance,
     allow_users: Vec<u32>,
@@ -129,6 +137,7 @@ pub fn serve_until(
     let listeners: Vec<Arc<Listener>> =
         listeners.map(|it| it.map(Arc::new)).collect::<Result<_, _>>()?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
+    let regions = guest::regions(&options.listen, &options.guests)?;
     log::begin(options.log, false);
     let daemon = Arc::new(Daemon {
         key,
@@ -146,9 +155,11 @@ pub fn serve_until(
         refusals: Throttle::default(),
         complaints: Throttle::default(),
         addresses,
+        regions,
     });
-    for listener in &listeners {
-        let door = Door { daemon: daemon.clone(), listener: listener.clone() };
+    for (listener, region) in listeners.iter().zip(&daemon.regions) {
+        let region = region.clone();
+        let door = Door { daemon: daemon.clone(), listener: listener.clone(), region };
         thread::Builder::new()
             .name("accept".into())
             .spawn(move || door.run())

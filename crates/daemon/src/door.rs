@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Accepted, LinkError, Listener, Stream, accept_hello_as};
+use penstock_link::{Accepted, LinkError, Listener, Region, Stream, accept_hello_as};
 use penstock_process::Lock;
 use penstock_wire::describe::Survey;
 use penstock_wire::frame;
@@ -32,6 +32,8 @@ const SURVEYS_WAITING_MAX: usize = PENDING_HELLOS_MAX;
 pub(crate) struct Door {
     pub(crate) daemon: Arc<Daemon>,
     pub(crate) listener: Arc<Listener>,
+    /// Memory that the guest at this address shares with the host.
+    pub(crate) region: Option<Arc<Region>>,
 }
 
 /// Connections whose hellos are incomplete, the oldest first.
@@ -99,7 +101,10 @@ impl Door {
         loop {
             match self.listener.accept() {
                 Ok(_) if self.daemon.is_ending() => return,
-                Ok(stream) => self.admit(stream),
+                Ok(stream) => self.admit(match &self.region {
+                    Some(region) => stream.of_guest(region.clone()),
+                    None => stream,
+                }),
                 Err(_) if self.daemon.is_ending() => return,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -167,11 +172,16 @@ impl Daemon {
     }
 
     /// Hands a client to its worker.
-    pub(crate) fn hand(&self, Match { client, control, turn }: Match) -> Result<(), LinkError> {
+    pub(crate) fn hand(&self, matched: Match) -> Result<(), LinkError> {
+        let Match { client, control, turn, part } = matched;
         let (features, peer) = (client.features, client.peer().to_owned());
         // If this fails, the worker sees the hang-up and ends.
         let stream = client.finish(Verdict::Welcome);
         let handed = stream.and_then(|stream| {
+            if let Some(part) = part {
+                let message = ToWorker::Part { place: part.place() };
+                hand_over(&control, &message, part.open()?.as_fd())?;
+            }
             let message = ToWorker::Client { features, turn, stream: stream.note() };
             hand_over(&control, &message, stream.as_fd())
         });

@@ -26,6 +26,7 @@
 mod account;
 mod daemon;
 mod door;
+mod guest;
 mod line;
 pub mod log;
 mod message;
@@ -40,6 +41,7 @@ mod worker;
 mod workers;
 
 pub use daemon::{Error, Options, serve, serve_until};
+pub use guest::{Guest, GuestError, read_guest_memory};
 pub use log::Log;
 pub use transport::UnknownTransport;
 pub use worker::worker_main;

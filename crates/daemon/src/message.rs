@@ -26,6 +26,12 @@ pub(crate) enum ToWorker {
         key: Option<PathBuf>,
         log: Log,
     },
+    /// A part of the memory that its client's guest shares with this host, before the client. The
+    /// file of the memory comes with the message.
+    Part {
+        /// Offset and size in bytes.
+        place: (u64, u64),
+    },
     /// Its client; the socket comes with the message.
     Client {
         /// Features that both sides of the link have.
@@ -68,6 +74,9 @@ pub(crate) enum ToDaemon {
     Admit([u8; TICKET_BYTES]),
     /// Nobody will bring this ticket.
     Forget([u8; TICKET_BYTES]),
+    /// The session and its client have settled whether they use the memory of a guest. Has the
+    /// number of a [`penstock_link::MemoryUse`].
+    Settled(u64),
     /// The session has ended for this reason.
     Ended(String),
 }

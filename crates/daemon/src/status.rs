@@ -1,7 +1,9 @@
 //! A daemon's status, as JSON.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use penstock_link::{Address, Region};
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
@@ -9,6 +11,21 @@ use crate::account;
 use crate::daemon::Daemon;
 
 impl Daemon {
+    /// Returns the memory of each guest, and how much of it is in use.
+    fn guest_memory(&self) -> Vec<Value> {
+        let guests = self.addresses.iter().zip(&self.regions);
+        let guests = guests.filter_map(|(address, region)| Some((address, region.as_ref()?)));
+        let tell = |(address, region): (&Address, &Arc<Region>)| {
+            json!({
+                "address": address.to_string(),
+                "path": region.path().display().to_string(),
+                "sessions_max": region.parts(),
+                "sessions": region.taken(),
+            })
+        };
+        guests.map(tell).collect()
+    }
+
     /// Returns sessions, workers, devices and limits.
     pub(crate) fn status(&self) -> Value {
         let workers = self.workers();
@@ -24,6 +41,7 @@ impl Daemon {
                 "transport": {
                     "name": session.way.transport,
                     "shares_memory": session.way.shares_memory,
+                    "guest_memory": session.way.guest_memory,
                     "why_not_better": session.way.why_not_better,
                 },
                 "seconds": session.since.elapsed().as_secs(),
@@ -41,6 +59,7 @@ impl Daemon {
             "protocol": limits::PROTOCOL_VERSION,
             "uptime_s": self.started.elapsed().as_secs(),
             "addresses": self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "guest_memory": self.guest_memory(),
             "sessions": sessions,
             "spare_workers": workers.spare(),
             "starting_workers": workers.starting(),

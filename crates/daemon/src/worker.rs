@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Key, LinkError, Patience, Side, Stream};
+use penstock_link::{Key, LinkError, Patience, Settled, Side, Stream, WorkersPart};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::limits::{BEAT_MS, HELLO_MS_MAX};
@@ -79,14 +79,29 @@ fn run() -> io::Result<()> {
     if control.send(&ToDaemon::Ready { devices, problem }, usage).is_err() {
         return Ok(());
     }
-    let Ok(Some((ToWorker::Client { features, turn, stream: note }, Some(socket)))) =
-        control.receive(Patience::Forever)
-    else {
-        return Ok(());
-    };
+    let Some(client) = await_client(&control, &node) else { return Ok(()) };
     let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
-    let client = Client { socket, note, features, description: node.encoded(turn) };
     serve(client, &node, &control, setup, output)
+}
+
+/// Returns the client that the daemon hands over, or `None` if the daemon ends.
+fn await_client(control: &Control, node: &Node) -> Option<Client> {
+    let mut part = None;
+    loop {
+        match control.receive(Patience::Forever) {
+            Ok(Some((ToWorker::Part { place }, Some(memory)))) => {
+                // The daemon has just made the file; without it the client uses its connection.
+                part = WorkersPart::new(memory, place)
+                    .inspect_err(|error| tracing::warn!(%error, "no memory of the guest"))
+                    .ok();
+            }
+            Ok(Some((ToWorker::Client { features, turn, stream: note }, Some(socket)))) => {
+                let description = node.encoded(turn);
+                return Some(Client { socket, note, features, description, part });
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// Ends this worker after a panic in any thread: nobody must wait for a dead thread.
@@ -110,6 +125,8 @@ struct Client {
     note: Vec<u8>,
     features: u64,
     description: Vec<u8>,
+    /// Part of the memory that the client's guest shares with this host.
+    part: Option<WorkersPart>,
 }
 
 fn serve(
@@ -128,7 +145,7 @@ fn serve(
         let (started, start) = mpsc::channel();
         let bell = &bell;
         let session = move || {
-            let why = match open(client, node, setup, output) {
+            let why = match open(client, node, control, setup, output) {
                 Ok((session, receiver)) => {
                     // This fails only if the process is ending.
                     _ = started.send(session.shared());
@@ -162,14 +179,21 @@ fn serve(
 fn open(
     client: Client,
     node: &Node,
+    control: &Control,
     setup: PeerSetup,
     output: Arc<Output>,
 ) -> Result<(Session, penstock_link::Receiver), LinkError> {
+    let settled = Settled::default();
     let stream = Stream::resume(client.socket, &client.note)?;
+    let stream = stream.with_part(client.part, settled.clone());
     let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
     stream.write_all_until(&client.description, deadline)?;
     let (sender, receiver) =
         penstock_link::establish(stream, client.features, Side::Worker, to_worker::check)?;
+    if let Some(outcome) = settled.get() {
+        // If this fails, the daemon has ended.
+        _ = control.send(&ToDaemon::Settled(*outcome as u64), None);
+    }
     Ok((Session::new(node, sender, setup, Some(output)), receiver))
 }
 

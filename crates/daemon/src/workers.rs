@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Accepted, Way};
+use penstock_link::{Accepted, MemoryUse, Part, Way};
 use penstock_process::variable;
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
@@ -71,6 +71,8 @@ struct Worker {
     ended: Option<String>,
     /// Memory in which the worker counts the use of its devices.
     usage: Option<Arc<Used>>,
+    /// Part of a guest's memory that the session uses.
+    part: Option<Arc<Part>>,
 }
 
 struct Dying {
@@ -82,12 +84,14 @@ struct Dying {
     told: Option<String>,
     since: Instant,
     killed: bool,
+    /// Kept until the process has ended, because it has the part mapped.
+    _part: Option<Arc<Part>>,
 }
 
 impl Dying {
     fn of(worker: u32, child: Child, since: Instant) -> Self {
-        let (client, told) = (None, None);
-        Self { worker, retired: false, child, client, told, since, killed: false }
+        let (client, told, _part) = (None, None, None);
+        Self { worker, retired: false, child, client, told, since, killed: false, _part }
     }
 }
 
@@ -127,6 +131,8 @@ pub(crate) struct Match {
     pub(crate) client: Accepted,
     pub(crate) control: Arc<Control>,
     pub(crate) turn: Turn,
+    /// Part of the memory of the client's guest.
+    pub(crate) part: Option<Arc<Part>>,
 }
 
 /// What happens to a client that has arrived.
@@ -228,6 +234,7 @@ impl Workers {
                     tickets: 0,
                     ended: None,
                     usage: None,
+                    part: None,
                 };
                 self.table.insert(id, worker);
                 Ok(id)
@@ -274,6 +281,16 @@ impl Workers {
                 if self.tickets.get(&ticket) == Some(&id) {
                     self.tickets.remove(&ticket);
                     worker.tickets = worker.tickets.saturating_sub(1);
+                }
+            }
+            ToDaemon::Settled(outcome) => {
+                if let (State::Serving(session), Some(outcome)) =
+                    (&mut worker.state, MemoryUse::from_wire(outcome))
+                {
+                    session.way = session.way.settled(outcome);
+                    if outcome != MemoryUse::Shared {
+                        worker.part = None;
+                    }
                 }
             }
             ToDaemon::Ended(why) => worker.ended = Some(why),
@@ -346,10 +363,12 @@ impl Workers {
         let mark = self.account.now().ok();
         let (name, usage) = (client.peer().to_owned(), worker.usage.clone());
         let way = client.way();
+        let part = client.take_part().map(Arc::new);
+        worker.part.clone_from(&part);
         let session = Session { worker: id, client: name, way, since: now, mark, usage };
         worker.state = State::Serving(session);
         self.served += 1;
-        Ok(Match { client, control: worker.control.clone(), turn })
+        Ok(Match { client, control: worker.control.clone(), turn, part })
     }
 
     fn turn(&self) -> Turn {
@@ -381,7 +400,7 @@ impl Workers {
         let Some(worker) = self.table.remove(&id) else { return };
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);
-        let Worker { child, state, ended: told, .. } = worker;
+        let Worker { child, state, ended: told, part, .. } = worker;
         let client = match state {
             State::Serving(session) => Some(session.client),
             State::Spare | State::Starting(_) => {
@@ -389,7 +408,7 @@ impl Workers {
                 None
             }
         };
-        self.dying.push(Dying { client, told, ..Dying::of(id, child, now) });
+        self.dying.push(Dying { client, told, _part: part, ..Dying::of(id, child, now) });
     }
 
     /// Ends surplus spares, the newest first, because the least of their memory is in use.

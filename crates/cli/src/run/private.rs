@@ -32,8 +32,19 @@ impl PrivateDirectory {
     /// Creates a new directory. Removes those that earlier processes left behind, if they were
     /// killed together with their guards.
     pub fn create(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let base = base(surroundings)?;
-        sweep(&base);
+        Self::create_in(&base(surroundings)?)
+    }
+
+    /// Like [`PrivateDirectory::create`], but the files in the directory lie in memory.
+    pub fn create_in_memory(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        let uid = rustix::process::getuid().as_raw();
+        let base = PathBuf::from(format!("/dev/shm/penstock-{uid}"));
+        make_private(&base, surroundings)?;
+        Self::create_in(&base)
+    }
+
+    fn create_in(base: &Path) -> Result<Self, Failure> {
+        sweep(base);
         let mut random = [0; 4];
         // Not a secret. It only avoids the directory of an earlier process with the same number.
         _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());

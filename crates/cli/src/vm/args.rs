@@ -208,6 +208,8 @@ pub struct VmRunArgs {
 pub enum Transport {
     /// vsock, which needs no network
     Vsock,
+    /// Memory that guest and host share, with vsock for wake-ups
+    Shm,
     /// TCP over a virtual network card
     Tcp,
 }

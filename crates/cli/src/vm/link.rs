@@ -1,16 +1,17 @@
 //! How the program in a guest reaches its pool.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use penstock_client::config::KEY_VARIABLE;
+use penstock_client::config::{KEY_VARIABLE, Surroundings};
 use penstock_link::Key;
-use penstock_vm::machine::{Vsock, network};
+use penstock_vm::machine::{SharedMemory, Vsock, network};
 
 use super::args::{Transport, VmRunArgs};
 use crate::embedded::Embedded;
 use crate::failure::Failure;
 use crate::key;
-use crate::run::PrivateDirectory;
+use crate::run::{PrivateDirectory, guard};
 
 /// Device of the host's kernel for the vsock of guests.
 const VHOST_VSOCK: &str = "/dev/vhost-vsock";
@@ -23,6 +24,9 @@ const PORT_MIN: u32 = 49152;
 
 /// Name of the sockets of the monitor in the private directory. The port follows.
 const MONITOR: &str = "vm";
+
+/// Size of the memory that a guest shares with this host.
+const MEMORY_BYTES: u64 = 256 << 20;
 
 /// Modules of the kernel that every guest needs: the PCI bus of virtio, and the port through which
 /// the program's output goes.
@@ -41,6 +45,8 @@ pub struct Link {
     pub modules: Vec<&'static str>,
     /// How people call the way of the data.
     pub name: &'static str,
+    /// Memory that the guest shares with this host.
+    pub memory: Option<Memory>,
     /// The daemon for this guest alone. It ends when this value is dropped.
     _daemon: Option<Embedded>,
 }
@@ -50,9 +56,27 @@ impl Link {
     pub fn set_up(args: &VmRunArgs, directory: &PrivateDirectory) -> Result<Self, Failure> {
         match (&args.nodes, args.transport) {
             (Some(nodes), _) => Self::to_nodes(nodes),
-            (None, Transport::Vsock) if may_use(VHOST_VSOCK) => Self::through_kernel(directory),
-            (None, Transport::Vsock) => Self::through_helper(directory),
+            (None, Transport::Vsock) => Self::over_vsock(directory, None),
+            (None, Transport::Shm) => {
+                let memory = Memory::create()?;
+                let mut link = Self::over_vsock(directory, Some(memory.path()))?;
+                link.name = match link.vsock {
+                    Some(Vsock::Helper { .. }) => {
+                        "memory that it shares with the host, and vsock through vhost-device-vsock"
+                    }
+                    _ => "memory that it shares with the host, and vsock of the host's kernel",
+                };
+                Ok(Self { memory: Some(memory), ..link })
+            }
             (None, Transport::Tcp) => Self::over_tcp(directory),
+        }
+    }
+
+    fn over_vsock(directory: &PrivateDirectory, memory: Option<PathBuf>) -> Result<Self, Failure> {
+        if may_use(VHOST_VSOCK) {
+            Self::through_kernel(directory, memory)
+        } else {
+            Self::through_helper(directory, memory)
         }
     }
 
@@ -78,24 +102,30 @@ impl Link {
         Ok(Self::new(nodes.to_owned(), key, vsock, network, "the given nodes", None))
     }
 
-    fn through_kernel(directory: &PrivateDirectory) -> Result<Self, Failure> {
+    fn through_kernel(
+        directory: &PrivateDirectory,
+        memory: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
         let port = PORT_MIN + random() % (u32::from(u16::MAX) - PORT_MIN);
-        let (daemon, key) = daemon(&format!("vsock:{port}"), directory)?;
+        let (daemon, key) = daemon(&format!("vsock:{port}"), memory, directory)?;
         let vsock = Some(Vsock::Kernel { cid: cid() });
         let nodes = format!("vsock:2:{port}");
         Ok(Self::new(nodes, Some(key), vsock, false, "vsock of the host's kernel", Some(daemon)))
     }
 
-    fn through_helper(directory: &PrivateDirectory) -> Result<Self, Failure> {
+    fn through_helper(
+        directory: &PrivateDirectory,
+        memory: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
         let path = monitor_path(directory);
-        let (daemon, key) = daemon(&format!("vsock:{}", path.display()), directory)?;
+        let (daemon, key) = daemon(&format!("vsock:{}", path.display()), memory, directory)?;
         let vsock = Some(Vsock::Helper { socket: directory.path().join("vhost.sock") });
         let name = "vsock through vhost-device-vsock";
         Ok(Self::new("vsock:2".to_owned(), Some(key), vsock, false, name, Some(daemon)))
     }
 
     fn over_tcp(directory: &PrivateDirectory) -> Result<Self, Failure> {
-        let (daemon, key) = daemon("tcp:127.0.0.1:0", directory)?;
+        let (daemon, key) = daemon("tcp:127.0.0.1:0", None, directory)?;
         let port = daemon.address().rsplit(':').next().unwrap_or_default();
         let nodes = format!("tcp:{}:{port}", network::GATEWAY);
         Ok(Self::new(nodes, Some(key), None, true, "TCP over virtio-net", Some(daemon)))
@@ -112,7 +142,27 @@ impl Link {
         let mut modules = MODULES.to_vec();
         modules.extend(vsock.is_some().then_some("vmw_vsock_virtio_transport"));
         modules.extend(network.then_some("virtio_net"));
-        Self { nodes, key, vsock, network, modules, name, _daemon: daemon }
+        Self { nodes, key, vsock, network, modules, name, memory: None, _daemon: daemon }
+    }
+}
+
+/// Memory that a guest shares with this host. Its guard removes it with this process.
+#[derive(Debug)]
+pub struct Memory(PrivateDirectory);
+
+impl Memory {
+    fn create() -> Result<Self, Failure> {
+        let directory = PrivateDirectory::create_in_memory(&Surroundings::of_process())?;
+        guard::start(&directory, false)?;
+        Ok(Self(directory))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("memory")
+    }
+
+    pub fn of_machine(&self) -> SharedMemory {
+        SharedMemory { path: self.path(), bytes: MEMORY_BYTES }
     }
 }
 
@@ -122,11 +172,23 @@ pub fn monitor_path(directory: &PrivateDirectory) -> PathBuf {
 }
 
 /// Starts a daemon with a key of its own.
-fn daemon(listen: &str, directory: &PrivateDirectory) -> Result<(Embedded, PathBuf), Failure> {
+fn daemon(
+    listen: &str,
+    memory: Option<PathBuf>,
+    directory: &PrivateDirectory,
+) -> Result<(Embedded, PathBuf), Failure> {
     let key = directory.path().join("key");
     Key::create(&key)?;
     let variables = [(KEY_VARIABLE, key.as_path())];
-    let daemon = Embedded::start(listen, &variables, directory.path().join("daemon.log"))?;
+    let mut options: Vec<OsString> = vec!["--listen".into(), listen.into()];
+    if let Some(path) = memory {
+        let mut text = OsString::from(format!("{listen}="));
+        text.push(path);
+        text.push(format!(",size={MEMORY_BYTES}"));
+        options.extend(["--guest-memory".into(), text]);
+    }
+    let log = directory.path().join("daemon.log");
+    let daemon = Embedded::start_with(&options, &variables, log)?;
     Ok((daemon, key))
 }
 

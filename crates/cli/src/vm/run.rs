@@ -15,7 +15,7 @@ use penstock_vm::image::kernel::{self, Kernel};
 use penstock_vm::machine::{Accelerator, Boot, Machine};
 
 use super::args::VmRunArgs;
-use super::link::{self, Link};
+use super::link::{self, Link, Memory};
 use super::root;
 use crate::failure::Failure;
 use crate::run::{PrivateDirectory, guard};
@@ -125,6 +125,7 @@ fn machine(
         memory_mib,
         boot: Boot { kernel: kernel.path, initramfs, command_line: command_line(args) },
         vsock: link.vsock.clone(),
+        memory: link.memory.as_ref().map(Memory::of_machine),
         network: link.network,
         port: directory.path().join("run.sock"),
     })

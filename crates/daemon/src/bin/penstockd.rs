@@ -4,11 +4,12 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use penstock_daemon::Options;
+use penstock_daemon::{Guest, Options, read_guest_memory};
 use penstock_link::Address;
 
 const USAGE: &str = "\
 usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:PORT]...
+                 [--guest-memory ADDRESS=PATH[,size=SIZE][,sessions=N]]...
                  [--key FILE] [--allow-user UID]... [--log text|json] [--ends-with-parent]
 What each means: penstock serve --help";
 
@@ -42,6 +43,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 let address = Address::for_listener(&value()?);
                 options.listen.push(address.map_err(|error| error.to_string())?);
             }
+            "--guest-memory" => options.guests.push(guest(&value()?)?),
             "--key" => options.key = Some(value()?.into()),
             "--allow-user" => {
                 let user = value()?;
@@ -55,6 +57,12 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         }
     }
     Ok(options)
+}
+
+fn guest(text: &str) -> Result<Guest, String> {
+    let (address, memory) = read_guest_memory(text).map_err(|why| format!("`{text}`: {why}"))?;
+    let address = Address::for_listener(address).map_err(|error| error.to_string())?;
+    Ok(Guest { address, memory })
 }
 
 fn announce(addresses: &[Address]) {

@@ -16,6 +16,8 @@ pub struct Machine {
     pub boot: Boot,
     /// The device for vsock, if the guest has one.
     pub vsock: Option<Vsock>,
+    /// Memory that the guest shares with this host beside its own, as an ivshmem device.
+    pub memory: Option<SharedMemory>,
     /// Whether the guest has a network card behind QEMU's user-mode network.
     pub network: bool,
     /// Socket of the host to which QEMU connects the virtio port.
@@ -53,6 +55,14 @@ pub enum Vsock {
         /// Socket to which QEMU connects.
         socket: PathBuf,
     },
+}
+
+/// File of the host that a guest has as the memory of a PCI device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMemory {
+    pub path: PathBuf,
+    /// Size of the file, a power of two.
+    pub bytes: u64,
 }
 
 impl Machine {

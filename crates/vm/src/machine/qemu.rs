@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::{Accelerator, Machine, Vsock};
+use super::{Accelerator, Machine, SharedMemory, Vsock};
 use crate::message::PORT;
 
 /// Returns the arguments of QEMU.
@@ -21,6 +21,11 @@ pub fn arguments(machine: &Machine) -> Vec<OsString> {
     of_port(&machine.port, &mut line);
     if let Some(vsock) = &machine.vsock {
         of_vsock(vsock, &mut line);
+    }
+    if let Some(SharedMemory { path, bytes }) = &machine.memory {
+        let start = format!("memory-backend-file,id=shared0,share=on,size={bytes},mem-path=");
+        line.with_path("-object", &start, path);
+        line.option("-device", "ivshmem-plain,memdev=shared0");
     }
     if machine.network {
         line.option("-netdev", "user,id=net0");
