@@ -115,6 +115,11 @@ impl Part {
         self.range.start
     }
 
+    /// Returns whether the kernel can lend the pages to other processes.
+    pub(crate) fn is_lendable(&self) -> bool {
+        self.shared.arena.is_lendable()
+    }
+
     /// Returns the address in this process of `size` bytes at `offset`.
     pub(crate) fn pointer(&self, offset: u64, size: u64) -> Option<NonNull<u8>> {
         let size = usize::try_from(size).ok()?;

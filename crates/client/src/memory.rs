@@ -430,6 +430,13 @@ impl Memory {
         part.pointer(offset, self.size)
     }
 
+    /// Like [`Memory::shared_pointer`], but only if the kernel can lend the pages to other
+    /// processes, as MPI needs it.
+    pub fn lendable_pointer(&self) -> Option<NonNull<u8>> {
+        let (part, _) = self.shared_place()?;
+        if part.is_lendable() { self.shared_pointer() } else { None }
+    }
+
     /// Returns the address at which kernels see the first byte. Waits for the worker. The address
     /// stays the same as long as the buffer lives.
     ///

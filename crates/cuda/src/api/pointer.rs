@@ -167,7 +167,7 @@ cu_entry! {
         require(!host.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let place = device.space.locate(address, size as u64)?;
-        let shared = place.memory.shared_pointer().ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+        let shared = place.memory.lendable_pointer().ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
         let offset = usize::try_from(place.offset).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: the program promises that `host` is null or writable.
         unsafe { store(host, shared.as_ptr().wrapping_add(offset).cast()) };
