@@ -155,7 +155,8 @@ int main(int argc, char **argv) {
         } else {
             bool help = strcmp(argv[i], "--help") == 0;
             fprintf(help ? stdout : stderr, "clbench [--quick] [--platform TEXT] "
-                                            "[--only launch|transfer|map|build|migrate|startup]\n");
+                                            "[--only launch|transfer|bulk|map|build|migrate|"
+                                            "startup]\n");
             return help ? 0 : 2;
         }
     }
@@ -164,6 +165,8 @@ int main(int argc, char **argv) {
     if (asked("startup")) footprint();
     if (asked("launch")) measure_launches();
     if (asked("transfer")) measure_transfers();
+    /* One of the transfers, for slow links. */
+    if (only && asked("bulk")) measure_bulk();
     if (asked("map")) measure_maps();
     if (asked("build")) measure_builds();
     if (asked("migrate") && device_count >= 2) measure_migration();

@@ -31,6 +31,7 @@ cl_mem make_buffer(size_t size);
 
 void measure_launches(void);
 void measure_transfers(void);
+void measure_bulk(void);
 void measure_maps(void);
 void measure_builds(void);
 void measure_migration(void);

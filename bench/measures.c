@@ -322,6 +322,11 @@ void measure_transfers(void) {
     write_to_its_end(16 << 20, 40);
 }
 
+void measure_bulk(void) {
+    blocking(16 << 20, 40);
+    write_to_its_end(16 << 20, 40);
+}
+
 /* ---- maps ---- */
 
 void measure_maps(void) {
