@@ -602,7 +602,7 @@ _penstock() {
                     return 0
                     ;;
                 --transport)
-                    COMPREPLY=($(compgen -W "vsock tcp" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "vsock shm tcp" -- "${cur}"))
                     return 0
                     ;;
                 --cid)

@@ -167,6 +167,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_su
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l format -d 'What to print' -r -f -a "libvirt\t'A domain for virsh define'
 qemu\t'A shell script that starts QEMU'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l transport -d 'How programs in the guest reach the pool' -r -f -a "vsock\t'vsock, which needs no network'
+shm\t'Memory that guest and host share, with vsock for wake-ups'
 tcp\t'TCP over a virtual network card'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l cid -d 'Number of the guest for vsock, which no other guest of the host has [default: 3]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l disk -d 'Image of the guest\'s disk; a name that ends with .qcow2 has that format, others are raw' -r -F
