@@ -58,6 +58,10 @@ impl Shared {
         })
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.arena.bytes() as u64
+    }
+
     /// Takes a part for a buffer. Returns `None` if no free range is large enough.
     pub(crate) fn take(self: &Arc<Self>, size: u64) -> Option<Part> {
         let mut parts = self.parts.lock();

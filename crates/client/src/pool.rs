@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
 use penstock_link::{
     Address, InstanceId, Key, LinkError, Opened, Progress, Receiver, Sender, Side, open_patiently,
 };
@@ -372,10 +373,14 @@ impl Device {
         self.shares_host_memory
     }
 
-    /// Returns whether buffers of this device's platform lie in memory that this process has
-    /// mapped, too, so that a map of a buffer moves nothing.
+    /// Returns whether all buffers of this device's platform lie in memory that this process has
+    /// mapped, too, so that a map of a buffer moves nothing. That memory must be as large as the
+    /// device's: the part of it that a guest shares with its host is smaller.
     pub fn shares_client_memory(&self) -> bool {
-        self.shares_host_memory && self.session.arena().is_some()
+        let bytes = |answer: &[u8]| answer.try_into().ok().map(u64::from_ne_bytes);
+        let device = self.info(CL_DEVICE_GLOBAL_MEM_SIZE).and_then(bytes);
+        let shared = self.session.arena().map(|arena| arena.bytes());
+        self.shares_host_memory && device.zip(shared).is_some_and(|(of, has)| has >= of)
     }
 
     /// Returns the parent device, if this is a sub-device.

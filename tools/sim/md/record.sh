@@ -21,14 +21,16 @@ out=$(mktemp -d)
 trap 'pool_stop; rm -rf "$out"' EXIT
 trap 'exit 130' INT TERM
 gcc -O2 -shared -fPIC "$here/marks.c" -o "$out/marks.so" -ldl
-sed 's/^run.*/fix marks all print 1 "@step"\nrun '$steps'/' "$lammps/bench/in.lj" >"$out/in.lj"
+marks="fix marks all print 1 \"@step\"\\nrun $steps"
+sed "s/^run.*/$marks/" "$lammps/bench/in.lj" >"$out/in.lj"
 mkdir -p "$into"
-export POCL_DEVICES=pthread
+# By default, Open MPI refuses root.
+export POCL_DEVICES=pthread OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 for ((run = 1; run <= runs; run++)); do
     for kind in local unix tcp; do
         pool_start "$kind"
-        pool_run 300 env LD_PRELOAD="$out/marks.so" STEP_TIMES="$out/times" OMPI_ALLOW_RUN_AS_ROOT=1 \
-            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$lammps/lmp" -sf gpu -pk gpu 1 neigh no \
+        pool_run 300 env LD_PRELOAD="$out/marks.so" STEP_TIMES="$out/times" \
+            "$lammps/lmp" -sf gpu -pk gpu 1 neigh no \
             -in "$out/in.lj" -log none >"$out/log" 2>&1 || { tail "$out/log" >&2; exit 1; }
         pool_stop
         [ "$(wc -l <"$out/times")" -eq $steps ] || { echo "$kind: not $steps steps" >&2; exit 1; }

@@ -18,8 +18,8 @@
 /* LAMMPS makes new lists of neighbours in all ranks at the same steps (`neigh_modify every 20`). So
  * each rank begins at a multiple of this number, where the record has such a step, too. */
 #define NEW_LISTS_EVERY 20
-/* Atoms per volume of the LJ benchmark, and the range of an atom (cut-off 2.5 and skin 0.3), both in
- * units of the potential. */
+/* Atoms per volume of the LJ benchmark, and the range of an atom (cut-off 2.5 and skin 0.3), both
+ * in units of the potential. */
 #define DENSITY 0.8442
 #define RANGE 2.8
 /* A step sends the positions of atoms; new lists also need tag, type and mask. */
@@ -59,7 +59,8 @@ static int read_record(const char *path, double **record) {
 
 /* Exchanges the atoms near the faces, one dimension after the other. Those that came from the
  * dimensions before are sent on, so edges and corners need no messages of their own. */
-static void exchange(MPI_Comm grid, const int *ranks, double edge, double bytes, char *buffer, int size) {
+static void exchange(MPI_Comm grid, const int *ranks, double edge, double bytes, char *buffer,
+                     int size) {
     double sides[3] = {edge, edge, edge};
     for (int dimension = 0; dimension < 3; dimension++) {
         double area = 1;
@@ -72,8 +73,8 @@ static void exchange(MPI_Comm grid, const int *ranks, double edge, double bytes,
         for (int direction = -1; direction <= 1; direction += 2) {
             int from, to;
             MPI_Cart_shift(grid, dimension, direction, &from, &to);
-            MPI_Sendrecv(buffer, length, MPI_BYTE, to, dimension, buffer + size, length, MPI_BYTE, from, dimension,
-                         grid, MPI_STATUS_IGNORE);
+            MPI_Sendrecv(buffer, length, MPI_BYTE, to, dimension, buffer + size, length, MPI_BYTE,
+                         from, dimension, grid, MPI_STATUS_IGNORE);
         }
     }
 }
@@ -84,7 +85,8 @@ int main(int argc, char **argv) {
     const int steps = argc == 5 ? atoi(argv[1]) : 0, atoms = argc == 5 ? atoi(argv[2]) : 0;
     const int recorded = steps > 0 && atoms > 0 ? read_record(argv[3], &record) : 0;
     if (recorded < steps + NEW_LISTS_EVERY) {
-        fprintf(stderr, "steps STEPS ATOMS FILE SEED; FILE needs at least STEPS + %d steps\n", NEW_LISTS_EVERY);
+        fprintf(stderr, "steps STEPS ATOMS FILE SEED; FILE needs at least STEPS + %d steps\n",
+                NEW_LISTS_EVERY);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     int rank, count, ranks[3] = {0, 0, 0}, periodic[3] = {1, 1, 1};
@@ -100,7 +102,8 @@ int main(int argc, char **argv) {
     const int first = (int)(draw(&state) % (uint64_t)(places + 1)) * NEW_LISTS_EVERY;
     const double edge = cbrt(atoms / DENSITY);
     /* The largest message: a face with the atoms of both dimensions before, and all of an atom. */
-    const int size = (int)(DENSITY * (edge + 2 * RANGE) * (edge + 2 * RANGE) * RANGE * BYTES_OF_ATOM) + 1;
+    const int size =
+        (int)(DENSITY * (edge + 2 * RANGE) * (edge + 2 * RANGE) * RANGE * BYTES_OF_ATOM) + 1;
     char *buffer = malloc(2 * (size_t)size);
     double sums[SUMMED] = {0}, results[SUMMED];
 
