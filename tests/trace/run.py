@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,6 +63,12 @@ class Place:
         path = self.folder / name
         status, out, err = self.call("run", "--", *program, PENSTOCK_TRACE=str(path), **variables)
         assert status == 0, f"{program} ended with {status}: {out}{err}"
+        # The program may end before the worker has written its trace. The guard of `penstock run`
+        # removes the directory of the run when the daemon and its workers have ended.
+        deadline = time.monotonic() + PATIENCE_S
+        while any((self.folder / "penstock").glob("run-*")):
+            assert time.monotonic() < deadline, "the daemon of the run did not end"
+            time.sleep(0.02)
         files = sorted(self.folder.glob(f"{name}.*"))
         by_writer = {}
         for file in files:
@@ -86,10 +93,11 @@ def both_sides_tell_the_same(place, client, worker):
     client, worker = place.show(client), place.show(worker)
     sent, received = frames(client, "sent"), frames(worker, "received")
     assert len(sent) > 20, f"only {len(sent)} calls"
-    assert {"LaunchKernel", "CreateBuffer", "Finish"} & {frame["call"] for frame in sent}
+    calls = {frame["call"] for frame in sent}
+    assert {"LaunchKernel", "CreateBuffer", "Finish"} & calls, calls
     # The worker may end before it has received the last calls of a program that ends.
     assert received == sent[: len(received)], "the worker received what the client did not send"
-    assert len(received) > 20
+    assert len(received) > 20, f"the worker's trace has only {len(received)} calls"
     answers, taken = frames(worker, "sent"), frames(client, "received")
     assert taken == answers[: len(taken)], "the client received what the worker did not send"
 

@@ -19,11 +19,11 @@ pub struct ServeArgs {
     /// user's own socket. Can be given several times [default: local]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
-    /// Memory that a virtual machine shares with this host: ADDRESS=PATH[,size=SIZE][,sessions=N].
-    /// ADDRESS is the one of --listen at which this virtual machine connects. PATH is a file in a
-    /// tmpfs, such as /dev/shm, which the hypervisor shows as an ivshmem device. SIZE is a power of
-    /// two [default: 256M], and N the number of sessions that use the memory at a time [default:
-    /// 4]. Can be given once for each virtual machine
+    /// Memory that a virtual machine shares with this host. ADDRESS is the one of --listen at which
+    /// this virtual machine connects. PATH is a file in a tmpfs, such as /dev/shm, which the
+    /// hypervisor shows as an ivshmem device. After the path, `,size=SIZE` may give the size, a
+    /// power of two [default: 256M], and `,sessions=N` the number of sessions that use the memory
+    /// at a time [default: 4]. Can be given once for each virtual machine
     #[arg(long, value_name = "ADDRESS=PATH")]
     pub guest_memory: Vec<String>,
     /// Also serve this user (a name or a number) on Unix sockets. Can be given several times
@@ -147,7 +147,7 @@ mod tests {
         let Guest { address, .. } = guest("vsock:/run/g=/dev/shm/g").unwrap();
         assert_eq!(address.to_string(), "vsock:/run/g:7367");
         let error = guest("/dev/shm/g").unwrap_err().to_string();
-        assert!(error.starts_with("argument --guest-memory /dev/shm/g: write"), "{error}");
+        assert!(error.starts_with("--guest-memory /dev/shm/g: write"), "{error}");
         assert!(guest("nowhere=/g").unwrap_err().to_string().contains("--listen"));
     }
 

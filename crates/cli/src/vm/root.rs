@@ -165,7 +165,8 @@ fn variables(
     list.extend(preloaded);
     for wanted in &args.env {
         let (name, value) = split(wanted);
-        let value = value.map(OsStr::to_owned).or_else(|| std::env::var_os(name));
+        let value = value.map(OsStr::to_owned);
+        let value = value.or_else(|| variable::value_even_empty(name.to_str()?));
         let value = value.ok_or_else(|| Failure::Argument {
             argument: format!("--env {}", name.display()),
             reason: "the variable is not set; write NAME=VALUE".to_owned(),

@@ -4,7 +4,7 @@
 //! On the host a region is a file in memory. The hypervisor shows it to one guest as the memory of
 //! a PCI device (QEMU's `ivshmem-plain`). The daemon gives a part of the region to each session of
 //! that guest. The connection then carries only wake-ups, and its hang-up ends the link. Decision
-//! 44 has the reasons.
+//! 46 has the reasons.
 //!
 //! ```text
 //! worker                                   client
