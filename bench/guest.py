@@ -7,8 +7,7 @@ network. In the guest every round runs `clbench` over each way, in turn, so that
 machine affects all of them. Prints the medians of the rounds and their ratios as JSON, and fails
 unless shared memory meets its bars.
 
-Needs QEMU, busybox, an unpacked package of Debian's cloud kernel (`--kernel FOLDER`, which has boot
-and lib), and vhost-device-vsock. The guest is emulated unless `--accel kvm` is given.
+Needs what `tools/setup.sh guest` installs. The guest is emulated unless `--accel kvm` is given.
 """
 
 import argparse
@@ -23,6 +22,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "tests/guests"))
+
+from guest import BIN, KERNEL, TARGET, Archive, libraries_of
 
 MODULES = [
     *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
@@ -58,9 +62,11 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernel", type=Path, required=True, help="folder with boot and lib")
-    parser.add_argument("--bin", type=Path, default=Path("target/release"))
-    parser.add_argument("--programs", type=Path, help="folder of clbench [default: BIN/programs]")
+    parser.add_argument("--kernel", type=Path, default=KERNEL, help="folder with boot and lib")
+    parser.add_argument("--bin", type=Path, default=Path(BIN))
+    parser.add_argument(
+        "--programs", type=Path, default=TARGET / "programs", help="folder of clbench"
+    )
     parser.add_argument("--vhost", default="vhost-device-vsock", help="vhost-device-vsock")
     parser.add_argument("--accel", default="tcg,thread=multi")
     parser.add_argument("--rounds", type=int, default=3)
@@ -71,7 +77,6 @@ def arguments():
 
 
 def measure(args, folder):
-    programs = args.programs or args.bin / "programs"
     with contextlib.ExitStack() as stack:
         port = free_port()
         key = folder / "key"
@@ -87,7 +92,7 @@ def measure(args, folder):
         start(stack, [args.vhost, "--vm", f"guest-cid=3,uds-path={monitor},socket={vhost}"])
         await_file(vhost)
         await_file(memory)
-        initramfs = make_initramfs(args, programs, key, port, folder)
+        initramfs = make_initramfs(args, key, port, folder)
         console = start(stack, qemu(args, initramfs, vhost, memory), stdout=subprocess.PIPE)
         results, ways = read_console(console, time.monotonic() + args.limit)
         assert daemon.poll() is None, "the daemon ended"
@@ -110,39 +115,25 @@ def qemu(args, initramfs, vhost, memory):
     ]  # fmt: skip
 
 
-def make_initramfs(args, programs, key, port, folder):
-    root = folder / "root"
-    files = {args.bin / "penstock": "bin/penstock", programs / "clbench": "bin/clbench"}
-    files |= {args.bin / "libpenstock_opencl.so": "lib/libpenstock_opencl.so", key: "key"}
-    files |= {library: str(library)[1:] for library in libraries(files)}
-    files |= {Path(shutil.which("busybox")): "bin/busybox"}
+def make_initramfs(args, key, port, folder):
+    archive = Archive()
+    command, clbench = args.bin / "penstock", args.programs / "clbench"
+    face = args.bin / "libpenstock_opencl.so"
+    files = {command: "bin/penstock", clbench: "bin/clbench", face: "lib/libpenstock_opencl.so"}
+    files |= {library: library.lstrip("/") for library in libraries_of(command, clbench, face)}
+    files |= {shutil.which("busybox"): "bin/busybox"}
     for name in MODULES:
         (module,) = (args.kernel / "lib/modules").rglob(f"{name}.ko")
         files[module] = f"modules/{name}.ko"
     for source, target in files.items():
-        (root / target).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, root / target)
-    for empty in ("proc", "sys", "dev", "tmp", "etc/OpenCL/vendors"):
-        (root / empty).mkdir(parents=True)
-    (root / "etc/OpenCL/vendors/penstock.icd").write_text("/lib/libpenstock_opencl.so\n")
-    (root / "init").write_text(init(args, port))
-    (root / "init").chmod(0o755)
-    archive = folder / "initramfs"
-    with archive.open("wb") as out:
-        names = subprocess.run(["find", ".", "-print0"], cwd=root, capture_output=True, check=True)
-        pack = ["cpio", "--null", "--create", "--format=newc", "--quiet"]
-        subprocess.run(pack, cwd=root, input=names.stdout, stdout=out, check=True)
-    shutil.rmtree(root)
-    return archive
-
-
-def libraries(files):
-    """Returns the libraries of these programs as absolute paths."""
-    found = {Path("/lib64/ld-linux-x86-64.so.2")}
-    for file in list(files):
-        listed = subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
-        found |= {Path(word) for word in listed.split() if word.startswith("/")}
-    return found
+        archive.add(target, Path(source).read_bytes())
+    archive.add("key", key.read_bytes(), mode=0o100600)
+    archive.add("etc/OpenCL/vendors/penstock.icd", b"/lib/libpenstock_opencl.so\n")
+    archive.add("init", init(args, port).encode())
+    for empty in ("proc", "sys", "dev", "tmp"):
+        archive.add(empty, mode=0o040755)
+    archive.write(folder / "initramfs")
+    return folder / "initramfs"
 
 
 def init(args, port):
@@ -151,7 +142,7 @@ def init(args, port):
               [("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev")]]  # fmt: skip
     lines += [f"insmod /modules/{name}.ko" for name in MODULES]
     lines += ["ip link set lo up", "ip link set eth0 up", "ip addr add 10.0.2.15/24 dev eth0"]
-    lines += ["chmod 600 /key", "export PENSTOCK_KEY=/key HOME=/tmp"]
+    lines += ["export PENSTOCK_KEY=/key HOME=/tmp"]
     for number in range(args.rounds):
         for name, variables in WAYS.items():
             variables = variables.format(port=port)

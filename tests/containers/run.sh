@@ -137,7 +137,7 @@ can_run() {
 nothing_else='
 bad=
 [ "$(ls /run/penstock)" = penstockd.sock ] || bad="$bad /run/penstock"
-for path in '$POOL_ROOT' /dev/dri /dev/kvm /dev/nvidiactl /root/.config/penstock; do
+for path in '$POOL_ROOT' /dev/dri /dev/kvm /dev/nvidiactl '$HOME/.config'; do
     [ ! -e "$path" ] || bad="$bad $path"
 done
 [ "$(cat /sys/class/net/*/operstate 2>/dev/null | grep -cx up)" = 0 ] || bad="$bad network"

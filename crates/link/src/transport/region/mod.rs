@@ -69,7 +69,7 @@ struct Beside {
     bells: OnceLock<Arc<Bells>>,
 }
 
-/// Who has this end of the connection.
+/// The process at this end of the connection, and what it needs for a region.
 #[derive(Debug)]
 enum Holder {
     /// A client, which looks for the region when a worker offers a part of one: at this path only,
