@@ -1,6 +1,7 @@
 """The ways in which a program reaches the devices of the study: the local driver, pools of one to
 four nodes on this host, and guests."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -86,6 +87,16 @@ class Pools:
     def one_node(self, kind):
         listen = f"unix:{self.folder}/n.sock" if kind == "unix" else "tcp:127.0.0.1:0"
         return Way(kind, "native", [self.through(self.serve(listen))])
+
+    def floor(self, kind):
+        """The local driver, with the bytes and the wake-ups that a device which another process
+        serves costs at least."""
+        library = self.folder / "floor.so"
+        source = Path(__file__).with_name("floor.c")
+        build = ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl", "-lpthread"]
+        subprocess.run(build, check=True)
+        way = self.native(FLOOR=kind, LD_PRELOAD=str(library))
+        return dataclasses.replace(way, name=f"floor-{kind}", native="native")
 
     def guest(self, transport):
         """A guest that reaches the daemon of its host through this transport."""

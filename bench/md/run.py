@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE))
 import pools as md_pools  # noqa: E402
 import programs as md_programs  # noqa: E402
 
+FLOORS = ["floor-unix", "floor-tcp"]
 WAYS = ["native", "unix", "tcp", "guest-vsock", "guest-shm", "guest-net"]
 SEVERAL = ["nodes-2", "nodes-3", "nodes-4", "nodes-2-1gbit", "nodes-4-1gbit"]
 
@@ -50,6 +51,8 @@ def make_ways(pools, wanted):
     for name in wanted:
         if name in ("unix", "tcp"):
             ways[name] = pools.one_node(name)
+        elif name in FLOORS:
+            ways[name] = pools.floor(name.removeprefix("floor-"))
         elif name.startswith("guest-"):
             ways[name] = pools.guest(name.removeprefix("guest-"))
         elif name.startswith("nodes-"):
@@ -125,7 +128,9 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=10, help="alternating runs (10)")
     parser.add_argument("--only", help="regular expression that the names of cases must match")
-    parser.add_argument("--ways", default=",".join(WAYS), help=f"from {', '.join(WAYS + SEVERAL)}")
+    parser.add_argument(
+        "--ways", default=",".join(WAYS), help=f"from {', '.join(WAYS + FLOORS + SEVERAL)}"
+    )
     parser.add_argument("--driver", default="/etc/OpenCL/vendors/pocl.icd", help="ICD file")
     parser.add_argument("--output", type=Path, default=HERE / "results/study.json")
     parser.add_argument("--quick", action="store_true", help="few steps, to try the script")
@@ -142,7 +147,7 @@ def options():
 def main():
     arguments = options()
     wanted = arguments.ways.split(",")
-    if unknown := set(wanted) - set(WAYS + SEVERAL):
+    if unknown := set(wanted) - set(WAYS + FLOORS + SEVERAL):
         sys.exit(f"study-md: no such ways: {', '.join(sorted(unknown))}")
     chosen = [
         case
