@@ -1,5 +1,6 @@
 """Connections without a key, with a wrong key, or without any message."""
 
+import collections
 import contextlib
 import os
 import random
@@ -15,6 +16,7 @@ from processes import cpu_of, is_alive
 from wire import Client, Refused
 
 HELLO_S = 5.0
+ROUND_TRIP_S = 0.2
 
 
 def refused(act, *verdicts):
@@ -181,6 +183,57 @@ def thousand_silent_connections(node):
     return f"served in {took * 1000:.0f} ms, usually {max(usual) * 1000:.0f}"
 
 
+def flood_from_one_host(node):
+    """One host opens connections as fast as it can and says nothing. A client of another host,
+    whose round trips take 200 ms, must get in at each attempt."""
+    stop, opened = threading.Event(), []
+    place = node.address("tcp").split(":", 1)[1].rsplit(":", 1)
+    place = (place[0], int(place[1]))
+
+    def flood():
+        kept, count = collections.deque(), 0
+        while not stop.is_set():
+            connection = socket.socket()
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):
+                connection.connect(place)
+            kept.append(connection)
+            count += 1
+            if len(kept) > 1000:
+                kept.popleft().close()
+        opened.append(count)
+        for connection in kept:
+            connection.close()
+
+    thread = threading.Thread(target=flood)
+    started = time.monotonic()
+    thread.start()
+    try:
+        time.sleep(0.5)
+        for attempt in range(5):
+            honest = socket.create_connection(place, 10, ("127.0.0.2", 0))
+            time.sleep(ROUND_TRIP_S)
+            hello = wire.hello_bytes(wire.CONTROL)
+            honest.sendall(hello)
+            time.sleep(ROUND_TRIP_S)
+            try:
+                welcome = wire.exactly(honest, wire.WELCOME_BYTES)
+                honest.sendall(wire.proof(node.key, "connecting", hello, welcome) + bytes(32))
+                time.sleep(ROUND_TRIP_S)
+                assert wire.last_of(honest) == wire.WELCOME
+            except ConnectionError as failure:
+                raise AssertionError(f"attempt {attempt + 1} was closed: {failure}") from failure
+            honest.close()
+    finally:
+        stop.set()
+        thread.join()
+    rate = opened[0] / (time.monotonic() - started)
+    # A slower flood would leave time to a client in any case: 256 places for 0.4 s.
+    assert rate > 256 / (2 * ROUND_TRIP_S), f"only {rate:.0f} connections a second"
+    wait_for(lambda: node.threads() < 20, 8, lambda: f"{node.threads()} threads are left")
+    return f"{rate:.0f} connections a second"
+
+
 def connect_and_disconnect(node):
     """Four threads open 3,000 connections in total and close them at once."""
 
@@ -335,6 +388,7 @@ ATTACKS = [
     garbage_bytes,
     one_byte_a_second,
     thousand_silent_connections,
+    flood_from_one_host,
     connect_and_disconnect,
     strangers_are_cheap,
     a_socket_of_the_user_alone,

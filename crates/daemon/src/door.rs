@@ -1,9 +1,8 @@
 //! The daemon's doors: they accept connections, identify them, and hand them on.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::limits::{HELLO_MS_MAX, LINE_NOTE_MS, PENDING_HELLOS_MAX};
 use rustix::net::Shutdown;
 
+use crate::admission::Admission;
 use crate::daemon::Daemon;
 use crate::message::ToWorker;
 use crate::workers::{Arrival, Match, hand_over};
@@ -36,63 +36,40 @@ pub(crate) struct Door {
     pub(crate) region: Option<Arc<Region>>,
 }
 
-/// Connections whose hellos are incomplete, the oldest first.
-#[derive(Default)]
-pub(crate) struct Hellos(Lock<PendingHellos>);
+/// Connections whose hellos are incomplete.
+pub(crate) struct Hellos(Lock<Admission<OwnedFd>>);
 
-#[derive(Default)]
-struct PendingHellos {
-    next: u64,
-    open: VecDeque<Hello>,
-}
-
-struct Hello {
-    id: u64,
-    handle: OwnedFd,
-    /// Whether a stranger can have made the connection.
-    may_be_strange: bool,
-}
-
-impl PendingHellos {
-    /// Removes the hello that gives way if there are too many: the oldest, which had the most time.
-    /// Connections that a stranger can have made go first.
-    fn pop(&mut self) -> Option<Hello> {
-        let oldest = self.open.iter().position(|hello| hello.may_be_strange).unwrap_or(0);
-        self.open.remove(oldest)
+impl Default for Hellos {
+    fn default() -> Self {
+        Self(Lock::new(Admission::new(PENDING_HELLOS_MAX)))
     }
 }
 
 impl Hellos {
-    /// Registers a connection. If there are too many, closes one.
+    /// Registers a connection. If there are too many, closes another one.
     fn begin(&self, stream: &Stream) -> std::io::Result<u64> {
         let handle = rustix::io::fcntl_dupfd_cloexec(stream, 0)?;
-        let mut pending = self.pending();
-        if pending.open.len() >= PENDING_HELLOS_MAX
-            && let Some(oldest) = pending.pop()
-        {
-            _ = rustix::net::shutdown(&oldest.handle, Shutdown::Both);
+        let admitted = self.0.lock().arrive(stream.source(), stream.needs_key(), handle);
+        if let Some(connection) = admitted.gives_way {
+            close(&connection);
         }
-        let id = pending.next;
-        pending.next += 1;
-        pending.open.push_back(Hello { id, handle, may_be_strange: stream.needs_key() });
-        Ok(id)
+        Ok(admitted.id)
     }
 
     /// Removes a finished hello. Its connection may live on elsewhere.
     fn end_one(&self, id: u64) {
-        self.pending().open.retain(|hello| hello.id != id);
+        self.0.lock().leave(id);
     }
 
     /// Closes all connections whose hello is pending.
     pub(crate) fn end(&self) {
-        for hello in self.pending().open.drain(..) {
-            _ = rustix::net::shutdown(&hello.handle, Shutdown::Both);
-        }
+        self.0.lock().end().for_each(|connection| close(&connection));
     }
+}
 
-    fn pending(&self) -> MutexGuard<'_, PendingHellos> {
-        self.0.lock()
-    }
+/// Hangs up, which wakes the thread that waits for the hello.
+fn close(connection: &OwnedFd) {
+    _ = rustix::net::shutdown(connection, Shutdown::Both);
 }
 
 impl Door {

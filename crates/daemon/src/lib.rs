@@ -24,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod admission;
 mod daemon;
 mod door;
 mod guest;

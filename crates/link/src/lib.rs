@@ -62,7 +62,7 @@ pub use receiver::{Received, Receiver};
 pub use sender::Sender;
 pub use stream::Stream;
 pub use threads::spawn_quiet;
-pub use transport::contract::{Completion, Credentials, Purpose, Side, Way};
+pub use transport::contract::{Completion, Credentials, Purpose, Side, Source, Way};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};
 pub use transport::region::layout::MemoryUse;

@@ -14,7 +14,7 @@ use rustix::net::{SocketType, sockopt};
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
-use crate::transport::contract::{Connection, Credentials, Rings, Side, Way};
+use crate::transport::contract::{Connection, Credentials, Rings, Side, Source, Way};
 use crate::transport::region::host::{Region, WorkersPart};
 use crate::transport::region::layout::MemoryUse;
 use crate::transport::region::{self, Settled};
@@ -133,6 +133,11 @@ impl Stream {
     /// Returns a name of the peer for messages.
     pub fn peer(&self) -> String {
         self.0.peer()
+    }
+
+    /// Returns where the connection comes from.
+    pub fn source(&self) -> Source {
+        self.0.source()
     }
 
     /// Returns this end of the socket and the other end, as this process sees them.

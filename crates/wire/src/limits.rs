@@ -112,8 +112,9 @@ pub const UNTAKEN_BYTES_MAX: usize = 256 << 20;
 /// times.
 pub const HELLO_MS_MAX: u64 = 5_000;
 
-/// Number of connections whose hello a daemon has not yet completed; a new one replaces the oldest.
-/// Each takes a thread with 64 KiB of stack, 16 MiB in all.
+/// Number of connections whose hello a daemon has not yet completed. If there are more, the oldest
+/// one of the source that has the most gives way. Each takes a thread with 64 KiB of stack, 16 MiB
+/// in all.
 pub const PENDING_HELLOS_MAX: usize = 256;
 
 /// Number of sessions of one daemon. Each is a process of some 60 MB with a driver loaded, 16 GB in

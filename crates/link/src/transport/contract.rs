@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -159,6 +160,11 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Returns where the connection comes from.
+    fn source(&self) -> Source {
+        Source::Unknown
+    }
+
     /// Returns both ends, this one first, as far as both sides see them alike.
     fn ends(&self) -> Option<(End, End)> {
         None
@@ -249,6 +255,36 @@ pub struct Credentials {
     pub gid: u32,
     /// Process that connected; 0 for a process that this process's PID namespace does not see.
     pub pid: i32,
+}
+
+/// Origin of a connection, for limits that all connections of one origin share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// User of this host.
+    User(u32),
+    /// Host or network; see [`Source::of_address`].
+    Network(IpAddr),
+    /// Machine with this vsock number.
+    Machine(u32),
+    /// Guest whose monitor has its socket at this path.
+    Guest(PathBuf),
+    Unknown,
+}
+
+impl Source {
+    /// Returns the origin with this address. All addresses of an IPv6 network of 64 bits are one
+    /// origin, because a single host has as many of them as it likes (RFC 4291, section 2.5.4).
+    #[must_use]
+    pub fn of_address(address: IpAddr) -> Self {
+        Self::Network(match address.to_canonical() {
+            IpAddr::V6(six) => {
+                let [a, b, c, d, ..] = six.segments();
+                [a, b, c, d, 0, 0, 0, 0].into()
+            }
+            four @ IpAddr::V4(_) => four,
+        })
+    }
 }
 
 /// How the bytes of a link travel, as the hello agreed on it.

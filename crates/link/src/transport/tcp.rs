@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
-use super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Transport};
+use super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Source, Transport};
 use super::syscall::{self, Readiness, wait_fd};
 use crate::error::LinkError;
 use crate::instance::End;
@@ -246,6 +246,10 @@ impl Connection for TcpConnection {
             Some((_, there)) => format!("tcp:{there}"),
             None => "the other node".to_owned(),
         }
+    }
+
+    fn source(&self) -> Source {
+        self.addresses().map_or(Source::Unknown, |(_, there)| Source::of_address(there.ip()))
     }
 
     fn why_no_shared_memory(&self) -> Option<&'static str> {

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 use super::contract::{
     Accepting, BACKLOG, Bound, Completion, Connection, Credentials, Endpoint, Rings, Side,
-    Transport,
+    Source, Transport,
 };
 use super::rings;
 use crate::error::LinkError;
@@ -139,6 +139,10 @@ impl Connection for UnixConnection {
 
     fn credentials(&self) -> io::Result<Option<Credentials>> {
         peer_credentials(self.as_fd()).map(Some)
+    }
+
+    fn source(&self) -> Source {
+        peer_credentials(self.as_fd()).map_or(Source::Unknown, |peer| Source::User(peer.uid))
     }
 
     fn ends(&self) -> Option<(End, End)> {

@@ -40,7 +40,7 @@ use penstock_wire::limits::HELLO_MS_MAX;
 use rustix::mm::MapFlags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use super::contract::{Connection, Credentials, Rings, Side, Transport};
+use super::contract::{Connection, Credentials, Rings, Side, Source, Transport};
 use super::exact;
 use super::rings::ring::{DATA_AT, Map};
 use super::syscall::Readiness;
@@ -313,6 +313,10 @@ impl Connection for Beside {
 
     fn peer(&self) -> String {
         self.over.peer()
+    }
+
+    fn source(&self) -> Source {
+        self.over.source()
     }
 
     fn credentials(&self) -> std::io::Result<Option<Credentials>> {

@@ -56,7 +56,7 @@ use penstock_wire::hello::feature;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
-    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Purpose, Transport,
+    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Purpose, Source, Transport,
 };
 use super::syscall::{self, Readiness};
 use crate::error::LinkError;
@@ -246,6 +246,11 @@ impl Connection for VsockConnection {
             Some(there) => format!("vsock:{there}"),
             None => "the other machine".to_owned(),
         }
+    }
+
+    fn source(&self) -> Source {
+        Place::of_other_end(&self.socket)
+            .map_or(Source::Unknown, |there| Source::Machine(there.cid))
     }
 
     fn why_no_shared_memory(&self) -> Option<&'static str> {

@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Transport};
+use super::super::contract::{
+    Accepting, Bound, Completion, Connection, Endpoint, Source, Transport,
+};
 use super::super::syscall::{self, Readiness};
 use super::super::unix::{self, SocketFile};
 use super::liveness::Liveness;
@@ -197,6 +199,10 @@ impl Connection for MonitorConnection {
             }
             Err(_) => "a guest".to_owned(),
         }
+    }
+
+    fn source(&self) -> Source {
+        Source::Guest(self.path.clone())
     }
 
     fn why_no_shared_memory(&self) -> Option<&'static str> {
