@@ -1,6 +1,7 @@
 """False daemons and workers against the library. They must not crash a program, nor block it for
 ever."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -310,10 +312,75 @@ def a_socket_where_others_can_write(node):
     )
 
 
+def a_vacated_socket(node):
+    """Another user takes the place of a daemon in a directory that everybody can write to, and
+    waits for programs. A program must send nothing there, and say why."""
+    if os.geteuid() != 0:
+        return "not tried as another user: needs root"
+    shared = Path(tempfile.mkdtemp(prefix="ps-vacated-"))
+    shared.chmod(0o1777)
+    try:
+        for user, must_refuse in ((65534, True), (0, False)):
+            heard, path = vacate(node, shared, user)
+            told = subprocess.run(
+                [BIN / "penstock", "devices"],
+                env=dict(node.env, PENSTOCK_NODES=f"unix:{path}", PENSTOCK_TIMEOUT_MS="500"),
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            # The impostor that this user's own kind plays must hear something, else the check of
+            # the other one would prove nothing.
+            assert (heard() == b"") == must_refuse, f"user {user} heard {heard()[:40]}"
+            said = f"is a socket of user {user}, in a directory where others"
+            assert (said in told.stderr) == must_refuse, told.stderr
+    finally:
+        shutil.rmtree(shared)
+
+
+def vacate(node, shared, user):
+    """Starts a process of a user that listens in `shared`, accepts one connection, and tells what
+    it heard. Returns a function that waits for this, and the path."""
+    path, ready = shared / f"socket-{user}", os.pipe()
+    told = shared / f"heard-{user}"
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(str(path))
+            path.chmod(0o666)
+            listener.listen(1)
+            os.write(ready[1], b"x")
+            listener.settimeout(PATIENCE)
+            connection, _ = listener.accept()
+            connection.settimeout(5)
+            heard = b""
+            with contextlib.suppress(OSError):
+                heard = connection.recv(4096)
+            told.write_bytes(heard)
+        finally:
+            os._exit(0)
+    os.close(ready[1])
+    assert os.read(ready[0], 1) == b"x", "the impostor did not start"
+    os.close(ready[0])
+    waited = []
+
+    def heard():
+        if not waited:
+            waited.append(os.waitpid(child, 0))
+        return told.read_bytes()
+
+    return heard, path
+
+
 ATTACKS = [
     impostors_in_the_hello,
     impostors_with_wrong_descriptions,
     workers_that_lie,
     a_line_without_end,
+    a_vacated_socket,
     a_socket_where_others_can_write,
 ]

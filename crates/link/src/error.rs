@@ -45,6 +45,16 @@ pub enum LinkError {
     /// Another process listens on the address.
     #[error("another process serves {address} already")]
     InUse { address: String },
+    /// A user whom this one does not trust listens on the address.
+    #[error(
+        "{address} is a socket of user {user}, in a directory where others could have put it; if \
+         that user runs your daemon, set PENSTOCK_TRUSTED_USERS={user}"
+    )]
+    Listener {
+        address: String,
+        /// Number of the user.
+        user: u32,
+    },
     /// Strangers can use the transport of the link, and this side has no key.
     #[error(
         "{peer} is on another machine or reached over a network, which needs the pool's key; copy \

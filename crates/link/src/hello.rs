@@ -18,6 +18,7 @@ use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
+use crate::listener_owner;
 use crate::stream::Stream;
 use crate::transport::contract::{Credentials, Way};
 use crate::transport::region::host::Part;
@@ -84,6 +85,7 @@ pub fn open(
         return Err(LinkError::NoKey { peer: address.to_string() });
     }
     let stream = Stream::connect(address, deadline)?;
+    listener_owner::check(&stream, address)?;
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
@@ -106,6 +108,7 @@ pub fn open_patiently(
         return Err(LinkError::NoKey { peer: address.to_string() });
     }
     let stream = Stream::connect(address, Instant::now() + patience)?;
+    listener_owner::check(&stream, address)?;
     let wish = Wish { role, ticket: None, prove };
     say_hello(stream, &address.to_string(), wish, key, Limit::Each(patience), watch)
 }

@@ -31,6 +31,7 @@ mod instance;
 mod joint;
 mod key;
 mod listener;
+mod listener_owner;
 mod memory;
 mod outbox;
 mod piece;

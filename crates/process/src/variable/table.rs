@@ -28,6 +28,9 @@ variables! {
         KEY = "PENSTOCK_KEY": Kind::Path,
             "entry `key`, else `~/.config/penstock/key` if that file exists",
             "the file with the pool's key";
+        TRUSTED_USERS = "PENSTOCK_TRUSTED_USERS": Kind::Text, "–",
+            "numbers of users, separated by commas, whose daemons this user trusts on Unix \
+             sockets, besides its own and root's";
         DEVICES = "PENSTOCK_DEVICES": Kind::Text, "–",
             "a query that selects and orders the devices that a program sees";
         PLATFORMS = "PENSTOCK_PLATFORMS": Kind::Choice(&["pool", "node"]),
