@@ -27,6 +27,10 @@ use crate::message::{Message, PORT};
 /// First argument of the command `penstock` when it is the first process of a guest.
 pub const WORD: &str = "guest-init";
 
+/// Name of a guest. Without one its name would be `(none)`, which no resolver takes.
+pub const HOST_NAME: &str = "guest";
+const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
+
 /// Exit status if the guest failed before the program started.
 const GUEST_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
@@ -175,8 +179,10 @@ fn start() -> Result<Child, NotStarted> {
     let text = fs::read(paths::START).map_err(failed(paths::START))?;
     let start: Start = serde_json::from_slice(&text)
         .map_err(|error| failed(paths::START)(io::Error::other(error)))?;
+    fs::write(HOST_NAME_FILE, HOST_NAME).map_err(failed(HOST_NAME_FILE))?;
+    network::set_up_loopback().map_err(failed("the loopback"))?;
     if start.network {
-        network::set_up().map_err(failed("the network card"))?;
+        network::set_up_card().map_err(failed("the network card"))?;
     }
     let mut command = Command::new(&start.program);
     command.args(&start.arguments).env_clear().current_dir(&start.directory);

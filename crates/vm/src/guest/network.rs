@@ -1,5 +1,5 @@
-//! Sets up the network card of a guest behind QEMU's user-mode network, which always has the same
-//! addresses. No DHCP client is needed.
+//! Sets up the loopback of a guest, and its network card behind QEMU's user-mode network, which
+//! always has the same addresses. No DHCP client is needed.
 //!
 //! The kernel is asked over netlink (rtnetlink(7)), because a guest has no `ip`.
 
@@ -43,12 +43,17 @@ const HEADER_BYTES: usize = 16;
 const CARD: &str = "eth0";
 const LOOPBACK: &str = "lo";
 
-/// Gives the card its address and the way to the host.
-pub fn set_up() -> io::Result<()> {
+/// Switches the loopback on, which programs expect of any machine. The kernel gives it its address.
+pub fn set_up_loopback() -> io::Result<()> {
     let socket = socket()?;
     let loopback = index(&socket, LOOPBACK)?;
+    ask(&socket, RTM_NEWLINK, 0, &link_up(loopback))
+}
+
+/// Gives the card its address and the way to the host.
+pub fn set_up_card() -> io::Result<()> {
+    let socket = socket()?;
     let card = index(&socket, CARD)?;
-    ask(&socket, RTM_NEWLINK, 0, &link_up(loopback))?;
     ask(&socket, RTM_NEWLINK, 0, &link_up(card))?;
     ask(&socket, RTM_NEWADDR, NLM_F_CREATE, &address(card))?;
     ask(&socket, RTM_NEWROUTE, NLM_F_CREATE, &default_route(card))

@@ -13,7 +13,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::VmError;
-use crate::guest::{Start, paths};
+use crate::guest::{HOST_NAME, Start, paths};
 use crate::limits::{FOLDER_DEPTH_MAX, INITRAMFS_BYTES_MAX, SCRIPT_DEPTH_MAX};
 use cpio::Archive;
 pub use libraries::Environment;
@@ -41,7 +41,8 @@ impl Initramfs {
         let users = b"root:x:0:0:root:/root:/bin/sh\n";
         archive.file(Path::new("etc/passwd"), 0o644, users.to_vec());
         archive.file(Path::new("etc/group"), 0o644, b"root:x:0:\n".to_vec());
-        archive.file(Path::new("etc/hosts"), 0o644, b"127.0.0.1 localhost\n".to_vec());
+        let hosts = format!("127.0.0.1 localhost {HOST_NAME}\n");
+        archive.file(Path::new("etc/hosts"), 0o644, hosts.into_bytes());
         Self { archive, environment, library_folders: Vec::new(), own: Vec::new() }
     }
 
