@@ -4,8 +4,9 @@ nothing behind.
 
     tests/guests/run.py [--transport NAME]...
 
-Boots one guest for each transport and runs clinfo, a CUDA program and the matrix product in it. The
-guests are emulated if KVM does not work. Prints one line per case.
+Boots one guest for each transport and runs clinfo, a CUDA program and the matrix product in it. If
+root starts this, an ordinary user runs these guests, because they must not need root. The guests
+are emulated if KVM does not work. Prints one line per case.
 """
 
 import argparse
@@ -45,12 +46,21 @@ class Lacks(Exception):
     """The host lacks something. The first argument is the name of the need."""
 
 
-class Place:
-    """A scratch directory, with an environment that names no pool."""
+# The user `nobody` of most systems. It owns no files.
+ORDINARY = 65534
 
-    def __init__(self):
+
+class Place:
+    """A scratch directory, with an environment that names no pool. The programs that `call` runs
+    belong to `user`."""
+
+    def __init__(self, user=None):
         # The paths of Unix sockets in it are short.
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-vm.", dir="/tmp"))
+        self.prefix = []
+        if user is not None:
+            os.chown(self.folder, user, user)
+            self.prefix = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
         self.env = {
             name: value
             for name, value in os.environ.items()
@@ -58,6 +68,7 @@ class Place:
         }
         self.env |= {
             "HOME": str(self.folder),
+            "TMPDIR": str(self.folder),
             "XDG_RUNTIME_DIR": str(self.folder),
             "PATH": f"{TOOLS}:{os.environ['PATH']}",
         }
@@ -66,7 +77,7 @@ class Place:
         """Runs penstock and returns what became of it."""
         return subprocess.run(
             check=False,
-            args=[PENSTOCK, *map(str, arguments)],
+            args=[*self.prefix, PENSTOCK, *map(str, arguments)],
             env=self.env,
             cwd=self.folder,
             timeout=PATIENCE_S,
@@ -146,9 +157,23 @@ def results_of(text, commands):
     }
 
 
-def same_results(place, transport):
-    """The three programs give the host's results in one guest."""
+def same_results_without_root(_place, transport):
+    """The three programs give the host's results in one guest of an ordinary user."""
     need_guests(transport)
+    user = None
+    if os.geteuid() == 0:
+        need("guest", shutil.which("setpriv"), "no setpriv (Debian: util-linux)")
+        user = ORDINARY
+    place = Place(user)
+    try:
+        can_read = place.call("--version").returncode == 0
+        need("guest", can_read, f"user {user} cannot run {PENSTOCK}: open its folders to others")
+        same_results(place, transport)
+    finally:
+        shutil.rmtree(place.folder, ignore_errors=True)
+
+
+def same_results(place, transport):
     commands = programs()
     script = script_of(commands)
     files = [option for command in commands.values() for option in ("--file", which(command[0]))]
@@ -279,7 +304,8 @@ def nothing_is_left(place, by):
 def cases(transports):
     """Yields the name, the function and the arguments of each case."""
     for transport in transports:
-        yield f"three programs over {transport}", same_results, (transport,)
+        name = f"three programs over {transport}, without root"
+        yield name, same_results_without_root, (transport,)
     yield "input, output and status", input_output_and_status, ()
     yield "nodes that run already", nodes_that_run_already, ()
     yield "what fails has its status", what_fails_has_its_status, ()
