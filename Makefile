@@ -122,9 +122,10 @@ study-md: setup build ## LAMMPS and OpenMM on the pool beside the local driver, 
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
-guest-faults: setup build ## kill 100 guests in the middle of their work, and let others fall silent (about 10 minutes)
+guest-faults: setup build ## kill 100 guests in the middle of their work, and let others fall silent, over vsock and over shared memory (about 20 minutes)
 	@tools/setup.sh guest
 	@tests/guests/faults.py --times 100
+	@tests/guests/faults.py --times 100 --transport shm
 
 fuzz: setup-build ## every decoder for 5 minutes each (installs cargo-fuzz)
 	@tools/fuzz.sh

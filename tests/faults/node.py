@@ -1,5 +1,6 @@
 """A daemon whose processes are killed, and the clients that use it."""
 
+import json
 import os
 import shutil
 import signal
@@ -63,7 +64,7 @@ def stacks_of(pid):
 class Node:
     """A daemon in a folder of its own."""
 
-    def __init__(self, folder, kind, number=0, listens=(), devices="pthread"):
+    def __init__(self, folder, kind, number=0, listens=(), devices="pthread", options=()):
         self.folder, self.kind = Path(folder), kind
         self.key = self.folder / "key"
         self.env = dict(
@@ -83,7 +84,7 @@ class Node:
         self.log = open(self.folder / f"daemon{number}.log", "a")
         listens = [word for more in (listen, *listens) for word in ("--listen", more)]
         self.daemon = subprocess.Popen(
-            [BIN / "penstock", "serve", *listens],
+            [BIN / "penstock", "serve", *listens, *options],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -110,6 +111,12 @@ class Node:
         found = tree(self.daemon.pid)
         self.roll.add(*found)
         return found
+
+    def status(self):
+        """Returns what the daemon says of itself."""
+        command = [BIN / "penstock", "status", "--json", "--nodes", self.address]
+        said = subprocess.run(command, env=self.env, capture_output=True, text=True, check=True)
+        return json.loads(said.stdout)["nodes"][0]["status"]
 
     def must_serve(self):
         """Checks that a new client gets right results."""

@@ -1,12 +1,14 @@
 """The cases: what happens to guests, and what the daemon, the guests and another client must see.
-Each case is a function of the number of repetitions and a folder of its own. It raises `Fault` for
-a failure, and may return a note.
+Each case is a function of the number of repetitions, a folder of its own, and the transport of the
+guests. It raises `Fault` for a failure, and may return a note.
 """
 
 import contextlib
 import os
 import random
+import shutil
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,9 +27,11 @@ MODES = ["transfers", "kernels", "reads", "maps", "builds"]
 class Host:
     """A daemon with places for guests, and a client on the host that must not notice anything."""
 
-    def __init__(self, folder, places):
-        self.places = [Place(folder, number) for number in range(places)]
-        self.node = Node(folder, "unix", listens=[place.listen for place in self.places])
+    def __init__(self, folder, places, memory):
+        self.places = [Place(folder, number, memory) for number in range(places)]
+        listens = [place.listen for place in self.places]
+        options = [word for place in self.places for word in place.options()]
+        self.node = Node(folder, "unix", listens=listens, options=options)
         self.initramfs = Path(folder) / "initramfs"
         write_initramfs(self.initramfs, self.node.key)
         self.guests = []
@@ -37,6 +41,25 @@ class Host:
         guest = Guest(place, self.initramfs, *load, stop_s=stop_s)
         self.guests.append(guest)
         return guest
+
+    def sharing(self):
+        """Returns the number of guests whose sessions lie in memory that they share with the host,
+        the parts of such memory that are taken, and why other sessions have none."""
+        status = self.node.status()
+        ways = [session["transport"] for session in status["sessions"]]
+        reasons = [way["why_not_better"] for way in ways if not way["guest_memory"]]
+        taken = sum(memory["sessions"] for memory in status["guest_memory"])
+        return len(ways) - len(reasons), taken, reasons
+
+    def must_share(self, count):
+        """Checks that the sessions of this number of guests lie in shared memory, and that no other
+        session has a part of it. The part of a session that has ended is free soon after."""
+        if any(place.memory for place in self.places):
+            wait_for(
+                lambda: self.sharing()[:2] == (count, count),
+                PATIENCE_S,
+                lambda: f"{count} guests must share memory: {self.sharing()}",
+            )
 
     def ended(self, guest):
         """Returns the line of the daemon's log about the end of a guest's first session, or
@@ -56,8 +79,19 @@ class Host:
 
 
 @contextlib.contextmanager
-def host_in_use(folder, places):
-    host = Host(folder, places)
+def host_in_use(folder, places, transport):
+    memory = tempfile.mkdtemp(prefix="penstock-g.", dir="/dev/shm") if transport == "shm" else None
+    try:
+        with host_with(folder, places, memory) as host:
+            yield host
+    finally:
+        if memory:
+            shutil.rmtree(memory)
+
+
+@contextlib.contextmanager
+def host_with(folder, places, memory):
+    host = Host(folder, places, memory)
     try:
         host.other.wait_busy()
         yield host
@@ -72,10 +106,10 @@ def host_in_use(folder, places):
         host.node.stop()
 
 
-def silent(_times, folder):
+def silent(_times, folder, transport):
     """Four guests fall silent in different ways, all of which the other side must tell apart: one
     is paused, one loses its monitor, one starts anew, and in one only the program is stopped."""
-    with host_in_use(folder, 4) as host:
+    with host_in_use(folder, 4, transport) as host:
         paused, orphan, anew, stopped = (
             host.boot(place, mode, 3600, stop_s=stop_s)
             for place, mode, stop_s in zip(
@@ -84,6 +118,7 @@ def silent(_times, folder):
         )
         for guest in (paused, orphan, anew, stopped):
             guest.wait_busy()
+        host.must_share(4)
         # The worker must have learned by now that the guest's kernel answers.
         time.sleep(3)
         since = time.monotonic()
@@ -115,10 +150,10 @@ def descriptors(pid):
     return sorted(found)
 
 
-def killed(times, folder):
+def killed(times, folder, transport):
     """A guest is killed in the middle of its work, again and again. The host must keep nothing of
     it, and neither another guest nor a client of the host may notice."""
-    with host_in_use(folder, 2) as host:
+    with host_in_use(folder, 2, transport) as host:
         victims, neighbours = host.places
         neighbour = host.boot(neighbours, "steady", 36000)
         neighbour.wait_busy()
@@ -128,6 +163,7 @@ def killed(times, folder):
         for turn in range(times):
             guest = host.boot(victims, MODES[turn % len(MODES)], 3600)
             guest.wait_busy()
+            host.must_share(2)
             time.sleep(random.uniform(0, 0.5))
             host.node.workers()
             since = time.monotonic()
@@ -137,6 +173,7 @@ def killed(times, folder):
             host.guests.remove(guest)
             if host.other.process.poll() is not None or neighbour.said_at("error"):
                 raise Fault(f"others noticed: {host.other.lines[-3:]}, {neighbour.lines[-3:]}")
+        host.must_share(1)
         # One worker may be starting.
         wait_for(
             lambda: len(host.node.workers()) <= workers + 1,

@@ -2,7 +2,7 @@
 """Lets guests fall silent and kills them, and checks what the host, other guests and other clients
 see.
 
-    tests/guests/faults.py [--times N] [CASE...]
+    tests/guests/faults.py [--transport NAME] [--times N] [CASE...]
 
 The guests are emulated, so this needs neither KVM nor root. `tools/setup.sh guest` installs what
 it needs. Prints one line per case; the last line counts them.
@@ -23,13 +23,13 @@ from node import BIN, Fault, build_load, wait_for
 from processes import left_memory, shared_memory
 
 
-def perform(name, case, times):
+def perform(case, times, transport):
     """Runs a case and returns its verdict and a note."""
     # Paths of sockets are short.
     folder = tempfile.mkdtemp(prefix="penstock-g.", dir="/tmp")
     before = shared_memory()
     try:
-        note = case(times, folder) or ""
+        note = case(times, folder, transport) or ""
         wait_for(
             lambda: not left_memory(before),
             5,
@@ -53,6 +53,12 @@ def main():
         default=3,
         help="guests that are killed (default 3; the bar of the project is 100)",
     )
+    parser.add_argument(
+        "--transport",
+        choices=["vsock", "shm"],
+        default="vsock",
+        help="vsock, or shm: memory that guest and host share, beside vsock (default vsock)",
+    )
     parser.add_argument("case", nargs="*", help="parts of the names of the cases")
     arguments = parser.parse_args()
     if not (BIN / "penstock").exists():
@@ -68,10 +74,11 @@ def main():
             is_required = "guest" in os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
             verdict, note = "FAIL" if is_required else "SKIP", lack
         else:
-            verdict, note = perform(name, case, arguments.times)
+            verdict, note = perform(case, arguments.times, arguments.transport)
         counts[verdict] += 1
         took = f"{time.monotonic() - started:.1f} s"
-        print(f"{verdict:<4} {'guests/' + name:<20} {took:>8}  {note}", flush=True)
+        title = f"guests/{name} {arguments.transport}"
+        print(f"{verdict:<4} {title:<20} {took:>8}  {note}", flush=True)
     tally = os.environ.get("TEST_TALLY")
     if tally:
         with open(tally, "a") as file:

@@ -28,6 +28,9 @@ PORT = 7367
 # An emulated guest boots in 2 to 10 s, and other tests may take the processors.
 BOOT_S = 120
 MEMORY_MIB = 192
+# Memory that a guest shares with the host, if it does. The session of a guest that was killed may
+# still have a part when the next one begins.
+SHARED_MIB, SHARED_PARTS = 64, 2
 # In the order in which they are loaded.
 MODULES = [
     "drivers/virtio/virtio_ring",
@@ -129,12 +132,21 @@ def write_initramfs(path, key):
 
 
 class Place:
-    """A place for one guest after the other: the path that its monitor and the daemon know."""
+    """A place for one guest after the other: the path that its monitor and the daemon know. With
+    `memory`, a folder of a tmpfs, the guests also share memory with the host."""
 
-    def __init__(self, folder, number):
+    def __init__(self, folder, number, memory=None):
         self.folder, self.number = Path(folder), number
         self.path = self.folder / f"g{number}"
         self.listen = f"vsock:{self.path}:{PORT}"
+        self.memory = memory and Path(memory) / f"g{number}"
+
+    def options(self):
+        """Returns the options of the daemon for this place, besides that of its address."""
+        if not self.memory:
+            return []
+        parts = f"size={SHARED_MIB}M,sessions={SHARED_PARTS}"
+        return ["--guest-memory", f"{self.listen}={self.memory},{parts}"]
 
 
 class Guest:
@@ -157,6 +169,10 @@ class Guest:
         command += ["-object", memory, "-machine", "q35,memory-backend=memory"]
         command += ["-chardev", f"socket,id=vsock,path={self.socket}"]
         command += ["-device", "vhost-user-vsock-pci,chardev=vsock"]
+        if place.memory:
+            shared = f"memory-backend-file,id=shared,mem-path={place.memory},share=on"
+            command += ["-object", f"{shared},size={SHARED_MIB}M"]
+            command += ["-device", "ivshmem-plain,memdev=shared"]
         command += ["-monitor", f"unix:{self.orders},server,nowait"]
         command += ["-kernel", str(kernel), "-initrd", str(initramfs)]
         # The kernel must not check its timer: on a busy host the check is too early, and it panics.
