@@ -114,6 +114,10 @@ bench-ggas: setup build ## the applications of examples/ggas, communicating insi
 bench-share: setup build ## eight programs that share two devices, beside one that has both
 	@bench/share.py --turns 6 --seconds 10
 
+bench-share-guests: setup build ## the same with each program in an emulated guest (about 5 minutes)
+	@tools/setup.sh guest
+	@bench/share.py --guests
+
 study-md: setup build ## LAMMPS and OpenMM on the pool beside the local driver, ten runs each (hours; a build of 10 minutes)
 	@tools/setup.sh programs
 	@tools/lammps.sh
@@ -176,4 +180,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share study-md cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share bench-share-guests study-md cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

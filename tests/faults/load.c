@@ -1,4 +1,4 @@
-/* A client that works until something goes wrong: load MODE [SECONDS [DEVICES]].
+/* A client that works until something goes wrong: load MODE [SECONDS [DEVICES [LENGTH]]].
  *
  * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong"
  * if data is not what it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL
@@ -6,8 +6,9 @@
  *
  * Mode "idle": says "busy" and calls nothing more until the end.
  *
- * Mode "rate": keeps the first DEVICES devices busy with long kernels (1 device if none are given),
- * and says "kernel" when one has ended.
+ * Mode "rate": says "rest" and sleeps until SIGUSR1 comes. Then it keeps the first DEVICES devices
+ * busy with kernels of LENGTH times some 50 ms (1 and 1 if none are given), and says "kernel" when
+ * one has ended. After SIGUSR2 it waits for the last ones and begins anew.
  *
  * Mode "spared": says "busy", waits for SIGTERM, enqueues commands of the first device that come
  * after transfers from the last one, says "enqueued", and ends with 0 only if all that does not
@@ -460,13 +461,24 @@ static void heap_of_all(cl_platform_id platform) {
     end(0, "done");
 }
 
-/* Kernels of some 50 ms, which use one core each. Two are always enqueued on a device. */
-static void rate(cl_uint used) {
+/* The kernels of mode "rate", which use one core each. */
+static cl_event running[8];
+
+static void await_kernel(cl_uint d) {
+    if (!running[d]) return;
+    CALL(clWaitForEvents(1, &running[d]));
+    CALL(clReleaseEvent(running[d]));
+    running[d] = NULL;
+    printf("kernel\n");
+    fflush(stdout);
+}
+
+/* Two kernels are always enqueued on a device. */
+static void rate(cl_uint used, cl_uint length) {
     static cl_kernel kernel[8];
     static cl_mem mem[8];
-    static cl_event last[8];
     const size_t one = 1;
-    const cl_uint n = 1500000;
+    const cl_uint n = 1500000 * length;
     for (cl_uint d = 0; d < used; d++) {
         cl_event next;
         if (!kernel[d]) {
@@ -477,15 +489,37 @@ static void rate(cl_uint used) {
         }
         CALL(clEnqueueNDRangeKernel(queues[d], kernel[d], 1, NULL, &one, NULL, 0, NULL, &next));
         CALL(clFlush(queues[d]));
-        if (last[d]) {
-            CALL(clWaitForEvents(1, &last[d]));
-            CALL(clReleaseEvent(last[d]));
-            printf("kernel\n");
-            fflush(stdout);
-        }
-        last[d] = next;
+        await_kernel(d);
+        running[d] = next;
     }
-    busy();
+}
+
+/* The signals that mode "rate" obeys. They are blocked in all threads, so none of them is lost. */
+static sigset_t orders;
+
+static void block_orders(void) {
+    sigemptyset(&orders);
+    sigaddset(&orders, SIGUSR1);
+    sigaddset(&orders, SIGUSR2);
+    sigaddset(&orders, SIGTERM);
+    sigprocmask(SIG_BLOCK, &orders, NULL);
+}
+
+static void rate_in_turns(cl_uint used, cl_uint length) {
+    static bool works;
+    const struct timespec at_once = {0, 0};
+    if (!works) {
+        /* The kernel is compiled before the first rest. */
+        if (!running[0]) rate(used, length);
+        for (cl_uint d = 0; d < used; d++) await_kernel(d);
+        printf("rest\n");
+        fflush(stdout);
+    }
+    const int order = works ? sigtimedwait(&orders, NULL, &at_once) : sigwaitinfo(&orders, NULL);
+    if (order == SIGTERM) stop = 1;
+    if (order == SIGUSR1) works = true;
+    if (order == SIGUSR2) works = false;
+    if (works && !stop) rate(used, length);
 }
 
 static void idle(cl_command_queue on) {
@@ -500,9 +534,11 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "check";
     const double limit_s = argc > 2 ? atof(argv[2]) : strcmp(mode, "check") == 0 ? 0 : 60;
     const cl_uint used = argc > 3 ? (cl_uint)atoi(argv[3]) : 1;
+    const cl_uint length = argc > 4 ? (cl_uint)atoi(argv[4]) : 1;
     cl_platform_id platform;
     cl_int code;
     signal(SIGTERM, on_term);
+    if (strcmp(mode, "rate") == 0) block_orders();
     CALL(clGetPlatformIDs(1, &platform, NULL));
     CALL(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 8, devices, &device_count));
     if (device_count > 8) device_count = 8;
@@ -533,7 +569,7 @@ int main(int argc, char **argv) {
         else if (strcmp(mode, "again") == 0)
             again(turn);
         else if (strcmp(mode, "rate") == 0)
-            rate(used < device_count ? used : device_count);
+            rate_in_turns(used < device_count ? used : device_count, length);
         else if (strcmp(mode, "idle") == 0)
             idle(queues[0]);
         else if (strcmp(mode, "moving") == 0)

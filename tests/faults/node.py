@@ -176,6 +176,10 @@ class Client:
         if self.process.poll() is not None:
             raise Fault(f"the client ended early: {self.lines[-3:]}")
 
+    def signal(self, name):
+        """Sends the process a signal, as `Guest.signal` of tests/guests does."""
+        self.process.send_signal(signal.Signals[f"SIG{name}"])
+
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()

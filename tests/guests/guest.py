@@ -42,8 +42,8 @@ MODULES = [
     "net/vmw_vsock/vmw_vsock_virtio_transport_common",
     "net/vmw_vsock/vmw_vsock_virtio_transport",
 ]
-# The kernel passes what follows `--` on its command line to init. A line on the console ends the
-# client.
+# The kernel passes what follows `--` on its command line to init. Each line on the console is the
+# name of a signal for the client.
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -56,7 +56,7 @@ export LD_LIBRARY_PATH=/lib HOME=/
 echo booted
 stop_s=$1; shift
 load "$@" & pid=$!
-( read line; kill -TERM $pid ) < /dev/ttyS0 &
+( while read name; do kill -$name $pid; done ) < /dev/ttyS0 &
 if [ "$stop_s" -gt 0 ]; then
     sleep 2; kill -STOP $pid; echo stopped
     sleep "$stop_s"; kill -CONT $pid; echo continued
@@ -225,10 +225,14 @@ class Guest:
             orders.send(f"{text}\n".encode())
             time.sleep(0.2)
 
+    def signal(self, name):
+        """Sends the client a signal."""
+        self.machine.stdin.write(f"{name}\n")
+        self.machine.stdin.flush()
+
     def must_be_right(self):
         """Has the client end, and checks that it got right results until now."""
-        self.machine.stdin.write("\n")
-        self.machine.stdin.flush()
+        self.signal("TERM")
         self.must_say("ended with 0", PATIENCE_S)
 
     def kill(self):
