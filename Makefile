@@ -119,9 +119,9 @@ bench-share-guests: setup build ## the same with each program in an emulated gue
 	@bench/share.py --guests
 
 study-md: setup build ## LAMMPS and OpenMM on the pool beside the local driver, ten runs each (hours; a build of 10 minutes)
-	@tools/setup.sh programs
+	@tools/setup.sh programs guest
 	@tools/lammps.sh
-	@PENSTOCK_BIN=$(BIN) .venv/bin/python bench/md/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS))
+	@PENSTOCK_BIN=$(BIN) .venv/bin/python bench/md/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS)) $(if $(WAYS),--ways $(WAYS))
 
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100

@@ -12,6 +12,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import guests as md_guests
+
 TOP = Path(__file__).resolve().parent.parent.parent
 START_S = 60
 
@@ -27,6 +29,10 @@ class Way:
     ranks: list = field(default_factory=list)
     # Words in front of each rank's command.
     before: list = field(default_factory=list)
+    # Words of `penstock vm run` in front of the rank's command.
+    guest: list = field(default_factory=list)
+    # Whether the guest's instructions are translated, so that its times tell nothing of the pool.
+    emulated: bool = False
     # Why the way cannot be measured here.
     skipped: str = ""
 
@@ -98,19 +104,14 @@ class Pools:
         way = self.native(FLOOR=kind, LD_PRELOAD=str(library))
         return dataclasses.replace(way, name=f"floor-{kind}", native="native")
 
-    def guest(self, transport):
-        """A guest that reaches the daemon of its host through this transport."""
-        way = Way(f"guest-{transport}", "native")
-        asked = subprocess.run([self.penstock, "vm", "run", "--help"], capture_output=True)
-        if asked.returncode != 0:
-            way.skipped = "this build has no `penstock vm run`"
-        elif not os.access("/dev/kvm", os.R_OK | os.W_OK):
-            way.skipped = (
-                "no KVM: an emulated guest computes some ten times slower than its host, so its "
-                "share of the native speed would say nothing about the pool"
-            )
-        else:
-            way.skipped = "the image of a guest with the programs is not made by this script"
+    def guest(self, transport, program):
+        """A guest that reaches the daemon of its host through this transport. `penstock vm run`
+        starts the daemon and the guest for each run of the program."""
+        way = Way(f"guest-{transport}", "native", [self.base | self.vendors("driver")])
+        way.emulated, way.skipped = md_guests.probe(self.penstock, transport, way.ranks[0])
+        plugins = None if way.skipped else md_guests.copy_plugins(program, self.folder / "openmpi")
+        cores = len(self.cores())
+        way.guest = md_guests.options(self.penstock, transport, way.emulated, cores, plugins)
         return way
 
     def cores(self):

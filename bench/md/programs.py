@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import guests as md_guests
+
 TOP = Path(__file__).resolve().parent.parent.parent
 LAMMPS = TOP / ".cache/lammps"
 RUN_S = 1800
@@ -44,7 +46,7 @@ class RunFailed(Exception):
 
 def cases(quick):
     """Returns all cases, the small ones first."""
-    found = []
+    found = [Case("lj-4k", "lj", 4000, 20 if quick else 100, options={"cells": 10})]
     for scale, steps in ((1, 400), (2, 100), (4, 50)):
         steps = steps // 10 if quick else steps
         name, atoms = f"lj-{32 * scale}k", 32000 * scale
@@ -67,7 +69,7 @@ def lammps_input(case, folder):
     bench = "in.lj" if case.program == "lj" else "in.rhodo"
     text = (LAMMPS / "bench" / bench).read_text()
     text = re.sub(r"^run\s.*$", f"run {case.steps}", text, flags=re.M)
-    scale = case.options["x"]
+    scale = case.options.get("x", 1)
     if case.program == "rhodo":
         shutil.copy(LAMMPS / "bench/data.rhodo", folder)
         text = re.sub(r"^thermo\s.*$", "thermo 5", text, flags=re.M)
@@ -75,6 +77,8 @@ def lammps_input(case, folder):
             text = text.replace("special_bonds", f"replicate {scale} 1 1\nspecial_bonds", 1)
     else:
         text = re.sub(r"^run", "thermo 50\nrun", text, flags=re.M)
+        cells = case.options.get("cells", 20)
+        text = re.sub(r"20\*\$([xyz])", rf"{cells}*$\1", text)
     (folder / "in.study").write_text(text)
     return ["-var", "x", str(scale)] if case.program == "lj" else []
 
@@ -84,18 +88,29 @@ def run_lammps(case, way, folder):
         raise RunFailed("LAMMPS is not built: tools/lammps.sh")
     variables = lammps_input(case, folder)
     command = [str(LAMMPS / "lmp"), "-sf", "gpu", "-pk", "gpu", "1", "neigh", "no"]
-    command += ["-in", "in.study", "-log", "study.log", *variables]
+    command += ["-in", "in.study", "-log", "none", *variables]
     environments = [env for env in way.ranks for _ in range(case.ranks_per_device)]
-    if len(environments) > 1:
+    if way.guest:
+        command = in_guest(case, way, command, folder)
+    elif len(environments) > 1:
         command = mpirun(environments, command, folder)
-    run([*way.before, *command], environments[0], folder)
-    log = (folder / "study.log").read_text()
+    log = run([*way.before, *command], environments[0], folder)
     loop = LOOP.search(log)
     if not loop:
         raise RunFailed("LAMMPS reports no loop time")
     if int(loop[3]) != case.steps or int(loop[4]) != case.atoms:
         raise RunFailed(f"LAMMPS ran another case: {loop[0]}")
     return Outcome(float(loop[1]), thermo(log))
+
+
+def in_guest(case, way, command, folder):
+    """Returns the command that runs LAMMPS in a guest."""
+    if case.ranks_per_device > 1:
+        raise RunFailed("a guest runs one rank: it has no mpirun")
+    work_max = md_guests.EMULATED_WORK_MAX
+    if way.emulated and (case.program != "lj" or case.atoms * case.steps > work_max):
+        raise RunFailed("too long for an emulated guest, which only runs short cases (lj-4k)")
+    return [*way.guest, "--file", str(folder), "auto", "--", *command]
 
 
 def thermo(log):
@@ -134,6 +149,8 @@ def mpirun(environments, command, folder):
 def run_openmm(case, way, folder):
     if len(way.ranks) > 1:
         raise RunFailed("OpenMM uses one process for all devices")
+    if way.guest:
+        raise RunFailed("a guest of the study has no Python with OpenMM")
     forces = folder / "forces.npy"
     program = Path(__file__).with_name("openmm_lj.py")
     command = [sys.executable, str(program), case.options["platform"], str(case.atoms)]

@@ -54,7 +54,8 @@ def make_ways(pools, wanted):
         elif name in FLOORS:
             ways[name] = pools.floor(name.removeprefix("floor-"))
         elif name.startswith("guest-"):
-            ways[name] = pools.guest(name.removeprefix("guest-"))
+            lammps = md_programs.LAMMPS / "lmp"
+            ways[name] = pools.guest(name.removeprefix("guest-"), lammps)
         elif name.startswith("nodes-"):
             count, _, rate = name.removeprefix("nodes-").partition("-")
             ways[name] = pools.nodes(int(count), rate)
@@ -73,6 +74,8 @@ def measure(case, ways, arguments, folder):
     }
     for name, way in ways.items():
         rows[name].update(atoms=case.atoms, steps=case.steps, ranks=case.ranks_per_device)
+        if way.emulated:
+            rows[name]["emulated"] = True
         if way.skipped:
             rows[name]["skipped"] = way.skipped
     physics = {}
