@@ -198,6 +198,34 @@ TEST(memory_of_the_program_can_be_registered) {
     munmap(pages, size);
 }
 
+TEST(host_memory_that_is_mapped_needs_no_copies) {
+    const std::size_t count = 100'000;
+    cudaDeviceProp properties{};
+    REQUIRE(cudaGetDeviceProperties(&properties, 0));
+    unsigned char *host = nullptr, *seen = nullptr;
+    REQUIRE(cudaHostAlloc(&host, count, cudaHostAllocMapped));
+    if (!properties.canMapHostMemory) {
+        EXPECT_CODE(cudaHostGetDevicePointer(&seen, host, 0), cudaErrorNotSupported);
+        REQUIRE(cudaFreeHost(host));
+        SKIP("the device has no memory that this process has mapped");
+    }
+    REQUIRE(cudaHostGetDevicePointer(&seen, host, 0));
+    cudaPointerAttributes attributes{};
+    REQUIRE(cudaPointerGetAttributes(&attributes, host));
+    EXPECT(attributes.type == cudaMemoryTypeHost && attributes.devicePointer == seen);
+    for (unsigned round = 0; round < 3; round++) {
+        const std::vector<unsigned char> bytes = pattern(count, round);
+        std::memcpy(host, bytes.data(), count);
+        advance<<<16, 64>>>(seen, count);
+        REQUIRE(cudaDeviceSynchronize());
+        std::size_t wrong = 0;
+        for (std::size_t at = 0; at < count; at++)
+            wrong += host[at] != static_cast<unsigned char>(bytes[at] + 1);
+        EXPECT_EQUAL(wrong, 0U);
+    }
+    REQUIRE(cudaFreeHost(host));
+}
+
 TEST(freed_memory_is_handed_out_again) {
     std::size_t free_before = 0, free_after = 0, total = 0;
     REQUIRE(cudaMemGetInfo(&free_before, &total));

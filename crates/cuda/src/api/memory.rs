@@ -18,9 +18,10 @@ const PITCH_BYTES: usize = 256;
 /// `result` is null or writable.
 unsafe fn allocate_host(result: *mut *mut c_void, size: usize, flags: c_uint) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-    Context::current()?.check()?;
+    let context = Context::current()?;
+    context.check()?;
     capture::check_safe()?;
-    let address = host::allocate(size, flags)?;
+    let address = host::allocate(&context, size, flags)?;
     // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, std::ptr::with_exposed_provenance_mut(address)) };
     Ok(())
@@ -131,11 +132,17 @@ cu_entry! {
         await_users(address.addr(), range.size)?;
         host::unregister(address.addr())
     }
-    /// Always fails: host memory cannot be mapped (`CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` is 0).
-    fn cuMemHostGetDevicePointer_v2(_result: *mut CUdeviceptr, address: *mut c_void, _flags: c_uint) {
-        Context::current()?;
-        host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
+    /// Works for memory of `cuMemHostAlloc` with `CU_MEMHOSTALLOC_DEVICEMAP`, if
+    /// `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` is 1 for the device. Otherwise
+    /// "CUDA_ERROR_NOT_SUPPORTED".
+    fn cuMemHostGetDevicePointer_v2(result: *mut CUdeviceptr, address: *mut c_void, flags: c_uint) {
+        let context = Context::current()?;
+        // "Flags provides for future releases. For now, it must be set to 0."
+        require(!result.is_null() && flags == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let seen = host::device_address(&context, address.addr())?;
+        // SAFETY: the program promises that `result` is null or writable.
+        unsafe { store(result, seen) };
+        Ok(())
     }
     fn cuMemHostGetFlags(flags: *mut c_uint, address: *mut c_void) {
         Context::current()?;

@@ -19,6 +19,8 @@ enum KnownAddress {
     Host {
         start: usize,
         size: usize,
+        /// Device address of `start`, if kernels see the memory.
+        mapped: Option<u64>,
     },
     /// Address in a symmetric heap. Its memory depends on the device that uses it.
     Heap,
@@ -36,7 +38,9 @@ fn look(address: u64) -> KnownAddress {
         return KnownAddress::Heap;
     }
     match usize::try_from(address).ok().and_then(host::find) {
-        Some(range) => KnownAddress::Host { start: range.start, size: range.size },
+        Some(range) => {
+            KnownAddress::Host { start: range.start, size: range.size, mapped: range.mapped }
+        }
         None => KnownAddress::Nothing,
     }
 }
@@ -67,6 +71,13 @@ unsafe fn answer(
         (CU_POINTER_ATTRIBUTE_CONTEXT, KnownAddress::Device { live, .. }) => give!(live.owner),
         (CU_POINTER_ATTRIBUTE_DEVICE_POINTER, KnownAddress::Device { .. })
         | (CU_POINTER_ATTRIBUTE_HOST_POINTER, KnownAddress::Host { .. }) => give!(address),
+        (
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+            KnownAddress::Host { start, mapped: Some(mapped), .. },
+        ) => give!(mapped + (address - *start as u64)),
+        (CU_POINTER_ATTRIBUTE_HOST_POINTER, KnownAddress::Device { .. }) => {
+            give!(host::host_address(address).ok_or(CUDA_ERROR_INVALID_VALUE)?)
+        }
         (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, KnownAddress::Device { ordinal, .. }) => {
             give!(*ordinal)
         }
@@ -89,7 +100,10 @@ unsafe fn answer(
         }
         (CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, KnownAddress::Host { start, .. }) => give!(*start),
         (CU_POINTER_ATTRIBUTE_RANGE_SIZE, KnownAddress::Host { size, .. }) => give!(*size),
-        (CU_POINTER_ATTRIBUTE_MAPPED, KnownAddress::Device { .. }) => give!(1u8),
+        (
+            CU_POINTER_ATTRIBUTE_MAPPED,
+            KnownAddress::Device { .. } | KnownAddress::Host { mapped: Some(_), .. },
+        ) => give!(1u8),
         (CU_POINTER_ATTRIBUTE_MAPPED, _) => give!(0u8),
         (
             CU_POINTER_ATTRIBUTE_IS_MANAGED

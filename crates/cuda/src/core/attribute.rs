@@ -58,6 +58,7 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
         CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 256,
         CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => int(facts.compute_units),
+        CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY => device.can_map_host_memory().into(),
         CU_DEVICE_ATTRIBUTE_ECC_ENABLED => facts.corrects_errors.into(),
         CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => int(facts.pci[0]),
         CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => int(facts.pci[1]),

@@ -3,7 +3,7 @@
 use penstock_cuda_sys::driver::{CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT};
 
 use super::context::Context;
-use super::{library, texture};
+use super::{host, library, texture};
 use crate::edge::{CuResult, Object as _, forget, forget_of, require};
 
 /// Implements `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure that
@@ -18,6 +18,7 @@ pub(crate) fn context(context: &Context) -> CuResult {
     library::forget_of(context.number());
     forget_of(context.number());
     texture::forget_of(context.number());
+    host::forget_of(context.number());
     context.leave_device();
     context.device.free_of(context.number());
     Ok(())

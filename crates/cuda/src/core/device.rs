@@ -70,6 +70,12 @@ impl Device {
         }
     }
 
+    /// Returns whether kernels can use host memory in place: all memory of the device is memory
+    /// that this process has mapped, too.
+    pub(crate) fn can_map_host_memory(&self) -> bool {
+        !self.is_native && self.pool.shares_client_memory()
+    }
+
     pub(crate) fn number(&self) -> CUdevice {
         CUdevice::try_from(self.ordinal).unwrap_or(CUdevice::MAX)
     }

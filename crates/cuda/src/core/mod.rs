@@ -29,6 +29,7 @@ pub(crate) mod host;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod link;
+pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod memset;
 pub(crate) mod module;

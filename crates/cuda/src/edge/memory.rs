@@ -168,6 +168,13 @@ impl Bytes {
         unsafe { std::ptr::copy(source, to, self.size.min(from.size)) };
     }
 
+    /// Sets all bytes to 0.
+    pub(crate) fn clear(self) {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
+        // SAFETY: the caller of `new` promised the range.
+        unsafe { to.write_bytes(0, self.size) };
+    }
+
     /// Writes bytes at the beginning, as many as fit.
     pub(crate) fn write(self, from: &[u8]) {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
