@@ -244,7 +244,7 @@ def main():
     if chosen.out:
         chosen.out.mkdir(parents=True, exist_ok=True)
         about = {
-            "machine": platform.platform(),
+            "machine": f"Linux {platform.release().partition('-')[0]}",
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
             "repeat": chosen.repeat,

@@ -409,7 +409,7 @@ def summarise(results, limits, memory, product, arguments):
         "machine": {
             "cpu": cpu_name(),
             "cores": os.cpu_count(),
-            "system": machine.platform(),
+            "system": f"Linux {machine.release().partition('-')[0]}",
             "platform": first["version"],
             "device": first["device"],
         },
