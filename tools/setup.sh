@@ -33,7 +33,7 @@ packages_of() {
         lint) echo python3 python3-venv ;;
         demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
         test)
-            echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
+            echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps openssl
             # Containers. runc works where crun refuses the control groups of the host.
             echo bubblewrap podman runc
             # Both MPIs side by side; the network simulator; a C++ compiler, because one header must

@@ -229,7 +229,7 @@ if wanted setup; then
     export CARGO_INCREMENTAL=${CARGO_INCREMENTAL-0}
     STEP_COUNTS='' step setup tools/setup.sh build test guest || summary
     # A test that lacks what the setup installs fails, and is not skipped.
-    there=compiler,opencl,intel,cuda-toolkit,mpi,programs,bubblewrap,guest
+    there=compiler,opencl,intel,cuda-toolkit,mpi,programs,bubblewrap,guest,openssl
     export PENSTOCK_TEST_REQUIRE=${PENSTOCK_TEST_REQUIRE-$there}
 fi
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"

@@ -58,10 +58,12 @@ pub enum Need {
     Bubblewrap,
     /// QEMU and a kernel for guests.
     Guest,
+    /// The program `openssl`.
+    OpenSsl,
 }
 
 impl Need {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -82,6 +84,7 @@ impl Need {
         Self::Vsock,
         Self::Bubblewrap,
         Self::Guest,
+        Self::OpenSsl,
     ];
 
     const fn name(self) -> &'static str {
@@ -106,6 +109,7 @@ impl Need {
             Self::Vsock => "vsock",
             Self::Bubblewrap => "bubblewrap",
             Self::Guest => "guest",
+            Self::OpenSsl => "openssl",
         }
     }
 }

@@ -1,0 +1,212 @@
+//! Measures the record layer: sealing and opening alone, and content over TCP on this host, plain
+//! and encrypted in turn.
+//!
+//! `cargo run --release -p penstock-tls --example records [MIB [ROUNDS]]`. Sender and receiver have
+//! one core each, if there are two.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Instant;
+
+use penstock_tls::limits::{PLAIN_BYTES_MAX, RECORD_OVERHEAD_BYTES, SEAL_BYTES_MIN};
+use penstock_tls::{Intake, Landing, Opener, Pieces, Records, Sealer, Side, Suite, TrafficSecret};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Content that is sealed and opened without a network.
+const ALONE_BYTES: usize = 64 << 20;
+/// Sizes of the send buffer that are compared.
+const SEND_BYTES: [usize; 3] = [64 << 10, 128 << 10, 256 << 10];
+/// Largest part that is received at a time: so much stays in the core's cache until it is opened.
+const RECEIVE_BYTES_MAX: usize = 256 << 10;
+/// Room in the target below which the rest goes through the intake.
+const DIRECT_BYTES_MIN: usize = 16 << 10;
+
+fn main() -> Result<(), Failure> {
+    let mut words = std::env::args().skip(1).map(|word| word.parse::<usize>());
+    let bytes = words.next().transpose()?.unwrap_or(16) << 20;
+    let rounds = words.next().transpose()?.unwrap_or(41);
+    for suite in Suite::ALL {
+        let (seal, open) = alone(suite)?;
+        println!("{suite:?}: seal {seal:.2} GB/s, open {open:.2} GB/s");
+    }
+    for suite in Suite::ALL {
+        for send_bytes in SEND_BYTES {
+            let mut plain = Vec::new();
+            let mut sealed = Vec::new();
+            let mut ways = [Way::plain()?, Way::sealed(suite, send_bytes)?];
+            for _ in 0..rounds {
+                plain.push(ways[0].time(bytes)?);
+                sealed.push(ways[1].time(bytes)?);
+            }
+            let (plain, sealed) = (median(plain), median(sealed));
+            let rate = |seconds: f64| bytes as f64 / seconds / 1e9;
+            println!(
+                "{suite:?}, {} KiB at a time: plain {:.2} GB/s, encrypted {:.2} GB/s, ratio {:.2}",
+                send_bytes >> 10,
+                rate(plain),
+                rate(sealed),
+                plain / sealed
+            );
+        }
+    }
+    Ok(())
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn pair(suite: Suite) -> Result<(Sealer, Opener), Failure> {
+    let secret = || TrafficSecret::new(suite, &vec![7; suite.secret_bytes()]).ok_or("a secret");
+    let client = Records::new(Side::Client, secret()?, secret()?);
+    let server = Records::new(Side::Server, secret()?, secret()?);
+    Ok((client.sealer, server.opener))
+}
+
+/// Returns the rates of sealing, with the copy into the send buffer, and of opening in place.
+fn alone(suite: Suite) -> Result<(f64, f64), Failure> {
+    let content = vec![1; ALONE_BYTES];
+    let records = 16;
+    let mut out = vec![0; records * (PLAIN_BYTES_MAX + RECORD_OVERHEAD_BYTES)];
+    let (mut sealer, mut opener) = pair(suite)?;
+    let (mut seal, mut open) = (Vec::new(), Vec::new());
+    for part in content.chunks(records * PLAIN_BYTES_MAX) {
+        let pieces = [part];
+        let mut pieces = Pieces::new(&pieces);
+        let before = Instant::now();
+        let written = sealer.seal(&mut pieces, &mut out)?;
+        seal.push(before.elapsed().as_secs_f64() / part.len() as f64);
+        let mut rest = out.get_mut(..written).unwrap_or_default();
+        let before = Instant::now();
+        while !rest.is_empty() {
+            let bytes = rest.len().min(PLAIN_BYTES_MAX + RECORD_OVERHEAD_BYTES);
+            let (record, later) = rest.split_at_mut(bytes);
+            opener.open(record)?;
+            rest = later;
+        }
+        open.push(before.elapsed().as_secs_f64() / part.len() as f64);
+    }
+    Ok((1e-9 / median(seal), 1e-9 / median(open)))
+}
+
+/// Connection over which content is sent, and how.
+struct Way {
+    out: TcpStream,
+    input: TcpStream,
+    sealer: Option<Sealer>,
+    opener: Option<Opener>,
+    /// Send buffer.
+    sealed: Vec<u8>,
+    intake: Intake,
+}
+
+impl Way {
+    fn plain() -> Result<Self, Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        // As Penstock does within a host; the choice must be made before the connection.
+        let _ = rustix::net::sockopt::set_tcp_congestion(&listener, "reno");
+        let out = TcpStream::connect(listener.local_addr()?)?;
+        let (input, _) = listener.accept()?;
+        let _ = rustix::net::sockopt::set_tcp_congestion(&out, "reno");
+        out.set_nodelay(true)?;
+        input.set_nodelay(true)?;
+        let (sealed, intake) = (Vec::new(), Intake::new(0));
+        Ok(Self { out, input, sealer: None, opener: None, sealed, intake })
+    }
+
+    fn sealed(suite: Suite, send_bytes: usize) -> Result<Self, Failure> {
+        let (sealer, opener) = pair(suite)?;
+        let records = send_bytes / PLAIN_BYTES_MAX;
+        let sealed =
+            vec![0; SEAL_BYTES_MIN.max(records * (PLAIN_BYTES_MAX + RECORD_OVERHEAD_BYTES))];
+        Ok(Self { sealer: Some(sealer), opener: Some(opener), sealed, ..Self::plain()? })
+    }
+
+    /// Returns the seconds until the receiver has all content in its memory and has said so.
+    fn time(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let Self { out, input, sealer, opener, sealed, intake } = self;
+        let content: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0]).collect();
+        let mut target = vec![1; bytes];
+        let took = thread::scope(|scope| -> Result<f64, Failure> {
+            let target = target.as_mut_slice();
+            let receives = scope.spawn(move || -> Result<(), Failure> {
+                pin(1);
+                match opener {
+                    None => input.read_exact(target)?,
+                    Some(opener) => receive(input, opener, intake, target)?,
+                }
+                Ok(input.write_all(&[1])?)
+            });
+            let content = content.as_slice();
+            let sends = scope.spawn(move || -> Result<f64, Failure> {
+                pin(0);
+                let before = Instant::now();
+                match sealer {
+                    None => out.write_all(content)?,
+                    Some(sealer) => send(out, sealer, sealed, content)?,
+                }
+                out.read_exact(&mut [0])?;
+                Ok(before.elapsed().as_secs_f64())
+            });
+            receives.join().map_err(|_| "a thread failed")??;
+            sends.join().map_err(|_| "a thread failed")?
+        })?;
+        if target == content { Ok(took) } else { Err("other content came".into()) }
+    }
+}
+
+fn send(
+    out: &mut TcpStream,
+    sealer: &mut Sealer,
+    sealed: &mut [u8],
+    content: &[u8],
+) -> Result<(), Failure> {
+    let pieces = [content];
+    let mut pieces = Pieces::new(&pieces);
+    while pieces.left() > 0 {
+        let bytes = sealer.seal(&mut pieces, sealed)?;
+        out.write_all(sealed.get(..bytes).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn receive(
+    input: &mut TcpStream,
+    opener: &mut Opener,
+    intake: &mut Intake,
+    target: &mut [u8],
+) -> Result<(), Failure> {
+    let mut landing = Landing::new(target, intake);
+    while landing.room().len() >= DIRECT_BYTES_MIN {
+        let room = landing.room();
+        let bytes = room.len().min(RECEIVE_BYTES_MAX);
+        let got = input.read(room.get_mut(..bytes).unwrap_or_default())?;
+        landing.filled(got, opener)?;
+    }
+    intake.begin_with(landing.rest(), opener)?;
+    let mut done = landing.verified();
+    while let Some(rest) = target.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let count = intake.verified().len().min(rest.len());
+        if count == 0 {
+            let got = input.read(intake.room())?;
+            intake.filled(got, opener)?;
+            continue;
+        }
+        let (now, _) = rest.split_at_mut(count);
+        now.copy_from_slice(intake.verified().get(..count).unwrap_or_default());
+        intake.take(count);
+        done += count;
+    }
+    Ok(())
+}
+
+fn pin(core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    // On a host with one core, both threads share it.
+    let _ = rustix::thread::sched_setaffinity(None, &cores);
+}

@@ -1,0 +1,354 @@
+//! Opens records.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ring::aead::Aad;
+
+use super::format::{Direction, Side, body_bytes, content, message};
+use crate::alert::Alert;
+use crate::error::RecordError;
+use crate::limits::{HEADER_BYTES, IDLE_RECORDS_MAX, PLAIN_BYTES_MAX, TICKET_BYTES_MAX};
+use crate::suite::{RecordKey, TrafficSecret};
+
+/// Receiving direction of a connection.
+#[derive(Debug)]
+pub struct Opener {
+    side: Side,
+    secret: TrafficSecret,
+    key: RecordKey,
+    /// Number of records that one key may open.
+    records_max: u64,
+    /// Number of records since the last one with data.
+    idle: u32,
+    partial: Partial,
+    state: State,
+    /// Whether the peer has asked for a key update. The [`super::Sealer`] makes it.
+    owed: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Open,
+    /// The peer has said that it sends no more.
+    Closed,
+    Failed(RecordError),
+}
+
+/// What a record had in it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Data of the peer, verified.
+    Data(&'a mut [u8]),
+    /// A message of TLS's own, which the [`Opener`] has dealt with.
+    Handled,
+    /// The peer has sent everything.
+    Closed,
+}
+
+/// Handshake message of which a part has come.
+#[derive(Debug, Default)]
+struct Partial {
+    /// The message's type and length, and the content of a KeyUpdate.
+    head: [u8; 5],
+    /// Number of bytes of `head` that have come.
+    count: usize,
+    /// Number of bytes that are still to skip.
+    skip: usize,
+}
+
+/// Bytes of a handshake message before its content.
+const MESSAGE_HEAD_BYTES: usize = 4;
+
+impl Opener {
+    pub(super) fn new(side: Side, incoming: Direction, owed: Arc<AtomicBool>) -> Self {
+        let Direction { secret, sequence } = incoming;
+        Self {
+            side,
+            key: RecordKey::new(&secret, sequence),
+            records_max: secret.suite().records_max(),
+            secret,
+            idle: 0,
+            partial: Partial::default(),
+            state: State::Open,
+            owed,
+        }
+    }
+
+    /// Makes this side accept fewer records under one key than the standard permits. Tests use it.
+    pub fn set_records_max(&mut self, records: u64) {
+        self.records_max = records.min(self.secret.suite().records_max());
+    }
+
+    /// Opens one whole record in place.
+    ///
+    /// # Errors
+    /// Fails if the record is not what the peer may send now. Every later call fails with the same
+    /// error.
+    pub fn open<'a>(&mut self, record: &'a mut [u8]) -> Result<Message<'a>, RecordError> {
+        let Some((header, body)) = record.split_first_chunk_mut::<HEADER_BYTES>() else {
+            return self.fail(RecordError::TooShort { bytes: 0 });
+        };
+        let header = *header;
+        self.open_body(&header, body, 0)
+    }
+
+    /// Opens the record that fills `memory` from `at` to its end, and moves its content to the
+    /// start of `memory`.
+    ///
+    /// # Errors
+    /// See [`Opener::open`].
+    pub fn open_down<'a>(
+        &mut self,
+        memory: &'a mut [u8],
+        at: usize,
+    ) -> Result<Message<'a>, RecordError> {
+        let header = memory.get(at..).and_then(|record| record.first_chunk::<HEADER_BYTES>());
+        let Some(header) = header.copied() else {
+            return self.fail(RecordError::TooShort { bytes: 0 });
+        };
+        self.open_body(&header, memory, at + HEADER_BYTES)
+    }
+
+    /// Takes note that the stream has ended.
+    ///
+    /// # Errors
+    /// Fails if the peer has not said before that it has sent everything, or if an earlier record
+    /// failed.
+    pub fn end_of_stream(&mut self) -> Result<(), RecordError> {
+        match self.state {
+            State::Closed => Ok(()),
+            State::Failed(error) => Err(error),
+            // RFC 8446, 6.1, about close_notify: "This alert notifies the recipient that the sender
+            // will not send any more messages on this connection." Without it, somebody else may
+            // have cut the stream.
+            State::Open => self.fail(RecordError::Truncated),
+        }
+    }
+
+    /// Returns the number of bytes that follow a header, if the opener still accepts records.
+    ///
+    /// # Errors
+    /// Fails if the header cannot be that of the next record. Every later call fails, too.
+    pub(super) fn expect(&mut self, header: &[u8; HEADER_BYTES]) -> Result<usize, RecordError> {
+        if let State::Failed(error) = self.state {
+            return Err(error);
+        }
+        body_bytes(header).or_else(|error| self.fail(error))
+    }
+
+    fn fail<T>(&mut self, error: RecordError) -> Result<T, RecordError> {
+        if !matches!(self.state, State::Failed(_)) {
+            self.state = State::Failed(error);
+        }
+        match self.state {
+            State::Failed(first) => Err(first),
+            State::Open | State::Closed => Err(error),
+        }
+    }
+
+    fn open_body<'a>(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        memory: &'a mut [u8],
+        from: usize,
+    ) -> Result<Message<'a>, RecordError> {
+        match self.state {
+            State::Open => {}
+            // RFC 8446, 6.1: "Any data received after a closure alert has been received MUST be
+            // ignored."
+            State::Closed => return Ok(Message::Closed),
+            State::Failed(error) => return Err(error),
+        }
+        let (kind, bytes) = match self.decrypt(header, memory, from) {
+            Ok(opened) => opened,
+            Err(error) => return self.fail(error),
+        };
+        let content = memory.get_mut(..bytes).unwrap_or_default();
+        match self.dispatch(kind, content) {
+            Ok(Step::Data) => Ok(Message::Data(content)),
+            Ok(Step::Handled) => Ok(Message::Handled),
+            Ok(Step::Closed) => Ok(Message::Closed),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Decrypts the body that fills `memory` from `from` on, to the start of `memory`. Returns the
+    /// type of the content and the number of its bytes.
+    fn decrypt(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        memory: &mut [u8],
+        from: usize,
+    ) -> Result<(u8, usize), RecordError> {
+        let bytes = body_bytes(header)?;
+        if memory.len().checked_sub(from) != Some(bytes) {
+            return Err(RecordError::TooShort { bytes: memory.len().saturating_sub(from) });
+        }
+        let nonce = self.key.nonce(self.records_max)?;
+        let inner = self
+            .key
+            .aead
+            .open_within(nonce, Aad::from(header), memory, from..)
+            .map_err(|_| RecordError::Forged)?;
+        self.key.sequence += 1;
+        // RFC 8446, 5.4: "the full encoded TLSInnerPlaintext MUST NOT exceed 2^14 + 1 octets".
+        if inner.len() > PLAIN_BYTES_MAX + 1 {
+            return Err(RecordError::Overflow);
+        }
+        // RFC 8446, 5.4: "the receiving implementation scans the field from the end toward the
+        // beginning until it finds a non-zero octet. This non-zero octet is the content type of the
+        // message." And: "If a receiving implementation does not find a non-zero octet in the
+        // cleartext, it MUST terminate the connection with an "unexpected_message" alert."
+        let at = inner.iter().rposition(|&byte| byte != 0).ok_or(RecordError::NoContentType)?;
+        let kind = inner.get(at).copied().ok_or(RecordError::NoContentType)?;
+        Ok((kind, at))
+    }
+
+    fn dispatch(&mut self, kind: u8, content: &[u8]) -> Result<Step, RecordError> {
+        // RFC 8446, 5.1: "Handshake messages MUST NOT be interleaved with other record types."
+        if kind != content::HANDSHAKE && self.partial.is_begun() {
+            return Err(RecordError::Interleaved);
+        }
+        match kind {
+            content::DATA if !content.is_empty() => {
+                self.idle = 0;
+                Ok(Step::Data)
+            }
+            // RFC 8446, 5.1: "Zero-length fragments of Application Data MAY be sent".
+            content::DATA => self.note_idle(),
+            content::ALERT => self.take_alert(content),
+            content::HANDSHAKE => {
+                self.take_messages(content)?;
+                self.note_idle()
+            }
+            kind => Err(RecordError::ContentType(kind)),
+        }
+    }
+
+    fn note_idle(&mut self) -> Result<Step, RecordError> {
+        self.idle += 1;
+        if self.idle > IDLE_RECORDS_MAX { Err(RecordError::Idle) } else { Ok(Step::Handled) }
+    }
+
+    /// RFC 8446, 5.1: "a record with an Alert type MUST contain exactly one message." And 5.4:
+    /// "Implementations MUST NOT send Handshake and Alert records that have a zero-length
+    /// TLSInnerPlaintext.content; if such a message is received, the receiving implementation MUST
+    /// terminate the connection with an "unexpected_message" alert."
+    fn take_alert(&mut self, content: &[u8]) -> Result<Step, RecordError> {
+        let alert = match *content {
+            [] => return Err(RecordError::EmptyMessage),
+            // RFC 8446, 6: "the "level" field can safely be ignored."
+            [_level, description] => Alert(description),
+            _ => return Err(RecordError::AlertLength { bytes: content.len() }),
+        };
+        match alert {
+            Alert::CLOSE_NOTIFY => {
+                self.state = State::Closed;
+                Ok(Step::Closed)
+            }
+            // RFC 8446, 6.1: "This alert SHOULD be followed by a "close_notify"."
+            Alert::USER_CANCELED => self.note_idle(),
+            // RFC 8446, 6: "Unknown Alert types MUST be treated as error alerts."
+            other => Err(RecordError::Alert(other)),
+        }
+    }
+
+    /// Takes handshake messages, of which a record may have several or a part of one.
+    fn take_messages(&mut self, mut content: &[u8]) -> Result<(), RecordError> {
+        if content.is_empty() {
+            return Err(RecordError::EmptyMessage);
+        }
+        while let Some((&byte, rest)) = content.split_first() {
+            if self.partial.skip > 0 {
+                let skipped = self.partial.skip.min(content.len());
+                self.partial.skip -= skipped;
+                content = content.get(skipped..).unwrap_or_default();
+                continue;
+            }
+            content = rest;
+            self.partial.put(byte);
+            let [kind, high, middle, low, request] = self.partial.head;
+            let bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+            match (self.partial.count, kind) {
+                (..MESSAGE_HEAD_BYTES, _) => {}
+                (MESSAGE_HEAD_BYTES, message::KEY_UPDATE) if bytes != 1 => {
+                    return Err(RecordError::UpdateLength { bytes });
+                }
+                (MESSAGE_HEAD_BYTES, message::KEY_UPDATE) => {}
+                // RFC 8446, 4.6.1: "At any time after the server has received the client Finished
+                // message, it MAY send a NewSessionTicket message." This side never resumes, so it
+                // skips tickets. A client sends none.
+                (MESSAGE_HEAD_BYTES, message::NEW_SESSION_TICKET) if self.side == Side::Client => {
+                    if bytes > TICKET_BYTES_MAX {
+                        return Err(RecordError::TicketTooLong { bytes });
+                    }
+                    self.partial = Partial { skip: bytes, ..Partial::default() };
+                }
+                (MESSAGE_HEAD_BYTES, kind) => return Err(RecordError::Message(kind)),
+                _ => {
+                    self.partial = Partial::default();
+                    self.take_update(request, content)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a KeyUpdate, behind which `rest` stands in the record.
+    fn take_update(&mut self, request: u8, rest: &[u8]) -> Result<(), RecordError> {
+        // RFC 8446, 4.6.3: "If an implementation receives any other value, it MUST terminate the
+        // connection with an "illegal_parameter" alert."
+        let asks = match request {
+            0 => false,
+            1 => true,
+            other => return Err(RecordError::UpdateRequest(other)),
+        };
+        // RFC 8446, 5.1: "Implementations MUST verify that all messages immediately preceding a key
+        // change align with a record boundary; if not, then they MUST terminate the connection with
+        // an "unexpected_message" alert."
+        if !rest.is_empty() {
+            return Err(RecordError::UpdateNotLast);
+        }
+        // RFC 8446, 4.6.3: "Upon receiving a KeyUpdate, the receiver MUST update its receiving
+        // keys."
+        self.secret = self.secret.next();
+        self.key = RecordKey::new(&self.secret, 0);
+        if asks {
+            self.owed.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns the side and the state to hand over.
+    pub(super) fn state(self) -> Result<(Side, Direction), RecordError> {
+        match self.state {
+            State::Open if self.partial.is_begun() => Err(RecordError::MidMessage),
+            State::Open => {
+                Ok((self.side, Direction { sequence: self.key.sequence, secret: self.secret }))
+            }
+            State::Closed => Err(RecordError::Closed),
+            State::Failed(error) => Err(error),
+        }
+    }
+}
+
+/// What a record's content means for the caller.
+enum Step {
+    Data,
+    Handled,
+    Closed,
+}
+
+impl Partial {
+    fn is_begun(&self) -> bool {
+        self.count > 0 || self.skip > 0
+    }
+
+    fn put(&mut self, byte: u8) {
+        if let Some(place) = self.head.get_mut(self.count) {
+            *place = byte;
+            self.count += 1;
+        }
+    }
+}
