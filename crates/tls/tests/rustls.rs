@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use common::{PROTOCOL, handshakes, open, sealed, written};
 use penstock_tls::{
-    Alert, Established, Expected, Handshake, Intake, Message, RecordError, Records, Suite,
+    Alert, Established, Expected, Handshake, HandshakeError, Intake, Message, RecordError, Records,
+    Suite,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -120,14 +121,14 @@ fn certified() -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![spki], key))
 }
 
-fn rustls_client(suite: Suite) -> Connection {
+fn rustls_client(suite: Suite, protocols: &[&[u8]]) -> Connection {
     let mut config = ClientConfig::builder_with_provider(provider(suite))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyKey))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified())));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     config.resumption = Resumption::disabled();
     ClientConnection::new(Arc::new(config), "node".try_into().unwrap()).unwrap().into()
 }
@@ -163,7 +164,7 @@ fn pair(our_side: &str, suite: Suite, tickets: usize) -> Pair {
     let mut ours = ours(our_side);
     let mut theirs = match our_side {
         "client" => rustls_server(suite, tickets),
-        _ => rustls_client(suite),
+        _ => rustls_client(suite, &[PROTOCOL]),
     };
     let mut late = Vec::new();
     while !ours.is_done() || theirs.is_handshaking() {
@@ -276,6 +277,18 @@ fn keys_change_while_data_flows_both_ways() {
             assert!(pair.we_open(&content()) == content());
         }
     }
+}
+
+#[test]
+fn a_client_that_names_no_protocol_gets_no_records() {
+    let mut ours = ours("server");
+    let mut theirs = rustls_client(Suite::Aes128Gcm, &[]);
+    while !ours.is_done() {
+        feed(&mut theirs, &ours.output());
+        ours.take(&output(&mut theirs)).unwrap();
+    }
+    let error = ours.finish().unwrap_err();
+    assert!(matches!(error, HandshakeError::OtherProtocol), "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -230,7 +230,9 @@ fn exchange(mut records: Records, mut socket: TcpStream, program: &mut Program) 
     // First one direction, then the other: OpenSSL's programs do one thing at a time. Their key
     // updates answer ours, so both directions change keys.
     thread::scope(|scope| {
+        let guard = HangUp(socket.try_clone().unwrap());
         scope.spawn(|| {
+            let _guard = guard;
             let mut content = Content::new(1);
             let mut got = vec![0; PART_BYTES];
             for part in 0..parts() {
@@ -252,8 +254,20 @@ fn exchange(mut records: Records, mut socket: TcpStream, program: &mut Program) 
             // The program ends with its input, so it stays open until all is compared.
             input
         });
+        let _guard = HangUp(socket.try_clone().unwrap());
         receive(&mut records, &mut socket);
     });
+}
+
+/// Hangs up if its thread fails, so that the other threads of the test end, too.
+struct HangUp(TcpStream);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 /// Takes a new key, and asks OpenSSL to do so, too.

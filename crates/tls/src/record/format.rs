@@ -1,5 +1,7 @@
 //! What records look like, and what both directions have in common.
 
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
 use crate::error::RecordError;
 use crate::limits::{BODY_BYTES_MAX, HEADER_BYTES, TAG_BYTES};
 use crate::suite::TrafficSecret;
@@ -11,6 +13,15 @@ pub enum Side {
     Client,
     /// The side that accepted.
     Server,
+}
+
+/// What the two directions of a connection tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Updates {
+    /// Whether the peer has asked for a key update that this side has not made yet.
+    pub(super) owed: AtomicBool,
+    /// Number of key updates that this side has asked for and not got yet.
+    pub(super) asked: AtomicU32,
 }
 
 /// State of one direction: its secret, and the number of records under it so far.

@@ -25,8 +25,10 @@ const FORMAT: u8 = 1;
 pub type Handover = Zeroizing<[u8; HANDOVER_BYTES]>;
 
 impl Records {
-    /// Ends the records here, so that another process continues them. Two processes that seal under
-    /// one key would destroy its secrecy, so this takes the records away.
+    /// Ends the records here, so that another process continues them. The other process does not
+    /// know of key updates that this side has asked for and not got: they count as records without
+    /// data. Two processes that seal under one key would destroy its secrecy, so this takes the
+    /// records away.
     ///
     /// # Errors
     /// Fails if a direction has ended, or a message has come only in part.

@@ -18,7 +18,7 @@ mod seal;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 pub use handover::{HANDOVER_BYTES, Handover};
 pub use intake::{Intake, Landing};
@@ -28,6 +28,7 @@ pub use seal::{Pieces, Sealer};
 pub(crate) use format::Direction;
 pub use format::Side;
 
+use self::format::Updates;
 use crate::suite::TrafficSecret;
 
 /// Both directions of a connection whose handshake is finished.
@@ -46,10 +47,11 @@ impl Records {
     /// Continues the records of a connection. `owes` says whether the peer has asked for a key
     /// update that this side has not made yet.
     pub(crate) fn resume(side: Side, outgoing: Direction, incoming: Direction, owes: bool) -> Self {
-        let owed = Arc::new(AtomicBool::new(owes));
+        let updates = Arc::new(Updates::default());
+        updates.owed.store(owes, Ordering::Relaxed);
         Self {
-            sealer: Sealer::new(outgoing, owed.clone()),
-            opener: Opener::new(side, incoming, owed),
+            sealer: Sealer::new(outgoing, updates.clone()),
+            opener: Opener::new(side, incoming, updates),
         }
     }
 }

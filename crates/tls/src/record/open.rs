@@ -1,11 +1,11 @@
 //! Opens records.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use ring::aead::Aad;
 
-use super::format::{Direction, Side, body_bytes, content, message};
+use super::format::{Direction, Side, Updates, body_bytes, content, message};
 use crate::alert::Alert;
 use crate::error::RecordError;
 use crate::limits::{HEADER_BYTES, IDLE_RECORDS_MAX, PLAIN_BYTES_MAX, TICKET_BYTES_MAX};
@@ -23,8 +23,8 @@ pub struct Opener {
     idle: u32,
     partial: Partial,
     state: State,
-    /// Whether the peer has asked for a key update. The [`super::Sealer`] makes it.
-    owed: Arc<AtomicBool>,
+    /// Shared with the [`super::Sealer`].
+    updates: Arc<Updates>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ struct Partial {
 const MESSAGE_HEAD_BYTES: usize = 4;
 
 impl Opener {
-    pub(super) fn new(side: Side, incoming: Direction, owed: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(side: Side, incoming: Direction, updates: Arc<Updates>) -> Self {
         let Direction { secret, sequence } = incoming;
         Self {
             side,
@@ -71,7 +71,7 @@ impl Opener {
             idle: 0,
             partial: Partial::default(),
             state: State::Open,
-            owed,
+            updates,
         }
     }
 
@@ -315,9 +315,20 @@ impl Opener {
         self.secret = self.secret.next();
         self.key = RecordKey::new(&self.secret, 0);
         if asks {
-            self.owed.store(true, Ordering::Relaxed);
+            self.updates.owed.store(true, Ordering::Relaxed);
+        } else if self.take_answer() {
+            // `note_idle` counts this record in a moment.
+            self.idle = self.idle.saturating_sub(1);
         }
         Ok(())
+    }
+
+    /// Returns whether this side has asked for the update that has come. OpenSSL answers each
+    /// request at once, also if it has no data, so these updates do not count as idle.
+    fn take_answer(&self) -> bool {
+        let fewer = |asked: u32| asked.checked_sub(1);
+        let asked = &self.updates.asked;
+        asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok()
     }
 
     /// Returns the side and the state to hand over.

@@ -1,11 +1,11 @@
 //! Makes records.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use ring::aead::Aad;
 
-use super::format::{Direction, content, message};
+use super::format::{Direction, Updates, content, message};
 use crate::alert::Alert;
 use crate::error::RecordError;
 use crate::limits::{
@@ -22,16 +22,16 @@ pub struct Sealer {
     update_records: u64,
     /// Whether this side has ended its direction.
     closed: bool,
-    /// Whether the peer has asked for a key update. The [`super::Opener`] sets it.
-    owed: Arc<AtomicBool>,
+    /// Shared with the [`super::Opener`].
+    updates: Arc<Updates>,
 }
 
 impl Sealer {
-    pub(super) fn new(outgoing: Direction, owed: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(outgoing: Direction, updates: Arc<Updates>) -> Self {
         let Direction { secret, sequence } = outgoing;
         let key = RecordKey::new(&secret, sequence);
         let update_records = secret.suite().update_records();
-        Self { secret, key, update_records, closed: false, owed }
+        Self { secret, key, update_records, closed: false, updates }
     }
 
     /// Makes this side take a new key after fewer records than the standard demands. Tests use it.
@@ -86,8 +86,10 @@ impl Sealer {
         self.key = RecordKey::new(&self.secret, 0);
         // The answer to a request is an update that asks for nothing. If this one asks, the answer
         // is still owed.
-        if !ask {
-            self.owed.store(false, Ordering::Relaxed);
+        if ask {
+            self.updates.asked.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.updates.owed.store(false, Ordering::Relaxed);
         }
         Ok(written)
     }
@@ -127,7 +129,7 @@ impl Sealer {
     /// RFC 8446, 5.5: "Implementations SHOULD do a key update as described in Section 4.6.3 prior
     /// to reaching these limits."
     fn update_due(&self) -> bool {
-        self.key.sequence >= self.update_records || self.owed.load(Ordering::Relaxed)
+        self.key.sequence >= self.update_records || self.updates.owed.load(Ordering::Relaxed)
     }
 
     /// Writes one record with `plain` bytes of content, which `fill` writes into their place.
@@ -165,7 +167,7 @@ impl Sealer {
         if self.closed {
             return Err(RecordError::Closed);
         }
-        let owes = self.owed.load(Ordering::Relaxed);
+        let owes = self.updates.owed.load(Ordering::Relaxed);
         Ok((Direction { sequence: self.key.sequence, secret: self.secret }, owes))
     }
 }

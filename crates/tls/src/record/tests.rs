@@ -363,6 +363,26 @@ fn a_peer_that_sends_no_data_is_stopped() {
 }
 
 #[test]
+fn updates_that_this_side_asked_for_are_not_idle() {
+    let (mut server, mut forge) = forged(Side::Server);
+    let idle = usize::try_from(IDLE_RECORDS_MAX).unwrap();
+    for _ in 0..4 * idle {
+        written(|out| server.sealer.update(true, out));
+    }
+    let mut answer = || {
+        let mut update = forge.record(content::HANDSHAKE, &[24, 0, 0, 1, 0], 0);
+        forge.turn();
+        server.opener.open(&mut update).map(|_| ())
+    };
+    for _ in 0..4 * idle {
+        assert_eq!(answer(), Ok(()));
+    }
+    let more: Vec<_> = (0..=idle).map(|_| answer()).collect();
+    assert_eq!(more.last(), Some(&Err(RecordError::Idle)));
+    assert_eq!(more.first(), Some(&Ok(())));
+}
+
+#[test]
 fn every_error_that_the_peer_caused_has_its_alert() {
     assert_eq!(RecordError::Forged.alert(), Some(Alert::BAD_RECORD_MAC));
     assert_eq!(RecordError::UpdateRequest(2).alert(), Some(Alert::ILLEGAL_PARAMETER));
