@@ -11,6 +11,7 @@ int cuDeviceGet(int *device, int ordinal);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuCtxSetCurrent(void *context);
 int cuMemAlloc_v2(uintptr_t *address, size_t size);
+int cuMemFree_v2(uintptr_t address);
 int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
 int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
 int cuMemcpyDtoD_v2(uintptr_t to, uintptr_t from, size_t size);
@@ -39,6 +40,8 @@ void *device_new(size_t size) {
     CHECK(cuMemAlloc_v2(&address, size) == 0);
     return (void *)address;
 }
+
+void device_free(void *memory) { CHECK(cuMemFree_v2((uintptr_t)memory) == 0); }
 
 static int is_device(const void *address) {
     unsigned type = 0;

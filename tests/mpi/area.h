@@ -26,6 +26,7 @@ size_t area_differs(const struct area *area, const char *name);
 /* Copies between any two pieces of memory. */
 void device_copy(void *to, const void *from, size_t size);
 void *device_new(size_t size);
+void device_free(void *memory);
 /* Work that the device itself does: these wait until it has ended. */
 void device_fill(void *to, unsigned char value, size_t size);
 void device_move(void *to, const void *from, size_t size);

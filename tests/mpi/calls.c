@@ -29,6 +29,7 @@ static const struct {
       {"bottom", case_bottom},   {"cancelled", case_cancelled}, {"freed", case_freed},
       {"peeked", case_peeked},   {"short", case_short},         {"nothing", case_nothing},
       {"refused", case_refused}, {"threads", case_threads},     {"worked", case_worked},
+      {"apart", case_apart},     {"unused", case_unused},
   };
 
 enum { KINDS = sizeof cases / sizeof *cases, CORNERS = sizeof corners / sizeof *corners };

@@ -38,6 +38,8 @@ void case_intercommunicator(struct scene *scene);
 void case_lanes(struct scene *scene);
 
 /* Each runs one fixed case. */
+void case_apart(struct scene *scene);
+void case_unused(struct scene *scene);
 void case_bottom(struct scene *scene);
 void case_cancelled(struct scene *scene);
 void case_freed(struct scene *scene);

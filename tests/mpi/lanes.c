@@ -95,15 +95,18 @@ static void exchange(struct run *run, int form) {
     }
 }
 
-/* Messages of one source and tag, to and from both kinds of memory. No wildcard and no probe looks
- * at these tags, so the workers may move the bytes. */
-void case_lanes(struct scene *scene) {
+/* Messages of one source and tag, to and from both kinds of memory. The communicator is new, and no
+ * wildcard and no probe looks at it, so the workers may move the bytes. */
+void case_lanes(struct scene *shared) {
+    struct scene own = *shared, *scene = &own;
     const size_t slice = AREA_BYTES / MESSAGES_MAX / 16 * 16;
     struct sent messages[MESSAGES_MAX];
     struct run run = {.scene = scene, .messages = messages};
     int form = random_below(5), size = 0;
     char *aside = malloc(AREA_BYTES);
     CHECK(aside != NULL);
+    MPI_Comm_dup(shared->comm, &own.comm);
+    MPI_Comm_set_errhandler(own.comm, MPI_ERRORS_ARE_FATAL);
     run.count = 1 + random_below(MESSAGES_MAX);
     run.way = random_below(WAYS);
     run.next = (scene->rank + 1) % scene->ranks;
@@ -136,7 +139,93 @@ void case_lanes(struct scene *scene) {
             device_copy(scene->to.tried + (size_t)m * slice, messages[m].to, slice);
         }
     scene_compare(scene, "lanes");
+    MPI_Comm_free(&own.comm);
     free(aside);
+}
+
+/* Rank 0 sends long messages to rank 1 and short ones to the last rank, waits for one after the
+ * other, and at once uses the memory of each again. So each wait must be for the transfer of its
+ * own message. The transfers to two ranks have no order. */
+void case_apart(struct scene *scene) {
+    enum { COUNT = 6, LONG = 16 << 20, SHORT = 1 << 20, ROUNDS = 2 };
+    MPI_Request requests[COUNT];
+    MPI_Comm comm;
+    char *device[COUNT], *host = malloc(LONG);
+    int last = scene->ranks - 1;
+    CHECK(host != NULL);
+    MPI_Comm_dup(scene->comm, &comm);
+    for (int m = 0; m < COUNT; m++) device[m] = device_new(LONG);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int m = 0; m < COUNT; m++) {
+            int bytes = m % 2 == 0 ? LONG : SHORT, to = m % 2 == 0 ? 1 : last;
+            requests[m] = MPI_REQUEST_NULL;
+            if (scene->rank == 0) device_fill(device[m], (unsigned char)(1 + m), (size_t)bytes);
+            if (scene->rank == to)
+                MPI_Irecv(device[m], bytes, MPI_CHAR, 0, 320, comm, &requests[m]);
+        }
+        MPI_Barrier(comm);
+        for (int m = 0; m < COUNT && scene->rank == 0; m++) {
+            int bytes = m % 2 == 0 ? LONG : SHORT, to = m % 2 == 0 ? 1 : last;
+            MPI_Isend(device[m], bytes, MPI_CHAR, to, 320, comm, &requests[m]);
+            for (int before = 0; before < m; before++) CHECK(requests[before] != requests[m]);
+        }
+        for (int m = 0; m < COUNT; m++) {
+            int bytes = m % 2 == 0 ? LONG : SHORT, is_mine = requests[m] != MPI_REQUEST_NULL;
+            MPI_Wait(&requests[m], MPI_STATUS_IGNORE);
+            if (scene->rank == 0) device_fill(device[m], 99, (size_t)bytes);
+            if (scene->rank == 0 || !is_mine) continue;
+            device_copy(host, device[m], (size_t)bytes);
+            for (int i = 0; i < bytes; i++) CHECK(host[i] == 1 + m);
+        }
+    }
+    for (int m = 0; m < COUNT; m++) device_free(device[m]);
+    MPI_Comm_free(&comm);
+    free(host);
+}
+
+/* Returns the number of offers of rank 1 that this rank keeps. */
+static int offers_kept(void) {
+    int (*tell)(int) = NULL;
+    *(void **)&tell = dlsym(RTLD_DEFAULT, "penstockMpiOffersKept");
+    return tell == NULL ? 0 : tell(1);
+}
+
+/* Offers that rank 0 never uses: for messages of a persistent request, and in a communicator that
+ * it has freed when it reads them. They must not fill its memory. */
+void case_unused(struct scene *scene) {
+    enum { BYTES = 4096, ROUNDS = 300, KEPT_MAX = 256 };
+    char *device = device_new(BYTES), *other = device_new(BYTES), *host = calloc(1, BYTES);
+    MPI_Request requests[2];
+    MPI_Comm comm, passing;
+    MPI_Comm_dup(scene->comm, &comm);
+    if (scene->rank == 0) MPI_Send_init(device, BYTES, MPI_CHAR, 1, 330, comm, &requests[0]);
+    for (int round = 0; round < ROUNDS; round++) {
+        MPI_Comm_dup(comm, &passing);
+        if (scene->rank == 1) {
+            MPI_Irecv(device, BYTES, MPI_CHAR, 0, 330, comm, &requests[0]);
+            MPI_Irecv(other, BYTES, MPI_CHAR, 0, 331, passing, &requests[1]);
+        }
+        MPI_Barrier(comm);
+        if (scene->rank == 0) {
+            MPI_Start(&requests[0]);
+            MPI_Send(host, BYTES, MPI_CHAR, 1, 331, passing);
+            MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+        } else if (scene->rank == 1) {
+            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        }
+        MPI_Comm_free(&passing);
+        /* A send from a device reads the offers. */
+        if (scene->rank == 0) MPI_Send(device, BYTES, MPI_CHAR, 1, 332, comm);
+        if (scene->rank == 1) MPI_Recv(device, BYTES, MPI_CHAR, 0, 332, comm, MPI_STATUS_IGNORE);
+    }
+    if (scene->rank == 0) {
+        CHECK(offers_kept() <= KEPT_MAX);
+        MPI_Request_free(&requests[0]);
+    }
+    device_free(device);
+    device_free(other);
+    free(host);
+    MPI_Comm_free(&comm);
 }
 
 /* Tells rank 0 the other rank's result of a round. Returns whether one of them has failed. */

@@ -19,6 +19,14 @@ enum { MISSES_MAX = 8 };
 /* Number of offers from one rank after which it learns that they were read. */
 enum { READ_MIN = 16 };
 
+/* Most offers of one rank that this rank keeps: four times as many as a rank makes before this rank
+ * has read them. The oldest ones go first. Their messages go through MPI. */
+enum { KEPT_MAX = 256 };
+
+/* Most workers of other ranks that this rank visits: each takes a link and a thread of its worker,
+ * which has 1,024 for both directions. */
+enum { VISITED_MAX = 512 };
+
 /* An offer of another rank. */
 struct heard {
     int rank;
@@ -41,6 +49,7 @@ struct host {
 /* What this rank knows of another rank. */
 struct partner {
     int misses;
+    int kept;            /* number of its offers in `heard` */
     uint64_t read, told; /* serials of the last offer that was read, and acknowledged */
 };
 
@@ -51,9 +60,12 @@ struct pm_claim {
     struct pm_stub stub;
 };
 
-static struct heard *heard;
+static struct heard *heard; /* the newest first */
 static struct host *hosts;
 static struct partner *partners;
+static int visited;
+/* Set when a send may have been cancelled: then the counts of this rank are not those of MPI. */
+static char are_stopped;
 
 static struct partner *partner_of(int rank) {
     if (partners == NULL) partners = calloc((size_t)pm_world_size(), sizeof *partners);
@@ -78,6 +90,47 @@ static void acknowledge(int rank) {
     if (pm_note_send(rank, &note)) partner->told = partner->read;
 }
 
+/* Removes the oldest offer of a rank. */
+static void forget_oldest(int rank) {
+    struct heard **oldest = NULL;
+    for (struct heard **at = &heard; *at != NULL; at = &(*at)->next)
+        if ((*at)->rank == rank) oldest = at;
+    if (oldest == NULL) return;
+    struct heard *it = *oldest;
+    *oldest = it->next;
+    free(it);
+    partner_of(rank)->kept--;
+}
+
+/* Keeps an offer, if it may be of use. */
+static void keep_offer(struct partner *partner, int rank, const struct pm_offer_note *note) {
+    struct pm_lane lane = lane_of(note);
+    /* An offer for a message that has been sent already is of no use. But it shows that a longer
+     * wait finds offers. */
+    int is_late = note->index < pm_lane_counted(&lane);
+    if (is_late) partner->misses = 0;
+    if (is_late || are_stopped || pm_lane_is_off(&lane)) return;
+    struct heard *it = calloc(1, sizeof *it);
+    if (it == NULL) return;
+    if (partner->kept == KEPT_MAX) forget_oldest(rank);
+    *it = (struct heard){rank, *note, heard};
+    heard = it;
+    partner->kept++;
+}
+
+int pm_claims_kept(int rank) {
+    pm_order_lock();
+    int kept = partners == NULL || rank >= pm_world_size() ? 0 : partners[rank].kept;
+    pm_order_unlock();
+    return kept;
+}
+
+void pm_claims_stop(void) {
+    pm_order_lock();
+    are_stopped = 1;
+    pm_order_unlock();
+}
+
 void pm_claim_note(int rank, const struct pm_note *note) {
     struct partner *partner = partner_of(rank);
     if (partner == NULL) return;
@@ -92,16 +145,7 @@ void pm_claim_note(int rank, const struct pm_note *note) {
         hosts = it;
     } else if (note->kind == PM_NOTE_OFFER) {
         partner->read = note->of.offer.serial;
-        struct pm_lane lane = lane_of(&note->of.offer);
-        /* An offer for a message that has been sent already is of no use. But it shows that a
-         * longer wait finds offers. */
-        int is_late = note->of.offer.index < pm_lane_counted(&lane);
-        struct heard *it = is_late ? NULL : calloc(1, sizeof *it);
-        if (is_late) partner->misses = 0;
-        if (it != NULL) {
-            *it = (struct heard){rank, note->of.offer, heard};
-            heard = it;
-        }
+        keep_offer(partner, rank, &note->of.offer);
         acknowledge(rank);
     }
 }
@@ -124,6 +168,7 @@ static int take_offer(int rank, const struct pm_lane *lane, struct pm_offer_note
             continue;
         }
         *at = it->next;
+        partner_of(it->rank)->kept--;
         free(it);
     }
     return is_there;
@@ -145,6 +190,8 @@ static int await_offer(int rank, const struct pm_lane *lane, size_t size,
     if (wait < WAIT_S_MIN) wait = WAIT_S_MIN;
     for (int i = 0; i < partner->misses; i++) wait /= 2;
     for (;;) {
+        /* While this thread had not the lock, another one may have turned the lane off. */
+        if (are_stopped || pm_lane_is_off(lane)) return 0;
         pm_notes_read();
         if (take_offer(rank, lane, offer)) {
             partner->misses = 0;
@@ -168,7 +215,8 @@ static uint64_t link_to(int rank, const struct pm_offer_note *offer, uintptr_t a
     uint64_t own = 0;
     if (host == NULL || host->state == UNREACHABLE || !pm_grant_worker(address, size, &own))
         return 0;
-    if (host->state == INVITED) {
+    if (host->state == INVITED && visited < VISITED_MAX) {
+        visited++;
         host->own = own;
         host->state = pm_grant_visit(address, host->invitation, host->length, &host->stranger)
                           ? LINKED
@@ -214,15 +262,44 @@ int pm_claim_offer(struct pm_stage *stage, const struct pm_message *message, pm_
     int rank = comm->world[message->partner];
     struct pm_offer_note offer = {0};
     pm_order_lock();
-    int is_sent = !pm_lane_is_off(&lane) && await_offer(rank, &lane, stage->whole, &offer) &&
-                  claim(stage, rank, &offer);
+    int is_sent = await_offer(rank, &lane, stage->whole, &offer) && claim(stage, rank, &offer);
     if (is_sent) {
-        pm_lane_count(&lane, 1);
         *code = start(&stage->claim->stub, sizeof stage->claim->stub, MPI_BYTE, message->partner,
                       message->tag, message->comm, request);
+        pm_lane_passed(&lane, *code);
     }
     pm_order_unlock();
     return is_sent;
+}
+
+static int query(void *state, MPI_Status *status) {
+    (void)state;
+    status->MPI_SOURCE = status->MPI_TAG = MPI_UNDEFINED;
+    PMPI_Status_set_cancelled(status, 0);
+    return PMPI_Status_set_elements(status, MPI_BYTE, 0);
+}
+
+static int let_go(void *state) {
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int ignore_cancel(void *state, int has_ended) {
+    (void)state, (void)has_ended;
+    return MPI_SUCCESS;
+}
+
+int pm_claim_own_request(struct pm_stage *stage, MPI_Request *request) {
+    MPI_Request own = MPI_REQUEST_NULL;
+    int has_ended = 0;
+    int code = PMPI_Request_get_status(*request, &has_ended, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || !has_ended) return code;
+    if (PMPI_Grequest_start(query, let_go, ignore_cancel, NULL, &own) != MPI_SUCCESS)
+        return pm_claim_end(stage);
+    PMPI_Grequest_complete(own);
+    PMPI_Request_free(request);
+    *request = own;
+    return MPI_SUCCESS;
 }
 
 void pm_claim_fail(const struct pm_message *message, int code) {
@@ -236,12 +313,11 @@ void pm_claim_fail(const struct pm_message *message, int code) {
         return;
     struct pm_lane lane = {comm->id, message->partner, message->tag, PM_SENDS};
     pm_order_lock();
-    if (!pm_lane_is_off(&lane) &&
-        await_offer(comm->world[message->partner], &lane, pm_path_bytes_min, &offer)) {
+    if (await_offer(comm->world[message->partner], &lane, pm_path_bytes_min, &offer)) {
         memcpy(stub.nonce, offer.nonce, sizeof stub.nonce);
-        pm_lane_count(&lane, 1);
         /* MPI sends a message of this size at once. */
-        PMPI_Send(&stub, sizeof stub, MPI_BYTE, message->partner, message->tag, message->comm);
+        pm_lane_passed(&lane, PMPI_Send(&stub, sizeof stub, MPI_BYTE, message->partner,
+                                        message->tag, message->comm));
     }
     pm_order_unlock();
 }

@@ -88,6 +88,11 @@ void pm_lane_stop(const struct pm_lane *name) {
         it->is_off = 1;
 }
 
+void pm_lane_passed(const struct pm_lane *name, int code) {
+    pm_lane_count(name, 1);
+    if (code != MPI_SUCCESS) pm_lane_stop(name);
+}
+
 static int is_off(struct pm_lane name, int partner, int tag) {
     name.partner = partner;
     name.tag = tag;

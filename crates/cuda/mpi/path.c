@@ -27,8 +27,8 @@ size_t pm_path_bytes_min = (size_t)1 << 20;
 static atomic_int is_on;
 static int has_threads, world_size, keyval = MPI_KEYVAL_INVALID;
 static MPI_Comm control = MPI_COMM_NULL;
-/* Number of communicators that this rank has named. */
-static uint64_t named;
+/* Number of communicators that this rank has named. Threads may name several at the same time. */
+static atomic_ullong named;
 /* Raised with each communicator that is freed, whose handle MPI may use again. */
 static atomic_uint freed;
 
@@ -42,6 +42,9 @@ PM_EXPORT void penstockMpiMoved(unsigned long long *sent, unsigned long long *re
     *sent = atomic_load(&moved[PM_SENDS]);
     *received = atomic_load(&moved[PM_RECEIVES]);
 }
+
+/* Tells tests how many offers of a rank of MPI_COMM_WORLD this rank keeps. */
+PM_EXPORT int penstockMpiOffersKept(int rank) { return pm_claims_kept(rank); }
 
 int pm_has_threads(void) { return has_threads; }
 MPI_Comm pm_control(void) { return control; }
@@ -86,7 +89,7 @@ static void name(MPI_Comm comm) {
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_rank(MPI_COMM_WORLD, &first);
     /* The first rank of the communicator chooses the name. */
-    if (rank == 0) id = (uint64_t)first << 32 | ++named;
+    if (rank == 0) id = (uint64_t)first << 32 | (atomic_fetch_add(&named, 1) + 1);
     int code = PMPI_Bcast(&id, 1, MPI_UINT64_T, 0, comm);
     if (it == NULL || code != MPI_SUCCESS || PMPI_Comm_size(comm, &all[0]) != MPI_SUCCESS) {
         free(it);

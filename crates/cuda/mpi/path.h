@@ -44,6 +44,9 @@ void pm_path_close(void);
 void pm_order_lock(void);
 void pm_order_unlock(void);
 void pm_lane_count(const struct pm_lane *name, int by);
+/* Counts a message for which MPI has returned `code`. MPI may or may not have taken a message whose
+ * call has failed. */
+void pm_lane_passed(const struct pm_lane *name, int code);
 uint64_t pm_lane_counted(const struct pm_lane *name);
 /* Turns a lane off, or all lanes that match wildcards. */
 void pm_lane_stop(const struct pm_lane *name);
@@ -112,6 +115,14 @@ void pm_post_uncounted(MPI_Comm comm, int partner, int tag, enum pm_lane_way way
  * `*code` is the result, and `*request` the request of the stub. */
 int pm_claim_offer(struct pm_stage *stage, const struct pm_message *message, pm_start_send *start,
                    MPI_Request *request, int *code);
+/* Gives the program a request that no other operation has, in place of that of a stub: MPI gives
+ * several sends that have ended at once the same handle, and then the table of operations could not
+ * tell their transfers apart. */
+int pm_claim_own_request(struct pm_stage *stage, MPI_Request *request);
+/* Ends the use of offers by this rank for good. */
+void pm_claims_stop(void);
+/* Returns the number of offers of a rank that this rank keeps. */
+int pm_claims_kept(int rank);
 /* Tells a receiver that has offered its memory that the bytes cannot be fetched. `code` is the
  * error of the send. Without an offer, nobody can tell the receiver: then nothing is sent. */
 void pm_claim_fail(const struct pm_message *message, int code);

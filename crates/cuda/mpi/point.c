@@ -244,7 +244,9 @@ static int start_send(const struct pm_message *it, pm_start_send *send, int may_
         return code;
     }
     struct pm_stage *stage = &operation->stage;
-    if (!may_claim || !pm_claim_offer(stage, it, send, request, &code)) {
+    if (may_claim && pm_claim_offer(stage, it, send, request, &code)) {
+        if (code == MPI_SUCCESS) code = pm_claim_own_request(stage, request);
+    } else {
         code = pm_fetch(stage);
         if (code == MPI_SUCCESS)
             code = pm_post_isend(it, stage->host, send, request);

@@ -13,12 +13,6 @@ static const struct pm_comm *lane_of(const struct pm_message *message, enum pm_l
     return comm;
 }
 
-/* Ends the posting of a message. MPI may or may not have taken a message whose call has failed. */
-static void counted(const struct pm_lane *lane, int code) {
-    pm_lane_count(lane, 1);
-    if (code != MPI_SUCCESS) pm_lane_stop(lane);
-}
-
 int pm_post_isend(const struct pm_message *message, const void *host, pm_start_send *start,
                   MPI_Request *request) {
     struct pm_lane lane;
@@ -27,7 +21,7 @@ int pm_post_isend(const struct pm_message *message, const void *host, pm_start_s
     int code = start(host, message->count, message->type, message->partner, message->tag,
                      message->comm, request);
     if (comm == NULL) return code;
-    counted(&lane, code);
+    pm_lane_passed(&lane, code);
     pm_order_unlock();
     return code;
 }
@@ -64,7 +58,7 @@ int pm_post_irecv(const struct pm_message *message, struct pm_stage *stage, MPI_
     if (is_exact(comm, &lane)) {
         if (code == MPI_SUCCESS && stage->block != NULL && stage->whole >= pm_path_bytes_min)
             pm_offer_make(stage, comm, &lane, *request);
-        counted(&lane, code);
+        pm_lane_passed(&lane, code);
     }
     pm_order_unlock();
     return code;
@@ -126,7 +120,7 @@ void pm_post_count(const struct pm_message *message, enum pm_lane_way way, int c
     struct pm_lane lane;
     if (lane_of(message, way, &lane) == NULL) return;
     pm_order_lock();
-    counted(&lane, code);
+    pm_lane_passed(&lane, code);
     pm_order_unlock();
 }
 
@@ -153,17 +147,22 @@ PM_EXPORT int MPI_Improbe(int from, int tag, MPI_Comm comm, int *flag, MPI_Messa
     return PMPI_Improbe(from, tag, comm, flag, message, status);
 }
 
-/* A receive that is cancelled takes no message. The later receives of its lane then meet other
- * messages than they were counted for. */
+/* A receive that is cancelled takes no message, and a send that is cancelled sends none. The later
+ * receives of the lane then meet other messages than they were counted for. */
 PM_EXPORT int MPI_Cancel(MPI_Request *request) {
-    int is_safe = pm_comm_of(MPI_COMM_WORLD) == NULL;
+    int is_safe = pm_comm_of(MPI_COMM_WORLD) == NULL, is_moving = 0, is_receive = 0;
     struct pm_operation *operation = is_safe || request == NULL ? NULL : pm_claim(*request);
     if (operation != NULL) {
         pm_order_lock();
-        is_safe = operation->is_receive && pm_lane_is_off(&operation->lane);
+        is_receive = operation->is_receive;
+        is_safe = is_receive && pm_lane_is_off(&operation->lane);
         pm_order_unlock();
+        is_moving = operation->stage.claim != NULL;
         pm_unclaim(operation);
     }
+    /* Workers move the bytes already. A send that cannot be cancelled ends as usual. */
+    if (is_moving) return MPI_SUCCESS;
+    if (!is_safe && !is_receive) pm_claims_stop();
     if (!is_safe) pm_offers_stop();
     return PMPI_Cancel(request);
 }
