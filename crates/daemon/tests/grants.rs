@@ -4,9 +4,9 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use penstock_link::{LinkError, Patience, Receiver, Sender, Side};
+use penstock_link::{LinkError, Opened, Patience, Receiver, Sender, Side};
 use penstock_wire::calls::{Attached, Serve, Served, to_guest, to_host, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, feature};
@@ -183,16 +183,53 @@ fn the_end_of_either_session_ends_what_waits_for_it() {
     assert_eq!(guest.content(), vec![b'g'; length(SIZE)]);
 }
 
+/// The other clients decide how many grants a client makes, so the limit ends no session.
 #[test]
-fn links_and_grants_are_limited() {
+fn grants_beyond_the_limit_are_refused() {
     let (_here, _there, _guest, mut host) = linked("grants-many");
-    for transfer in 0..=limits::GRANTS_PER_SESSION_MAX as u64 {
-        let event = host.client.id();
-        host.client.send(grant_of(host.mem, event, 10 + transfer, 1), &[], &[]);
+    let first = 10;
+    let last = first + limits::GRANTS_PER_SESSION_MAX as u64;
+    for transfer in first..last {
+        grant(&mut host.client, host.mem, transfer, 1);
     }
-    host.client.until("the end of the session", |inbox| inbox.fault.is_some());
-    let fault = host.client.inbox.fault.take().unwrap();
-    assert!(fault.contains("GRANTS_PER_SESSION_MAX"), "{fault}");
+    let event = host.client.id();
+    let refused = host.client.request(grant_of(host.mem, event, last, 1), &[]).0;
+    assert_eq!(refused, Status::OUT_OF_RESOURCES);
+    assert!(host.client.status(event) < 0);
+    assert!(revoke(&mut host.client, first));
+    grant(&mut host.client, host.mem, last, 1);
+}
+
+#[test]
+fn links_beyond_the_limit_are_refused_and_lost_ones_do_not_count() {
+    let daemon = Daemon::start("grants-links", &[]);
+    let mut client = daemon.client().0;
+    let max = limits::GRANT_LINKS_MAX as u64;
+    let invitation =
+        frame::encode(&PeerInvitation { addresses: vec!["unix:/nowhere".into()], ticket: TICKET });
+    for peer in 0..=max {
+        let connect =
+            to_worker::ConnectHost { request: Id::NONE, peer: Id::new(HOST.get() + peer) };
+        assert_eq!(client.request(connect, &invitation).0, Status::NODE_LOST, "link {peer}");
+    }
+    let mut admit = |peer: u64| {
+        let mut ticket = TICKET;
+        ticket[..8].copy_from_slice(&peer.to_le_bytes());
+        let admit = to_worker::AdmitGuest { request: Id::NONE, peer: Id::new(GUEST.get() + peer) };
+        client.request(admit, &ticket).0
+    };
+    for peer in 0..max {
+        assert_eq!(admit(peer), Status::OK, "link {peer}");
+    }
+    assert_eq!(admit(max), Status::OUT_OF_RESOURCES);
+    client.context();
+}
+
+/// Brings a ticket to a daemon, and is handed to the worker.
+fn knock(daemon: &Daemon, ticket: [u8; 32]) -> Opened {
+    let deadline = Instant::now() + PATIENCE;
+    let address = &daemon.addresses[0];
+    penstock_link::open(address, Role::Peer, Some(ticket), None, deadline).unwrap()
 }
 
 /// A worker that says what it wants.
@@ -214,11 +251,8 @@ impl Serve<to_guest::ClaimAnswered> for Answers {
 
 impl Forger {
     fn come(daemon: &Daemon) -> Self {
-        let deadline = Instant::now() + PATIENCE;
-        let address = &daemon.addresses[0];
-        let opened = penstock_link::open(address, Role::Peer, Some(TICKET), None, deadline);
         let (sender, receiver) = penstock_link::establish(
-            opened.unwrap().stream,
+            knock(daemon, TICKET).stream,
             feature::SHARED_RINGS,
             Side::Client,
             to_guest::check,
@@ -323,4 +357,23 @@ fn a_link_for_grants_serves_no_other_calls() {
     forger.sender.send(&told, &[], &[]).unwrap();
     forger.expect_end();
     assert_eq!(host.client.status(arrival), Status::NODE_LOST.0);
+}
+
+/// The thread to which the daemon hands a stranger also watches over the worker.
+#[test]
+fn a_stranger_that_says_nothing_holds_nobody_up() {
+    const OTHER: [u8; 32] = [8; 32];
+    let daemon = Daemon::start("grants-silent", &[]);
+    let mut host = Party::new(daemon.client().0, b'h');
+    let silent = to_worker::AdmitGuest { request: Id::NONE, peer: Id::new(GUEST.get() + 1) };
+    assert_eq!(host.client.request(silent, &OTHER).0, Status::OK);
+    admit(&mut host.client);
+    let _silent = knock(&daemon, OTHER);
+    let began = Instant::now();
+    let mut forger = Forger::come(&daemon);
+    let arrival = grant(&mut host.client, host.mem, 10, PIECE);
+    assert_eq!(forger.claim(10, 100), Status::OK);
+    forger.send(10, 0, &[b'f'; 100]);
+    assert_eq!(host.client.status(arrival), 0);
+    assert!(began.elapsed() < Duration::from_millis(limits::HELLO_MS_MAX / 2));
 }

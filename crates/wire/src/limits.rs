@@ -91,11 +91,13 @@ pub const HEAP_REASON_BYTES_MAX: u64 = 1 << 10;
 
 /// Number of links of one session to workers of other clients. Each is a link with a thread. A
 /// session of a program with a thousand ranks has one link in each direction to each of 512 ranks.
+/// At the limit a further link is refused, and the bytes go another way.
 pub const GRANT_LINKS_MAX: usize = 1024;
 
 /// Number of grants of one session that workers of other clients have not used yet, and of its own
 /// claims. A rank that exchanges 16 messages at a time with each of its 26 neighbours in a grid has
-/// 416; ten times as many leave room.
+/// 416; ten times as many leave room. At the limit a further grant or claim is refused, and its
+/// message goes another way.
 pub const GRANTS_PER_SESSION_MAX: usize = 4_096;
 
 /// Size of the answers to claims that a worker of another client has not yet taken, in bytes. Each

@@ -30,11 +30,10 @@ struct Tables {
     claims: FxHashMap<TransferKey, Claim>,
 }
 
-/// A link to a worker of another client.
+/// A link to a worker of another client. A link that is lost is not kept.
 enum StrangerLink {
     Awaited,
     Open(Outbox),
-    Lost,
 }
 
 /// Memory that a peer may write once.
@@ -52,6 +51,12 @@ pub(super) struct Claim {
     pub(super) request: Id<kind::Request>,
 }
 
+/// A claim of which the peer is not told.
+pub(super) struct RefusedClaim {
+    pub(super) claim: Claim,
+    pub(super) status: Status,
+}
+
 /// Everything that waited for a lost peer.
 pub(super) struct Abandoned {
     pub(super) targets: Vec<TransferTarget>,
@@ -59,20 +64,21 @@ pub(super) struct Abandoned {
 }
 
 impl Grants {
-    /// Notes that a link will come.
-    pub(super) fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
+    /// Notes that a link will come. Returns a status if there are too many: how many a client needs
+    /// depends on the clients of others, so this is no mistake of the client.
+    pub(super) fn expect(&self, peer: Id<kind::Peer>) -> Result<Result<(), Status>, FrameError> {
         let links = &mut self.tables.lock().links;
         if peer.is_none() || links.contains_key(&peer) {
             return Err(FrameError::BadId("a peer"));
         }
         if links.len() >= limits::GRANT_LINKS_MAX {
-            return Err(FrameError::Limit("GRANT_LINKS_MAX"));
+            return Ok(Err(Status::OUT_OF_RESOURCES));
         }
         links.insert(peer, StrangerLink::Awaited);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Notes an established link. Closes the link if it is already known as lost.
+    /// Notes an established link. Closes the link if it is already lost.
     pub(super) fn open(&self, peer: Id<kind::Peer>, outbox: Outbox) {
         match self.tables.lock().links.get_mut(&peer) {
             Some(link @ StrangerLink::Awaited) => *link = StrangerLink::Open(outbox),
@@ -88,26 +94,24 @@ impl Grants {
         }
     }
 
-    /// Enters a grant, unless the peer is lost or was never expected.
+    /// Enters a grant, unless the peer is lost or was never expected, or there are too many grants.
     pub(super) fn grant(
         &self,
         key: TransferKey,
         target: TransferTarget,
     ) -> Result<Result<(), Status>, FrameError> {
         let mut tables = self.tables.lock();
-        if tables.grants.len() >= limits::GRANTS_PER_SESSION_MAX {
-            return Err(FrameError::Limit("GRANTS_PER_SESSION_MAX"));
-        }
         if tables.grants.contains_key(&key) || key.0.is_none() {
             return Err(FrameError::BadId("a transfer"));
         }
-        match tables.links.get(&key.1) {
-            Some(StrangerLink::Awaited | StrangerLink::Open(_)) => {
-                tables.grants.insert(key, Grant { target, is_claimed: false });
-                Ok(Ok(()))
-            }
-            Some(StrangerLink::Lost) | None => Ok(Err(Status::NODE_LOST)),
+        if tables.grants.len() >= limits::GRANTS_PER_SESSION_MAX {
+            return Ok(Err(Status::OUT_OF_RESOURCES));
         }
+        if !tables.links.contains_key(&key.1) {
+            return Ok(Err(Status::NODE_LOST));
+        }
+        tables.grants.insert(key, Grant { target, is_claimed: false });
+        Ok(Ok(()))
     }
 
     /// Claims a grant for the peer in `key`. After a success the grant cannot be revoked, and the
@@ -145,21 +149,22 @@ impl Grants {
         tables.grants.remove(&key).map(|grant| grant.target)
     }
 
-    /// Enters an own claim. Returns it if the peer is not linked.
+    /// Enters an own claim. Returns it with a status if the peer is not linked, or if there are too
+    /// many claims.
     pub(super) fn begin_claim(
         &self,
         key: TransferKey,
         claim: Claim,
-    ) -> Result<Result<Outbox, Claim>, FrameError> {
+    ) -> Result<Result<Outbox, RefusedClaim>, FrameError> {
         let mut tables = self.tables.lock();
-        if tables.claims.len() >= limits::GRANTS_PER_SESSION_MAX {
-            return Err(FrameError::Limit("GRANTS_PER_SESSION_MAX"));
-        }
         if tables.claims.contains_key(&key) {
             return Err(FrameError::BadId("a transfer"));
         }
+        if tables.claims.len() >= limits::GRANTS_PER_SESSION_MAX {
+            return Ok(Err(RefusedClaim { claim, status: Status::OUT_OF_RESOURCES }));
+        }
         let Some(StrangerLink::Open(outbox)) = tables.links.get(&key.1) else {
-            return Ok(Err(claim));
+            return Ok(Err(RefusedClaim { claim, status: Status::NODE_LOST }));
         };
         let outbox = outbox.clone();
         tables.claims.insert(key, claim);
@@ -174,7 +179,7 @@ impl Grants {
     /// Notes that a link has ended. Returns what waited for it, for the caller to end.
     pub(super) fn lose(&self, peer: Id<kind::Peer>) -> Abandoned {
         let mut tables = self.tables.lock();
-        if let Some(StrangerLink::Open(outbox)) = tables.links.insert(peer, StrangerLink::Lost) {
+        if let Some(StrangerLink::Open(outbox)) = tables.links.remove(&peer) {
             outbox.close();
         }
         let of_peer = |key: &TransferKey| key.1 == peer;

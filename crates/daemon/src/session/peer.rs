@@ -194,9 +194,9 @@ impl Peers {
             // The daemon keeps no more tickets of one worker, and would not answer.
             if tickets.len() >= PEERS_MAX {
                 return match guest {
-                    Guest::Peer(_) | Guest::Stranger(_) => Err(FrameError::Limit("PEERS_MAX")),
-                    // Heaps come and go, so this is only a temporary excess.
-                    Guest::Member(..) => Ok(Err(Status::OUT_OF_RESOURCES)),
+                    Guest::Peer(_) => Err(FrameError::Limit("PEERS_MAX")),
+                    // Heaps and strangers come and go, so this is only a temporary excess.
+                    Guest::Member(..) | Guest::Stranger(_) => Ok(Err(Status::OUT_OF_RESOURCES)),
                 };
             }
             if tickets.insert(ticket, Admission { guest, request }).is_some() {

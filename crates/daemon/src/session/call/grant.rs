@@ -16,7 +16,7 @@ use penstock_wire::{Frame, FrameError, I32, Id, Payload, Status, U64, frame, lim
 use super::transfer::{SentContent, SourceContent, take_content};
 use crate::session::Session;
 use crate::session::event::Event;
-use crate::session::grant::Claim;
+use crate::session::grant::{Claim, RefusedClaim};
 use crate::session::peer::Guest;
 use crate::session::pieces::{Area, into_home};
 use crate::session::shared_session::SharedSession;
@@ -28,61 +28,69 @@ use crate::session::transfer::{Content, TransferKey, TransferTarget};
 const FEATURES: u64 = feature::SHARED_RINGS;
 
 impl SharedSession {
-    /// Serves a worker of another client that has come with a ticket.
+    /// Serves a worker of another client that has come with a ticket, in a thread of its own: the
+    /// caller's thread watches over this worker, and the stranger may keep it waiting.
     pub(super) fn stranger_arrived(self: &Arc<Self>, peer: Id<kind::Peer>, stream: Stream) {
-        let served = penstock_link::establish(stream, FEATURES, Side::Worker, to_host::check)
-            .and_then(|(sender, receiver)| {
-                let outbox = Outbox::new(sender);
-                let mut from = FromGuest { shared: self.clone(), peer, outbox: outbox.clone() };
-                self.serve_stranger(peer, outbox, receiver, move |frame, payload| {
+        let shared = self.clone();
+        let serve = move || match shared.admit_stranger(peer, stream) {
+            Ok((outbox, receiver)) => {
+                let mut from = FromGuest { shared: shared.clone(), peer, outbox };
+                shared.serve_stranger(peer, receiver, &mut |frame, payload| {
                     to_host::dispatch(&mut from, frame, payload)
-                })
-            });
-        if let Err(error) = served {
-            self.complain("a worker of another client did not come", &error);
+                });
+            }
+            Err(error) => {
+                shared.complain("a worker of another client did not come", &error);
+                shared.lose_stranger(peer);
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("stranger".into()).spawn(serve) {
+            self.complain("a worker of another client finds no thread", &error);
             self.lose_stranger(peer);
         }
     }
 
+    fn admit_stranger(
+        &self,
+        peer: Id<kind::Peer>,
+        stream: Stream,
+    ) -> Result<(Outbox, Receiver), LinkError> {
+        let (sender, receiver) =
+            penstock_link::establish(stream, FEATURES, Side::Worker, to_host::check)?;
+        let outbox = Outbox::new(sender);
+        self.grants.open(peer, outbox.clone());
+        Ok((outbox, receiver))
+    }
+
     /// Opens a link to a worker of another client.
     fn open_stranger(
-        self: &Arc<Self>,
+        &self,
         peer: Id<kind::Peer>,
         invitation: &PeerInvitation,
-    ) -> Result<(), LinkError> {
+    ) -> Result<Receiver, LinkError> {
         let (sender, receiver) = self.peers.reach(invitation, |stream| {
             penstock_link::establish(stream, FEATURES, Side::Client, to_guest::check)
         })?;
-        let mut from = FromHost { shared: self.clone(), peer };
-        self.serve_stranger(peer, Outbox::new(sender), receiver, move |frame, payload| {
-            to_guest::dispatch(&mut from, frame, payload)
-        })
+        self.grants.open(peer, Outbox::new(sender));
+        Ok(receiver)
     }
 
-    /// Starts a thread that serves a link until it ends.
+    /// Serves a link until it ends.
     fn serve_stranger(
         self: &Arc<Self>,
         peer: Id<kind::Peer>,
-        outbox: Outbox,
         mut receiver: Receiver,
-        mut serve: impl FnMut(&Frame<'_>, &mut dyn Payload) -> Served + Send + 'static,
-    ) -> Result<(), LinkError> {
-        self.grants.open(peer, outbox);
-        let shared = self.clone();
-        let run = move || {
-            let error = loop {
-                if let Err(error) = receiver.receive(Patience::Forever, &mut serve) {
-                    break error;
-                }
-            };
-            if !matches!(error, LinkError::Closed) {
-                shared.complain("the link to a worker of another client is lost", &error);
+        serve: &mut dyn FnMut(&Frame<'_>, &mut dyn Payload) -> Served,
+    ) {
+        let error = loop {
+            if let Err(error) = receiver.receive(Patience::Forever, serve) {
+                break error;
             }
-            shared.lose_stranger(peer);
         };
-        thread::Builder::new().name("stranger".into()).spawn(run).map(drop).map_err(|source| {
-            LinkError::System { doing: "starting a thread for another client's worker", source }
-        })
+        if !matches!(error, LinkError::Closed) {
+            self.complain("the link to a worker of another client is lost", &error);
+        }
+        self.lose_stranger(peer);
     }
 
     /// Ends everything that waits for a lost peer.
@@ -245,7 +253,10 @@ impl Serve<to_worker::AdmitGuest> for Session {
     fn serve(&mut self, call: &to_worker::AdmitGuest, with: Attached<'_>) -> Served {
         let bytes = with.payload.read_all()?;
         let ticket = bytes.try_into().map_err(|_| FrameError::BadPayload("AdmitGuest"))?;
-        self.shared.grants.expect(call.peer)?;
+        if let Err(status) = self.shared.grants.expect(call.peer)? {
+            self.shared.reply::<()>(call.request, &Err(status));
+            return Ok(());
+        }
         let guest = Guest::Stranger(call.peer);
         if let Err(status) = self.shared.peers.admit(ticket, guest, call.request)? {
             self.shared.lose_stranger(call.peer);
@@ -258,17 +269,26 @@ impl Serve<to_worker::AdmitGuest> for Session {
 impl Serve<to_worker::ConnectHost> for Session {
     fn serve(&mut self, call: &to_worker::ConnectHost, with: Attached<'_>) -> Served {
         let invitation: PeerInvitation = frame::decode("ConnectHost", &with.payload.read_all()?)?;
-        self.shared.grants.expect(call.peer)?;
+        if let Err(status) = self.shared.grants.expect(call.peer)? {
+            self.shared.reply::<()>(call.request, &Err(status));
+            return Ok(());
+        }
         let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);
-        let connect = move || match shared.open_stranger(peer, &invitation) {
-            Ok(()) => shared.reply(request, &Ok(())),
+        let serve = move || match shared.open_stranger(peer, &invitation) {
+            Ok(receiver) => {
+                shared.reply(request, &Ok(()));
+                let mut from = FromHost { shared: shared.clone(), peer };
+                shared.serve_stranger(peer, receiver, &mut |frame, payload| {
+                    to_guest::dispatch(&mut from, frame, payload)
+                });
+            }
             Err(error) => {
                 shared.complain("no link to a worker of another client", &error);
                 shared.lose_stranger(peer);
                 shared.reply::<()>(request, &Err(Status::NODE_LOST));
             }
         };
-        if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
+        if thread::Builder::new().name("stranger".into()).spawn(serve).is_err() {
             self.shared.lose_stranger(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
         }
@@ -342,7 +362,7 @@ impl Serve<to_worker::ClaimGrant> for Session {
                 let claim = to_host::Claim { transfer: call.transfer, size: call.size };
                 outbox.post(&claim, &[], Body::None);
             }
-            Err(claim) => self.shared.refuse_claim(&claim, Status::NODE_LOST),
+            Err(RefusedClaim { claim, status }) => self.shared.refuse_claim(&claim, status),
         }
         Ok(())
     }
