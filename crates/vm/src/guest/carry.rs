@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::send;
@@ -63,7 +63,7 @@ pub fn until_end(port: &mut File, child: &mut Child) -> io::Result<ExitStatus> {
             let status = child.wait()?;
             // The last bytes may have come between the reading above and the end.
             for output in &mut outputs {
-                while output.carry(port)? {}
+                output.carry_rest(port)?;
             }
             return Ok(status);
         }
@@ -111,21 +111,35 @@ fn wait(port: &File, ended: &OwnedFd, outputs: &[Output], input: &Input) -> io::
 }
 
 impl Output {
-    /// Sends what the pipe has, at most one message. Returns whether there was something.
-    fn carry(&mut self, port: &mut File) -> io::Result<bool> {
-        let Some(pipe) = &mut self.pipe else { return Ok(false) };
+    /// Sends what the pipe has, at most one message. Returns the number of bytes.
+    fn carry(&mut self, port: &mut File) -> io::Result<usize> {
+        let Some(pipe) = &mut self.pipe else { return Ok(0) };
         let mut bytes = vec![0; PAYLOAD_BYTES_MAX];
         match pipe.read(&mut bytes) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
                 bytes.truncate(length);
                 send(port, &(self.make)(bytes))?;
-                return Ok(true);
+                return Ok(length);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        Ok(false)
+        Ok(0)
+    }
+
+    /// Sends what the pipe has now. A child that outlives the program may write for ever.
+    fn carry_rest(&mut self, port: &mut File) -> io::Result<()> {
+        let Some(pipe) = &self.pipe else { return Ok(()) };
+        let mut left = ioctl_fionread(pipe)?;
+        while left > 0 {
+            let sent = self.carry(port)?;
+            if sent == 0 {
+                break;
+            }
+            left = left.saturating_sub(sent as u64);
+        }
+        Ok(())
     }
 }
 
@@ -225,6 +239,15 @@ mod tests {
         assert!(status.success() && began.elapsed().as_secs() < 15);
         let pid = String::from_utf8(out).unwrap().trim().to_owned();
         Command::new("kill").arg(pid).status().unwrap();
+    }
+
+    /// Nor is one waited for that writes without end.
+    #[test]
+    fn a_child_that_writes_for_ever_is_not_waited_for() {
+        let began = Instant::now();
+        let (out, _, status) = run("yes & exit 5", &[]);
+        assert_eq!(status.code(), Some(5));
+        assert!(began.elapsed().as_secs() < 15 && out.iter().all(|byte| b"y\n".contains(byte)));
     }
 
     #[test]
