@@ -146,13 +146,22 @@ impl Initramfs {
         if self.archive.has(guest) {
             return Ok(());
         }
-        let content = fs::read(host).map_err(VmError::file(host, "read"))?;
         let about = fs::metadata(host).map_err(VmError::file(host, "read"))?;
+        // A pipe may never end, and a device has no end.
+        if !about.is_file() {
+            let reason = "it is neither a file nor a folder, so a guest cannot get a copy of it";
+            return Err(VmError::Image { path: host.into(), reason: reason.into() });
+        }
+        let too_large = || VmError::TooLarge { max_mib: INITRAMFS_BYTES_MAX >> 20 };
+        if about.len() > INITRAMFS_BYTES_MAX {
+            return Err(too_large());
+        }
+        let content = fs::read(host).map_err(VmError::file(host, "read"))?;
         let needed = self.needs(host, &content, depth)?;
         let is_own = self.own.iter().any(|own| host.starts_with(own));
         let content = if is_own { elf::loaded_part(content) } else { content };
         if self.content_bytes() + content.len() as u64 > INITRAMFS_BYTES_MAX {
-            return Err(VmError::TooLarge { max_mib: INITRAMFS_BYTES_MAX >> 20 });
+            return Err(too_large());
         }
         self.archive.file(guest, about.permissions().mode(), content);
         for path in needed {
@@ -192,4 +201,25 @@ fn interpreter_of(line: &[u8]) -> Option<PathBuf> {
     let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let name = line.split(is_blank).find(|word| !word.is_empty())?;
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would never be read to its end, or fill this host's memory first.
+    #[test]
+    fn only_files_and_folders_go_into_a_guest() {
+        let folder = std::env::temp_dir().join(format!("penstock-image-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (pipe, huge) = (folder.join("pipe"), folder.join("huge"));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        fs::File::create(&huge).unwrap().set_len(INITRAMFS_BYTES_MAX + 1).unwrap();
+        for host in [pipe.as_path(), Path::new("/dev/zero"), huge.as_path()] {
+            let mut root = Initramfs::new(Environment::default());
+            assert!(root.add(host, Path::new("/copy")).is_err(), "{}", host.display());
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -107,7 +107,10 @@ fn list(folder: &Path, depth: usize, files: &mut BTreeMap<String, PathBuf>) -> R
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             list(&path, depth + 1, files)?;
-        } else if let Some(name) = name_of(&path) {
+        } else if let Some(name) = name_of(&path)
+            // A link in a foreign package could lead to any file of this host.
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+        {
             files.insert(name, path);
         }
     }
