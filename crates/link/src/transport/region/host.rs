@@ -72,10 +72,11 @@ impl Region {
         check_file(&file).map_err(wrong)?;
         let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|_| wrong("another daemon uses it; give each guest its own".to_owned()))?;
-        let bytes = settle_size(&file, memory.bytes).map_err(wrong)?;
+        let bytes = size_of_region(&file, memory.bytes).map_err(wrong)?;
         let count = memory.sessions.unwrap_or(PARTS);
         let part_bytes = part_bytes(bytes, count).map_err(wrong)?;
-        // A page that the host cannot provide at its first touch would end the process with SIGBUS.
+        // Gives a new file its size. A page that the host cannot provide at its first touch would
+        // end the process with SIGBUS.
         let filled = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes);
         filled.map_err(|error| {
             wrong(format!("the host has no {} MiB for it: {error}", bytes >> 20))
@@ -208,8 +209,8 @@ fn check_file(file: &OwnedFd) -> Result<(), String> {
     Ok(())
 }
 
-/// Gives a new file its size, and checks the size of an existing one.
-fn settle_size(file: &OwnedFd, wanted: Option<u64>) -> Result<u64, String> {
+/// Returns the size of an existing file, or the size that a new file shall have.
+fn size_of_region(file: &OwnedFd, wanted: Option<u64>) -> Result<u64, String> {
     let about = rustix::fs::fstat(file).map_err(|error| error.to_string())?;
     let found = u64::try_from(about.st_size).unwrap_or(0);
     let bytes = if found == 0 { wanted.unwrap_or(REGION_BYTES) } else { found };
@@ -223,7 +224,6 @@ fn settle_size(file: &OwnedFd, wanted: Option<u64>) -> Result<u64, String> {
     if !bytes.is_power_of_two() || bytes > REGION_BYTES_MAX {
         return Err(format!("{bytes} bytes are no power of two up to 1 TiB"));
     }
-    rustix::fs::ftruncate(file, bytes).map_err(|error| error.to_string())?;
     Ok(bytes)
 }
 
@@ -233,7 +233,7 @@ fn part_bytes(bytes: u64, count: usize) -> Result<u64, String> {
         return Err(format!("the number of its sessions is not from 1 to {PARTS_MAX}"));
     }
     let page = PAGE_BYTES as u64;
-    let part = (bytes - page) / count as u64 / page * page;
+    let part = bytes.saturating_sub(page) / count as u64 / page * page;
     if part < PART_BYTES_MIN as u64 {
         return Err(format!(
             "{count} sessions would have {} KiB each, and a session needs {} KiB; make it larger, \

@@ -276,8 +276,11 @@ fn a_file_that_cannot_be_a_region_is_refused() {
     let file = TestFile::new("bad");
     let refusal = |bytes, sessions| file.refusal(bytes, sessions);
     assert!(refusal(Some(3 * MIB), None).contains("no power of two"));
-    fs::remove_file(&file.path).unwrap();
-    assert!(refusal(Some(16 * MIB), Some(5)).contains("allow fewer sessions"));
+    for bytes in [1, 2048, 4096, 16 * MIB] {
+        assert!(refusal(Some(bytes), Some(5)).contains("allow fewer sessions"), "{bytes}");
+        assert_eq!(fs::metadata(&file.path).unwrap().len(), 0, "a refused size was kept");
+    }
+    File::options().write(true).open(&file.path).unwrap().set_len(16 * MIB).unwrap();
     assert!(refusal(Some(32 * MIB), None).contains("it has 16777216 bytes already"));
     assert!(refusal(None, Some(0)).contains("is not from 1 to"));
     fs::set_permissions(&file.path, Permissions::from_mode(0o666)).unwrap();
