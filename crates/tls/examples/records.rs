@@ -1,5 +1,5 @@
-//! Measures the record layer: sealing and opening alone, and content over TCP on this host, plain
-//! and encrypted in turn.
+//! Measures handshakes, sealing and opening alone, and content over TCP on this host, plain and
+//! encrypted in turn.
 //!
 //! `cargo run --release -p penstock-tls --example records [MIB [ROUNDS]]`. Sender and receiver have
 //! one core each, if there are two. On a busy machine the time on the clock says little, so the
@@ -12,10 +12,15 @@ use std::thread;
 use std::time::Instant;
 
 use penstock_tls::limits::{PLAIN_BYTES_MAX, RECORD_OVERHEAD_BYTES, SEAL_BYTES_MIN};
-use penstock_tls::{Intake, Landing, Opener, Pieces, Records, Sealer, Side, Suite, TrafficSecret};
+use penstock_tls::{
+    Expected, Handshakes, Identity, Intake, Landing, Opener, Pieces, Records, Sealer, Side, Suite,
+    TrafficSecret,
+};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// Number of handshakes.
+const HANDSHAKES: usize = 200;
 /// Content that is sealed and opened without a network.
 const ALONE_BYTES: usize = 64 << 20;
 /// Sizes of the send buffer that are compared.
@@ -29,6 +34,7 @@ fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1).map(|word| word.parse::<usize>());
     let bytes = words.next().transpose()?.unwrap_or(16) << 20;
     let rounds = words.next().transpose()?.unwrap_or(41);
+    println!("handshake: {:.0} us of CPU for both sides together", 1e6 * handshake()?);
     for suite in Suite::ALL {
         let (seal, open) = alone(suite)?;
         println!("{suite:?}: seal {seal:.2} GB/s, open {open:.2} GB/s");
@@ -80,6 +86,27 @@ fn cpu() -> f64 {
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Returns the CPU time of a handshake, both sides, in seconds.
+fn handshake() -> Result<f64, Failure> {
+    let make = || -> Result<Handshakes, Failure> {
+        Ok(Handshakes::new(&Identity::generate()?, b"penstock/example")?)
+    };
+    let (one, two) = (make()?, make()?);
+    let mut times = Vec::new();
+    for _ in 0..HANDSHAKES {
+        let before = cpu();
+        let mut client = one.connect(Expected::Key(two.public()))?;
+        let mut server = two.accept()?;
+        server.take(&client.output())?;
+        client.take(&server.output())?;
+        server.take(&client.output())?;
+        client.finish()?;
+        server.finish()?;
+        times.push(cpu() - before);
+    }
+    Ok(median(times))
 }
 
 fn pair(suite: Suite) -> Result<(Sealer, Opener), Failure> {

@@ -21,7 +21,7 @@ const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0
 /// nobody finds another key with the same fingerprint.
 const FINGERPRINT_CHARACTERS: usize = 20;
 
-/// Ed25519 public key of a node or client. Whoever proves the private key is that node or client.
+/// Ed25519 public key of a node or client, which proves the private key in each handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; PUBLIC_KEY_BYTES]);
 

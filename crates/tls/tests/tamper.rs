@@ -1,4 +1,4 @@
-//! Whatever somebody on the way does to a stream of records, the connection ends with an error, and
+//! If somebody on the way changes a stream of records, the connection ends with an error, and
 //! no byte of a record that was touched is delivered.
 //!
 //! `TAMPER_CASES` says how many streams are tampered with (4,000 if it is not set). A million take

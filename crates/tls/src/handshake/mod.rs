@@ -4,9 +4,9 @@
 //! behind the last one of the handshake: those are for the [`Opener`](crate::Opener).
 
 mod config;
-#[cfg(test)]
-mod interop;
 mod secrets;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::fmt;
@@ -150,7 +150,7 @@ impl Handshake {
         Ok(Established { records, suite, peer, binding: Binding::new(exporter, client, server) })
     }
 
-    /// Returns what both sides have agreed on, whoever the peer is.
+    /// Returns what both sides have agreed on. Does not ask who the peer is.
     fn agree(self) -> Result<Agreed, HandshakeError> {
         if self.tls.is_handshaking() || self.tls.wants_write() {
             return Err(HandshakeError::Unfinished);

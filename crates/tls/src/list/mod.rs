@@ -95,7 +95,8 @@ struct Line<E> {
 impl<E: Entry> Lines<E> {
     fn parse(path: &Path, text: &str) -> Result<Self, ListError> {
         let mut list = Self { path: path.to_owned(), lines: Vec::new() };
-        for (at, text) in text.lines().enumerate() {
+        // Not `lines`, which would take a carriage return away.
+        for (at, text) in text.split_terminator('\n').enumerate() {
             let line = Line::parse(text).and_then(|line| {
                 line.entry.iter().try_for_each(|entry| list.check_new(entry))?;
                 Ok(line)

@@ -27,7 +27,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 
-use super::{Handshake, Handshakes};
+use crate::handshake::{Expected, Handshake, Handshakes, config};
 use crate::key::PublicKey;
 use crate::limits::{SEAL_BYTES_MIN, UPDATE_RECORD_BYTES};
 use crate::record::{Intake, Pieces, Records};
@@ -104,7 +104,7 @@ impl Folder {
     }
 
     fn handshakes(&self, suite: Suite) -> Handshakes {
-        let mut provider: CryptoProvider = super::config::provider();
+        let mut provider: CryptoProvider = config::provider();
         provider.cipher_suites.retain(|known| u16::from(known.suite()) == suite.code());
         let provider = Arc::new(provider);
         let certificate = CertificateDer::from_pem_file(self.0.join("certificate")).unwrap();
@@ -328,7 +328,7 @@ fn interop_with_s_server_as_the_other_side() {
         };
         socket.set_nodelay(true).unwrap();
         let handshakes = folder.handshakes(suite);
-        let records = established(handshakes.connect(super::Expected::Any).unwrap(), &mut socket);
+        let records = established(handshakes.connect(Expected::Any).unwrap(), &mut socket);
         exchange(records, socket, &mut program);
     }
 }
