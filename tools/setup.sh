@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [guest] [lammps] [ucx]
+#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [openmm] [guest] [lammps]
+#       [ucx]
 #
 #   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
 #             cargo is missing or old
@@ -12,6 +13,7 @@
 #   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: for the CUDA
 #             programs of the tests
 #   programs  the larger programs: clpeak, OpenMM, OpenCV
+#   openmm    OpenMM with its CUDA platform, in .venv-openmm
 #   guest     QEMU; a kernel for guests and libvirt's schemas in target/guest;
 #             vhost-device-vsock in target/tools
 #   lammps    what building LAMMPS from Debian's source package needs
@@ -41,10 +43,11 @@ packages_of() {
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
         cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
+        openmm) echo python3 python3-venv ;;
         guest) echo qemu-system-x86 busybox-static libxml2-utils ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
-        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, guest, lammps, ucx)" >&2; exit 2 ;;
+        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx)" >&2; exit 2 ;;
     esac
 }
 
@@ -196,6 +199,18 @@ install_cuda() {
     touch "$stamp"
 }
 
+install_openmm() {
+    local requirements=tools/openmm-requirements.txt env=.venv-openmm stamp
+    stamp=$env/installed-$(sha256sum $requirements | cut -c 1-16)
+    [ -e "$stamp" ] && return 0
+    make_environment $env
+    say "installing OpenMM, NVRTC and cuFFT in $env: about 260 MB to fetch"
+    quietly "pip install -r $requirements" \
+        $env/bin/pip install --disable-pip-version-check --no-compile --no-deps -r $requirements
+    find $env -name 'libnvrtc*_static.a' -delete
+    touch "$stamp"
+}
+
 # Only PyOpenCL's source package contains its tests.
 pyopencl_version=2026.1.4
 pyopencl_sha256=6cb9544a004609061e86873fe36500da6c2101042e9c7b9c3b804a29a12b98bf
@@ -276,6 +291,7 @@ for group in "${groups[@]}"; do
             install_cuda ;;
         cuda) install_cuda ;;
         programs) install_python tools/python-requirements-programs.txt ;;
+        openmm) install_openmm ;;
         guest) install_guest ;;
     esac
 done

@@ -4,8 +4,8 @@
 #
 #   tests/cuda/openmm.sh [--device pocl|intel] [ATOMS]
 #
-# Installs OpenMM into target/openmm if it is not there (some 600 MB). Mapped host memory is not
-# supported yet; a preloaded library (mapped.c) replaces it. PENSTOCK_BIN is the folder with
+# Installs OpenMM into .venv-openmm if it is not there (tools/setup.sh openmm). The first run takes
+# minutes, because the compiler of the device builds all kernels. PENSTOCK_BIN is the folder with
 # penstock and its folder cuda (default: target/release).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,13 +22,6 @@ if [ "${1:-}" = --device ]; then
     shift 2
 fi
 libraries=$PENSTOCK_BIN/cuda
-folder=$PENSTOCK_TARGET/openmm
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
-if [ ! -x "$folder/bin/python" ] || ! "$folder/bin/python" -c 'import openmm' 2>/dev/null; then
-    python3 -m venv "$folder"
-    "$folder/bin/pip" install --quiet 'openmm[cuda13]==8.6.1'
-fi
-headers=$(echo "$folder"/lib/python3*/site-packages/nvidia/cu13/include)
-cc -shared -fPIC -O1 -Wall -Wextra -I"$headers" -o "$folder/libmapped.so" "$here/mapped.c" -L"$libraries" -l:libcuda.so.1
-export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-"$PENSTOCK_BIN/penstock" run -- env LD_PRELOAD="$folder/libmapped.so" "$folder/bin/python" "$here/openmm_forces.py" "$@"
+"$POOL_ROOT/tools/setup.sh" openmm
+"$PENSTOCK_BIN/penstock" run -- "$POOL_ROOT/.venv-openmm/bin/python" "$here/openmm_forces.py" "$@"
