@@ -119,7 +119,7 @@ bench-share-guests: setup build ## the same with each program in an emulated gue
 	@bench/share.py --guests
 
 study-md: setup build ## LAMMPS and OpenMM on the pool beside the local driver, ten runs each (hours; a build of 10 minutes)
-	@tools/setup.sh programs guest
+	@tools/setup.sh programs guest openmm
 	@tools/lammps.sh
 	@PENSTOCK_BIN=$(BIN) .venv/bin/python bench/md/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS)) $(if $(WAYS),--ways $(WAYS))
 

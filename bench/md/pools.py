@@ -16,6 +16,8 @@ import guests as md_guests
 
 TOP = Path(__file__).resolve().parent.parent.parent
 START_S = 60
+# Makes devices of one core, with PoCL and with Intel's runtime.
+ONE_CORE = {"POCL_MAX_PTHREAD_COUNT": "1", "DPCPP_CPU_NUM_CUS": "1"}
 
 
 @dataclass
@@ -33,8 +35,14 @@ class Way:
     guest: list = field(default_factory=list)
     # Whether the guest's instructions are translated, so that its times tell nothing of the pool.
     emulated: bool = False
+    # Whether LAMMPS can build its neighbour lists on the device: with PoCL it crashes.
+    builds_lists: bool = False
     # Why the way cannot be measured here.
     skipped: str = ""
+
+
+class NotStarted(Exception):
+    """A daemon that does not start. Its text says why."""
 
 
 class Pools:
@@ -81,7 +89,7 @@ class Pools:
         line = daemon.stdout.readline()
         timer.cancel()
         if not line.startswith("listening on "):
-            sys.exit(f"study-md: the daemon for {listen} did not start:\n{log.read_text()[-2000:]}")
+            raise NotStarted(f"the daemon for {listen} did not start: {log.read_text()[-500:]}")
         return line.removeprefix("listening on ").strip()
 
     def through(self, address):
@@ -133,13 +141,13 @@ class Pools:
                     return way
                 before = ["ip", "netns", "exec", self.spaces[-1], *before]
                 listen = f"tcp:10.79.{node}.2:0"
-            address = self.serve(listen, before, POCL_MAX_PTHREAD_COUNT="1")
+            address = self.serve(listen, before, **ONE_CORE)
             way.ranks.append(self.through(address))
         return way
 
     def native_ranks(self, count):
         """As many ranks with a device of one core each, without Penstock."""
-        one = self.base | self.vendors("driver") | {"POCL_MAX_PTHREAD_COUNT": "1"}
+        one = self.base | self.vendors("driver") | ONE_CORE
         return Way(f"native-{count}", "", [one] * count)
 
     def make_space(self, node, rate):

@@ -13,7 +13,10 @@ import guests as md_guests
 
 TOP = Path(__file__).resolve().parent.parent.parent
 LAMMPS = TOP / ".cache/lammps"
+OPENMM_CUDA = TOP / ".venv-openmm/bin/python"
 RUN_S = 1800
+# LAMMPS builds its neighbour lists anew after this number of steps.
+REBUILD_STEPS = 20
 LOOP = re.compile(r"^Loop time of ([\d.]+) on (\d+) procs for (\d+) steps with (\d+) atoms", re.M)
 # Forces of OpenMM may differ by the order of additions: root mean square, relative.
 FORCES_RMS_MOST = 1e-5
@@ -38,6 +41,12 @@ class Case:
     steps: int
     ranks_per_device: int = 1
     options: dict = field(default_factory=dict)
+    # Seconds of one run with the local driver, on two cores of 2026, for the estimate at the start.
+    about_s: float = 10
+
+    @property
+    def is_cuda(self):
+        return self.options.get("platform") == "CUDA"
 
 
 class RunFailed(Exception):
@@ -50,17 +59,20 @@ def cases(quick):
     for scale, steps in ((1, 400), (2, 100), (4, 50)):
         steps = steps // 10 if quick else steps
         name, atoms = f"lj-{32 * scale}k", 32000 * scale
-        found.append(Case(name, "lj", atoms, steps, options={"x": scale}))
-    found.append(Case("lj-32k-2ranks", "lj", 32000, 10 if quick else 100, 2, {"x": 1}))
+        found.append(Case(name, "lj", atoms, steps, 1, {"x": scale}, 8))
+    found.append(Case("lj-32k-2ranks", "lj", 32000, 10 if quick else 100, 2, {"x": 1}, 8))
     for scale, steps in ((1, 20), (2, 10)):
         steps = steps // 5 if quick else steps
-        options = {"x": scale}
-        found.append(Case(f"rhodopsin-{32 * scale}k", "rhodo", 32000 * scale, steps, 1, options))
-    for platform in ("OpenCL", "CUDA"):
-        for atoms in (32000, 256000):
-            name = f"openmm-{platform.lower()}-lj-{atoms // 1000}k"
-            options = {"platform": platform}
-            found.append(Case(name, "openmm", atoms, 20 if quick else 200, 1, options))
+        options, name = {"x": scale}, f"rhodopsin-{32 * scale}k"
+        found.append(Case(name, "rhodo", 32000 * scale, steps, 1, options, 10 * scale))
+    # Each size of OpenMM's CUDA platform has kernels of its own, which the first run builds, and
+    # its kernels are slow where no hardware keeps the threads of a warp in step.
+    sizes = [("OpenCL", 32000, 200, 12), ("OpenCL", 256000, 200, 60)]
+    sizes += [("CUDA", 1000, 10, 120), ("CUDA", 32000, 1, 1000)]
+    for platform, atoms, steps, about_s in sizes:
+        name = f"openmm-{platform.lower()}-lj-{atoms // 1000}k"
+        steps = max(steps // 10, 1) if quick else steps
+        found.append(Case(name, "openmm", atoms, steps, 1, {"platform": platform}, about_s))
     return found
 
 
@@ -87,12 +99,21 @@ def run_lammps(case, way, folder):
     if not (LAMMPS / "lmp").exists():
         raise RunFailed("LAMMPS is not built: tools/lammps.sh")
     variables = lammps_input(case, folder)
-    command = [str(LAMMPS / "lmp"), "-sf", "gpu", "-pk", "gpu", "1", "neigh", "no"]
-    command += ["-in", "in.study", "-log", "none", *variables]
     environments = [env for env in way.ranks for _ in range(case.ranks_per_device)]
+    several = len(environments) > 1
+    if several and not way.builds_lists and case.steps >= REBUILD_STEPS:
+        raise RunFailed(
+            f"LAMMPS with several ranks stops on this driver at step {REBUILD_STEPS} "
+            "(CL_MISALIGNED_SUB_BUFFER_OFFSET); use `--driver .venv-cuda/vendors/intel.icd`, or "
+            f"fewer than {REBUILD_STEPS} steps (`--steps`)"
+        )
+    # On the host, several ranks make sub-buffers that are not aligned.
+    neigh = "yes" if several and way.builds_lists else "no"
+    command = [str(LAMMPS / "lmp"), "-sf", "gpu", "-pk", "gpu", "1", "neigh", neigh]
+    command += ["-in", "in.study", "-log", "none", *variables]
     if way.guest:
         command = in_guest(case, way, command, folder)
-    elif len(environments) > 1:
+    elif several:
         command = mpirun(environments, command, folder)
     log = run([*way.before, *command], environments[0], folder)
     loop = LOOP.search(log)
@@ -140,7 +161,7 @@ def mpirun(environments, command, folder):
     words += ["--mca", "mpi_yield_when_idle", "1"]
     for number, env in enumerate(environments):
         names = ["PENSTOCK_NODES", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "PENSTOCK_KEY"]
-        names += ["POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT"]
+        names += ["POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "DPCPP_CPU_NUM_CUS"]
         given = [f"{name}={env[name]}" for name in names if name in env]
         words += [":"] * (number > 0) + ["-n", "1", "env", *given, *command]
     return words
@@ -153,15 +174,31 @@ def run_openmm(case, way, folder):
         raise RunFailed("a guest of the study has no Python with OpenMM")
     forces = folder / "forces.npy"
     program = Path(__file__).with_name("openmm_lj.py")
-    command = [sys.executable, str(program), case.options["platform"], str(case.atoms)]
+    python = OPENMM_CUDA if case.is_cuda else sys.executable
+    command = [str(python), str(program), case.options["platform"], str(case.atoms)]
     command += [str(case.steps), str(forces)]
-    if case.options["platform"] == "CUDA":
+    if case.is_cuda:
         if not way.native:
             raise RunFailed("the native driver of this machine is no CUDA driver")
+        if not OPENMM_CUDA.exists():
+            raise RunFailed("OpenMM's CUDA platform is not installed: tools/setup.sh openmm")
         binary = Path(way.ranks[0]["OCL_ICD_VENDORS"], "penstock.icd").read_text().strip()
         command = [str(Path(binary).with_name("penstock")), "run", "--", *command]
     said = run([*way.before, *command], way.ranks[0], folder)
     return Outcome(json.loads(said.splitlines()[-1])["seconds"], str(forces))
+
+
+def reference(case, folder):
+    """Returns the physics that all ways of a case must have, if no native run can tell: forces of
+    OpenMM's Reference platform."""
+    if not case.is_cuda:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    forces, program = folder / "reference.npy", Path(__file__).with_name("openmm_lj.py")
+    run(
+        [sys.executable, str(program), "Reference", str(case.atoms), "0", str(forces)], None, folder
+    )
+    return str(forces)
 
 
 def run(command, env, folder):

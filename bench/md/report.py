@@ -79,13 +79,18 @@ def table(files):
             if not row["seconds"]:
                 lines.append(f"{name} not measured: {row.get('skipped', '')} | | | | | | {paper} |")
                 continue
+            time = statistics.median(row["seconds"])
             if row.get("emulated"):
                 lines.append(f"{name} {of_emulated(row)} | {paper} |")
                 continue
             shares = ratios(row, file["rows"])
+            if not shares:
+                runs = len(row["seconds"])
+                lines.append(f"{name} {time:.2f} s | no native run | | | {runs} | | {paper} |")
+                continue
             mean, floor = statistics.mean(shares), of_floor(row, file["rows"])
             lines.append(
-                f"{name} {statistics.median(row['seconds']):.2f} s | {mean:.1f} % "
+                f"{name} {time:.2f} s | {mean:.1f} % "
                 f"| {min(shares):.1f} to {max(shares):.1f} % "
                 f"| {floor} | {len(shares)} | {verdict(row, mean)} | {paper} |"
             )
@@ -111,10 +116,11 @@ def conditions(files):
 def picture(files):
     """Returns the shares of all runs as points, and their means as lines."""
     groups = [
-        (row, ratios(row, file["rows"]))
+        (row, shares)
         for file in files
         for row in file["rows"]
         if row["native"] and row["seconds"] and not row.get("emulated")
+        if (shares := ratios(row, file["rows"]))
     ]
     width, top, left, height = 90 * len(groups) + 70, 30, 50, 220
     low = min([90.0] + [min(shares) for _, shares in groups])

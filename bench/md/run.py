@@ -18,6 +18,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -50,24 +51,35 @@ def make_ways(pools, wanted):
     """Returns the wanted ways, each after the one that it is compared with."""
     ways = {}
     for name in wanted:
-        if name in ("unix", "tcp"):
-            ways[name] = pools.one_node(name)
-        elif name in FLOORS:
-            ways[name] = pools.floor(name.removeprefix("floor-"))
-        elif name.startswith("guest-"):
-            lammps = md_programs.LAMMPS / "lmp"
-            ways[name] = pools.guest(name.removeprefix("guest-"), lammps)
-        elif name.startswith("nodes-"):
-            count, _, rate = name.removeprefix("nodes-").partition("-")
-            ways[name] = pools.nodes(int(count), rate)
+        try:
+            if way := make_way(pools, name):
+                ways[name] = way
+        except md_pools.NotStarted as failure:
+            ways[name] = md_pools.Way(name, "native", skipped=str(failure))
     natives = {way.native for way in ways.values()} | ({"native"} & set(wanted))
     for name in sorted(natives):
         count = name.partition("-")[2]
         ways[name] = pools.native_ranks(int(count)) if count else pools.native()
+    for way in ways.values():
+        way.builds_lists = "pocl" not in Path(pools.driver).stem
     return dict(sorted(ways.items(), key=lambda item: bool(item[1].native)))
 
 
-def measure(case, ways, arguments, folder):
+def make_way(pools, name):
+    """Returns the way of this name, or `None` for a native one."""
+    if name in ("unix", "tcp"):
+        return pools.one_node(name)
+    if name in FLOORS:
+        return pools.floor(name.removeprefix("floor-"))
+    if name.startswith("guest-"):
+        return pools.guest(name.removeprefix("guest-"), md_programs.LAMMPS / "lmp")
+    if name.startswith("nodes-"):
+        count, _, rate = name.removeprefix("nodes-").partition("-")
+        return pools.nodes(int(count), rate)
+    return None
+
+
+def measure(case, ways, arguments, folder, progress):
     """Runs a case in all ways, and returns its rows."""
     rows = {
         name: {"case": case.name, "way": name, "native": way.native, "seconds": []}
@@ -79,7 +91,13 @@ def measure(case, ways, arguments, folder):
             rows[name]["emulated"] = True
         if way.skipped:
             rows[name]["skipped"] = way.skipped
+            say(f"{case.name} {name}: not measured: {way.skipped}")
     physics = {}
+    try:
+        if found := md_programs.reference(case, folder / "reference"):
+            physics = dict.fromkeys(("native", *ways), found)
+    except md_programs.RunFailed as failure:
+        say(f"{case.name}: the Reference platform fails: {failure}")
     for number in range(arguments.runs):
         order = [name for name in ways if "skipped" not in rows[name]]
         order = order[number % len(order) :] + order[: number % len(order)] if order else []
@@ -89,14 +107,16 @@ def measure(case, ways, arguments, folder):
         for name in order:
             way, row = ways[name], rows[name]
             reference = physics.get(way.native)
-            if way.native and reference is None and case.options.get("platform") != "CUDA":
+            if way.native and reference is None:
                 row["skipped"] = f"there is no run with {way.native} to compare with"
+                say(f"{case.name} {name}: not measured: {row['skipped']}")
                 continue
+            started = time.monotonic()
             try:
                 outcome = md_programs.perform(case, way, folder / name)
             except md_programs.RunFailed as failure:
                 row["skipped"] = str(failure)
-                say(f"{case.name} {name}: {failure}")
+                say(f"{case.name} {name}: not measured: {failure}")
                 continue
             if not way.native:
                 physics.setdefault(name, keep(outcome.physics, folder / f"{name}-first"))
@@ -104,8 +124,39 @@ def measure(case, ways, arguments, folder):
             same = md_programs.is_equal(case, reference, outcome.physics)
             row["same_physics"] = row.get("same_physics", True) and same
             row["seconds"].append(outcome.seconds)
-            say(f"{case.name} run {number + 1} {name}: {outcome.seconds:.3f} s, same {same}")
+            left = progress.after(case, time.monotonic() - started)
+            say(
+                f"{case.name} run {number + 1} {name}: {outcome.seconds:.3f} s, same {same}; "
+                f"about {left} left"
+            )
+    progress.leave(case)
     return list(rows.values())
+
+
+class Progress:
+    """Estimates how long the rest takes: from the cases' own estimates, and from the runs of a case
+    as soon as there are some."""
+
+    def __init__(self, cases, ways, runs):
+        measurable = [way for way in ways.values() if not way.skipped]
+        self.waiting = {case.name: (len(measurable) * runs, case.about_s) for case in cases}
+        self.spent = {}
+
+    def after(self, case, seconds):
+        """Notes a run, and returns the time that is left, in words."""
+        count, total = self.spent.get(case.name, (0, 0))
+        self.spent[case.name] = (count + 1, total + seconds)
+        runs, _ = self.waiting[case.name]
+        self.waiting[case.name] = (max(runs - 1, 0), (total + seconds) / (count + 1))
+        return self.left()
+
+    def leave(self, case):
+        """Notes that a case is done, also if some of its runs did not happen."""
+        self.waiting.pop(case.name, None)
+
+    def left(self):
+        seconds = sum(runs * each for runs, each in self.waiting.values())
+        return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{seconds / 60:.0f} min"
 
 
 def keep(physics, place):
@@ -166,28 +217,38 @@ def main():
         # Daemons and programs inherit it.
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     pools = md_pools.Pools(arguments.driver)
-    rows = []
+    rows, here = [], machine(arguments.driver)
     try:
         ways = make_ways(pools, wanted)
+        progress = Progress(chosen, ways, arguments.runs)
+        say(
+            f"{len(chosen)} cases in {len(ways)} ways, {arguments.runs} runs each: about "
+            f"{progress.left()} on two cores; the results go to {arguments.output} after each case"
+        )
         for case in chosen:
-            rows += measure(case, ways, arguments, pools.folder / "runs")
+            rows += measure(case, ways, arguments, pools.folder / "runs", progress)
+            write(arguments, here, rows)
     finally:
         pools.stop()
+    wrong = [row for row in rows if row.get("same_physics") is False]
+    for row in wrong:
+        say(f"{row['case']} {row['way']}: other physics than {row['native'] or 'its first run'}")
+    sys.exit(1 if wrong else 0)
+
+
+def write(arguments, here, rows):
+    """Writes the results so far."""
     result = {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "runs": arguments.runs,
         "realtime": arguments.realtime,
         "note": arguments.note,
-        "machine": machine(arguments.driver),
+        "machine": here,
         "rows": rows,
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(result, indent=1) + "\n")
-    wrong = [row for row in rows if row.get("same_physics") is False]
-    for row in wrong:
-        say(f"{row['case']} {row['way']}: other physics than {row['native'] or 'its first run'}")
-    sys.exit(1 if wrong else 0)
 
 
 main()
