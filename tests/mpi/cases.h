@@ -36,6 +36,7 @@ void case_reduction(struct scene *scene);
 void case_parts(struct scene *scene);
 void case_intercommunicator(struct scene *scene);
 void case_lanes(struct scene *scene);
+void case_groups(struct scene *scene);
 
 /* Each runs one fixed case. */
 void case_apart(struct scene *scene);
@@ -47,6 +48,7 @@ void case_peeked(struct scene *scene);
 void case_short(struct scene *scene);
 void case_nothing(struct scene *scene);
 void case_refused(struct scene *scene);
+void case_reopened(struct scene *scene);
 void case_threads(struct scene *scene);
 void case_worked(struct scene *scene);
 
@@ -58,6 +60,10 @@ unsigned long long lanes_moved(const struct scene *scene);
 
 /* Sends between devices until somebody ends a process. The calls must then fail. */
 void case_killed(struct scene *scene);
+
+/* Exchanges device memory between two ranks, alternately through the library and with copies that
+ * the program makes itself: 16 MiB, or all sizes. Rank 0 writes the medians. */
+void measure(const struct scene *scene, int all_sizes);
 
 /* Waits for requests, in one of the ways of MPI. Stores the bytes that each received. */
 void complete(int count, MPI_Request *requests, int way, int *bytes);

@@ -128,3 +128,59 @@ void case_parts(struct scene *scene) {
     MPI_Type_free(&type);
     scene_compare(scene, gathers ? "Allgatherv" : "Alltoallv");
 }
+
+/* Blocks without gaps, of which many are so large that workers may move them. */
+void case_groups(struct scene *scene) {
+    int counts[RANKS_MAX][RANKS_MAX], lines[4][RANKS_MAX], ranks = scene->ranks, rank = scene->rank;
+    int kind = random_below(6), root = random_below(ranks), in_place = random_below(4) == 0;
+    int most = (int)(AREA_BYTES / 16) / ranks, own = random_below(1 << 8) >> (2 * (rank % 4)) & 3;
+    int is_mixed = random_below(3) == 0, seed = random_below(1000) + rank;
+    int same = random_below(4) ? most - random_below(8) : random_below(40);
+    MPI_Datatype threes;
+    MPI_Comm comm = scene->comm, other = MPI_COMM_NULL;
+    CHECK(ranks <= RANKS_MAX);
+    MPI_Type_contiguous(3, scene->base, &threes);
+    MPI_Type_commit(&threes);
+    for (int a = 0; a < ranks; a++)
+        for (int b = 0; b < ranks; b++)
+            counts[a][b] = random_below(3) ? most - random_below(8) : random_below(2) * 9;
+    for (int r = 0; r < ranks; r++) {
+        lines[0][r] = counts[rank][r];
+        lines[1][r] = kind == 2 ? counts[r][0] : counts[r][rank];
+        lines[2][r] = lines[3][r] = r * most;
+    }
+    /* A communicator in which the ranks have other numbers. */
+    if (random_below(4) == 0) MPI_Comm_split(comm, 0, -rank, &other);
+    if (other != MPI_COMM_NULL && (kind == 2 || kind == 4)) MPI_Comm_free(&other);
+    if (other != MPI_COMM_NULL) comm = other;
+    area_fill(&scene->from, (uint64_t)seed, !is_mixed || own != 0);
+    area_fill(&scene->to, (uint64_t)seed + 5000, !is_mixed || own != 1);
+    EACH_RUN(scene, from, to) {
+        /* MPICH 4.0.2 alone ends MPI_Alltoall in place with an error for blocks of 16 KiB. */
+        const void *source = in_place && kind != 3 ? MPI_IN_PLACE : from;
+        switch (kind) {
+        case 0: MPI_Bcast(to, same, scene->base, root, comm); break;
+        case 1:
+            MPI_Allgather(source, 3 * (same / 3), scene->base, to, same / 3, threes, comm);
+            break;
+        case 2:
+            MPI_Allgatherv(source, counts[rank][0], scene->base, to, lines[1], lines[3],
+                           scene->base, comm);
+            break;
+        case 3: MPI_Alltoall(source, same, scene->base, to, same, scene->base, comm); break;
+        case 4:
+            MPI_Alltoallv(from, lines[0], lines[2], scene->base, to, lines[1], lines[3],
+                          scene->base, comm);
+            break;
+        default:
+            /* Ranks give the same bytes by different types. */
+            if (rank % 2 == 0)
+                MPI_Bcast(to, same / 3, threes, root, comm);
+            else
+                MPI_Bcast(to, 3 * (same / 3), scene->base, root, comm);
+        }
+    }
+    if (other != MPI_COMM_NULL) MPI_Comm_free(&other);
+    MPI_Type_free(&threes);
+    scene_compare(scene, "groups");
+}

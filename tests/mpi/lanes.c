@@ -85,12 +85,37 @@ static void exchanges(struct run *run) {
     }
 }
 
+/* Persistent requests, each of which starts twice. */
+static void persists(struct run *run) {
+    MPI_Comm comm = run->scene->comm;
+    MPI_Datatype base = run->scene->base;
+    int count = run->count;
+    for (int m = 0; m < count; m++) {
+        const struct sent *it = &run->messages[m];
+        MPI_Recv_init(it->to, it->room, base, run->before, it->tag, comm, &run->requests[m]);
+        if (run->way % 2 == 0)
+            MPI_Send_init(it->from, it->elements, base, run->next, it->tag, comm,
+                          &run->requests[count + m]);
+        else
+            MPI_Ssend_init(it->from, it->elements, base, run->next, it->tag, comm,
+                           &run->requests[count + m]);
+    }
+    for (int round = 0; round < 2; round++) {
+        MPI_Startall(count, run->requests);
+        if (round == 0) MPI_Barrier(comm);
+        MPI_Startall(count, run->requests + count);
+        complete(2 * count, run->requests, run->way, run->bytes);
+    }
+    for (int r = 0; r < 2 * count; r++) MPI_Request_free(&run->requests[r]);
+}
+
 static void exchange(struct run *run, int form) {
     switch (form) {
     case 0: all_later(run, 1); break;
     case 1: all_later(run, 0); break;
     case 2: sends_now(run); break;
     case 3: receives_now(run); break;
+    case 4: persists(run); break;
     default: exchanges(run); break;
     }
 }
@@ -102,7 +127,7 @@ void case_lanes(struct scene *shared) {
     const size_t slice = AREA_BYTES / MESSAGES_MAX / 16 * 16;
     struct sent messages[MESSAGES_MAX];
     struct run run = {.scene = scene, .messages = messages};
-    int form = random_below(5), size = 0;
+    int form = random_below(6), size = 0;
     char *aside = malloc(AREA_BYTES);
     CHECK(aside != NULL);
     MPI_Comm_dup(shared->comm, &own.comm);
@@ -141,6 +166,48 @@ void case_lanes(struct scene *shared) {
     scene_compare(scene, "lanes");
     MPI_Comm_free(&own.comm);
     free(aside);
+}
+
+/* A receive that names any source and any tag closes the path only until it has ended. */
+void case_reopened(struct scene *scene) {
+    enum { BYTES = 1 << 16, TIMES = 4, TAG = 400 };
+    const char *least = getenv("PENSTOCK_MPI_WORKERS");
+    unsigned long long before;
+    MPI_Request request, wild;
+    area_fill(&scene->from, 15, 1);
+    area_fill(&scene->to, 16, 1);
+    before = lanes_moved(scene);
+    for (int i = 0; i < TIMES; i++) {
+        char *to = scene->to.tried;
+        MPI_Status status;
+        if (scene->rank == 1) {
+            MPI_Irecv(to, 100, MPI_CHAR, MPI_ANY_SOURCE, MPI_ANY_TAG, scene->comm, &wild);
+            /* Behind the first receive, it gets the second message. */
+            MPI_Irecv(to + 100, 100, MPI_CHAR, 0, TAG, scene->comm, &request);
+            MPI_Barrier(scene->comm);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            MPI_Wait(&wild, &status);
+            CHECK(status.MPI_SOURCE == 0 && status.MPI_TAG == TAG);
+            MPI_Irecv(to + 200, BYTES, MPI_CHAR, 0, TAG, scene->comm, &request);
+        } else {
+            MPI_Barrier(scene->comm);
+            if (scene->rank == 0)
+                for (int m = 0; m < 2; m++)
+                    MPI_Send(scene->from.tried + 100 * m, 100, MPI_CHAR, 1, TAG, scene->comm);
+        }
+        MPI_Barrier(scene->comm);
+        if (scene->rank == 0)
+            MPI_Send(scene->from.tried + 200, BYTES, MPI_CHAR, 1, TAG, scene->comm);
+        if (scene->rank == 1) MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    if (scene->rank == 1) {
+        MPI_Recv(scene->to.plain, BYTES + 200, MPI_CHAR, 0, TAG, scene->comm, MPI_STATUS_IGNORE);
+        scene_compare(scene, "reopened");
+    } else if (scene->rank == 0) {
+        MPI_Send(scene->from.plain, BYTES + 200, MPI_CHAR, 1, TAG, scene->comm);
+    }
+    int takes_path = least != NULL && atoi(least) > 0 && atoi(least) <= BYTES;
+    CHECK(lanes_moved(scene) - before >= TIMES || !takes_path || scene->ranks < 2);
 }
 
 /* Rank 0 sends long messages to rank 1 and short ones to the last rank, waits for one after the
@@ -190,7 +257,7 @@ static int offers_kept(void) {
     return tell == NULL ? 0 : tell(1);
 }
 
-/* Offers that rank 0 never uses: for messages of a persistent request, and in a communicator that
+/* Offers that rank 0 never uses: for messages of MPI_Bsend_init, and in a communicator that
  * it has freed when it reads them. They must not fill its memory. */
 void case_unused(struct scene *scene) {
     enum { BYTES = 4096, ROUNDS = 300, KEPT_MAX = 256 };
@@ -198,7 +265,7 @@ void case_unused(struct scene *scene) {
     MPI_Request requests[2];
     MPI_Comm comm, passing;
     MPI_Comm_dup(scene->comm, &comm);
-    if (scene->rank == 0) MPI_Send_init(device, BYTES, MPI_CHAR, 1, 330, comm, &requests[0]);
+    if (scene->rank == 0) MPI_Bsend_init(device, BYTES, MPI_CHAR, 1, 330, comm, &requests[0]);
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Comm_dup(comm, &passing);
         if (scene->rank == 1) {
@@ -237,21 +304,24 @@ static int has_failed(const struct scene *scene, int code) {
     return worst != MPI_SUCCESS;
 }
 
-/* Sends from rank 0 to rank 1 until somebody ends one of the processes. Both ranks must hear of it,
- * and memory of the host must still reach the other rank. */
+/* Sends or broadcasts from rank 0 to rank 1 until somebody ends one of the processes. Both ranks
+ * must hear of it, and memory of the host must still reach the other rank. */
 void case_killed(struct scene *scene) {
     enum { BYTES = 16 << 20 };
     const double seconds_max = 60;
     int code = MPI_SUCCESS, rounds = 0;
     double start = MPI_Wtime(), last = start;
     char *device = device_new(BYTES);
+    int broadcasts = strcmp(getenv("CALLS_KILLED"), "broadcast") == 0;
     printf("rank %d is process %d\n", scene->rank, (int)getpid());
     fflush(stdout);
     MPI_Comm_set_errhandler(scene->comm, MPI_ERRORS_RETURN);
     for (; !has_failed(scene, code); rounds++) {
         CHECK(MPI_Wtime() - start < seconds_max);
         last = MPI_Wtime();
-        if (scene->rank == 0)
+        if (broadcasts)
+            code = MPI_Bcast(device, BYTES, MPI_CHAR, 0, scene->comm);
+        else if (scene->rank == 0)
             code = MPI_Send(device, BYTES, MPI_CHAR, 1, 300, scene->comm);
         else if (scene->rank == 1)
             code = MPI_Recv(device, BYTES, MPI_CHAR, 0, 300, scene->comm, MPI_STATUS_IGNORE);

@@ -66,7 +66,7 @@ check() {
     [[ $name == *-workers ]] && grep -q '^workers: 0 ' <<<"$text" && code="0, without the workers"
     if [ "$code" = 0 ] && [ -n "$counts" ]; then
         # shellcheck disable=SC2086
-        report ok "$name" "$(grep -E '^(16 MiB|workers:)' <<<"$text" | paste -sd ' ')" $counts
+        report ok "$name" "$(grep -E '^([0-9]+ KiB|workers:)' <<<"$text" | paste -sd ' ')" $counts
     else
         report FAIL "$name" "ended with code $code" 0 1 0
         tail -n 30 <<<"$text" | sed 's/^/        | /'
@@ -85,14 +85,14 @@ sessions = json.load(sys.stdin)['nodes'][0]['status']['sessions']
 print(*(one['worker'] for one in sessions if one['client'].startswith('process $process ')))"
 }
 
-# killed MPI worker|process RANK: ends a rank, or its worker, while workers send from rank 0 to rank
-# 1. After the end of a worker, both ranks must hear of it. After that of a rank, MPI ends the job.
-# In all cases, nobody waits longer than the limit, and no session is left.
+# killed MPI worker|process RANK [broadcast]: ends a rank, or its worker, while workers send from
+# rank 0 to rank 1. After the end of a worker, both ranks must hear of it. After that of a rank, MPI
+# ends the job. In all cases, nobody waits longer than the limit, and no session is left.
 killed() {
-    local start=$EPOCHREALTIME name=$1-killed-$2-$3 tries job code left fault=
+    local start=$EPOCHREALTIME name=$1-killed-$2-$3${4:+-$4} tries job code left fault=
     : >"$out/killed"
-    CALLS_KILLED=1 CALLS_SINGLE=1 launch "$1" 2 "$PENSTOCK_BIN/penstock" run --no-local --mpi -- \
-        "$out/calls-$1" >"$out/killed" 2>&1 &
+    CALLS_KILLED=${4:-send} CALLS_SINGLE=1 launch "$1" 2 "$PENSTOCK_BIN/penstock" run --no-local \
+        --mpi -- "$out/calls-$1" >"$out/killed" 2>&1 &
     job=$!
     for ((tries = 0; tries < 300; tries++)); do
         [ "$(grep -c '^rank . is process' "$out/killed")" = 2 ] && break
@@ -158,6 +158,7 @@ for mpi in ${mpis//,/ }; do
     if [ "$on" = unix ]; then
         for rank in 0 1; do
             killed "$mpi" worker $rank
+            killed "$mpi" worker $rank broadcast
             killed "$mpi" process $rank
         done
     fi

@@ -13,6 +13,10 @@
 /* The wait for small messages, in seconds: some round trips on one host. */
 #define WAIT_S_MIN 200e-6
 
+/* The wait for an offer after a failure, in seconds. The receiver then learns of the failure, and
+ * otherwise waits for a message that never comes. It may need this long on a crowded host. */
+#define FAILED_WAIT_S 2.0
+
 /* Halvings of the wait after messages without an offer. After 8 of them, 16 MiB wait for 65 us. */
 enum { MISSES_MAX = 8 };
 
@@ -102,14 +106,15 @@ static void forget_oldest(int rank) {
     partner_of(rank)->kept--;
 }
 
-/* Keeps an offer, if it may be of use. */
+/* Keeps an offer, if it may be of use. A sender also keeps an offer that it could not claim: if it
+ * cannot fetch the bytes of the message either, the receiver learns of that by the offer. */
 static void keep_offer(struct partner *partner, int rank, const struct pm_offer_note *note) {
     struct pm_lane lane = lane_of(note);
     /* An offer for a message that has been sent already is of no use. But it shows that a longer
      * wait finds offers. */
     int is_late = note->index < pm_lane_counted(&lane);
     if (is_late) partner->misses = 0;
-    if (is_late || are_stopped || pm_lane_is_off(&lane)) return;
+    if (is_late || are_stopped) return;
     struct heard *it = calloc(1, sizeof *it);
     if (it == NULL) return;
     if (partner->kept == KEPT_MAX) forget_oldest(rank);
@@ -180,32 +185,38 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Waits a moment for an offer for the next message of a lane. The caller holds the lock of the
- * order, also when the function returns. */
-static int await_offer(int rank, const struct pm_lane *lane, size_t size,
+/* Waits for an offer for the next message of a lane, for at most `wait` seconds. The caller holds
+ * the lock of the order, also when the function returns. */
+static int await_offer(int rank, const struct pm_lane *lane, double wait,
                        struct pm_offer_note *offer) {
-    struct partner *partner = partner_of(rank);
-    if (partner == NULL) return 0;
-    double wait = (double)size / WAIT_BYTES_PER_S, until = 0;
-    if (wait < WAIT_S_MIN) wait = WAIT_S_MIN;
-    for (int i = 0; i < partner->misses; i++) wait /= 2;
-    for (;;) {
-        /* While this thread had not the lock, another one may have turned the lane off. */
-        if (are_stopped || pm_lane_is_off(lane)) return 0;
+    for (double until = 0;;) {
+        /* While this thread had not the lock, another one may have closed the lane. */
+        if (are_stopped || pm_lane_is_closed(lane)) return 0;
         pm_notes_read();
-        if (take_offer(rank, lane, offer)) {
-            partner->misses = 0;
-            return 1;
-        }
+        if (take_offer(rank, lane, offer)) return 1;
         double now = seconds();
         if (until == 0) until = now + wait;
-        if (now >= until) break;
+        if (now >= until) return 0;
         pm_order_unlock();
         sched_yield();
         pm_order_lock();
     }
-    if (partner->misses < MISSES_MAX) partner->misses++;
-    return 0;
+}
+
+/* Waits a moment for an offer for a message of `size` bytes. */
+static int await_for_size(int rank, const struct pm_lane *lane, size_t size,
+                          struct pm_offer_note *offer) {
+    struct partner *partner = partner_of(rank);
+    if (partner == NULL) return 0;
+    double wait = (double)size / WAIT_BYTES_PER_S;
+    if (wait < WAIT_S_MIN) wait = WAIT_S_MIN;
+    for (int i = 0; i < partner->misses; i++) wait /= 2;
+    int is_there = await_offer(rank, lane, wait, offer);
+    if (is_there)
+        partner->misses = 0;
+    else if (partner->misses < MISSES_MAX)
+        partner->misses++;
+    return is_there;
 }
 
 /* Links the worker of an address to the worker that has made an offer. Returns its name, or 0. */
@@ -262,7 +273,9 @@ int pm_claim_offer(struct pm_stage *stage, const struct pm_message *message, pm_
     int rank = comm->world[message->partner];
     struct pm_offer_note offer = {0};
     pm_order_lock();
-    int is_sent = await_offer(rank, &lane, stage->whole, &offer) && claim(stage, rank, &offer);
+    int is_there = !pm_lane_is_closed(&lane) && await_for_size(rank, &lane, stage->whole, &offer);
+    int is_sent = is_there && claim(stage, rank, &offer);
+    if (is_there && !is_sent) keep_offer(partner_of(rank), rank, &offer);
     if (is_sent) {
         *code = start(&stage->claim->stub, sizeof stage->claim->stub, MPI_BYTE, message->partner,
                       message->tag, message->comm, request);
@@ -308,16 +321,20 @@ void pm_claim_fail(const struct pm_message *message, int code) {
     struct pm_stub stub = {.has_failed = 1};
     int class = MPI_SUCCESS;
     PMPI_Error_class(code, &class);
-    if (comm == NULL || class != MPI_ERR_OTHER || message->partner < 0 ||
-        message->partner >= comm->size || message->partner == comm->rank)
+    int is_group = message->comm == pm_control();
+    if (comm == NULL || (class != MPI_ERR_OTHER && !is_group) || message->partner < 0 ||
+        message->partner >= comm->size || (message->partner == comm->rank && !is_group))
         return;
     struct pm_lane lane = {comm->id, message->partner, message->tag, PM_SENDS};
     pm_order_lock();
-    if (await_offer(comm->world[message->partner], &lane, pm_path_bytes_min, &offer)) {
+    if (await_offer(comm->world[message->partner], &lane, FAILED_WAIT_S, &offer)) {
         memcpy(stub.nonce, offer.nonce, sizeof stub.nonce);
         /* MPI sends a message of this size at once. */
         pm_lane_passed(&lane, PMPI_Send(&stub, sizeof stub, MPI_BYTE, message->partner,
                                         message->tag, message->comm));
+    } else if (is_group) {
+        pm_lane_passed(&lane,
+                       PMPI_Send(NULL, 0, MPI_BYTE, message->partner, message->tag, message->comm));
     }
     pm_order_unlock();
 }

@@ -1,6 +1,7 @@
 /* The calls that tell that requests have ended. */
-#include "pm.h"
+#include "path.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* The operations and statuses of the requests of one call. */
@@ -65,15 +66,32 @@ static int settle(struct pm_operation *operation, int has_ended, int code, MPI_S
     return pm_finish(operation, code == MPI_SUCCESS ? status : NULL);
 }
 
-PM_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+/* Returns whether a worker may move the message of an operation. */
+static int is_offered(const struct pm_operation *operation) {
+    return operation != NULL && operation->stage.offer != NULL;
+}
+
+/* Returns whether workers may move a message of a set. */
+static int has_offer(const struct set *set, int count) {
+    int number = 0;
+    for (int i = 0; i < count; i++) number += is_offered(set->operations[i]);
+    return number > 0;
+}
+
+int pm_wait(MPI_Request *request, MPI_Status *status) {
     MPI_Status own;
     pm_reap();
     struct pm_operation *operation = request != NULL ? pm_claim(*request) : NULL;
     if (operation == NULL) return PMPI_Wait(request, status);
     if (status == MPI_STATUS_IGNORE) status = &own;
+    if (is_offered(operation)) pm_await(*request);
     int code = PMPI_Wait(request, status);
     int stored = settle(operation, 1, code, status);
     return code != MPI_SUCCESS ? code : stored;
+}
+
+PM_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    return pm_wait(request, status);
 }
 
 PM_EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
@@ -119,6 +137,8 @@ PM_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses
         release(&set, &few);
         return PMPI_Waitall(count, requests, statuses);
     }
+    for (int i = 0; i < count; i++)
+        if (is_offered(set.operations[i])) pm_await(requests[i]);
     code = PMPI_Waitall(count, requests, set.statuses);
     code = settle_all(&set, count, requests, code);
     release(&set, &few);
@@ -155,6 +175,29 @@ static int settle_one(struct set *set, int count, int index, int code, MPI_Statu
     return code != MPI_SUCCESS ? code : stored;
 }
 
+/* Returns the first request from `first` on whose message a worker moves while MPI's own request is
+ * inactive, or `count`. */
+static int stubbed(const struct set *set, int count, int first) {
+    while (first < count && (set->operations[first] == NULL || !set->operations[first]->is_stubbed))
+        first++;
+    return first;
+}
+
+/* Stores the status of a request that has nothing to tell. */
+static void tell_nothing(MPI_Status *status) {
+    MPI_Request none = MPI_REQUEST_NULL;
+    PMPI_Wait(&none, status);
+}
+
+/* Does MPI_Waitany as `pm_await` waits. */
+static int await_any(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    for (int flag = 0;;) {
+        int code = PMPI_Testany(count, requests, index, &flag, status);
+        if (code != MPI_SUCCESS || flag) return code;
+        sched_yield();
+    }
+}
+
 PM_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     struct few few;
     struct set set;
@@ -168,7 +211,12 @@ PM_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Sta
     }
     if (status == MPI_STATUS_IGNORE) status = &own;
     *index = MPI_UNDEFINED;
-    code = PMPI_Waitany(count, requests, index, status);
+    if (stubbed(&set, count, 0) < count) {
+        *index = stubbed(&set, count, 0);
+        tell_nothing(status);
+    } else {
+        code = (has_offer(&set, count) ? await_any : PMPI_Waitany)(count, requests, index, status);
+    }
     code = settle_one(&set, count, *index, code, status);
     release(&set, &few);
     return code;
@@ -188,11 +236,27 @@ PM_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *fl
     }
     if (status == MPI_STATUS_IGNORE) status = &own;
     *index = MPI_UNDEFINED;
-    code = PMPI_Testany(count, requests, index, flag, status);
+    if (stubbed(&set, count, 0) < count) {
+        *index = stubbed(&set, count, 0);
+        *flag = 1;
+        tell_nothing(status);
+    } else {
+        code = PMPI_Testany(count, requests, index, flag, status);
+    }
     int ended = code != MPI_SUCCESS || *flag ? *index : MPI_UNDEFINED;
     code = settle_one(&set, count, ended, code, status);
     release(&set, &few);
     return code;
+}
+
+/* Does MPI_Waitsome as `pm_await` waits. */
+static int await_some(int count, MPI_Request requests[], int *ended, int indices[],
+                      MPI_Status statuses[]) {
+    for (;;) {
+        int code = PMPI_Testsome(count, requests, ended, indices, statuses);
+        if (code != MPI_SUCCESS || *ended != 0) return code;
+        sched_yield();
+    }
 }
 
 typedef int some_call(int, MPI_Request[], int *, int[], MPI_Status[]);
@@ -209,7 +273,16 @@ static int complete_some(some_call *call, const char *function, int count, MPI_R
         release(&set, &few);
         return call(count, requests, ended, indices, statuses);
     }
-    code = call(count, requests, ended, indices, set.statuses);
+    if (call == PMPI_Waitsome && has_offer(&set, count)) call = await_some;
+    if (stubbed(&set, count, 0) == count) {
+        code = call(count, requests, ended, indices, set.statuses);
+    } else {
+        *ended = 0;
+        for (int i = stubbed(&set, count, 0); i < count; i = stubbed(&set, count, i + 1)) {
+            tell_nothing(&set.statuses[*ended]);
+            indices[(*ended)++] = i;
+        }
+    }
     int result = code, number = *ended == MPI_UNDEFINED ? 0 : *ended;
     for (int e = 0; e < number; e++) {
         int own = code == MPI_ERR_IN_STATUS ? set.statuses[e].MPI_ERROR : code;

@@ -43,6 +43,7 @@ struct driver {
     CUresult (*pop)(CUcontext *context);
     CUresult (*to_host)(void *to, uintptr_t from, size_t size);
     CUresult (*to_device)(uintptr_t to, const void *from, size_t size);
+    CUresult (*on_device)(uintptr_t to, uintptr_t from, size_t size);
     CUresult (*copy_2d)(const struct copy_2d *copy);
     CUresult (*host_address)(void **host, uintptr_t address, size_t size);
     CUresult (*error_name)(CUresult error, const char **name);
@@ -68,10 +69,10 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *loads) {
 
 /* The names of the functions, in the order of the table. */
 static const char *const names[] = {
-    "cuPointerGetAttribute", "cuCtxPushCurrent_v2",    "cuCtxPopCurrent_v2",  "cuMemcpyDtoH_v2",
-    "cuMemcpyHtoD_v2",       "cuMemcpy2DUnaligned_v2", "penstockHostAddress", "cuGetErrorName",
-    "penstockGrantWorker",   "penstockGrantInvite",    "penstockGrantVisit",  "penstockGrantMake",
-    "penstockGrantRevoke",   "penstockGrantSend",      "penstockGrantEnd",
+    "cuPointerGetAttribute", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",     "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoD_v2",       "cuMemcpyDtoD_v2",     "cuMemcpy2DUnaligned_v2", "penstockHostAddress",
+    "cuGetErrorName",        "penstockGrantWorker", "penstockGrantInvite",    "penstockGrantVisit",
+    "penstockGrantMake",     "penstockGrantRevoke", "penstockGrantSend",      "penstockGrantEnd",
 };
 
 enum { FUNCTIONS = sizeof names / sizeof *names };
@@ -185,6 +186,22 @@ const char *pm_copy(enum pm_way way, uintptr_t device, uintptr_t host, const str
                 result = copy_block(cuda, way, device + offset, host + offset, run->length);
             }
         }
+        cuda->pop(&popped);
+    }
+    return name_of(cuda, result);
+}
+
+const char *pm_copy_on_device(uintptr_t to, uintptr_t from, size_t size) {
+    const struct driver *cuda = driver();
+    CUcontext owner = NULL, popped = NULL;
+    char byte;
+    if (cuda == NULL) return "CUDA_ERROR_NOT_INITIALIZED";
+    CUresult result = cuda->attribute(&owner, ATTRIBUTE_CONTEXT, to);
+    if (result == CUDA_OK) result = cuda->push(owner);
+    if (result == CUDA_OK) {
+        result = cuda->on_device(to, from, size);
+        /* The copy may return before it has ended. This one comes behind it. */
+        if (result == CUDA_OK) result = cuda->to_host(&byte, to, sizeof byte);
         cuda->pop(&popped);
     }
     return name_of(cuda, result);

@@ -1,9 +1,13 @@
 /* The order of messages: which message of a rank meets which receive of another rank.
  *
  * A lane is all messages from one rank to another with one communicator and one tag. MPI does not
- * let messages of a lane overtake each other. If all receives of a lane name its source and its
- * tag, the first message meets the first receive, the second the second, and so on. So sender and
- * receiver only count, and both know which message belongs to which receive.
+ * let messages of a lane overtake each other, so the first message meets the first receive that
+ * takes one from the lane, the second the second, and so on. So sender and receiver only count, and
+ * both know which message belongs to which receive.
+ *
+ * A receive that names any source or any tag is counted when its status tells which message it got.
+ * Until then, the number of the next receive is not known in the lanes that it matches, and these
+ * lanes are closed. The same holds for a call that blocks while other threads call MPI.
  *
  * A lane is off at the receiver if a call could take a message that this file does not count, and
  * off at the sender if a call could send one. Each side decides alone about its side of a lane. */
@@ -22,6 +26,8 @@ enum { LANES_MAX = 1 << 16 };
 struct lane {
     struct pm_lane name;
     uint64_t count;
+    /* Messages that MPI has got and that are not counted yet. */
+    int under_way;
     int is_off;
     struct lane *next;
 };
@@ -75,6 +81,19 @@ void pm_lane_count(const struct pm_lane *name, int by) {
         it->count += (uint64_t)by;
 }
 
+void pm_lane_enter(const struct pm_lane *name) {
+    struct lane *it = find_or_make(name);
+    if (it == NULL)
+        is_incomplete = 1;
+    else
+        it->under_way++;
+}
+
+void pm_lane_leave(const struct pm_lane *name) {
+    struct lane *it = find(name);
+    if (it != NULL) it->under_way--;
+}
+
 uint64_t pm_lane_counted(const struct pm_lane *name) {
     const struct lane *it = find(name);
     return it == NULL ? 0 : it->count;
@@ -93,25 +112,27 @@ void pm_lane_passed(const struct pm_lane *name, int code) {
     if (code != MPI_SUCCESS) pm_lane_stop(name);
 }
 
-static int is_off(struct pm_lane name, int partner, int tag) {
+static int is_closed(struct pm_lane name, int partner, int tag) {
     name.partner = partner;
     name.tag = tag;
     const struct lane *it = find(&name);
-    return it != NULL && it->is_off;
+    return it != NULL && (it->is_off || it->under_way > 0);
 }
 
-int pm_lane_is_off(const struct pm_lane *name) {
-    return is_incomplete || is_off(*name, name->partner, name->tag) ||
-           is_off(*name, MPI_ANY_SOURCE, name->tag) || is_off(*name, name->partner, MPI_ANY_TAG) ||
-           is_off(*name, MPI_ANY_SOURCE, MPI_ANY_TAG);
+int pm_lane_is_closed(const struct pm_lane *name) {
+    return is_incomplete || is_closed(*name, name->partner, name->tag) ||
+           is_closed(*name, MPI_ANY_SOURCE, name->tag) ||
+           is_closed(*name, name->partner, MPI_ANY_TAG) ||
+           is_closed(*name, MPI_ANY_SOURCE, MPI_ANY_TAG);
 }
 
-void pm_lanes_forget(uint64_t comm) {
+void pm_lanes_forget(uint64_t comm, int tag) {
     pm_order_lock();
     for (int b = 0; b < BUCKETS; b++)
         for (struct lane **at = &buckets[b]; *at != NULL;) {
             struct lane *it = *at;
-            if (it->name.comm != comm) {
+            int is_group = it->name.comm == 0 && it->name.tag == tag && tag != 0;
+            if (it->name.comm != comm && !is_group) {
                 at = &it->next;
                 continue;
             }

@@ -86,7 +86,7 @@ void pm_offer_make(struct pm_stage *stage, const struct pm_comm *comm, const str
     uintptr_t address = stage->device + (uintptr_t)stage->low;
     uint64_t worker = 0;
     int rank = comm->world[lane->partner];
-    if (are_stopped || lane->partner == comm->rank || pm_lane_is_off(lane) || !has_credit(rank))
+    if (are_stopped || lane->partner == comm->rank || pm_lane_is_closed(lane) || !has_credit(rank))
         return;
     /* Earlier work with the memory has ended behind this copy. */
     char byte;
@@ -105,10 +105,14 @@ void pm_offer_make(struct pm_stage *stage, const struct pm_comm *comm, const str
                                  .rank = comm->rank,
                                  .tag = lane->tag};
     if (offer == NULL) return;
-    if (getrandom(of->nonce, sizeof of->nonce, 0) != (ssize_t)sizeof of->nonce ||
-        !pm_grant_make(address, stage->whole, stranger, &offer->transfer, &of->number)) {
+    if (getrandom(of->nonce, sizeof of->nonce, 0) != (ssize_t)sizeof of->nonce) {
         free(offer);
         return;
+    }
+    if (!pm_grant_make(address, stage->whole, stranger, &offer->transfer, &of->number)) {
+        /* The worker of the sender may be lost. This offer lets the sender say so. */
+        of->size = 0;
+        offer->is_revoked = 1;
     }
     memcpy(offer->nonce, of->nonce, sizeof offer->nonce);
     offer->request = request;

@@ -15,6 +15,12 @@
 
 /* Smallest message that takes the path. PENSTOCK_MPI_WORKERS can set it. */
 extern size_t pm_path_bytes_min;
+/* The same for memory that this process sees. */
+extern size_t pm_seen_bytes_min;
+
+/* Smallest block of a collective call that takes the path: the largest `pm_path_bytes_min` of all
+ * ranks. */
+extern size_t pm_group_bytes_min;
 
 /* path.c */
 
@@ -24,6 +30,7 @@ struct pm_comm {
     int rank;    /* of this process */
     int size;
     int *world; /* ranks in MPI_COMM_WORLD */
+    int tag;    /* of messages of its collective calls in `pm_control`, or 0 if they have none */
 };
 
 /* Returns what the library knows of a communicator, or NULL if its messages take no path. */
@@ -44,15 +51,20 @@ void pm_path_close(void);
 void pm_order_lock(void);
 void pm_order_unlock(void);
 void pm_lane_count(const struct pm_lane *name, int by);
+/* Begins and ends the time in which MPI has a message of the lane, or of the lanes that match
+ * wildcards, that is not counted. These lanes are closed meanwhile. */
+void pm_lane_enter(const struct pm_lane *name);
+void pm_lane_leave(const struct pm_lane *name);
 /* Counts a message for which MPI has returned `code`. MPI may or may not have taken a message whose
  * call has failed. */
 void pm_lane_passed(const struct pm_lane *name, int code);
 uint64_t pm_lane_counted(const struct pm_lane *name);
 /* Turns a lane off, or all lanes that match wildcards. */
 void pm_lane_stop(const struct pm_lane *name);
-int pm_lane_is_off(const struct pm_lane *name);
-/* Takes the lock itself. */
-void pm_lanes_forget(uint64_t comm);
+/* Returns whether the number of the lane's next message is not known. */
+int pm_lane_is_closed(const struct pm_lane *name);
+/* Forgets the lanes of a communicator, and those of its collective calls. Takes the lock itself. */
+void pm_lanes_forget(uint64_t comm, int tag);
 
 /* offer.c: the receiver's side */
 
@@ -96,7 +108,15 @@ int pm_post_isend(const struct pm_message *message, const void *host, pm_start_s
                   MPI_Request *request);
 /* Receives to `stage->host`, and offers the memory of the device if that is possible. */
 int pm_post_recv(const struct pm_message *message, struct pm_stage *stage, MPI_Status *status);
+/* The caller calls `pm_post_matched` at the end of a receive that names any source or any tag. */
 int pm_post_irecv(const struct pm_message *message, struct pm_stage *stage, MPI_Request *request);
+/* Waits until a request has ended, and leaves it to MPI. Some MPIs keep a core busy while they
+ * wait. The workers need that core if no other one is free, so this function awaits the requests
+ * of messages that workers may move. */
+void pm_await(MPI_Request request);
+/* Starts a persistent request, and offers the memory of a receive if that is possible. */
+int pm_post_start(const struct pm_message *message, struct pm_stage *stage, enum pm_lane_way way,
+                  MPI_Request *request);
 /* Returns whether the memory of a receive could be offered. */
 int pm_post_may_offer(const struct pm_message *message);
 /* Opens the buffer of a receive of `count` elements, as `pm_open`. (stage.c) */
@@ -106,8 +126,58 @@ int pm_open_target(struct pm_stage *stage, const struct pm_message *message, siz
 void pm_post_offer(const struct pm_message *message, struct pm_stage *stage);
 /* Counts a message for which MPI has returned `code`. */
 void pm_post_count(const struct pm_message *message, enum pm_lane_way way, int code);
+/* Begins and ends a call that MPI may block in. The message is counted at the end, when the status
+ * of a receive tells its lane. */
+void pm_post_begin(const struct pm_message *message, enum pm_lane_way way);
+void pm_post_end(const struct pm_message *message, enum pm_lane_way way, int code,
+                 const MPI_Status *status);
+/* Returns whether a receive of the path's communicators names any source or any tag. Stores its
+ * lane, if the communicator is one of them. */
+int pm_post_is_wild(const struct pm_message *message, struct pm_lane *lane);
+/* Counts what a receive got that has named any source or any tag, and whose request has ended.
+ * `status` is NULL if MPI does not tell. */
+void pm_post_matched(const struct pm_lane *lane, const MPI_Status *status);
 /* Turns the lanes off that a call uses without counting. */
 void pm_post_uncounted(MPI_Comm comm, int partner, int tag, enum pm_lane_way way);
+
+/* point.c */
+
+int pm_isend(const struct pm_message *it, pm_start_send *send, int may_claim, MPI_Request *request);
+int pm_irecv(const struct pm_message *it, MPI_Request *request);
+/* complete.c */
+int pm_wait(MPI_Request *request, MPI_Status *status);
+
+/* group.c: collective calls that consist of messages between two ranks */
+
+struct pm_group {
+    MPI_Comm comm; /* the program's */
+    const struct pm_comm *known;
+    const char *function;
+    struct pm_member *members;
+    int used, code;
+};
+
+/* Returns whether a block of `bytes` bytes is large enough for a message of its own. All ranks get
+ * the same answer. */
+int pm_group_moves(MPI_Comm comm, MPI_Count bytes);
+/* Begins a call with at most `room` messages, if all ranks of the communicator want that. All of
+ * them must call the function with the same number of bytes, that of the largest block. `wants`
+ * says whether this rank's memory may take the path. Returns whether the call begins. */
+int pm_group_agree(struct pm_group *group, MPI_Comm comm, MPI_Count bytes, int room, int wants);
+/* Begins a call with at most `room` messages. Returns whether there is memory for it. */
+int pm_group_begin(struct pm_group *group, MPI_Comm comm, int room);
+/* Begin messages. All receives come before the first send. */
+void pm_group_receive(struct pm_group *group, int from, void *buffer, int count, MPI_Datatype type);
+void pm_group_send(struct pm_group *group, int to, const void *buffer, int count,
+                   MPI_Datatype type);
+/* Copies the block that this rank has for itself. Both places are on devices, without gaps. */
+void pm_group_copy(struct pm_group *group, void *to, const void *from, MPI_Count bytes);
+/* Waits for the messages. Returns the first error of the call. */
+int pm_group_wait(struct pm_group *group);
+/* Ends the call. Returns its code, after it has raised an error. */
+int pm_group_end(struct pm_group *group);
+/* Returns whether a buffer lies on a device and begins there, without gaps. (stage.c) */
+int pm_is_whole(const void *buffer, size_t count, MPI_Datatype type);
 
 /* claim.c: the sender's side */
 
@@ -124,7 +194,8 @@ void pm_claims_stop(void);
 /* Returns the number of offers of a rank that this rank keeps. */
 int pm_claims_kept(int rank);
 /* Tells a receiver that has offered its memory that the bytes cannot be fetched. `code` is the
- * error of the send. Without an offer, nobody can tell the receiver: then nothing is sent. */
+ * error of the send. Without an offer, nobody can tell the receiver: then nothing is sent. A
+ * message of a collective call is replaced by an empty one. */
 void pm_claim_fail(const struct pm_message *message, int code);
 /* Waits until the memory of a message may change again. */
 int pm_claim_end(struct pm_stage *stage);

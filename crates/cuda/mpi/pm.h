@@ -49,6 +49,9 @@ enum pm_way { PM_TO_HOST, PM_TO_DEVICE };
  * Returns NULL, or the name of CUDA's error. */
 const char *pm_copy(enum pm_way way, uintptr_t device, uintptr_t host, const struct pm_run *run);
 
+/* Copies between two places of device memory, and waits for the end. */
+const char *pm_copy_on_device(uintptr_t to, uintptr_t from, size_t size);
+
 /* Transfers between the workers of two ranks: see crates/cuda/src/api/grant.rs. Those that return
  * an int return whether they have succeeded. */
 int pm_grant_worker(uintptr_t address, size_t size, uint64_t *worker);
@@ -159,7 +162,11 @@ struct pm_operation {
     char is_active;    /* started, and not yet reported as ended */
     char is_delivered; /* a receive whose bytes are on the device already */
     char is_claimed;   /* a call of the program is at work with the request */
+    char is_wild;      /* a receive that names any source or any tag, in a lane of the path */
+    char may_claim;    /* a persistent send that may take the path */
+    char is_stubbed;   /* a persistent send that has started without MPI: a stub stands for it */
     struct pm_lane lane;
+    MPI_Comm comm; /* of a persistent request */
     struct pm_operation *next;
 };
 

@@ -3,16 +3,6 @@
 
 #include <stdlib.h>
 
-/* Opens a buffer and fetches its bytes. */
-static int open_source(struct pm_stage *stage, const char *function, MPI_Comm comm,
-                       const void *buffer, size_t count, MPI_Datatype type) {
-    int code = pm_open(stage, function, comm, buffer, count, type);
-    if (code != MPI_SUCCESS) return code;
-    code = pm_fetch(stage);
-    if (code != MPI_SUCCESS) pm_close(stage);
-    return code;
-}
-
 /* The number of elements that a call with this partner moves. The pointer of a call with
  * MPI_PROC_NULL means nothing. */
 static size_t moved(int count, int partner) {
@@ -73,7 +63,7 @@ PM_EXPORT int MPI_Recv(void *buffer, int count, MPI_Datatype type, int from, int
     MPI_Status own;
     int code = pm_open_target(&stage, &it, moved(count, from));
     if (code != MPI_SUCCESS) return code;
-    if (stage.block != NULL && status == MPI_STATUS_IGNORE) status = &own;
+    if (status == MPI_STATUS_IGNORE) status = &own;
     code = pm_post_recv(&it, &stage, status);
     return received(&stage, code, status);
 }
@@ -95,12 +85,16 @@ PM_EXPORT int MPI_Mrecv(void *buffer, int count, MPI_Datatype type, MPI_Message 
 static int sendrecv_apart(const struct pm_message *out, const struct pm_message *in,
                           struct pm_stage *target, MPI_Status *status) {
     MPI_Request request;
+    struct pm_lane lane;
     int code = pm_post_irecv(in, target, &request);
     if (code != MPI_SUCCESS) return received(target, code, status);
     int sent = send_now(out, PMPI_Send, PMPI_Isend, 1);
     /* Otherwise the call could wait for a message that nobody sends. */
     if (sent != MPI_SUCCESS) MPI_Cancel(&request);
-    code = received(target, PMPI_Wait(&request, status), status);
+    if (target->offer != NULL) pm_await(request);
+    code = PMPI_Wait(&request, status);
+    if (pm_post_is_wild(in, &lane)) pm_post_matched(&lane, code == MPI_SUCCESS ? status : NULL);
+    code = received(target, code, status);
     return sent != MPI_SUCCESS ? sent : code;
 }
 
@@ -109,29 +103,27 @@ static int sendrecv(const struct pm_message *out, struct pm_stage *source,
                     const struct pm_message *in, struct pm_stage *target, MPI_Status *status) {
     MPI_Request request;
     int code = MPI_SUCCESS;
-    if (pm_has_threads()) {
-        pm_post_uncounted(out->comm, out->partner, out->tag, PM_SENDS);
-        pm_post_uncounted(in->comm, in->partner, in->tag, PM_RECEIVES);
-    } else {
-        /* Both ranks of an exchange offer before they wait for offers. */
-        pm_post_offer(in, target);
-        if (pm_claim_offer(source, out, PMPI_Isend, &request, &code)) {
-            if (code != MPI_SUCCESS) return code;
-            code = pm_post_recv(in, target, status);
-            int sent = PMPI_Wait(&request, MPI_STATUS_IGNORE), ended = pm_claim_end(source);
-            if (code == MPI_SUCCESS) code = sent;
-            return code == MPI_SUCCESS ? ended : code;
-        }
+    /* Both ranks of an exchange offer before they wait for offers. With several threads, no buffer
+     * is large enough for that. */
+    pm_post_offer(in, target);
+    if (pm_claim_offer(source, out, PMPI_Isend, &request, &code)) {
+        if (code != MPI_SUCCESS) return code;
+        code = pm_post_recv(in, target, status);
+        int sent = PMPI_Wait(&request, MPI_STATUS_IGNORE), ended = pm_claim_end(source);
+        if (code == MPI_SUCCESS) code = sent;
+        return code == MPI_SUCCESS ? ended : code;
     }
     code = pm_fetch(source);
     if (code != MPI_SUCCESS) {
         pm_claim_fail(out, code);
         return code;
     }
+    pm_post_begin(out, PM_SENDS);
+    pm_post_begin(in, PM_RECEIVES);
     code = PMPI_Sendrecv(source->host, out->count, out->type, out->partner, out->tag, target->host,
                          in->count, in->type, in->partner, in->tag, in->comm, status);
-    pm_post_count(out, PM_SENDS, code);
-    pm_post_count(in, PM_RECEIVES, code);
+    pm_post_end(out, PM_SENDS, code, NULL);
+    pm_post_end(in, PM_RECEIVES, code, status);
     return code;
 }
 
@@ -147,7 +139,7 @@ PM_EXPORT int MPI_Sendrecv(const void *from_buffer, int from_count, MPI_Datatype
     MPI_Status own;
     int code = pm_open_target(&target, &in, moved(to_count, from));
     if (code != MPI_SUCCESS) return code;
-    if (target.block != NULL && status == MPI_STATUS_IGNORE) status = &own;
+    if (status == MPI_STATUS_IGNORE) status = &own;
     code = pm_open(&source, function, comm, from_buffer, moved(from_count, to), from_type);
     if (code != MPI_SUCCESS) {
         pm_claim_fail(&out, code);
@@ -168,25 +160,32 @@ PM_EXPORT int MPI_Sendrecv_replace(void *buffer, int count, MPI_Datatype type, i
     struct pm_stage stage;
     MPI_Status own;
     size_t used = moved(count, to) > 0 ? moved(count, to) : moved(count, from);
-    int code = open_source(&stage, "MPI_Sendrecv_replace", comm, buffer, used, type);
+    struct pm_message out = {buffer, count, type, to, to_tag, comm, "MPI_Sendrecv_replace"};
+    struct pm_message in = {buffer, count, type, from, from_tag, comm, "MPI_Sendrecv_replace"};
+    int code = pm_open(&stage, out.function, comm, buffer, used, type);
     if (code != MPI_SUCCESS) return code;
-    if (stage.block != NULL && status == MPI_STATUS_IGNORE) status = &own;
-    /* One call counts only one lane. */
-    pm_post_uncounted(comm, to, to_tag, PM_SENDS);
-    pm_post_uncounted(comm, from, from_tag, PM_RECEIVES);
+    code = pm_fetch(&stage);
+    if (code != MPI_SUCCESS) {
+        pm_claim_fail(&out, code);
+        pm_close(&stage);
+        return code;
+    }
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    pm_post_begin(&out, PM_SENDS);
+    pm_post_begin(&in, PM_RECEIVES);
     code = PMPI_Sendrecv_replace(stage.host, count, type, to, to_tag, from, from_tag, comm, status);
+    pm_post_end(&out, PM_SENDS, code, NULL);
+    pm_post_end(&in, PM_RECEIVES, code, status);
     return received(&stage, code, status);
 }
 
-typedef int opening(struct pm_stage *, const char *, MPI_Comm, const void *, size_t, MPI_Datatype);
-
 /* Makes the operation for a buffer. If MPI can use the memory at `*buffer` until the operation has
  * ended, stores NULL, and in `*buffer` the address for MPI. */
-static int open_operation(struct pm_operation **made, opening *open, const char *function,
-                          MPI_Comm comm, void **buffer, size_t count, MPI_Datatype type) {
+static int open_operation(struct pm_operation **made, const char *function, MPI_Comm comm,
+                          void **buffer, size_t count, MPI_Datatype type) {
     struct pm_stage stage;
     *made = NULL;
-    int code = open(&stage, function, comm, *buffer, count, type);
+    int code = pm_open(&stage, function, comm, *buffer, count, type);
     *buffer = stage.host;
     if (code != MPI_SUCCESS || stage.block == NULL) return code;
     *made = pm_operation_new();
@@ -214,7 +213,8 @@ static int start(struct pm_operation *operation, int code, MPI_Request request) 
 /* Enters the operation of a stage for which MPI has made a request. Closes the stage if MPI
  * returned an error, or if the request needs no operation. */
 static int keep(struct pm_operation *operation, int code, MPI_Request request) {
-    if (code == MPI_SUCCESS && operation->stage.block == NULL && operation->stage.claim == NULL) {
+    if (code == MPI_SUCCESS && operation->stage.block == NULL && operation->stage.claim == NULL &&
+        !operation->is_wild) {
         free(operation);
         return code;
     }
@@ -234,8 +234,8 @@ static int open_message(struct pm_operation **made, const struct pm_message *it,
     return code;
 }
 
-static int start_send(const struct pm_message *it, pm_start_send *send, int may_claim,
-                      MPI_Request *request) {
+int pm_isend(const struct pm_message *it, pm_start_send *send, int may_claim,
+             MPI_Request *request) {
     struct pm_operation *operation;
     if (!pm_has_driver()) return pm_post_isend(it, it->buffer, send, request);
     int code = open_message(&operation, it, 0);
@@ -260,7 +260,7 @@ static int start_send(const struct pm_message *it, pm_start_send *send, int may_
     PM_EXPORT int MPI_##NAME(const void *buffer, int count, MPI_Datatype type, int to, int tag, \
                              MPI_Comm comm, MPI_Request *request) {                             \
         struct pm_message it = {buffer, count, type, to, tag, comm, "MPI_" #NAME};              \
-        return start_send(&it, PMPI_##NAME, MAY_CLAIM, request);                                \
+        return pm_isend(&it, PMPI_##NAME, MAY_CLAIM, request);                                  \
     }
 
 ISEND(Isend, 1)
@@ -268,105 +268,38 @@ ISEND(Ibsend, 0)
 ISEND(Irsend, 1)
 ISEND(Issend, 1)
 
+int pm_irecv(const struct pm_message *it, MPI_Request *request) {
+    struct pm_operation *operation;
+    struct pm_lane lane = {0};
+    int is_wild = pm_post_is_wild(it, &lane);
+    if (!is_wild && !pm_has_driver()) {
+        struct pm_stage plain;
+        pm_open_plain(&plain, it->buffer);
+        return pm_post_irecv(it, &plain, request);
+    }
+    int code = open_message(&operation, it, 1);
+    if (code != MPI_SUCCESS) return code;
+    operation->lane = lane;
+    operation->is_receive = 1;
+    operation->is_wild = (char)is_wild;
+    code = pm_post_irecv(it, &operation->stage, request);
+    return keep(operation, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
+}
+
 PM_EXPORT int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int from, int tag,
                         MPI_Comm comm, MPI_Request *request) {
     struct pm_message it = {buffer, count, type, from, tag, comm, "MPI_Irecv"};
-    struct pm_operation *operation;
-    if (!pm_has_driver()) {
-        struct pm_stage plain;
-        pm_open_plain(&plain, buffer);
-        return pm_post_irecv(&it, &plain, request);
-    }
-    int code = open_message(&operation, &it, 1);
-    if (code != MPI_SUCCESS) return code;
-    const struct pm_comm *known = pm_comm_of(comm);
-    if (known != NULL) operation->lane = (struct pm_lane){known->id, from, tag, PM_RECEIVES};
-    operation->is_receive = 1;
-    code = pm_post_irecv(&it, &operation->stage, request);
-    return keep(operation, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
+    return pm_irecv(&it, request);
 }
 
 PM_EXPORT int MPI_Imrecv(void *buffer, int count, MPI_Datatype type, MPI_Message *message,
                          MPI_Request *request) {
     struct pm_operation *it;
     void *host = buffer;
-    int code =
-        open_operation(&it, pm_open, "MPI_Imrecv", MPI_COMM_WORLD, &host, moved(count, 0), type);
+    int code = open_operation(&it, "MPI_Imrecv", MPI_COMM_WORLD, &host, moved(count, 0), type);
     if (code != MPI_SUCCESS) return code;
     if (it == NULL) return PMPI_Imrecv(host, count, type, message, request);
     it->is_receive = 1;
     code = PMPI_Imrecv(it->stage.host, count, type, message, request);
     return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
-}
-
-#define SEND_INIT(NAME)                                                                           \
-    PM_EXPORT int MPI_##NAME(const void *buffer, int count, MPI_Datatype type, int to, int tag,   \
-                             MPI_Comm comm, MPI_Request *request) {                               \
-        struct pm_operation *it;                                                                  \
-        void *host = (void *)buffer;                                                              \
-        int code =                                                                                \
-            open_operation(&it, pm_open_copy, "MPI_" #NAME, comm, &host, moved(count, to), type); \
-        if (code != MPI_SUCCESS) return code;                                                     \
-        pm_post_uncounted(comm, to, tag, PM_SENDS);                                               \
-        if (it == NULL) return PMPI_##NAME(host, count, type, to, tag, comm, request);            \
-        it->is_persistent = 1;                                                                    \
-        code = PMPI_##NAME(it->stage.host, count, type, to, tag, comm, request);                  \
-        return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);                \
-    }
-
-SEND_INIT(Send_init)
-SEND_INIT(Bsend_init)
-SEND_INIT(Rsend_init)
-SEND_INIT(Ssend_init)
-
-PM_EXPORT int MPI_Recv_init(void *buffer, int count, MPI_Datatype type, int from, int tag,
-                            MPI_Comm comm, MPI_Request *request) {
-    struct pm_operation *it;
-    void *host = buffer;
-    int code =
-        open_operation(&it, pm_open_copy, "MPI_Recv_init", comm, &host, moved(count, from), type);
-    if (code != MPI_SUCCESS) return code;
-    pm_post_uncounted(comm, from, tag, PM_RECEIVES);
-    if (it == NULL) return PMPI_Recv_init(host, count, type, from, tag, comm, request);
-    it->is_receive = it->is_persistent = 1;
-    code = PMPI_Recv_init(it->stage.host, count, type, from, tag, comm, request);
-    return start(it, code, code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
-}
-
-/* Fetches the bytes of a persistent send that is about to start. */
-static int before_start(MPI_Request request) {
-    int code = MPI_SUCCESS;
-    struct pm_operation *it = pm_claim(request);
-    if (it == NULL) return MPI_SUCCESS;
-    if (!it->is_receive) code = pm_fetch(&it->stage);
-    if (code == MPI_SUCCESS) it->is_active = 1;
-    pm_unclaim(it);
-    return code;
-}
-
-/* Takes back what `before_start` noted, because MPI has not started the request. */
-static void not_started(MPI_Request request) {
-    struct pm_operation *it = pm_claim(request);
-    if (it == NULL) return;
-    it->is_active = 0;
-    pm_unclaim(it);
-}
-
-PM_EXPORT int MPI_Start(MPI_Request *request) {
-    if (request == NULL) return PMPI_Start(request);
-    int code = before_start(*request);
-    if (code != MPI_SUCCESS) return code;
-    code = PMPI_Start(request);
-    if (code != MPI_SUCCESS) not_started(*request);
-    return code;
-}
-
-/* The requests start one by one, so that it is known which of them have started. */
-PM_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
-    if (requests == NULL) return PMPI_Startall(count, requests);
-    for (int i = 0; i < count; i++) {
-        int code = MPI_Start(&requests[i]);
-        if (code != MPI_SUCCESS) return code;
-    }
-    return MPI_SUCCESS;
 }

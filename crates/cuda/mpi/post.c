@@ -46,20 +46,46 @@ static int is_exact(const struct pm_comm *comm, const struct pm_lane *lane) {
     return lane->partner >= 0 && lane->partner < comm->size && lane->tag >= 0;
 }
 
+/* Ends the posting of a receive. From `pm_lane_enter` on, a receive with wildcards can take a
+ * message of each lane that it matches. */
+static void posted(const struct pm_comm *comm, const struct pm_lane *lane, struct pm_stage *stage,
+                   int code, MPI_Request request) {
+    if (!is_exact(comm, lane)) {
+        if (code == MPI_SUCCESS) return;
+        pm_lane_leave(lane);
+        pm_lane_stop(lane);
+        return;
+    }
+    if (code == MPI_SUCCESS && stage->block != NULL && stage->whole >= pm_path_bytes_min)
+        pm_offer_make(stage, comm, lane, request);
+    pm_lane_passed(lane, code);
+}
+
 int pm_post_irecv(const struct pm_message *message, struct pm_stage *stage, MPI_Request *request) {
     struct pm_lane lane;
     const struct pm_comm *comm = lane_of(message, PM_RECEIVES, &lane);
     if (comm != NULL) pm_order_lock();
-    /* From here on, the receive can take a message of each lane that it matches. */
-    if (comm != NULL && !is_exact(comm, &lane)) pm_lane_stop(&lane);
+    if (comm != NULL && !is_exact(comm, &lane)) pm_lane_enter(&lane);
     int code = PMPI_Irecv(stage->host, message->count, message->type, message->partner,
                           message->tag, message->comm, request);
     if (comm == NULL) return code;
-    if (is_exact(comm, &lane)) {
-        if (code == MPI_SUCCESS && stage->block != NULL && stage->whole >= pm_path_bytes_min)
-            pm_offer_make(stage, comm, &lane, *request);
+    posted(comm, &lane, stage, code, *request);
+    pm_order_unlock();
+    return code;
+}
+
+int pm_post_start(const struct pm_message *message, struct pm_stage *stage, enum pm_lane_way way,
+                  MPI_Request *request) {
+    struct pm_lane lane;
+    const struct pm_comm *comm = lane_of(message, way, &lane);
+    if (comm == NULL) return PMPI_Start(request);
+    pm_order_lock();
+    if (way == PM_RECEIVES && !is_exact(comm, &lane)) pm_lane_enter(&lane);
+    int code = PMPI_Start(request);
+    if (way == PM_RECEIVES)
+        posted(comm, &lane, stage, code, *request);
+    else
         pm_lane_passed(&lane, code);
-    }
     pm_order_unlock();
     return code;
 }
@@ -69,9 +95,9 @@ int pm_post_may_offer(const struct pm_message *message) {
     const struct pm_comm *comm = lane_of(message, PM_RECEIVES, &lane);
     if (comm == NULL || !is_exact(comm, &lane) || lane.partner == comm->rank) return 0;
     pm_order_lock();
-    int is_off = pm_lane_is_off(&lane);
+    int is_closed = pm_lane_is_closed(&lane);
     pm_order_unlock();
-    return !is_off;
+    return !is_closed;
 }
 
 void pm_post_offer(const struct pm_message *message, struct pm_stage *stage) {
@@ -84,8 +110,14 @@ void pm_post_offer(const struct pm_message *message, struct pm_stage *stage) {
     pm_order_unlock();
 }
 
-/* Waits until a message is there for a receive that has offered its memory. Some MPIs keep a core
- * busy in MPI_Recv. On a host without a free core, the workers need it. */
+void pm_await(MPI_Request request) {
+    int has_ended = 0;
+    MPI_Status status;
+    while (PMPI_Request_get_status(request, &has_ended, &status) == MPI_SUCCESS && !has_ended)
+        sched_yield();
+}
+
+/* Waits until a message is there for a receive that has offered its memory, as `pm_await`. */
 static void await_message(const struct pm_message *message) {
     int is_there = 0;
     while (PMPI_Iprobe(message->partner, message->tag, message->comm, &is_there,
@@ -102,18 +134,59 @@ int pm_post_recv(const struct pm_message *message, struct pm_stage *stage, MPI_S
     if (is_counted && pm_has_threads() && stage->block != NULL &&
         stage->whole >= pm_path_bytes_min) {
         int code = pm_post_irecv(message, stage, &request);
+        if (code == MPI_SUCCESS && stage->offer != NULL) pm_await(request);
         return code == MPI_SUCCESS ? PMPI_Wait(&request, status) : code;
     }
-    /* A call that blocks cannot hold the lock, so another thread's receive may come first. */
-    if (comm != NULL && (!is_counted || pm_has_threads()))
-        pm_post_uncounted(message->comm, lane.partner, lane.tag, lane.way);
-    else if (stage->offer == NULL)
-        pm_post_offer(message, stage);
+    if (stage->offer == NULL && is_counted) pm_post_offer(message, stage);
     if (stage->offer != NULL) await_message(message);
+    pm_post_begin(message, PM_RECEIVES);
     int code = PMPI_Recv(stage->host, message->count, message->type, message->partner, message->tag,
                          message->comm, status);
-    if (is_counted) pm_post_count(message, PM_RECEIVES, code);
+    pm_post_end(message, PM_RECEIVES, code, status);
     return code;
+}
+
+void pm_post_begin(const struct pm_message *message, enum pm_lane_way way) {
+    struct pm_lane lane;
+    /* If only one thread calls MPI, nothing happens until the end of the call. */
+    if (!pm_has_threads() || lane_of(message, way, &lane) == NULL) return;
+    pm_order_lock();
+    pm_lane_enter(&lane);
+    pm_order_unlock();
+}
+
+void pm_post_end(const struct pm_message *message, enum pm_lane_way way, int code,
+                 const MPI_Status *status) {
+    struct pm_lane lane;
+    const struct pm_comm *comm = lane_of(message, way, &lane);
+    if (comm == NULL) return;
+    pm_order_lock();
+    if (pm_has_threads()) pm_lane_leave(&lane);
+    if (way == PM_RECEIVES && code == MPI_SUCCESS) {
+        lane.partner = status->MPI_SOURCE;
+        lane.tag = status->MPI_TAG;
+    }
+    pm_lane_passed(&lane, code);
+    pm_order_unlock();
+}
+
+void pm_post_matched(const struct pm_lane *lane, const MPI_Status *status) {
+    int is_cancelled = 0;
+    if (status != NULL) PMPI_Test_cancelled(status, &is_cancelled);
+    pm_order_lock();
+    pm_lane_leave(lane);
+    if (status == NULL) {
+        pm_lane_stop(lane);
+    } else if (!is_cancelled) {
+        struct pm_lane met = {lane->comm, status->MPI_SOURCE, status->MPI_TAG, PM_RECEIVES};
+        pm_lane_count(&met, 1);
+    }
+    pm_order_unlock();
+}
+
+int pm_post_is_wild(const struct pm_message *message, struct pm_lane *lane) {
+    const struct pm_comm *comm = lane_of(message, PM_RECEIVES, lane);
+    return comm != NULL && !is_exact(comm, lane);
 }
 
 void pm_post_count(const struct pm_message *message, enum pm_lane_way way, int code) {
@@ -133,18 +206,36 @@ void pm_post_uncounted(MPI_Comm comm, int partner, int tag, enum pm_lane_way way
     pm_order_unlock();
 }
 
-/* Calls of MPI that take a message from its lane, and that the library does not count. */
+/* A matched probe takes a message from its lane, as a receive does. */
 
 PM_EXPORT int MPI_Mprobe(int from, int tag, MPI_Comm comm, MPI_Message *message,
                          MPI_Status *status) {
-    pm_post_uncounted(comm, from, tag, PM_RECEIVES);
-    return PMPI_Mprobe(from, tag, comm, message, status);
+    struct pm_message it = {.partner = from, .tag = tag, .comm = comm};
+    MPI_Status own;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    pm_post_begin(&it, PM_RECEIVES);
+    int code = PMPI_Mprobe(from, tag, comm, message, status);
+    pm_post_end(&it, PM_RECEIVES, code, status);
+    return code;
 }
 
 PM_EXPORT int MPI_Improbe(int from, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                           MPI_Status *status) {
-    pm_post_uncounted(comm, from, tag, PM_RECEIVES);
-    return PMPI_Improbe(from, tag, comm, flag, message, status);
+    struct pm_lane lane;
+    struct pm_message it = {.partner = from, .tag = tag, .comm = comm};
+    const struct pm_comm *known = lane_of(&it, PM_RECEIVES, &lane);
+    MPI_Status own;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    if (known != NULL) pm_order_lock();
+    int code = PMPI_Improbe(from, tag, comm, flag, message, status);
+    if (known == NULL) return code;
+    if (code == MPI_SUCCESS && *flag) {
+        lane.partner = status->MPI_SOURCE;
+        lane.tag = status->MPI_TAG;
+    }
+    if (code != MPI_SUCCESS || *flag) pm_lane_passed(&lane, code);
+    pm_order_unlock();
+    return code;
 }
 
 /* A receive that is cancelled takes no message, and a send that is cancelled sends none. The later
@@ -153,10 +244,9 @@ PM_EXPORT int MPI_Cancel(MPI_Request *request) {
     int is_safe = pm_comm_of(MPI_COMM_WORLD) == NULL, is_moving = 0, is_receive = 0;
     struct pm_operation *operation = is_safe || request == NULL ? NULL : pm_claim(*request);
     if (operation != NULL) {
-        pm_order_lock();
         is_receive = operation->is_receive;
-        is_safe = is_receive && pm_lane_is_off(&operation->lane);
-        pm_order_unlock();
+        /* No receive was offered behind it in the lanes that it matches. */
+        is_safe = operation->is_wild;
         is_moving = operation->stage.claim != NULL;
         pm_unclaim(operation);
     }

@@ -78,11 +78,11 @@ void pm_drop(struct pm_operation *operation) {
 
 int pm_finish(struct pm_operation *operation, MPI_Status *status) {
     int code = pm_claim_end(&operation->stage);
+    if (operation->is_wild && operation->is_active) pm_post_matched(&operation->lane, status);
     if (operation->is_delivered && status != NULL) pm_tell_arrived(&operation->stage, status);
     if (operation->is_receive && operation->is_active && !operation->is_delivered && status != NULL)
         code = pm_store_received(&operation->stage, status);
-    operation->is_active = 0;
-    operation->is_delivered = 0;
+    operation->is_active = operation->is_delivered = operation->is_stubbed = 0;
     if (operation->is_persistent)
         pm_unclaim(operation);
     else
@@ -112,6 +112,7 @@ void pm_reap(void) {
             at = &it->next;
             continue;
         }
+        if (it->is_wild) pm_post_matched(&it->lane, code == MPI_SUCCESS ? &status : NULL);
         if (code == MPI_SUCCESS && it->is_receive && !it->is_delivered)
             pm_store_received(&it->stage, &status);
         pm_claim_end(&it->stage);

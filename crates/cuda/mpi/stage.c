@@ -139,7 +139,7 @@ static int make_block(struct pm_stage *stage, enum mode mode) {
     stage->low = low;
     if (layout->used == 1 && layout->runs->count == 1) stage->whole = layout->runs->length;
     /* A stub needs a block to arrive in. */
-    int may_be_direct = mode == DIRECT || (mode == OFFERED && stage->whole < pm_path_bytes_min);
+    int may_be_direct = mode == DIRECT || (mode == OFFERED && stage->whole < pm_seen_bytes_min);
     if (may_be_direct && use_directly(stage, (size_t)(high - low), &code)) return code;
     stage->size = (size_t)(high - low);
     stage->block = take_block(&stage->size);
@@ -208,6 +208,19 @@ int pm_open_parts(struct pm_stage *stage, const char *function, MPI_Comm comm, c
             pm_layout_add(&stage->layout, type, (size_t)parts.counts[p],
                           parts.displacements[p] * (intptr_t)extent);
     return finish_opening(stage, DIRECT);
+}
+
+int pm_is_whole(const void *buffer, size_t count, MPI_Datatype type) {
+    struct pm_layout layout = {0};
+    if (count == 0 || type == MPI_DATATYPE_NULL || !pm_has_driver() ||
+        !is_on_device((uintptr_t)buffer, type))
+        return 0;
+    pm_layout_add(&layout, type, count, 0);
+    pm_layout_end(&layout);
+    int is_whole = layout.fault == PM_FINE && layout.used == 1 && layout.runs->count == 1 &&
+                   layout.runs->offset == 0;
+    pm_layout_free(&layout);
+    return is_whole;
 }
 
 /* Copies the blocks of a run between the device and the block. */
