@@ -18,6 +18,9 @@ const CDI_KIND: &str = "penstock/pool";
 /// Name of the one device of that kind.
 const CDI_DEVICE: &str = "host";
 
+/// Start of the address of a Unix socket.
+pub const ADDRESS: &str = "unix:";
+
 /// Where the file is written to, for a message.
 const STDOUT: &str = "/dev/stdout";
 
@@ -61,10 +64,14 @@ impl Edits {
         let plain = |text: &str| {
             text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@%".contains(&byte))
         };
-        for mount in &self.mounts {
-            if !mount.host.to_str().is_some_and(plain) {
+        // The variables have paths in them, too, and the address of a socket.
+        let path_in = |value: &str| PathBuf::from(value.strip_prefix(ADDRESS).unwrap_or(value));
+        let values = self.variables.iter().map(|it| path_in(&it.value));
+        let paths = self.mounts.iter().flat_map(|it| [it.host.clone(), it.inside.clone()]);
+        for path in paths.chain(values) {
+            if !path.to_str().is_some_and(plain) {
                 return Err(Failure::Argument {
-                    argument: mount.host.display().to_string(),
+                    argument: path.display().to_string(),
                     reason: "options of container engines cannot have this path; use a path of \
                              letters, digits and / . _ - + @ %"
                         .into(),

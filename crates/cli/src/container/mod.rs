@@ -18,7 +18,7 @@ use penstock_process::{notice, variable};
 use crate::failure::Failure;
 use crate::run::library;
 use crate::table;
-use edits::{Edits, Mount, Setting};
+use edits::{ADDRESS, Edits, Mount, Setting};
 
 /// The socket's place in a container.
 const SOCKET: &str = "/run/penstock/penstockd.sock";
@@ -131,16 +131,14 @@ fn edits(client: &Client, socket: &Path, folder: bool) -> Result<Edits, Failure>
     } else {
         (Mount::new(socket, &inside), inside)
     };
-    let nodes = format!("unix:{}", seen_at.display());
-    // Some versions of the Khronos loader append a file name to the path, so it ends with a slash.
-    let vendors = format!("{}/", client.libraries.join("vendors").display());
+    let nodes = format!("{ADDRESS}{}", seen_at.display());
+    let vendors = library::vendors(&client.libraries.join("vendors"));
+    let vendors = vendors.to_string_lossy().into_owned();
+    let mut variables = vec![Setting { name: NODES_VARIABLE, value: nodes }];
+    variables.extend(library::VENDORS.map(|name| Setting { name, value: vendors.clone() }));
     let mut edits = Edits {
         mounts: vec![mount, Mount::same(&client.libraries), Mount::same(&client.command)],
-        variables: vec![
-            Setting { name: NODES_VARIABLE, value: nodes },
-            Setting { name: variable::ICD_VENDORS.name, value: vendors.clone() },
-            Setting { name: "OPENCL_VENDOR_PATH", value: vendors },
-        ],
+        variables,
     };
     let cuda = client.libraries.join("cuda");
     if cuda.is_dir() {
@@ -175,8 +173,17 @@ mod tests {
 
     #[test]
     fn a_path_that_would_change_the_options_is_refused() {
-        for path in ["/tmp/a b", "/tmp/a,readonly=false", "/tmp/a:/etc", "/tmp/$HOME", "/tmp/*"] {
-            assert!(edits(&client(), Path::new(path), false).is_err(), "{path}");
+        for path in [
+            "/tmp/a b",
+            "/tmp/a --privileged",
+            "/tmp/a,tcp:stranger:1",
+            "/tmp/a:/etc",
+            "/tmp/$HOME",
+            "/tmp/*",
+        ] {
+            for folder in [false, true] {
+                assert!(edits(&client(), Path::new(path), folder).is_err(), "{path}");
+            }
         }
     }
 }

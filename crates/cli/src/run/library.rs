@@ -1,5 +1,6 @@
-//! Where `libpenstock_opencl.so` is.
+//! Where `libpenstock_opencl.so` is, and how ICD loaders are led to it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use penstock_process::variable;
@@ -10,6 +11,19 @@ const LIBRARY_NAME: &str = "libpenstock_opencl.so";
 
 /// Prefix that a package was built for.
 const PREFIX: Option<&str> = option_env!("PENSTOCK_PREFIX");
+
+/// Variables that name the folder with the entries of an ICD loader. ocl-icd and the Khronos loader
+/// read the first one, and their older versions the second one.
+pub const VENDORS: [&str; 2] = [variable::ICD_VENDORS.name, "OPENCL_VENDOR_PATH"];
+
+/// Returns the value of the variables of [`VENDORS`] for a folder. ocl-icd takes a path for that of
+/// a folder only if it is one. Some versions of the Khronos loader append a file name to the path,
+/// so the path ends with a slash.
+pub fn vendors(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    path.push("/");
+    path
+}
 
 /// Finds the library. Returns its absolute path, which the entry for the ICD loader needs.
 pub fn find() -> Result<PathBuf, Failure> {

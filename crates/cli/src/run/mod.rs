@@ -13,7 +13,6 @@ mod mpi;
 mod private;
 mod probe;
 
-use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -174,20 +173,9 @@ pub fn configured(nodes: Option<&str>) -> Result<Config, Failure> {
 /// find `nodes`.
 pub fn show_pool(program: &mut Command, directory: &Path, nodes: &str) {
     program.env(config::NODES_VARIABLE, nodes);
-    // ocl-icd and the Khronos loader read OCL_ICD_VENDORS; their older versions read
-    // OPENCL_VENDOR_PATH.
-    program
-        .env("OCL_ICD_VENDORS", vendors(directory))
-        .env("OPENCL_VENDOR_PATH", vendors(directory));
+    let folder = library::vendors(directory);
+    program.envs(library::VENDORS.map(|name| (name, &folder)));
     // This variable would add drivers to those of the directory, so that local devices appeared
     // twice.
     program.env_remove("OCL_ICD_FILENAMES");
-}
-
-/// ocl-icd takes the path for a directory only if it is one. Some versions of the Khronos loader
-/// append a file name directly to the path, so it needs the final slash.
-fn vendors(directory: &Path) -> impl AsRef<OsStr> {
-    let mut path = directory.as_os_str().to_owned();
-    path.push("/");
-    path
 }
