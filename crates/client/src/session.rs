@@ -10,6 +10,7 @@ pub(crate) mod failure;
 mod incoming;
 mod look;
 mod loss;
+mod receivers;
 #[cfg(test)]
 mod tests;
 
@@ -23,46 +24,17 @@ use penstock_link::{Patience, Received, Receiver, Sender};
 use penstock_process::{Lock, Signal};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, Times, frame};
+use penstock_wire::{Call, Id, Request, Status, frame};
 use rustc_hash::FxHashMap;
-
-use penstock_coherence::HostShape;
 
 use crate::arena;
 use crate::error::{Error, Result, refused};
 use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
-
-/// The destination of the bytes of a read: memory of the program that only the face knows.
-pub trait Target: Send {
-    /// Writes all of `payload` at `offset` of the read's own range.
-    ///
-    /// # Errors
-    /// If the payload does not fit the range, or the link broke.
-    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError>;
-
-    /// Returns where the bytes go in the program's memory, or `None` for memory that the program
-    /// does not see.
-    fn shape(&self) -> Option<HostShape> {
-        None
-    }
-}
-
-impl Target for Arc<Lock<Vec<u8>>> {
-    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
-        let mut bytes = self.lock();
-        let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
-        let (start, count) = range.ok_or(FrameError::PayloadTooShort)?;
-        let end = start.checked_add(count).ok_or(FrameError::PayloadTooShort)?;
-        payload.read(bytes.get_mut(start..end).ok_or(FrameError::PayloadTooShort)?)
-    }
-}
-
-/// The receiver of a command's end.
-pub(crate) trait Ending: Send + Sync {
-    fn end(self: Arc<Self>, status: Status, times: Times);
-}
+use receivers::Answer;
+pub(crate) use receivers::Ending;
+pub use receivers::Target;
 
 /// Links between the workers of one client.
 pub(crate) trait Peers: Send + Sync {
@@ -150,13 +122,6 @@ struct Open {
     requests: FxHashMap<u64, Arc<Answer>>,
     /// The reason of the session's loss, or `None` while it is not lost.
     lost: Option<Arc<str>>,
-}
-
-#[derive(Default)]
-struct Answer {
-    /// Read without the lock by the waiting thread.
-    there: AtomicBool,
-    value: Lock<Option<(Status, Vec<u8>)>>,
 }
 
 /// A request in progress. Dropping it discards the answer.
@@ -588,13 +553,6 @@ fn receive_for_others(session: &Weak<Session>) {
     }
 }
 
-impl Answer {
-    fn set(&self, status: Status, bytes: Vec<u8>) {
-        *self.value.lock() = Some((status, bytes));
-        self.there.store(true, Ordering::Release);
-    }
-}
-
 impl<R: serde::de::DeserializeOwned> Pending<R> {
     /// Waits for the answer.
     ///
@@ -622,8 +580,8 @@ impl<R: serde::de::DeserializeOwned> Pending<R> {
     }
 
     fn raw(&self) -> (Status, Vec<u8>) {
-        self.session.wait(&|| self.answer.there.load(Ordering::Acquire));
-        self.answer.value.lock().take().unwrap_or((Status::NODE_LOST, Vec::new()))
+        self.session.wait(&|| self.answer.is_there());
+        self.answer.take().unwrap_or((Status::NODE_LOST, Vec::new()))
     }
 }
 
