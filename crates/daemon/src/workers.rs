@@ -45,6 +45,11 @@ pub(crate) struct Workers {
     spares: VecDeque<u32>,
     /// Workers whose control sockets have closed, until their processes have ended.
     dying: Vec<Dying>,
+    /// Worker of each open ticket. The time of a look-up tells a stranger nothing about a ticket.
+    /// The last step of a look-up compares 32 bytes, which takes about a nanosecond. A hello takes
+    /// some 100 µs and varies as much, so the stranger would need 10,000,000,000 tries to see the
+    /// difference. Each try is a connection that the daemon closes, after the stranger has proved
+    /// its user or that it has the pool's key. A ticket is open for milliseconds.
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
     pub(crate) line: Line<Accepted>,
     /// Number of clients that ever got a worker.
