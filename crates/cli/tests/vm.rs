@@ -44,6 +44,7 @@ fn a_defined_guest_has_no_findings() {
         &[][..],
         &["--virtual-iommu", "--network", "--cpus", "4", "--disk", "/images/a.raw"],
         &["--transport", "tcp", "--no-devices", "--memory", "100000"],
+        &["--transport", "shm", "--cid", "9"],
     ] {
         let defined = vm(&[&["define", "solver"], options].concat(), "");
         assert!(defined.status.success(), "{}", text(&defined.stderr));
@@ -51,6 +52,24 @@ fn a_defined_guest_has_no_findings() {
         let report: Value = serde_json::from_slice(&checked.stdout).unwrap();
         assert_eq!(report["findings"], Value::Array(Vec::new()), "{options:?}: {report:#}");
         assert!(checked.status.success() && report["checks"].as_u64() > Some(10));
+    }
+}
+
+/// Each transport has the devices that it needs.
+#[test]
+fn a_defined_guest_reaches_the_pool_by_its_transport() {
+    for (transport, vsock, memory, network) in
+        [("vsock", true, false, false), ("shm", true, true, false), ("tcp", false, false, true)]
+    {
+        for (form, devices) in [
+            ("libvirt", ["<vsock ", "<shmem ", "<interface "]),
+            ("qemu", ["vhost-vsock-pci", "ivshmem-plain", "virtio-net-pci"]),
+        ] {
+            let defined = vm(&["define", "a", "--transport", transport, "--format", form], "");
+            let text = text(&defined.stdout);
+            let found = devices.map(|device| text.contains(device));
+            assert_eq!(found, [vsock, memory, network], "{transport}: {text}");
+        }
     }
 }
 

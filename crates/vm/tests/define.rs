@@ -9,7 +9,7 @@ use penstock_doctor::tree::{Listing, Tree};
 use penstock_doctor::{Facts, Topic, examine};
 use penstock_trial::{Need, skip};
 use penstock_vm::define::{Address, Definition, Disk, DiskFormat, PlanError, Wishes, plan};
-use penstock_vm::machine::Accelerator;
+use penstock_vm::machine::{Accelerator, SharedMemory};
 
 /// A virtual function of the host's network card.
 const FUNCTION: &str = "\
@@ -100,6 +100,7 @@ fn guests() -> Vec<Definition> {
         with(wishes()),
         with(Wishes { virtual_iommu: true, network: true, disk: Some(disk), ..wishes() }),
         with(Wishes { devices: Some(Vec::new()), cid: None, network: true, ..wishes() }),
+        with(Wishes { memory: true, ..wishes() }),
         with(Wishes { devices: Some(Vec::new()), node: Some(1), cpus: Some(2), ..wishes() }),
         with(Wishes { no_huge_pages: true, devices: Some(addresses(&["20:02.0"])), ..wishes() }),
     ]
@@ -147,6 +148,10 @@ fn both_forms_say_the_same() {
         for (in_xml, in_command) in [
             ("<hugepages/>", "hugetlb=on"),
             ("<vsock ", "vhost-vsock-pci"),
+            ("<shmem name='penstock-solver'>", "mem-path=/dev/shm/penstock-solver"),
+            ("<model type='ivshmem-plain'/>", "ivshmem-plain,memdev=shared0"),
+            ("<size unit='M'>256</size>", "share=on,size=256M"),
+            ("guest-memory is vsock:7367=/dev/shm/penstock-solver,size=256M", "ivshmem-plain"),
             ("<interface ", "virtio-net-pci"),
             ("<iommu ", "intel-iommu"),
             ("<vcpupin ", "taskset"),
@@ -199,6 +204,7 @@ fn qemu_accepts_the_command() {
     }
     let disk = std::env::temp_dir().join(format!("penstock-define,{}.img", std::process::id()));
     fs::File::create(&disk).unwrap().set_len(1 << 20).unwrap();
+    let memory = std::env::temp_dir().join(format!("penstock-define,{}.mem", std::process::id()));
     // What needs hardware is left out: KVM, devices, huge pages, and vsock of the kernel.
     let guest = Definition {
         accelerator: Accelerator::Tcg,
@@ -206,6 +212,7 @@ fn qemu_accepts_the_command() {
         devices: Vec::new(),
         huge_pages: false,
         cid: None,
+        memory: Some(SharedMemory { path: memory.clone(), bytes: 1 << 20 }),
         node: None,
         pins: vec![0],
         memory_mib: 128,
@@ -233,6 +240,7 @@ fn qemu_accepts_the_command() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     fs::remove_file(disk).unwrap();
+    fs::remove_file(memory).unwrap();
     assert!(output.status.success(), "{said}{lines:?}");
     assert!(lines.iter().any(|line| line.contains("prelaunch")), "{said}{lines:?}");
 }

@@ -43,7 +43,7 @@ pub fn facts(root: Option<&Path>) -> Result<Facts, Failure> {
 fn wishes(args: &VmDefineArgs) -> Result<Wishes, Failure> {
     let devices: Vec<Address> = args.device.iter().map(address).collect::<Result<_, _>>()?;
     let is_given = args.no_devices || !devices.is_empty();
-    let vsock = args.transport == Transport::Vsock;
+    let vsock = args.transport != Transport::Tcp;
     Ok(Wishes {
         name: args.name.clone(),
         emulator: search::program(QEMU.as_ref()).unwrap_or_else(|| PathBuf::from(QEMU_PATH)),
@@ -51,6 +51,7 @@ fn wishes(args: &VmDefineArgs) -> Result<Wishes, Failure> {
         memory_mib: args.memory,
         node: args.node,
         cid: vsock.then_some(args.cid.unwrap_or(CID_MIN)),
+        memory: args.transport == Transport::Shm,
         network: args.network || args.transport == Transport::Tcp,
         disk: args.disk.as_deref().map(disk).transpose()?,
         devices: is_given.then_some(devices),

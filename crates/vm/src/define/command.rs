@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::domain::list;
 use super::{Definition, Disk};
-use crate::machine::Accelerator;
+use crate::machine::{Accelerator, SharedMemory};
 
 /// Returns the words of the command.
 pub fn of(guest: &Definition) -> Vec<String> {
@@ -35,6 +35,13 @@ pub fn of(guest: &Definition) -> Vec<String> {
     }
     if let Some(cid) = guest.cid {
         line.device(&format!("vhost-vsock-pci,guest-cid={cid}"));
+    }
+    if let Some(SharedMemory { path, bytes }) = &guest.memory {
+        let (path, size) = (escaped(path), bytes >> 20);
+        let file = format!("memory-backend-file,id=shared0,share=on,size={size}M,mem-path={path}");
+        line.words(&["-object", &file]);
+        // A device of conventional PCI, which no root port takes.
+        line.words(&["-device", "ivshmem-plain,memdev=shared0"]);
     }
     line.words
 }

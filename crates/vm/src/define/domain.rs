@@ -1,7 +1,7 @@
 //! The domain of libvirt for a guest: <https://libvirt.org/formatdomain.html>.
 
 use super::{Address, Definition, Disk, Element};
-use crate::machine::Accelerator;
+use crate::machine::{Accelerator, SharedMemory};
 
 pub fn of(guest: &Definition) -> Element {
     let kind = match guest.accelerator {
@@ -90,6 +90,7 @@ fn devices(guest: &Definition) -> Element {
         .child(terminal("console"))
         .children(guest.devices.iter().map(device))
         .children(guest.cid.map(vsock))
+        .children(guest.memory.as_ref().map(shared_memory))
         // VFIO pins the guest's whole memory, so none of it can be given back.
         .child(Element::new("memballoon").with("model", "none"))
         .children(guest.virtual_iommu.then(iommu))
@@ -133,6 +134,16 @@ fn device(address: &Address) -> Element {
 fn vsock(cid: u32) -> Element {
     let cid = Element::new("cid").with("auto", "no").with("address", cid);
     Element::new("vsock").with("model", "virtio").child(cid)
+}
+
+/// libvirt looks for the file of this name in /dev/shm.
+fn shared_memory(memory: &SharedMemory) -> Element {
+    let name = memory.path.file_name().unwrap_or_default().display();
+    let size = Element::new("size").with("unit", "M").text(memory.bytes >> 20);
+    Element::new("shmem")
+        .with("name", name)
+        .child(Element::new("model").with("type", "ivshmem-plain"))
+        .child(size)
 }
 
 fn iommu() -> Element {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub use element::Element;
 pub use plan::{PlanError, Wishes, plan};
 
-use crate::machine::Accelerator;
+use crate::machine::{Accelerator, SharedMemory};
 
 /// A guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Definition {
     pub huge_pages: bool,
     /// Number of the guest for vsock, if the guest has vsock.
     pub cid: Option<u32>,
+    /// Memory that the guest shares with the host, if it has some.
+    pub memory: Option<SharedMemory>,
     /// Whether the guest has a network card behind QEMU's user-mode network.
     pub network: bool,
     pub disk: Option<Disk>,
@@ -117,17 +119,21 @@ impl Definition {
 
     /// Returns what the host and the guest do so that programs in the guest find the pool.
     fn steps(&self) -> String {
-        let says = |listen: &str, nodes: &str| {
-            format!(
-                "the daemon on the host listens on {listen}, and programs in the guest have \
-                 PENSTOCK_NODES={nodes}"
-            )
-        };
         let gateway = crate::machine::network::GATEWAY;
-        match self.cid {
-            Some(_) => says("vsock:7367", "vsock:2"),
-            None => says("tcp:127.0.0.1:7367", &format!("tcp:{gateway}:7367")),
-        }
+        let (listen, nodes) = match self.cid {
+            Some(_) => ("vsock:7367", "vsock:2".to_owned()),
+            None => ("tcp:127.0.0.1:7367", format!("tcp:{gateway}:7367")),
+        };
+        // The text stands in a comment of XML, where options with two hyphens must not.
+        let memory = self.memory.as_ref().map(|SharedMemory { path, bytes }| {
+            let size = bytes >> 20;
+            format!(", its option guest-memory is {listen}={},size={size}M", path.display())
+        });
+        format!(
+            "the daemon on the host listens on {listen}{}, and programs in the guest have \
+             PENSTOCK_NODES={nodes}",
+            memory.unwrap_or_default()
+        )
     }
 }
 

@@ -1,18 +1,25 @@
 //! What a guest gets on a host, by the facts of the host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use penstock_doctor::Facts;
 use penstock_doctor::facts::{NumaNode, Pci};
 
 use super::{Address, Definition, Disk};
-use crate::machine::Accelerator;
+use crate::machine::{Accelerator, SharedMemory};
 
 /// Number of CPUs if nobody says one: the guests that reached 98.5 % of native speed had eight.
 const CPUS: u32 = 8;
 
 /// Memory in MiB if nobody says how much.
 const MEMORY_MIB: u64 = 4096;
+
+/// Folder in which libvirt looks for the memory that guests share.
+const SHARED_MEMORY_FOLDER: &str = "/dev/shm";
+
+/// Size of the memory that a guest shares with the host: that of a daemon to which nobody names a
+/// size.
+const SHARED_MEMORY_BYTES: u64 = 256 << 20;
 
 /// What somebody wants of a guest. The rest follows from the host.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +30,8 @@ pub struct Wishes {
     pub memory_mib: Option<u64>,
     pub node: Option<u32>,
     pub cid: Option<u32>,
+    /// Whether the guest shares memory with the host.
+    pub memory: bool,
     pub network: bool,
     pub disk: Option<Disk>,
     /// Devices that the guest gets. `None` means all that are set aside for guests.
@@ -109,11 +118,18 @@ pub fn plan(facts: &Facts, wishes: &Wishes) -> Result<Definition, PlanError> {
         node: node.map(|node| node.id),
         huge_pages,
         cid: wishes.cid,
+        memory: wishes.memory.then(|| shared_memory(&wishes.name)),
         network: wishes.network,
         disk: wishes.disk.clone(),
         devices: devices.into_iter().filter_map(|it| Address::read(&it.address)).collect(),
         virtual_iommu: wishes.virtual_iommu,
     })
+}
+
+/// Returns the file that libvirt makes for shared memory of this name.
+fn shared_memory(guest: &str) -> SharedMemory {
+    let path = Path::new(SHARED_MEMORY_FOLDER).join(format!("penstock-{guest}"));
+    SharedMemory { path, bytes: SHARED_MEMORY_BYTES }
 }
 
 /// libvirt makes a file name of it, and QEMU separates properties with commas.
