@@ -641,7 +641,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__vm__subcmd__run)
-            opts="-h --transport --nodes --memory --cpus --timeout --kvm --no-kvm --file --env --verbose --help"
+            opts="-h --transport --nodes --memory --cpus --timeout --kvm --no-kvm --file --env --verbose --json --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -672,6 +672,10 @@ _penstock() {
                     return 0
                     ;;
                 --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

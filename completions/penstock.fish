@@ -160,9 +160,11 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_su
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l timeout -d 'End the guest if the program takes longer than this' -r
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l file -d 'Copy this file or folder into the guest, at the same path or at GUESTPATH, with the libraries of the programs in it. Can be given several times' -r
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l env -d 'Give the program this variable, with this command\'s value or VALUE. Can be given several times' -r
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l output -d 'Write the JSON to this file instead' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l kvm -d 'Fail if KVM does not work, instead of emulating the guest'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l no-kvm -d 'Emulate the guest, also if KVM works'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l verbose -d 'Show the guest\'s console and the times on standard error'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l json -d 'When the program has ended, write what became of it and of the guest as JSON on standard error'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from define" -l format -d 'What to print' -r -f -a "libvirt\t'A domain for virsh define'
 qemu\t'A shell script that starts QEMU'"

@@ -17,7 +17,12 @@ a Debian package (.deb), which need not be installed. `auto` takes the kernel th
 Penstock's tests has fetched, or that of this host. Debian's linux-image-cloud-amd64 is the \
 smallest kernel that has everything. The rest of the guest is made anew for each run: it contains \
 the program, its shared libraries, Penstock, and the files of --file, all at the paths that they \
-have on this host. Nothing of it stays.
+have on this host. Nothing of it stays. This host runs the loader that the program file names to \
+list the libraries, and refuses one that somebody other than root could have put there.
+
+CUDA:
+If the CUDA runtime is linked into a program, that program must be PROGRAM itself. A script cannot \
+start it, because only the file of PROGRAM is examined.
 
 Pool:
 The command starts a daemon for the devices of this host, which serves only this guest, and ends \
@@ -40,6 +45,7 @@ Examples:
   penstock vm define solver --disk /var/lib/libvirt/images/solver.qcow2 > solver.xml
   virsh define solver.xml
   penstock vm define solver --device 0000:65:00.0 --cpus 8 --memory 20480 --format qemu
+  penstock vm define solver --transport shm
   penstock vm define solver --root /tmp/gpu07.tree
 
 Devices:
@@ -198,6 +204,13 @@ pub struct VmRunArgs {
     /// Show the guest's console and the times on standard error
     #[arg(long)]
     pub verbose: bool,
+    /// When the program has ended, write what became of it and of the guest as JSON on standard
+    /// error
+    #[arg(long)]
+    pub json: bool,
+    /// Write the JSON to this file instead
+    #[arg(long, value_name = "FILE", requires = "json")]
+    pub output: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,

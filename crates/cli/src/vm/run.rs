@@ -3,6 +3,8 @@
 //! Everything lies in a private directory, which the guard removes however this process ends. The
 //! daemon, QEMU and its helper are children of this process, and the kernel ends them with it.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use penstock_vm::VmError;
 use penstock_vm::host::{self, End, Plan, Report, Stopped, Tools};
 use penstock_vm::image::kernel::{self, Kernel};
 use penstock_vm::machine::{Accelerator, Boot, Machine};
+use serde_json::{Value, json};
 
 use super::args::VmRunArgs;
 use super::link::{self, Link, Memory};
@@ -46,7 +49,16 @@ pub fn run(args: &VmRunArgs) -> Result<ExitCode, Failure> {
     let tools = tools()?;
     let link = Link::set_up(args, &directory).map_err(set_up)?;
     let machine = machine(args, &link, &directory)?;
-    let report = run_machine(args, machine, &tools, &link, &directory)?;
+    // Opened before the program runs, so that nothing runs whose report cannot be written.
+    let output = args.output.as_deref().map(|path| {
+        let opened = File::create(path);
+        opened.map_err(|error| set_up(Failure::file(path, "write")(error)))
+    });
+    let output = output.transpose()?;
+    let Ran { report, accelerator } = run_machine(args, machine, &tools, &link, &directory)?;
+    if args.json {
+        tell(args, output, &document(&report, accelerator, link.name))?;
+    }
     if args.verbose {
         let (boot, program) = (report.boot.as_secs_f64(), report.program.as_secs_f64());
         eprintln!(
@@ -65,6 +77,43 @@ pub fn run(args: &VmRunArgs) -> Result<ExitCode, Failure> {
             TOO_LONG
         }
     }))
+}
+
+/// What became of the guest, for other programs.
+fn document(report: &Report, accelerator: Accelerator, way: &str) -> Value {
+    let (end, status, why) = match &report.end {
+        End::Exit(status) => ("exited", *status, None),
+        End::NotStarted { status, why } => ("not started", *status, Some(table::printable(why))),
+        End::TooLong => ("too long", TOO_LONG, None),
+    };
+    let accelerator = match accelerator {
+        Accelerator::Kvm => "kvm",
+        Accelerator::Tcg => "tcg",
+    };
+    json!({
+        "end": end,
+        "exit_status": status,
+        "why": why,
+        "accelerator": accelerator,
+        "transport": way,
+        "boot_s": report.boot.as_secs_f64(),
+        "program_s": report.program.as_secs_f64(),
+    })
+}
+
+/// Writes the document apart from the program's own output.
+fn tell(args: &VmRunArgs, output: Option<File>, document: &Value) -> Result<(), Failure> {
+    let text = format!("{document:#}\n");
+    match (output, &args.output) {
+        (Some(mut file), Some(path)) => {
+            file.write_all(text.as_bytes()).map_err(Failure::file(path, "write"))
+        }
+        // If standard error is closed, nobody wants the document.
+        _ => {
+            _ = std::io::stderr().write_all(text.as_bytes());
+            Ok(())
+        }
+    }
 }
 
 fn set_up(failure: Failure) -> Failure {
@@ -141,6 +190,12 @@ fn command_line(args: &VmRunArgs) -> String {
     format!("console=ttyS0{loud} panic=-1 no_timer_check rdinit={init} -- {word}")
 }
 
+/// A guest that has run.
+struct Ran {
+    report: Report,
+    accelerator: Accelerator,
+}
+
 /// Runs the guest with KVM, or emulated if KVM does not work.
 fn run_machine(
     args: &VmRunArgs,
@@ -148,7 +203,7 @@ fn run_machine(
     tools: &Tools,
     link: &Link,
     directory: &PrivateDirectory,
-) -> Result<Report, Failure> {
+) -> Result<Ran, Failure> {
     let mut plan = Plan {
         machine,
         tools,
@@ -160,13 +215,14 @@ fn run_machine(
     let mut why = "as --no-kvm says".to_owned();
     if !args.no_kvm {
         why = match with_kvm(args, &mut plan)? {
-            Attempt::Done(report) => return Ok(report),
+            Attempt::Done(report) => return Ok(Ran { report, accelerator: Accelerator::Kvm }),
             Attempt::Without(why) => why,
         };
     }
     plan.announcement = format!("penstock: the guest is emulated, {why}; it uses {}", link.name);
     plan.machine.accelerator = Accelerator::Tcg;
-    host::run(&plan).map_err(|stopped| stopped.error.into())
+    let report = host::run(&plan).map_err(|stopped| stopped.error)?;
+    Ok(Ran { report, accelerator: Accelerator::Tcg })
 }
 
 /// What became of an attempt with KVM.
