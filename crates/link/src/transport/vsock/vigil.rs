@@ -11,7 +11,8 @@
 //!
 //! Some monitors never refuse a connection, for example `vhost-device-vsock` 0.3.0. So the first
 //! question comes early, while the machine is known to live. If the machine leaves this question
-//! unanswered, its silence means nothing, and no question follows.
+//! unanswered, its silence means nothing. It is asked again now and then: perhaps it was only busy,
+//! and without answers nobody would notice that it is paused later.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,9 @@ pub(super) const QUIET_MAX: Duration = Duration::from_secs(3);
 /// Time that the other machine has for its answer. TCP, too, gives an idle peer 3 s. With the
 /// silence before it and the interval between two looks, a loss is known after at most 8 s.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Time after which a machine is asked again that has left a question unanswered.
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Longest time between two looks that counts as silence. Nobody waited for the other end in the
 /// rest of that time, or this process was stopped. A waiting thread looks once a second.
@@ -43,7 +47,11 @@ pub(super) struct Vigil {
 enum Refusals {
     NotAsked,
     Come,
-    NeverCome,
+    /// They do not come, as far as is known.
+    DoNotCome {
+        /// Time at which this became known.
+        since: Instant,
+    },
 }
 
 /// Time without a sign of life from an end that sends beats.
@@ -142,7 +150,7 @@ impl Vigil {
         let ask = match self.refusals {
             Refusals::NotAsked => true,
             Refusals::Come => is_quiet,
-            Refusals::NeverCome => false,
+            Refusals::DoNotCome { since } => now.duration_since(since) >= ASK_AGAIN,
         };
         self.asked = ask.then_some(now);
         Deeds { is_lost: false, poke: is_quiet, ask }
@@ -161,7 +169,7 @@ impl Vigil {
         match answer {
             Answer::Gone => return true,
             Answer::Silent if self.refusals == Refusals::Come => return !has_spoken,
-            Answer::Silent => self.refusals = Refusals::NeverCome,
+            Answer::Silent => self.refusals = Refusals::DoNotCome { since: now },
             Answer::Lives => {
                 self.refusals = Refusals::Come;
                 self.quiet_since = now;

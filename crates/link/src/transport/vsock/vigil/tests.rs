@@ -169,6 +169,27 @@ fn the_silence_of_a_machine_that_never_answers_means_nothing() {
     }
 }
 
+/// A machine that was too busy to answer when the connection was made.
+#[test]
+fn a_machine_that_answers_only_later_is_asked_again() {
+    for seed in 0..WORLDS {
+        let habits = Habits { answers_within_ms: None, speaks_within_ms: None };
+        let mut world = World::new(seed, habits, true, false);
+        world.live_until(10_000);
+        assert!(matches!(world.vigil.refusals, Refusals::DoNotCome { .. }));
+        world.habits.answers_within_ms = IN_TIME;
+        // Two times of ASK_AGAIN with a look after half a second on average, if the machine has
+        // missed the question of the first one.
+        let looks = (0..1_000).take_while(|_| {
+            world.live_until(world.now_ms + 1);
+            world.vigil.refusals != Refusals::Come
+        });
+        assert!(looks.count() < 1_000, "seed {seed}: the machine is not asked again");
+        let known = world.end(ASKED_LOSS_MAX_MS);
+        assert!(known.is_some(), "seed {seed}: not known after {ASKED_LOSS_MAX_MS} ms");
+    }
+}
+
 #[test]
 fn a_lack_on_this_side_says_nothing_about_the_machine() {
     let start = Instant::now();
