@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use penstock_link::{LinkError, Side, Stream, establish};
-use penstock_wire::U64;
+use penstock_wire::{FrameError, Payload, U64};
 use penstock_wire::hello::feature;
 
 use super::*;
