@@ -43,6 +43,9 @@ pub(crate) fn of_error(error: &Error) -> CUresult {
         Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => {
             CUDA_ERROR_DEVICE_UNAVAILABLE
         }
+        Error::Heap { status, .. } if penstock_wire::cuda::code(*status).is_some() => {
+            of_status(*status)
+        }
         Error::Frame(_) | Error::Heap { .. } => CUDA_ERROR_INVALID_VALUE,
         Error::Config(_) => CUDA_ERROR_INVALID_DEVICE,
         _ => CUDA_ERROR_UNKNOWN,
@@ -65,6 +68,10 @@ mod tests {
             (Error::Frame(penstock_wire::FrameError::PayloadTooShort), CUDA_ERROR_INVALID_VALUE),
             (Error::Config("wrong".into()), CUDA_ERROR_INVALID_DEVICE),
             (Error::Heap { status: Status(-59), why: "no".into() }, CUDA_ERROR_INVALID_VALUE),
+            (
+                Error::Heap { status: penstock_wire::cuda::status(801), why: "no".into() },
+                CUDA_ERROR_NOT_SUPPORTED,
+            ),
             (refused(-4), CUDA_ERROR_OUT_OF_MEMORY),
             (refused(-5), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
             (refused(-54), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
