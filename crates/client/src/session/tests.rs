@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use penstock_link::{LinkError, Side, Stream, establish};
-use penstock_wire::{FrameError, Payload, U64};
 use penstock_wire::hello::feature;
+use penstock_wire::{FrameError, Payload, U64};
 
 use super::*;
 use crate::event::Event;
