@@ -81,11 +81,7 @@ pub fn open(
     key: Option<&Key>,
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
-    if address.needs_key() && key.is_none() {
-        return Err(LinkError::NoKey { peer: address.to_string() });
-    }
-    let stream = Stream::connect(address, deadline)?;
-    listener_owner::check(&stream, address)?;
+    let stream = connect(address, key, deadline)?;
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
@@ -104,11 +100,7 @@ pub fn open_patiently(
     prove: bool,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
-    if address.needs_key() && key.is_none() {
-        return Err(LinkError::NoKey { peer: address.to_string() });
-    }
-    let stream = Stream::connect(address, Instant::now() + patience)?;
-    listener_owner::check(&stream, address)?;
+    let stream = connect(address, key, Instant::now() + patience)?;
     let wish = Wish { role, ticket: None, prove };
     say_hello(stream, &address.to_string(), wish, key, Limit::Each(patience), watch)
 }
@@ -128,6 +120,16 @@ pub fn open_on(
     let go_on = &mut |_| ControlFlow::Continue(());
     let wish = Wish { role, ticket, prove: role == Role::Control };
     say_hello(stream, peer, wish, key, Limit::At(deadline), go_on)
+}
+
+/// Connects to a listener that this side may talk to.
+fn connect(address: &Address, key: Option<&Key>, deadline: Instant) -> Result<Stream, LinkError> {
+    if address.needs_key() && key.is_none() {
+        return Err(LinkError::NoKey { peer: address.to_string() });
+    }
+    let stream = Stream::connect(address, deadline)?;
+    listener_owner::check(&stream, address)?;
+    Ok(stream)
 }
 
 /// Purpose of a hello.
