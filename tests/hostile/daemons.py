@@ -329,8 +329,8 @@ def a_vacated_socket(node):
                 text=True,
                 timeout=PATIENCE,
             )
-            # The impostor that this user's own kind plays must hear something, else the check of
-            # the other one would prove nothing.
+            # A program of root believes a listener of root, so that impostor hears its hello. If it
+            # heard nothing, the silence at the other impostor would prove nothing.
             assert (heard() == b"") == must_refuse, f"user {user} heard {heard()[:40]}"
             said = f"is a socket of user {user}, in a directory where others"
             assert (said in told.stderr) == must_refuse, told.stderr
