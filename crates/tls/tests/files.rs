@@ -1,17 +1,15 @@
 //! The files: identities, known nodes, authorized clients.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::thread;
 
-use common::Folder;
 use penstock_tls::{
     AuthorizedClients, Client, ClientOptions, Devices, FileError, Identity, IdentityError,
     KnownNodes, LineError, ListError, Pin, PinError, PublicKey,
 };
+use penstock_trial::Folder;
 use proptest::prelude::*;
 
 fn key(byte: u8) -> PublicKey {
@@ -20,7 +18,7 @@ fn key(byte: u8) -> PublicKey {
 
 #[test]
 fn an_identity_is_made_once_and_for_its_owner_alone() {
-    let folder = Folder::new("identity");
+    let folder = Folder::new("tls-identity");
     let path = folder.file("deep/identity");
     assert!(matches!(Identity::load(&path), Err(IdentityError::File(_))));
     let made = Identity::load_or_create(&path).unwrap();
@@ -37,7 +35,7 @@ fn an_identity_is_made_once_and_for_its_owner_alone() {
 
 #[test]
 fn processes_that_make_an_identity_at_once_get_the_same_one() {
-    let folder = Folder::new("race");
+    let folder = Folder::new("tls-race");
     for round in 0..20 {
         let path = folder.file(&format!("identity-{round}"));
         let keys: Vec<PublicKey> = thread::scope(|scope| {
@@ -49,12 +47,12 @@ fn processes_that_make_an_identity_at_once_get_the_same_one() {
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
         assert_eq!(Identity::load(&path).unwrap().public(), keys[0]);
     }
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 20, "drafts are left");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 20, "drafts are left");
 }
 
 #[test]
 fn an_identity_that_is_not_safe_is_refused() {
-    let folder = Folder::new("unsafe");
+    let folder = Folder::new("tls-unsafe");
     let path = folder.file("identity");
     Identity::load_or_create(&path).unwrap();
     for mode in [0o640, 0o604, 0o660] {
@@ -73,14 +71,14 @@ fn an_identity_that_is_not_safe_is_refused() {
     assert!(Identity::load_or_create(&dangling).is_err());
     assert!(!folder.file("elsewhere").exists());
     assert!(matches!(
-        Identity::load_or_create(&folder.0),
+        Identity::load_or_create(folder.path()),
         Err(IdentityError::File(FileError::NotAFile { .. }))
     ));
 }
 
 #[test]
 fn a_file_that_is_no_identity_is_never_replaced() {
-    let folder = Folder::new("not-an-identity");
+    let folder = Folder::new("tls-not-an-identity");
     let good = folder.file("good");
     Identity::load_or_create(&good).unwrap();
     let text = fs::read_to_string(&good).unwrap();
@@ -106,7 +104,7 @@ fn a_file_that_is_no_identity_is_never_replaced() {
 
 #[test]
 fn a_node_is_pinned_compared_and_revoked() {
-    let folder = Folder::new("nodes");
+    let folder = Folder::new("tls-nodes");
     let path = folder.file("known_nodes");
     assert_eq!(KnownNodes::load(&path).unwrap().check("gpu01", &key(1)).unwrap(), Pin::Unknown);
     KnownNodes::pin(&path, "gpu01", key(1)).unwrap();
@@ -136,7 +134,7 @@ fn a_node_is_pinned_compared_and_revoked() {
 
 #[test]
 fn clients_are_allowed_found_and_revoked() {
-    let folder = Folder::new("clients");
+    let folder = Folder::new("tls-clients");
     let path = folder.file("authorized_clients");
     let options = ClientOptions {
         devices: Devices::Only(vec!["0".into(), "2".into()]),
@@ -160,7 +158,7 @@ fn clients_are_allowed_found_and_revoked() {
 
 #[test]
 fn nothing_is_added_that_would_be_read_as_something_else() {
-    let folder = Folder::new("injection");
+    let folder = Folder::new("tls-injection");
     let path = folder.file("authorized_clients");
     let with = |name: &str, quota: &str, device: &str| Client {
         name: name.to_owned(),
@@ -215,7 +213,7 @@ fn a_line_that_is_not_understood_is_named() {
 
 #[test]
 fn changes_keep_all_other_lines_as_they_were() {
-    let folder = Folder::new("lines");
+    let folder = Folder::new("tls-lines");
     let path = folder.file("authorized_clients");
     let text =
         format!("# the lab\n\n  anna\t{}   quota=small # until May\nbert {}\n#end", key(1), key(2));
@@ -231,7 +229,7 @@ fn changes_keep_all_other_lines_as_they_were() {
 
 #[test]
 fn a_list_that_others_can_write_is_refused_and_nothing_is_lost_by_a_bad_one() {
-    let folder = Folder::new("list-modes");
+    let folder = Folder::new("tls-list-modes");
     let path = folder.file("known_nodes");
     KnownNodes::pin(&path, "gpu01", key(1)).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
@@ -251,7 +249,7 @@ fn a_list_that_others_can_write_is_refused_and_nothing_is_lost_by_a_bad_one() {
 
 #[test]
 fn changes_at_once_lose_nothing() {
-    let folder = Folder::new("at-once");
+    let folder = Folder::new("tls-at-once");
     let path = folder.file("known_nodes");
     thread::scope(|scope| {
         for byte in 0..8_u8 {

@@ -1,17 +1,20 @@
 //! What tests inject into Penstock: random delays, which make rare orders of events happen within
 //! seconds, and planted defects, which show that the checker finds them. Tests also say with this
-//! crate what they cannot check on their host, and draw random numbers with it.
+//! crate what they cannot check on their host, draw random numbers with it, and keep their files in
+//! its folders.
 //!
 //! Without the features `test-delays` and `planted`, which builds for users do not have, `delay`
-//! and `planted` do nothing. Only tests call [`skip`] and use [`Random`].
+//! and `planted` do nothing. Only tests call [`skip`] and use [`Random`] and [`Folder`].
 #![forbid(unsafe_code)]
 
 mod defect;
 mod delay;
+mod folder;
 mod random;
 mod skip;
 
 pub use defect::{Defect, planted, planted_name};
 pub use delay::{Place, delay, is_put_off};
+pub use folder::Folder;
 pub use random::Random;
 pub use skip::{Need, compiler, is_compiled, is_required, skip};

@@ -1,14 +1,12 @@
 //! Whole programs: this file, started again, calls the functions of wtr.h on simulated devices.
 
-#[path = "common/folder.rs"]
-mod folder;
 #[path = "common/wtr.rs"]
 mod wtr;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use folder::Folder;
+use penstock_trial::Folder;
 use serde_json::Value;
 
 /// Returns the number of nodes of a graph.
@@ -67,7 +65,7 @@ fn as_a_program() {
 
 #[test]
 fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
-    let folder = Folder::new("files");
+    let folder = Folder::new("water-files");
     let (graph, trace, summary) =
         (folder.file("x.dot"), folder.file("x.json"), folder.file("x.txt"));
     let dumped = folder.file("dumped.dot");
@@ -96,7 +94,7 @@ fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
 
 #[test]
 fn partition_and_self_scheduling_beat_the_papers_best_of_table_5_on_simulated_devices() {
-    let folder = Folder::new("table5");
+    let folder = Folder::new("water-table5");
     let output = child(&folder, "table 5", &[]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for what in ["static: ", "self-scheduled: "] {

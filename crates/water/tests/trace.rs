@@ -1,8 +1,6 @@
 //! Tests of the recorder, and of the graphs, traces and watchdog that use it.
 
 mod common;
-#[path = "common/folder.rs"]
-mod folder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,9 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{Cluster, Host};
-use folder::Folder;
 use penstock_process::Lock;
-use penstock_trial::{Need, skip};
+use penstock_trial::{Folder, Need, skip};
 use serde_json::Value;
 use water::backend::{Backend, Ended};
 use water::clock::Real;
@@ -192,7 +189,7 @@ fn check_path(dot: &Dot) {
 
 #[test]
 fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
-    let folder = Folder::new("graphs");
+    let folder = Folder::new("water-graphs");
     let cluster = cluster(5);
     let issued = program(cluster.runtime(), 5, 100_000);
     let path = folder.file("run.dot");
@@ -245,7 +242,7 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
 
 #[test]
 fn commands_of_one_job_are_told_with_it() {
-    let folder = Folder::new("also");
+    let folder = Folder::new("water-also");
     let cluster = Cluster::new(2, 2);
     recording::begin(cluster.runtime(), recording());
     let bytes = vec![1_u8; 5000];

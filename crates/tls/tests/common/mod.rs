@@ -1,8 +1,6 @@
 //! What several tests need.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::path::PathBuf;
-
 use penstock_tls::{
     Established, Expected, Handshake, HandshakeError, Handshakes, Identity, Intake, Pieces,
     RecordError, Records, limits,
@@ -87,26 +85,4 @@ pub fn open(
         filled?;
     }
     Ok(())
-}
-
-/// Folder of one test, which is removed when it is dropped.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-tls-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
