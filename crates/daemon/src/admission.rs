@@ -67,8 +67,24 @@ impl<T> Admission<T> {
 
     /// Removes a connection whose hello is complete or which is gone, if it still has its place.
     pub(crate) fn leave(&mut self, id: u64) {
-        let index = self.pending.iter().position(|pending| pending.id == id);
+        let index = self.index_of(id);
         _ = index.and_then(|index| self.remove(index));
+    }
+
+    fn index_of(&self, id: u64) -> Option<usize> {
+        // Connections arrive at the end, in the order of their numbers.
+        self.pending.binary_search_by_key(&id, |pending| pending.id).ok()
+    }
+
+    /// Returns the handle of a connection that still has its place.
+    pub(crate) fn handle(&mut self, id: u64) -> Option<&mut T> {
+        let index = self.index_of(id)?;
+        self.pending.get_mut(index).map(|pending| &mut pending.handle)
+    }
+
+    /// Returns the connections, the oldest first.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.pending.iter().map(|pending| (pending.id, &pending.handle))
     }
 
     /// Removes all connections.

@@ -12,7 +12,8 @@ use penstock_process::{Lock, Signal};
 use penstock_wire::hello::Verdict;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use crate::door::{Door, Hellos};
+use crate::door::Door;
+use crate::doorstep::Hellos;
 use crate::guest::{self, Guest, GuestError};
 use crate::log::{self, Log, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
@@ -149,7 +150,7 @@ pub fn serve_until(
         changed: Signal::new(),
         wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(Error::system("making an eventfd"))?,
-        hellos: Hellos::default(),
+        hellos: Hellos::create().map_err(Error::system("waiting for connections"))?,
         surveys: AtomicUsize::new(0),
         refused: AtomicU64::new(0),
         refusals: Throttle::default(),
@@ -157,6 +158,11 @@ pub fn serve_until(
         addresses,
         regions,
     });
+    let doorstep = daemon.clone();
+    thread::Builder::new()
+        .name("doorstep".into())
+        .spawn(move || doorstep.watch_doorstep())
+        .map_err(Error::system("starting a thread"))?;
     for (listener, region) in listeners.iter().zip(&daemon.regions) {
         let region = region.clone();
         let door = Door { daemon: daemon.clone(), listener: listener.clone(), region };
@@ -220,7 +226,8 @@ impl Daemon {
                 PollFd::new(&self.wake, PollFlags::IN),
             ];
             fds.extend(controls.iter().map(|(_, control)| PollFd::new(&**control, PollFlags::IN)));
-            let timeout = next.map(|at| timespec(at.saturating_duration_since(Instant::now())));
+            let timeout =
+                next.map(|at| crate::sys::timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
@@ -359,11 +366,4 @@ fn reachable(addresses: &[Address]) -> Vec<String> {
     let host = crate::node::host();
     let advertised = addresses.iter().filter_map(|address| address.advertised(&host));
     advertised.map(|address| address.to_string()).collect()
-}
-
-fn timespec(duration: Duration) -> rustix::event::Timespec {
-    rustix::event::Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: duration.subsec_nanos().into(),
-    }
 }

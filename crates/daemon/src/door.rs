@@ -1,21 +1,21 @@
 //! The daemon's doors: they accept connections, identify them, and hand them on.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Accepted, LinkError, Listener, Region, Stream, accept_hello_as};
-use penstock_process::Lock;
 use penstock_wire::describe::Survey;
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::limits::{HELLO_MS_MAX, LINE_NOTE_MS, PENDING_HELLOS_MAX};
+
 use rustix::net::Shutdown;
 
-use crate::admission::Admission;
 use crate::daemon::Daemon;
+use crate::doorstep::Arrived;
 use crate::message::ToWorker;
 use crate::workers::{Arrival, Match, hand_over};
 
@@ -34,42 +34,6 @@ pub(crate) struct Door {
     pub(crate) listener: Arc<Listener>,
     /// Memory that the guest at this address shares with the host.
     pub(crate) region: Option<Arc<Region>>,
-}
-
-/// Connections whose hellos are incomplete.
-pub(crate) struct Hellos(Lock<Admission<OwnedFd>>);
-
-impl Default for Hellos {
-    fn default() -> Self {
-        Self(Lock::new(Admission::new(PENDING_HELLOS_MAX)))
-    }
-}
-
-impl Hellos {
-    /// Registers a connection. If there are too many, closes another one.
-    fn begin(&self, stream: &Stream) -> std::io::Result<u64> {
-        let handle = rustix::io::fcntl_dupfd_cloexec(stream, 0)?;
-        let admitted = self.0.lock().arrive(stream.source(), stream.needs_key(), handle);
-        if let Some(connection) = admitted.gives_way {
-            close(&connection);
-        }
-        Ok(admitted.id)
-    }
-
-    /// Removes a finished hello. Its connection may live on elsewhere.
-    fn end_one(&self, id: u64) {
-        self.0.lock().leave(id);
-    }
-
-    /// Closes all connections whose hello is pending.
-    pub(crate) fn end(&self) {
-        self.0.lock().end().for_each(|connection| close(&connection));
-    }
-}
-
-/// Hangs up, which wakes the thread that waits for the hello.
-fn close(connection: &OwnedFd) {
-    _ = rustix::net::shutdown(connection, Shutdown::Both);
 }
 
 impl Door {
@@ -92,14 +56,36 @@ impl Door {
     }
 
     fn admit(&self, stream: Stream) {
-        let daemon = self.daemon.clone();
-        let id = match daemon.hellos.begin(&stream) {
-            Ok(id) => id,
-            Err(error) => return daemon.note_dropped(&error),
-        };
+        let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
+        if let Err(error) = self.daemon.hellos.begin(stream, deadline) {
+            self.daemon.note_dropped(&error);
+        }
+    }
+}
+
+impl Daemon {
+    /// Hears the hellos of connections that have spoken, each in a thread, until the daemon ends.
+    pub(crate) fn watch_doorstep(self: &Arc<Self>) {
+        loop {
+            match self.hellos.wait() {
+                Ok(Some(arrived)) => arrived.into_iter().for_each(|one| match one {
+                    Ok(arrived) => self.hear_hello(arrived),
+                    Err(error) => self.note_dropped(&error),
+                }),
+                Ok(None) => return,
+                Err(error) => {
+                    self.note_dropped(&error);
+                    thread::sleep(ACCEPT_RETRY);
+                }
+            }
+        }
+    }
+
+    fn hear_hello(self: &Arc<Self>, Arrived { id, stream, deadline }: Arrived) {
+        let daemon = self.clone();
         let hello = move || {
             let peer = stream.peer();
-            let met = daemon.meet(stream, id);
+            let met = daemon.meet(stream, id, deadline);
             daemon.hellos.end_one(id);
             if let Err(error) = met {
                 daemon.note_refusal(&peer, &error);
@@ -108,16 +94,13 @@ impl Door {
         let started =
             thread::Builder::new().name("hello".into()).stack_size(HELLO_STACK_BYTES).spawn(hello);
         if let Err(error) = started {
-            self.daemon.hellos.end_one(id);
-            self.daemon.note_dropped(&error);
+            self.hellos.end_one(id);
+            self.note_dropped(&error);
         }
     }
-}
 
-impl Daemon {
     /// Hears a hello and hands the connection on by its role.
-    fn meet(&self, stream: Stream, id: u64) -> Result<(), LinkError> {
-        let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
+    fn meet(&self, stream: Stream, id: u64, deadline: Instant) -> Result<(), LinkError> {
         let allow = |peer: &penstock_link::Credentials| self.allows(peer.uid);
         let accepted =
             accept_hello_as(Some(&self.instance), stream, self.key.as_ref(), &allow, deadline)?;

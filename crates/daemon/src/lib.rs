@@ -19,14 +19,15 @@
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order` and `send_gate` in `session/`;
-//!    outside it `line`, `refill`, `account`, `message`, `node`, `usage`, `transport`, `log` and
-//!    `sys`.
+//!    outside it `doorstep`, `admission`, `line`, `refill`, `account`, `message`, `node`, `usage`,
+//!    `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
 mod admission;
 mod daemon;
 mod door;
+mod doorstep;
 mod guest;
 mod line;
 pub mod log;

@@ -74,6 +74,13 @@ pub(crate) fn end_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+pub(crate) fn timespec(duration: std::time::Duration) -> rustix::event::Timespec {
+    rustix::event::Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
 /// Raises the limit of file descriptors as far as the system allows: 256 sessions and as many
 /// hellos need some 800, near the usual limit of 1,024. Workers inherit the limit. It would only
 /// harm drivers that use select(2), and none does.

@@ -115,8 +115,8 @@ pub const UNTAKEN_BYTES_MAX: usize = 256 << 20;
 pub const HELLO_MS_MAX: u64 = 5_000;
 
 /// Number of connections whose hello a daemon has not yet completed. If there are more, the oldest
-/// one of the source that has the most gives way. Each takes a thread with 64 KiB of stack, 16 MiB
-/// in all.
+/// one of the source that has the most gives way. Each that has spoken takes a thread with 128 KiB
+/// of stack, 32 MiB in all.
 pub const PENDING_HELLOS_MAX: usize = 256;
 
 /// Number of sessions of one daemon. Each is a process of some 60 MB with a driver loaded, 16 GB in

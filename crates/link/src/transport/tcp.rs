@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
-use super::contract::{Accepting, Bound, Completion, Connection, Endpoint, Source, Transport};
+use super::contract::{
+    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Source, Transport,
+};
 use super::syscall::{self, Readiness, wait_fd};
 use crate::error::LinkError;
 use crate::instance::End;
@@ -152,6 +154,8 @@ impl Endpoint for TcpEndpoint {
 
     fn listen(&self, _mode: u32) -> io::Result<Bound> {
         let listener = TcpListener::bind((self.host.as_str(), self.port))?;
+        // The standard library asks for 128 places.
+        rustix::net::listen(&listener, BACKLOG)?;
         let port = listener.local_addr()?.port();
         let pacing = begin_unpaced(listener.as_fd());
         Ok(Bound {
