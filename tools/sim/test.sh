@@ -15,3 +15,5 @@ programs=${CARGO_TARGET_DIR:-$here/../../target}/sim
 "$here/run.py" --programs "$programs" --jobs 2 --check "$here/results/ib-qdr.csv" --nodes 64 --apps perlin_noise,nbody,knn,matrix_mul,lin_reg
 "$here/run.py" --programs "$programs" --check "$here/results/sensitivity.csv" --apps lin_reg
 "$here/report.py" --check
+# LAMMPS on up to four nodes.
+"$here/md/run.py" --check "$here/results/lammps.csv" --fast
