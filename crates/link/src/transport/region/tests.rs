@@ -1,5 +1,5 @@
 use std::fs::{self, File, Permissions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -39,17 +39,17 @@ crate::transport::tests::links_over!(Way {
     beside: with_a_new_region,
 });
 
-/// Puts a region of one part beside a connection. The file has no name any more when the test
-/// begins; the descriptors keep it.
+/// Puts a region of one part beside a connection. The file has no name any more when this function
+/// returns, so tests leave none behind, also if they are killed.
 fn with_a_new_region(client: Stream, worker: Stream) -> (Stream, Stream) {
     let shared = Shared::new("suite", 1);
     let part = shared.region.take().unwrap();
     let mine = shared.workers_part(&part);
     // The worker's process would keep it; here it lives as long as the tests.
     std::mem::forget(part);
-    let client = client.seeing(shared.file.path.clone());
-    // The name is needed until the client has opened the file.
-    std::mem::forget(shared);
+    let file = File::options().read(true).write(true).open(&shared.file.path).unwrap();
+    // The client opens the file after this function, by a descriptor that stays open.
+    let client = client.seeing(format!("/proc/self/fd/{}", file.into_raw_fd()).into());
     (client, worker.with_part(Some(mine), Settled::default()))
 }
 
