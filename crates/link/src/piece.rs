@@ -80,6 +80,22 @@ impl Window {
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), into.as_mut_ptr(), into.len()) };
     }
 
+    /// Reads each word of a range once and forgets it. Does nothing if the range does not lie
+    /// within the window, or does not begin at a multiple of 8.
+    pub(crate) fn read_words(&self, at: usize, bytes: usize) {
+        let Some(words) = self.place(at, bytes).map(NonNull::cast::<u64>) else { return };
+        if !words.is_aligned() {
+            return;
+        }
+        for word in 0..bytes / size_of::<u64>() {
+            // SAFETY: the word lies within the mapping.
+            let word = unsafe { words.add(word) };
+            // SAFETY: as above, and aligned, because `at` is. Any bits are a number, also if the
+            // peer writes them at the same time.
+            _ = unsafe { word.read_volatile() };
+        }
+    }
+
     /// Copies bytes in, if they lie within the window.
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         let Some(place) = self.place(at, bytes.len()) else { return };
@@ -91,6 +107,14 @@ impl Window {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         // SAFETY: `at` is at most the size of the mapping.
         is_inside.then(|| unsafe { self.base.add(at) })
+    }
+}
+
+/// As [`Window::read_words`], of memory of this process alone.
+pub(crate) fn read_own_words(words: &[u64]) {
+    for word in words {
+        // SAFETY: a reference is valid and aligned.
+        _ = unsafe { std::ptr::from_ref(word).read_volatile() };
     }
 }
 
