@@ -184,7 +184,10 @@ stage_notices() {
     runner tests/notices/run.py
     runner tests/trace/run.py
 }
-stage_documents() { runner tests/documents/run.py; }
+stage_documents() {
+    runner tests/documents/run.py
+    step documents/units tests/packaging/units.sh
+}
 stage_guests() {
     # Guests wait more than they work.
     runner tests/guests/faults.py --times 3 &

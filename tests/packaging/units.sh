@@ -1,0 +1,33 @@
+#!/bin/bash
+# Checks the systemd units as systemd itself reads them: tests/packaging/units.sh. A unit that is
+# wrong, or that gives the daemon more rights than before, fails. Nothing is started: that would
+# need systemd as the first process. Exits with 77 if systemd is not installed.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+# In tenths, as `systemd-analyze security` takes it. The daemon's unit has 2.2 of 10. What is left
+# is that it uses networks and devices.
+exposure_max=22
+if ! command -v systemd-analyze >/dev/null; then
+    echo "SKIPPED: systemd-analyze is missing; install the Debian package systemd" >&2
+    exit 77
+fi
+bin=${PENSTOCK_BIN:-$PWD/target/release}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/bin"
+ln -s "$bin/penstock" "$bin/penstockd" "$scratch/bin"
+code=0
+for unit in penstockd penstock; do
+    sed "s|@PREFIX@|$scratch|" "packaging/$unit.service.in" >"$scratch/$unit.service"
+    # It warns about what it does not know, and exits with 0 then.
+    said=$(systemd-analyze verify --man=no "$scratch/$unit.service" 2>&1) || code=1
+    said=$(grep -F "$unit.service" <<<"$said")
+    if [ -n "$said" ]; then
+        echo "$said"
+        code=1
+    fi
+done
+systemd-analyze security --offline=true --threshold=$exposure_max "$scratch/penstockd.service" \
+    >"$scratch/exposure" || { cat "$scratch/exposure"; code=1; }
+tail -1 "$scratch/exposure"
+exit $code
