@@ -17,6 +17,7 @@
 
 pub(crate) mod contract;
 pub(crate) mod exact;
+mod host_port;
 pub(crate) mod region;
 pub(crate) mod rings;
 pub(crate) mod syscall;

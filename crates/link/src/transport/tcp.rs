@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt
 use super::contract::{
     Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Source, Transport,
 };
+use super::host_port;
 use super::syscall::{self, Readiness, wait_fd};
 use crate::error::LinkError;
 use crate::instance::End;
@@ -71,22 +72,7 @@ impl Transport for Tcp {
     }
 
     fn read(&self, text: &str, completion: &Completion<'_>) -> Result<Arc<dyn Endpoint>, String> {
-        let (host, port) = if let Some(v6) = text.strip_prefix('[') {
-            let (host, rest) = v6.split_once(']').ok_or("a bracket is not closed")?;
-            let port = rest.strip_prefix(':');
-            if port.is_none() && !rest.is_empty() {
-                return Err("only a port follows the brackets".to_owned());
-            }
-            (host, port)
-        } else {
-            match text.split_once(':') {
-                Some((_, port)) if port.contains(':') => {
-                    return Err("an IPv6 host needs brackets".to_owned());
-                }
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            }
-        };
+        let (host, port) = host_port::split(text)?;
         if host.is_empty() {
             return Err("the host is missing".to_owned());
         }
