@@ -49,6 +49,10 @@ impl<T> Admission<T> {
         Self { places, next: 0, pending: VecDeque::new(), sizes: HashMap::new() }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Gives a place to a connection. `may_be_strange` says whether a stranger can have made it.
     pub(crate) fn arrive(
         &mut self,

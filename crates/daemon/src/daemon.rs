@@ -1,5 +1,6 @@
 //! The daemon's own thread: it starts and reaps workers until it is told to end.
 
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use crate::door::Door;
 use crate::doorstep::Hellos;
 use crate::guest::{self, Guest, GuestError};
+use crate::idle::{Idle, IdleEnd};
 use crate::log::{self, Log, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
 use crate::transport::{Transport, UnknownTransport};
@@ -38,6 +40,8 @@ pub struct Options {
     pub log: Log,
     /// Whether to end when the process that started the daemon ends.
     pub ends_with_parent: bool,
+    /// Whether to end some time after the last client.
+    pub idle_end: Option<IdleEnd>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +95,8 @@ pub(crate) struct Daemon {
     /// Wakes the daemon's own thread.
     wake: OwnedFd,
     pub(crate) hellos: Hellos,
+    /// Milliseconds from the start until the last connection came.
+    pub(crate) last_came_ms: AtomicU64,
     /// Number of tools that wait for the node's description.
     pub(crate) surveys: AtomicUsize,
     pub(crate) refused: AtomicU64,
@@ -151,6 +157,7 @@ pub fn serve_until(
         wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(Error::system("making an eventfd"))?,
         hellos: Hellos::create().map_err(Error::system("waiting for connections"))?,
+        last_came_ms: AtomicU64::new(0),
         surveys: AtomicUsize::new(0),
         refused: AtomicU64::new(0),
         refusals: Throttle::default(),
@@ -181,7 +188,8 @@ pub fn serve_until(
         tracing::info!(%address, "listening");
     }
     ready(&daemon.addresses);
-    daemon.supervise(program, &start, end);
+    let mut idle = Idle::new(options.idle_end, Instant::now());
+    daemon.supervise(program, &start, end, &mut |now| daemon.is_unused(&mut idle, now, &listeners));
     daemon.end(&listeners);
     Ok(())
 }
@@ -215,12 +223,22 @@ impl Daemon {
         }
     }
 
-    fn supervise(&self, program: &Path, start: &ToWorker, end: BorrowedFd<'_>) {
+    /// Supervises the workers until `end` becomes readable or `watch` says so. `watch` returns the
+    /// time at which it must be asked again, or that the daemon ends.
+    fn supervise(
+        &self,
+        program: &Path,
+        start: &ToWorker,
+        end: BorrowedFd<'_>,
+        watch: &mut dyn FnMut(Instant) -> ControlFlow<(), Option<Instant>>,
+    ) {
         loop {
+            let ControlFlow::Continue(watched) = watch(Instant::now()) else { return };
             let (controls, next) = {
                 let workers = self.workers();
-                (workers.controls(), workers.next_look(Instant::now()))
+                (workers.controls(), workers.next_look(Instant::now()).into_iter().chain(watched))
             };
+            let next = next.min();
             let mut fds = vec![
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
@@ -257,6 +275,40 @@ impl Daemon {
             self.start_workers(program, start);
             self.workers().retire(Instant::now());
         }
+    }
+
+    /// Returns that the daemon ends because nobody uses it, or when to look again.
+    fn is_unused(
+        &self,
+        idle: &mut Idle,
+        now: Instant,
+        listeners: &[Arc<Listener>],
+    ) -> ControlFlow<(), Option<Instant>> {
+        if idle.next_look().is_none() {
+            return ControlFlow::Continue(None);
+        }
+        let last_came = Duration::from_millis(self.last_came_ms.load(Ordering::Relaxed));
+        idle.note(now, self.is_used(), self.started + last_came);
+        let has_come = || {
+            let mut fds: Vec<_> =
+                listeners.iter().map(|it| PollFd::new(&**it, PollFlags::IN)).collect();
+            let now = crate::sys::timespec(Duration::ZERO);
+            poll(&mut fds, Some(&now)) != Ok(0) || self.is_used()
+        };
+        if idle.ends(now, has_come) {
+            tracing::info!("nobody uses this daemon any more");
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(idle.next_look())
+    }
+
+    /// Returns whether anybody has a session, waits for one, or says hello.
+    fn is_used(&self) -> bool {
+        let has_clients = {
+            let workers = self.workers();
+            workers.serving() > 0 || !workers.line.is_empty()
+        };
+        has_clients || !self.hellos.is_empty() || self.surveys.load(Ordering::Relaxed) > 0
     }
 
     /// Gives workers to waiting clients, and tells the other clients in line that the daemon lives.

@@ -56,6 +56,8 @@ impl Door {
     }
 
     fn admit(&self, stream: Stream) {
+        let came_ms = u64::try_from(self.daemon.started.elapsed().as_millis());
+        self.daemon.last_came_ms.store(came_ms.unwrap_or(u64::MAX), Ordering::Relaxed);
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
         if let Err(error) = self.daemon.hellos.begin(stream, deadline) {
             self.daemon.note_dropped(&error);

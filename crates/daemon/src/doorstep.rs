@@ -114,6 +114,11 @@ impl Hellos {
         epoll::add(&self.events, stream, epoll::EventData::new_u64(id), events)
     }
 
+    /// Returns whether no hello is incomplete.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.lock().admission.is_empty()
+    }
+
     /// Removes a connection whose hello is complete or has failed. It may live on elsewhere.
     pub(crate) fn end_one(&self, id: u64) {
         self.places.lock().admission.leave(id);

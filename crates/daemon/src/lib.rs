@@ -19,8 +19,8 @@
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order` and `send_gate` in `session/`;
-//!    outside it `doorstep`, `admission`, `line`, `refill`, `account`, `message`, `node`, `usage`,
-//!    `transport`, `log` and `sys`.
+//!    outside it `doorstep`, `admission`, `line`, `refill`, `idle`, `account`, `message`, `node`,
+//!    `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
@@ -29,6 +29,7 @@ mod daemon;
 mod door;
 mod doorstep;
 mod guest;
+mod idle;
 mod line;
 pub mod log;
 mod message;
@@ -44,6 +45,7 @@ mod workers;
 
 pub use daemon::{Error, Options, serve, serve_until};
 pub use guest::{Guest, GuestError, read_guest_memory};
+pub use idle::{IdleEnd, open_lock};
 pub use log::Log;
 pub use transport::UnknownTransport;
 pub use worker::worker_main;

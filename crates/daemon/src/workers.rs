@@ -207,7 +207,7 @@ impl Workers {
         serving.collect()
     }
 
-    fn serving(&self) -> usize {
+    pub(crate) fn serving(&self) -> usize {
         self.table.values().filter(|worker| matches!(worker.state, State::Serving(_))).count()
     }
 
