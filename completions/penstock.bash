@@ -19,6 +19,9 @@ _penstock() {
             penstock,bench)
                 cmd="penstock__subcmd__bench"
                 ;;
+            penstock,bridge)
+                cmd="penstock__subcmd__bridge"
+                ;;
             penstock,check)
                 cmd="penstock__subcmd__check"
                 ;;
@@ -89,7 +92,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench check demo sim energy key trace config container doctor vm completions"
+            opts="-h -V --help --version serve bridge devices run status bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -159,6 +162,20 @@ _penstock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__bridge)
+            opts="-h --check --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -411,7 +428,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --guest-memory --allow-user --log --ends-with-parent --help"
+            opts="-h --listen --guest-memory --allow-user --idle-end --log --ends-with-parent --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -426,6 +443,10 @@ _penstock() {
                     return 0
                     ;;
                 --allow-user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-end)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -27,6 +27,7 @@ end
 complete -c penstock -n "__fish_penstock_needs_command" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_needs_command" -s V -l version -d 'Print version'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "serve" -d 'Run the daemon that offers the devices of this host, until it is interrupted'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "bridge" -d 'Connect standard input and output to your own daemon of this host; SSH runs this on nodes'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List the devices of the pool, as `penstock run` shows them to a program'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL or CUDA program on the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show the state of the daemons of the pool, and what each client costs'
@@ -45,10 +46,14 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d '
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Address to listen on: unix:PATH, tcp:HOST:PORT, vsock:PORT for virtual machines, vsock:PATH:PORT for a virtual machine whose monitor has its socket at PATH, or local for the user\'s own socket. Can be given several times [default: local]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l guest-memory -d 'Memory that a virtual machine shares with this host. ADDRESS is the one of --listen at which this virtual machine connects. PATH is a file in a tmpfs, such as /dev/shm, which the hypervisor shows as an ivshmem device. After the path, `,size=SIZE` may give the size, a power of two [default: 256M], and `,sessions=N` the number of sessions that use the memory at a time [default: 4]. Can be given once for each virtual machine' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l idle-end -d 'End after this number of seconds without a client [default: never]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Format of the log on standard error' -r -f -a "text\t'Lines of text for people'
 json\t'One JSON object per line'"
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l ends-with-parent -d 'End when the process that started this one ends'
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l detached -d 'Leave the session and the directory of the process that started this one'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c penstock -n "__fish_penstock_using_subcommand bridge" -l check -d 'Only find or start the daemon, and say where it is'
+complete -c penstock -n "__fish_penstock_using_subcommand bridge" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l json -d 'Write the list as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'

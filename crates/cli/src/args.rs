@@ -13,7 +13,7 @@ use crate::serve::ServeArgs;
 const AFTER_ALL: &str = "\
 Environment:
 The nodes of the pool come from the first of these that names any: the variable PENSTOCK_NODES \
-(unix:PATH,tcp:HOST:PORT,vsock:CID:PORT,... or local, or none), the file \
+(ssh:HOST,unix:PATH,tcp:HOST:PORT,vsock:CID:PORT,... or local, or none), the file \
 ~/.config/penstock/pool.toml, the variable SLURM_JOB_NODELIST, the user's own daemon if it runs.
 PENSTOCK_DEVICES (a query) selects devices of the pool: see penstock-devices(1). PENSTOCK_KEY \
 names the key file. PENSTOCK_PLATFORMS=pool shows all devices as one platform; \
@@ -35,6 +35,19 @@ Examples:
 Security:
 Everyone who may use a daemon can run programs as the user that started the daemon. Over TCP and \
 vsock both sides must have the same key file: see `penstock key`. TCP is not encrypted.";
+
+const AFTER_BRIDGE: &str = "\
+Examples:
+  PENSTOCK_NODES=ssh:gpu01,ssh:alice@gpu02 penstock run -- ./program
+  ssh gpu01 penstock bridge --check
+
+Nodes over SSH:
+A program with a node `ssh:HOST` runs `ssh HOST penstock bridge`. If you have no daemon there, the \
+command starts one, which ends 5 minutes after its last client. The daemon belongs to the user of \
+the login, and no other user can connect to it. Its log is daemon.log beside its socket.
+
+Exit status:
+0 after the end of a session; 1 if there is no daemon and none could be started.";
 
 const AFTER_DEVICES: &str = "\
 Examples:
@@ -242,6 +255,9 @@ pub enum Command {
     /// Run the daemon that offers the devices of this host, until it is interrupted
     #[command(after_help = AFTER_SERVE)]
     Serve(ServeArgs),
+    /// Connect standard input and output to your own daemon of this host; SSH runs this on nodes
+    #[command(after_help = AFTER_BRIDGE)]
+    Bridge(BridgeArgs),
     /// List the devices of the pool, as `penstock run` shows them to a program
     #[command(after_help = AFTER_DEVICES)]
     Devices(DevicesArgs),
@@ -290,6 +306,13 @@ pub enum Command {
     /// Watch a program, run the daemon for its local devices, and clean up when it has ended
     #[command(hide = true)]
     Guard(GuardArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BridgeArgs {
+    /// Only find or start the daemon, and say where it is
+    #[arg(long)]
+    pub check: bool,
 }
 
 #[derive(Args, Debug)]

@@ -26,7 +26,7 @@ const END_MAX: Duration = Duration::from_secs(2);
 
 /// Longest start of a daemon. It starts a process, binds a socket and starts a first worker: some
 /// seconds on a busy machine.
-const START_MAX: Duration = Duration::from_secs(20);
+pub const START_MAX: Duration = Duration::from_secs(20);
 
 /// A running daemon. It ends when this value is dropped, or when this process ends.
 #[derive(Debug)]
@@ -71,12 +71,7 @@ impl Embedded {
             Err(reason) => {
                 // The daemon ends first, so that its log is complete.
                 drop(daemon);
-                let text = log.and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
-                let said = text
-                    .lines()
-                    .last()
-                    .map(|line| line.trim_start_matches("penstock: ").to_owned());
-                Err(Failure::Embedded(said.unwrap_or(reason)))
+                Err(Failure::Embedded(log.as_deref().and_then(last_line).unwrap_or(reason)))
             }
         }
     }
@@ -104,8 +99,14 @@ impl Drop for Embedded {
     }
 }
 
+/// Returns the last line of a daemon's log.
+pub fn last_line(log: &Path) -> Option<String> {
+    let text = fs::read_to_string(log).ok()?;
+    text.lines().last().map(|line| line.trim_start_matches("penstock: ").to_owned())
+}
+
 /// Reads the daemon's output until it says where it listens, for at most [`START_MAX`].
-fn await_listening(mut stdout: ChildStdout) -> Result<String, String> {
+pub fn await_listening(mut stdout: ChildStdout) -> Result<String, String> {
     let deadline = Instant::now() + START_MAX;
     let mut said = Vec::new();
     loop {

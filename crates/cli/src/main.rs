@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod bridge;
 mod check;
 mod config;
 mod container;
@@ -24,6 +25,7 @@ mod table;
 mod trace;
 mod vm;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -45,7 +47,12 @@ fn main() -> ExitCode {
     if word == penstock_vm::host::bound::WORD {
         return penstock_vm::host::bound::become_program(std::env::args_os().skip(2)).into();
     }
-    match obey(Cli::parse().command) {
+    let command = Cli::parse().command;
+    // Questions about a login go to the terminal, and a person must be there to answer.
+    if std::io::stderr().is_terminal() && std::io::stdin().is_terminal() {
+        penstock_link::let_ssh_ask();
+    }
+    match obey(command) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("penstock: {failure}");
@@ -57,6 +64,7 @@ fn main() -> ExitCode {
 fn obey(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(args) => serve::serve(&args),
+        Command::Bridge(args) => bridge::bridge(&args),
         Command::Devices(args) => devices::devices(&args),
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),

@@ -2,11 +2,13 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use penstock_client::config::{Config, Surroundings, Where, nodes};
-use penstock_daemon::{Guest, Log, Options, read_guest_memory};
+use penstock_daemon::{Guest, IdleEnd, Log, Options, read_guest_memory};
 use penstock_link::Address;
 
 use crate::failure::Failure;
@@ -30,12 +32,18 @@ pub struct ServeArgs {
     /// [default: only the user that runs the daemon]
     #[arg(long, value_name = "USER")]
     pub allow_user: Vec<String>,
+    /// End after this number of seconds without a client [default: never]
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_end: Option<u64>,
     /// Format of the log on standard error
     #[arg(long, value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,
     /// End when the process that started this one ends
     #[arg(long, hide = true)]
     pub ends_with_parent: bool,
+    /// Leave the session and the directory of the process that started this one
+    #[arg(long, hide = true)]
+    pub detached: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,9 +58,17 @@ pub enum LogForm {
 /// run` waits for it.
 pub const LISTENING: &str = "listening on ";
 
+/// Name of the lock that a bridge holds in the directory of the user's own socket while it connects
+/// or starts a daemon.
+pub const BRIDGE_LOCK: &str = "bridge.lock";
+
 /// Runs the daemon until it is told to end.
 pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    if args.detached {
+        detach()?;
+    }
     let listen = addresses(&args.listen)?;
+    let lock = Surroundings::of_process().runtime_directory().join(BRIDGE_LOCK);
     let options = Options {
         allow_users: args
             .allow_user
@@ -65,12 +81,24 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             LogForm::Json => Log::Json,
         },
         ends_with_parent: args.ends_with_parent,
+        idle_end: args
+            .idle_end
+            .map(|seconds| IdleEnd { after: Duration::from_secs(seconds), lock: lock.clone() }),
         guests: args.guest_memory.iter().map(|text| guest(text)).collect::<Result<_, _>>()?,
         listen,
     };
     penstock_daemon::serve(options, announce)
         .map_err(|error| Failure::Daemon(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes this process independent of the login that started it: the end of its terminal sends no
+/// signal, and the file system of its directory can be unmounted.
+fn detach() -> Result<(), Failure> {
+    // Fails only in the leader of a process group, which has left its session already.
+    _ = rustix::process::setsid();
+    let root = Path::new("/");
+    std::env::set_current_dir(root).map_err(Failure::file(root, "change to"))
 }
 
 fn announce(addresses: &[Address]) {
@@ -86,19 +114,25 @@ fn addresses(listen: &[String]) -> Result<Vec<Address>, Failure> {
     let list = if listen.is_empty() { "local".to_owned() } else { listen.join(",") };
     let nodes = nodes::read_listeners(&list, &Where::Argument("--listen"), &surroundings)?;
     if nodes.iter().any(|node| node.name == "local") {
-        let directory = surroundings.runtime_directory();
-        let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
-        made.map_err(Failure::file(&directory, "make"))?;
-        if !surroundings.is_private(&directory) {
-            return Err(Failure::Argument {
-                argument: directory.display().to_string(),
-                reason:
-                    "others can write to this directory; remove it, or listen elsewhere (--listen unix:PATH)"
-                        .into(),
-            });
-        }
+        own_directory(&surroundings)?;
     }
     Ok(nodes.into_iter().map(|node| node.address).collect())
+}
+
+/// Returns the directory of the user's own socket. Creates it if it does not exist.
+pub fn own_directory(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
+    let directory = surroundings.runtime_directory();
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
+    made.map_err(Failure::file(&directory, "make"))?;
+    if surroundings.is_private(&directory) {
+        return Ok(directory);
+    }
+    Err(Failure::Argument {
+        argument: directory.display().to_string(),
+        reason:
+            "others can write to this directory; remove it, or listen elsewhere (--listen unix:PATH)"
+                .into(),
+    })
 }
 
 /// Reads the memory of a guest.

@@ -1,7 +1,7 @@
 //! `penstock status`: the state of the pool's daemons.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use penstock_link::{Address, InstanceId, Key, LinkError};
 use penstock_wire::hello::Role;
@@ -15,15 +15,16 @@ use crate::table::{self, Table};
 /// Longest status of a daemon in bytes: four times that of 256 sessions of 1 KiB.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 
-/// Asks a daemon for its status. Also returns which running daemon it is.
+/// Asks a daemon for its status. The daemon has `patience` for the hello, and once more for its
+/// answer. Also returns which running daemon it is.
 pub fn ask(
     address: &Address,
     role: Role,
     key: Option<&Key>,
-    deadline: Instant,
+    patience: Duration,
 ) -> Result<(Value, Option<InstanceId>), LinkError> {
-    let opened = penstock_link::open(address, role, None, key, deadline)?;
-    let stream = opened.stream;
+    let opened = penstock_link::open(address, role, None, key, Instant::now() + patience)?;
+    let (stream, deadline) = (opened.stream, Instant::now() + patience);
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
     let bytes = stream.read_sized_until("the status", STATUS_BYTES_MAX, deadline)?;
     let status = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;

@@ -256,7 +256,8 @@ impl Node {
     fn reach(&self) -> (String, Vec<String>) {
         let mut addresses = self.description.addresses.clone();
         let own = self.address.to_string();
-        if !addresses.contains(&own) {
+        // No worker may use this user's logins.
+        if !addresses.contains(&own) && !self.address.logs_in() {
             addresses.push(own);
         }
         (self.description.boot.clone(), addresses)

@@ -70,9 +70,13 @@ impl Names {
         // Names of nodes stand in answers, as in `pool.node = tcp:gpu07:7367 silent ...`.
         for line in text.lines().filter(|line| line.contains("pool.node = ")) {
             let address = line.split_whitespace().nth(2).unwrap_or_default();
-            if let Some(host) = address.strip_prefix("tcp:") {
-                add(host.rsplit_once(':').map_or(host, |(host, _)| host), "node");
-            }
+            let Some(place) = ["tcp:", "ssh:"].iter().find_map(|it| address.strip_prefix(it))
+            else {
+                continue;
+            };
+            let (user, host) = place.rsplit_once('@').unwrap_or(("", place));
+            add(user, "user");
+            add(host.rsplit_once(':').map_or(host, |(host, _)| host), "node");
         }
         for line in text.lines().filter(|line| line.starts_with("etc/libvirt/qemu/")) {
             let name = line.trim_start_matches("etc/libvirt/qemu/").split(".xml").next();

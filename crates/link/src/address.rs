@@ -59,6 +59,25 @@ impl Address {
         transport::forms(more)
     }
 
+    /// Reads an address that another process has named. Refuses one at which this process would
+    /// [log in](Address::logs_in): a stranger must not use the identity of its user.
+    ///
+    /// # Errors
+    /// [`LinkError::Address`] if the text is not an address, or one that only a user may name.
+    pub fn of_stranger(text: &str) -> Result<Self, LinkError> {
+        let address: Self = text.parse()?;
+        if address.logs_in() {
+            let (text, why) = (text.to_owned(), "only a user logs in there".to_owned());
+            return Err(LinkError::Address { text, why, forms: transport::forms(&[]) });
+        }
+        Ok(address)
+    }
+
+    /// Returns whether connecting logs in on another host with the identity of this process's user.
+    pub fn logs_in(&self) -> bool {
+        self.0.logs_in()
+    }
+
     /// Returns whether the address is valid only on the host where it was made.
     pub fn is_local(&self) -> bool {
         self.0.is_local()
@@ -159,6 +178,8 @@ mod tests {
             "tcp:[::1]:1",
             "tcp:[fe80::1%eth0]:65535",
             "tcp:0.0.0.0:0",
+            "ssh:gpu01",
+            "ssh:alice@[::1]:2222",
         ] {
             let address = text.parse::<Address>().unwrap();
             assert_eq!(address.to_string(), text);
@@ -199,6 +220,7 @@ mod tests {
         for (text, complete) in [
             ("tcp:host", "tcp:host:7"),
             ("tcp:host:1", "tcp:host:1"),
+            ("ssh:host", "ssh:host"),
             ("tcp:[::1]", "tcp:[::1]:7"),
             ("tcp:[::1]:1", "tcp:[::1]:1"),
             ("unix:a", "unix:/home/a"),
@@ -217,6 +239,18 @@ mod tests {
         assert_eq!(advertised(&Address::tcp("10.0.0.1", 1)), "tcp:10.0.0.1:1");
         let here = std::env::current_dir().unwrap();
         assert_eq!(Address::unix("a").advertised("node7"), Some(Address::unix(here.join("a"))));
+    }
+
+    #[test]
+    fn a_stranger_cannot_name_a_login() {
+        assert!(Address::of_stranger("tcp:a:1").is_ok() && Address::of_stranger("unix:/a").is_ok());
+        let error = Address::of_stranger("ssh:a").unwrap_err().to_string();
+        assert!(error.contains("only a user logs in there"), "{error}");
+        let login: Address = "ssh:alice@a".parse().unwrap();
+        assert!(login.logs_in() && !login.is_local() && login.host() == Some("a"));
+        assert!(!login.needs_key() && login.rank() > Address::tcp("a", 1).rank());
+        assert_eq!(login.advertised("here"), None);
+        assert!(Address::for_listener("ssh:a").is_err());
     }
 
     #[test]

@@ -39,6 +39,13 @@ pub enum LinkError {
     /// Nobody answers at the address.
     #[error("cannot connect to {address}: {source}; is penstockd running there?")]
     Connect { address: String, source: io::Error },
+    /// SSH did not lead to a daemon.
+    #[error("cannot reach {address}: {why}")]
+    Ssh {
+        address: String,
+        /// What happened, and what to do.
+        why: String,
+    },
     /// This process cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },

@@ -81,7 +81,10 @@ pub fn open(
     key: Option<&Key>,
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
+    let patience = deadline.saturating_duration_since(Instant::now());
     let stream = connect(address, key, deadline)?;
+    // A login has taken a time of its own.
+    let deadline = if address.logs_in() { Instant::now() + patience } else { deadline };
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
@@ -256,7 +259,8 @@ pub fn accept_hello_as(
         return Err(talk.refuse(Verdict::NoKey));
     };
 
-    let mut welcome = blank_welcome(Verdict::Welcome, stream.features());
+    let own_features = stream.features() | bridged(&hello, credentials);
+    let mut welcome = blank_welcome(Verdict::Welcome, own_features);
     welcome.nonce = nonce()?;
     let instance = instance.filter(|_| hello.features.get() & feature::PROVE_INSTANCE != 0);
     if let (Some(instance), Some((accepting, connecting))) = (instance, stream.ends()) {
@@ -272,8 +276,16 @@ pub fn accept_hello_as(
     if !security.verify(side::CONNECTING, &hello, &told) {
         return Err(talk.refuse_last(Verdict::WrongKey));
     }
-    let features = hello.features.get() & stream.features();
+    let features = hello.features.get() & own_features;
     Ok(Accepted { role, ticket: answer.ticket, features, credentials, peer, deadline, stream })
+}
+
+/// Returns the features of a link that a bridge on this host has brought from another one. The
+/// worker then sends beats: so the bridge's SSH server notices sooner that a client's machine is
+/// gone.
+fn bridged(hello: &Hello, credentials: Option<Credentials>) -> u64 {
+    let is_bridged = credentials.is_some() && hello.features.get() & feature::THROUGH_SSH != 0;
+    if is_bridged { feature::THROUGH_SSH | feature::BEATS } else { 0 }
 }
 
 impl Accepted {

@@ -1,5 +1,5 @@
-//! Byte transports between processes: Unix sockets, vsock, TCP, and rings in shared memory on one
-//! host.
+//! Byte transports between processes: Unix sockets, vsock, TCP, SSH, and rings in shared memory on
+//! one host.
 //!
 //! * [`open`] and [`accept_hello`] are the two sides of the hello, which identifies the peer and
 //!   decides whether it may connect. [`open_patiently`] waits in a daemon's line.
@@ -22,6 +22,7 @@ extern crate self as penstock_link;
 
 mod address;
 mod arena;
+mod bridge;
 mod error;
 mod establish;
 mod fds;
@@ -48,6 +49,7 @@ mod wait;
 
 pub use address::Address;
 pub use arena::Arena;
+pub use bridge::{bridge, end_shared_ssh, let_ssh_ask, share_ssh_in};
 pub use error::LinkError;
 pub use establish::establish;
 pub use fds::{recv_fd, send_fd};

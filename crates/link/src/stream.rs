@@ -19,7 +19,7 @@ use crate::transport::region::host::{Region, WorkersPart};
 use crate::transport::region::layout::MemoryUse;
 use crate::transport::region::{self, Settled};
 use crate::transport::syscall::Readiness;
-use crate::transport::{self, exact};
+use crate::transport::{self, exact, ssh};
 
 /// Number of 4 KiB reads of what a refused peer still sends: more than any hello, and soon over.
 const UNREAD_READS_MAX: usize = 16;
@@ -75,7 +75,7 @@ impl Stream {
     /// # Errors
     /// Fails if nobody answers at the address before the deadline.
     pub fn connect(address: &Address, deadline: Instant) -> Result<Self, LinkError> {
-        let failed = |source| LinkError::Connect { address: address.to_string(), source };
+        let failed = |source| address.endpoint().failure(address.to_string(), source);
         let connected = address.endpoint().connect(deadline).map_err(failed)?;
         Ok(Self(region::for_client(connected)))
     }
@@ -152,6 +152,9 @@ impl Stream {
 
     /// Returns the way of a link with these features over this connection.
     pub(crate) fn way(&self, features: u64) -> Way {
+        if features & feature::THROUGH_SSH != 0 {
+            return ssh::way();
+        }
         let shares_memory = features & feature::SHARED_RINGS != 0;
         let why_not_better = if shares_memory {
             None

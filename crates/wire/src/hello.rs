@@ -65,6 +65,11 @@ pub mod feature {
     /// [`BEAT_MS`](crate::limits::BEAT_MS). Only for transports without a kernel that vouches for
     /// the other machine.
     pub const BEATS: u64 = 1 << 8;
+    /// The connecting side comes through SSH, and a bridge on the accepting side's host copies the
+    /// bytes. Only the connecting side knows that. The accepting side has this feature if it knows
+    /// the user of the process that has connected, and shows the way of the bytes in its status.
+    /// Not in [`ALL`], because no connection has it by its kind.
+    pub const THROUGH_SSH: u64 = 1 << 16;
     /// All features that a link has in this version, whatever its transport is.
     pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA;
 }

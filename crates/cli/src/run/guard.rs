@@ -62,6 +62,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
     _ = rustix::process::setsid();
     let directory = PrivateDirectory::hold(args.directory.clone())?;
     let watched = watch(&directory, args);
+    penstock_link::end_shared_ssh(directory.path());
     directory.remove();
     if let Err(failure) = watched {
         // `start` reads this line if the failure occurred before all was ready.

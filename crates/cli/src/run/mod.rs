@@ -20,6 +20,7 @@ use std::process::{Command, ExitCode};
 use penstock_client::config::{self, Config, NodeAddress, Source, Surroundings};
 use penstock_client::{notice, select_described};
 use penstock_link::LinkError;
+use penstock_process::variable;
 use penstock_wire::describe::{NodeDescription, Survey};
 
 use crate::args::RunArgs;
@@ -37,19 +38,20 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     };
     let mut command = Command::new(program);
     command.args(program_args);
-    // Held until this process becomes the program. Then the kernel closes it, but the guard has its
-    // own hold on the directory.
-    let directory =
+    // Held until this process becomes the program. Then the kernel closes them, but each guard has
+    // its own hold on its directory.
+    let directories =
         set_up(args, &mut command).map_err(|failure| Failure::Run(Box::new(failure)))?;
     let source = command.exec();
-    drop(directory);
+    drop(directories);
     Err(Failure::Execute { program: PathBuf::from(program), source })
 }
 
-fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Failure> {
+fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>, Failure> {
     let library = library::find()?;
     let mpi = args.mpi.map(|name| mpi::find(name, program, &library)).transpose()?;
     let config = configured(args.nodes.as_deref())?;
+    let shared = share_logins(&config, program)?;
     let found = find_nodes(&config, args.no_local)?;
     check_devices(&config, &found)?;
     let Found { nodes, directory, .. } = found;
@@ -65,7 +67,24 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Fai
     let list = nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library, mpi.as_deref());
-    Ok(directory)
+    Ok(shared.into_iter().chain([directory]).collect())
+}
+
+/// Has this process and the program share their SSH connections, so that a node costs one login and
+/// a person types a password once. Their sockets lie in a directory of their own, whose guard ends
+/// the connections.
+fn share_logins(
+    config: &Config,
+    program: &mut Command,
+) -> Result<Option<PrivateDirectory>, Failure> {
+    if !config.nodes.iter().any(|node| node.address.logs_in()) {
+        return Ok(None);
+    }
+    let directory = PrivateDirectory::create(&Surroundings::of_process())?;
+    guard::start(&directory, false)?;
+    penstock_link::share_ssh_in(directory.path());
+    program.env(variable::SSH_SHARED.name, directory.path());
+    Ok(Some(directory))
 }
 
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
 
 use penstock_client::config::{Config, NodeAddress, Surroundings};
 use penstock_client::{Claims, Surveyed, survey};
@@ -68,11 +67,11 @@ pub fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, Li
 
 /// Asks all daemons at once for their status. Each may take as long as the configuration allows.
 pub fn probe_all(config: &Config) -> Vec<Probed> {
-    let deadline = Instant::now() + config.timeout;
     let key = config.key.as_deref();
     thread::scope(|scope| {
         let ask = |node: &NodeAddress| {
-            status::ask(&node.address, Role::Control, key_for(node, key)?.as_ref(), deadline)
+            let key = key_for(node, key)?;
+            status::ask(&node.address, Role::Control, key.as_ref(), config.timeout)
         };
         let threads: Vec<_> =
             config.nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();

@@ -185,7 +185,8 @@ fn errors_say_where_and_what_to_do() {
         error.starts_with("variable PENSTOCK_NODES: `gpu01` is not the address of a node"),
         "{error}"
     );
-    assert!(error.contains("write unix:PATH, tcp:HOST:PORT, vsock:CID:PORT or local"), "{error}");
+    let forms = "write unix:PATH, tcp:HOST:PORT, vsock:CID:PORT, ssh:HOST or local";
+    assert!(error.contains(forms), "{error}");
 
     let home = Home::new("errors").file("nodes = [\n  'tcp:a:1',\n  'tcp:a:x',\n]\n");
     let error = home.error();

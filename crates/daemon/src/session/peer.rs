@@ -218,7 +218,7 @@ impl Peers {
     ) -> Result<T, E> {
         let mut failure = E::from(LinkError::Closed);
         for address in invitation.addresses.iter().take(ADDRESSES_MAX) {
-            let opened = address.parse::<Address>().and_then(|address| {
+            let opened = Address::of_stranger(address).and_then(|address| {
                 let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
                 let key = self.setup.key.as_deref();
                 penstock_link::open(&address, Role::Peer, Some(invitation.ticket), key, deadline)

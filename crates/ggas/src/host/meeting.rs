@@ -214,7 +214,7 @@ impl Meeting {
         let mut reasons = Vec::new();
         let is_here = self.host(member) == self.host(self.plan.me);
         for address in addresses {
-            let address: Result<Address, LinkError> = address.parse();
+            let address = Address::of_stranger(address);
             if address.as_ref().is_ok_and(|address| address.is_local() && !is_here) {
                 continue;
             }

@@ -116,6 +116,17 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns whether connecting logs in on another host with the identity of this process's user.
+    /// That takes a time of its own beside the deadline of [`Endpoint::connect`].
+    fn logs_in(&self) -> bool {
+        false
+    }
+
+    /// Returns the error for a connection to `address` that failed.
+    fn failure(&self, address: String, source: io::Error) -> LinkError {
+        LinkError::Connect { address, source }
+    }
+
     /// Returns the address under which other nodes of the pool reach this listener, or `None` if
     /// none of them does. `host` is the name of this host.
     fn advertised(&self, host: &str) -> Option<Arc<dyn Endpoint>>;

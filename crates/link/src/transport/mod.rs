@@ -49,6 +49,7 @@ transports! {
     unix,
     tcp,
     vsock,
+    ssh,
 }
 
 /// Returns the transport with this scheme.

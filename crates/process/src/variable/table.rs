@@ -31,6 +31,12 @@ variables! {
         TRUSTED_USERS = "PENSTOCK_TRUSTED_USERS": Kind::Text, "–",
             "numbers of users, separated by commas, whose daemons this user trusts on Unix \
              sockets, besides its own and root's";
+        SSH = "PENSTOCK_SSH": Kind::Text, "`ssh`",
+            "the program, with options, that connects to nodes with an address `ssh:HOST`";
+        SSH_BRIDGE = "PENSTOCK_SSH_BRIDGE": Kind::Text, "`penstock bridge`",
+            "the command that SSH runs on these nodes";
+        SSH_SHARED = "PENSTOCK_SSH_SHARED": Kind::Path, "–",
+            "set by `penstock run`: the directory of the SSH connections that its program shares";
         DEVICES = "PENSTOCK_DEVICES": Kind::Text, "–",
             "a query that selects and orders the devices that a program sees";
         PLATFORMS = "PENSTOCK_PLATFORMS": Kind::Choice(&["pool", "node"]),

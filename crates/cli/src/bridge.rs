@@ -1,0 +1,127 @@
+//! `penstock bridge`: what SSH runs on a node for a program on another host.
+//!
+//! It finds the daemon of its user, or starts one, and copies bytes between its standard input and
+//! output and the daemon's socket. A lock keeps two bridges from starting two daemons, and a daemon
+//! that ends by itself from ending while a bridge connects.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use penstock_client::config::Surroundings;
+use penstock_daemon::open_lock;
+use penstock_link::{Address, LinkError, Stream};
+
+use crate::args::BridgeArgs;
+use crate::embedded::{START_MAX, await_listening, last_line};
+use crate::failure::Failure;
+use crate::serve::{BRIDGE_LOCK, own_directory};
+use crate::table;
+
+/// Time without a client after which a daemon ends that a bridge has started. A person who changes
+/// a program and runs it again finds the daemon, whose start takes about a second, and a node that
+/// nobody uses has no processes left soon after.
+const IDLE_END_S: u32 = 300;
+
+/// Longest wait for a place in the queue of the daemon's socket. Only a daemon that is stopped
+/// leaves connections there.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Pause between two looks at a lock that another bridge holds.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+pub fn bridge(args: &BridgeArgs) -> Result<ExitCode, Failure> {
+    if !args.check && io::stdin().is_terminal() {
+        return Err(Failure::Argument {
+            argument: "bridge".into(),
+            reason: "SSH runs this command for programs on other hosts; try `penstock bridge \
+                     --check`"
+                .into(),
+        });
+    }
+    let surroundings = Surroundings::of_process();
+    let (daemon, has_started) = find_or_start(&surroundings)?;
+    if args.check {
+        let how = if has_started { "was started and listens" } else { "listens" };
+        let socket = surroundings.own_socket();
+        table::print(&format!("your daemon {how} on unix:{}\n", socket.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Without the buffers of `std::io::stdin` and `stdout`.
+    let plain = |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(Failure::Output);
+    let input = plain(io::stdin().as_fd().try_clone_to_owned())?;
+    let output = plain(io::stdout().as_fd().try_clone_to_owned())?;
+    // The client learns of the end by the hang-up, whatever its reason is.
+    _ = penstock_link::bridge(input, output, daemon);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Connects to the user's own daemon. Starts one if none runs, and also returns whether it did.
+fn find_or_start(surroundings: &Surroundings<'_>) -> Result<(UnixStream, bool), Failure> {
+    let directory = own_directory(surroundings)?;
+    let socket = surroundings.own_socket();
+    let _turn = take_turn(&directory.join(BRIDGE_LOCK))?;
+    if let Some(daemon) = connect(&socket)? {
+        return Ok((daemon, false));
+    }
+    start(&directory.join("daemon.log"))?;
+    let daemon = connect(&socket)?.ok_or_else(|| failed("it ended at once".into()))?;
+    Ok((daemon, true))
+}
+
+/// Waits until no other bridge connects or starts a daemon.
+fn take_turn(path: &Path) -> Result<File, Failure> {
+    let lock = open_lock(path).map_err(Failure::file(path, "open"))?;
+    // The holder of the lock may start a daemon, and then this bridge finds it.
+    let deadline = Instant::now() + START_MAX + CONNECT_MAX;
+    while lock.try_lock().is_err() {
+        if Instant::now() >= deadline {
+            return Err(failed(format!("another bridge holds {} and hangs", path.display())));
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Ok(lock)
+}
+
+/// Connects to the socket. Returns `None` if nobody listens there.
+fn connect(socket: &Path) -> Result<Option<UnixStream>, Failure> {
+    match Stream::connect(&Address::unix(socket), Instant::now() + CONNECT_MAX) {
+        Ok(stream) => {
+            let stream = UnixStream::from(OwnedFd::from(stream));
+            stream.set_nonblocking(false).map_err(Failure::file(socket, "use"))?;
+            Ok(Some(stream))
+        }
+        Err(LinkError::Connect { source, .. })
+            if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Starts a daemon that outlives this process, and waits until it listens.
+fn start(log: &Path) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--detached", "--idle-end", &IDLE_END_S.to_string()]);
+    // It must not hold what the SSH server waits for.
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(File::create(log).map_err(Failure::file(log, "write"))?);
+    let mut daemon = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let output = daemon.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
+    await_listening(output).map(drop).map_err(|reason| {
+        // A daemon that hangs would keep its socket.
+        _ = daemon.kill();
+        _ = daemon.wait();
+        failed(last_line(log).unwrap_or(reason))
+    })
+}
+
+fn failed(reason: String) -> Failure {
+    Failure::Daemon(reason)
+}

@@ -1,0 +1,111 @@
+//! The far end of a connection through SSH, and what a tool may do beside the connections.
+//!
+//! A bridge runs on the node, started by the SSH server as the user of the login. It greets the
+//! client and copies bytes between its standard input and output and a daemon. It decides nothing
+//! and reads nothing of what it copies.
+//!
+//! It copies through buffers. `splice` would save one of the copies, but needs a pipe on one side,
+//! and the SSH server gives a program sockets. SSH's own work for a byte costs ten times as much as
+//! these copies.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use crate::transport::ssh;
+pub use ssh::{end_shared as end_shared_ssh, let_ssh_ask, share_in as share_ssh_in};
+
+/// Size in bytes of the buffer of each direction: one that the sockets fill at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Time that a worker has to end after its client. After it, the bridge hangs up.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Greets a client and copies bytes between it and a connected daemon, until the daemon hangs up,
+/// or until some time after the client has. A thread that still waits for the client ends with the
+/// process.
+///
+/// # Errors
+/// Fails if the client does not take the bytes.
+pub fn bridge(
+    input: impl Read + Send + 'static,
+    mut output: impl Write,
+    daemon: UnixStream,
+) -> io::Result<()> {
+    output.write_all(&ssh::greeting(rustix::process::geteuid().as_raw()))?;
+    output.flush()?;
+    let up = daemon.try_clone()?;
+    thread::Builder::new().name("up".into()).spawn(move || {
+        // An error on either side is the end, as a hang-up is.
+        _ = copy(input, &up);
+        // The worker still receives what was sent before.
+        _ = up.shutdown(Shutdown::Write);
+        thread::sleep(LINGER);
+        _ = up.shutdown(Shutdown::Both);
+    })?;
+    let copied = copy(&daemon, &mut output);
+    // A client that is not read any more must not wait for this process.
+    _ = daemon.shutdown(Shutdown::Both);
+    copied
+}
+
+/// Copies until the end. Passes on each piece as soon as it is there.
+fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(got) => {
+                to.write_all(buffer.get(..got).unwrap_or_default())?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The other side has hung up with bytes on their way.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts a bridge. Returns the client's end and the daemon's end.
+    fn bridged() -> (UnixStream, UnixStream) {
+        let (client, theirs) = UnixStream::pair().unwrap();
+        let (daemon, to_daemon) = UnixStream::pair().unwrap();
+        let input = theirs.try_clone().unwrap();
+        thread::spawn(move || {
+            let copied = bridge(input, &theirs, to_daemon);
+            _ = theirs.shutdown(Shutdown::Both);
+            copied
+        });
+        let mut greeting = ssh::greeting(rustix::process::geteuid().as_raw());
+        let expected = greeting.clone();
+        (&client).read_exact(&mut greeting).unwrap();
+        assert_eq!(greeting, expected);
+        (client, daemon)
+    }
+
+    #[test]
+    fn what_was_sent_before_a_hang_up_arrives_on_both_sides() {
+        for side in [0, 1] {
+            let (client, daemon) = bridged();
+            let (mut one, mut other) = if side == 0 { (client, daemon) } else { (daemon, client) };
+            let sent = vec![side; 3 << 20];
+            thread::scope(|scope| {
+                let expected = sent.clone();
+                scope.spawn(move || {
+                    let mut heard = Vec::new();
+                    other.read_to_end(&mut heard).unwrap();
+                    assert!(heard == expected);
+                });
+                one.write_all(&sent).unwrap();
+                drop(one);
+            });
+        }
+    }
+}

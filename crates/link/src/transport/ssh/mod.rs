@@ -1,0 +1,226 @@
+//! SSH: `ssh:[USER@]HOST[:PORT]`. The node needs SSH and an installed Penstock, and nothing else.
+//!
+//! Connecting starts the user's own `ssh`, so host keys, agents, jump hosts and `~/.ssh/config`
+//! apply. On the node it runs `penstock bridge`, which finds or starts the daemon of that user,
+//! connects to its Unix socket, and copies bytes both ways. So the daemon sees a process of its own
+//! user, and neither side needs the pool's key: SSH has authenticated both.
+//!
+//! Each connection is one `ssh` with a login of its own, unless processes share one
+//! ([`share_in`]). SSH encrypts all bytes, in one thread of each side.
+//!
+//! A program that links this library never asks its user anything: `ssh` runs with `BatchMode`. A
+//! tool with a terminal may [`let_ssh_ask`]. It then asks for one node after another, and only for
+//! those that want to know something.
+
+mod banner;
+mod command;
+mod connection;
+mod process;
+mod reason;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use penstock_process::{Lock, log, variable};
+
+use super::contract::{Bound, Completion, Connection, Endpoint, Purpose, Transport};
+use crate::error::LinkError;
+pub(crate) use banner::line as greeting;
+pub(crate) use connection::way;
+use command::{Asking, Login, Program};
+use connection::{SshConnection, Wait};
+use process::Running;
+#[cfg(not(test))]
+use process::start as start_ssh;
+use reason::End;
+#[cfg(test)]
+use tests::start as start_ssh;
+
+pub(super) const TRANSPORT: Ssh = Ssh;
+
+/// Longest time until the bridge answers: that of a login, for which a server allows 120 s by
+/// default but which takes a fraction of it without questions, and that of a daemon that must
+/// start, for which the bridge allows 20 s.
+const BRIDGE_MAX: Duration = Duration::from_secs(60);
+
+/// As [`BRIDGE_MAX`], if a person types a password. A server ends a login after 120 s by default
+/// (`LoginGraceTime`).
+const PERSON_MAX: Duration = Duration::from_secs(150);
+
+/// Whether this process may let `ssh` ask the person at the terminal.
+static MAY_ASK: AtomicBool = AtomicBool::new(false);
+
+/// Held while `ssh` may ask: two questions at the same time cannot be told apart.
+static QUESTION: Lock<()> = Lock::new(());
+
+/// Directory of the connections that this process shares with the programs that it starts.
+static SHARED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Lets `ssh` ask the person at the terminal for passwords and about unknown host keys, where it
+/// must. Without this call, such a node is an error. Only for programs that are Penstock's own.
+pub fn let_ssh_ask() {
+    MAY_ASK.store(true, Ordering::Relaxed);
+}
+
+/// Has all further logins of this process leave a connection in `folder`, over which later ones go
+/// without a login. Only this user must be able to write to the folder. Programs that this process
+/// starts use them, too, if their variable [`variable::SSH_SHARED`] names the folder. The caller
+/// must call [`end_shared`] at the end.
+pub fn share_in(folder: &Path) {
+    // Only the first folder counts.
+    _ = SHARED.set(folder.to_owned());
+}
+
+/// Ends the connections that processes share in a folder.
+pub fn end_shared(folder: &Path) {
+    let Ok(program) = Program::configured() else { return };
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(command::SHARED_PREFIX.as_bytes()) {
+            // A connection that has ended already needs no end.
+            let ended = process::start(&program.end_shared(&entry.path()));
+            _ = ended.map(|running| connection::wait_for_end(&running.socket));
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ssh;
+
+impl Transport for Ssh {
+    fn scheme(&self) -> &'static str {
+        "ssh"
+    }
+
+    fn form(&self) -> &'static str {
+        "ssh:HOST"
+    }
+
+    fn name(&self) -> &'static str {
+        "SSH"
+    }
+
+    fn needs_key(&self) -> bool {
+        false
+    }
+
+    /// All bytes take a longer way than over any other transport.
+    fn rank(&self) -> u8 {
+        20
+    }
+
+    fn read(&self, text: &str, completion: &Completion<'_>) -> Result<Arc<dyn Endpoint>, String> {
+        if completion.purpose == Purpose::Listen {
+            return Err("nobody listens at an address of SSH; programs start what they need there \
+                        by themselves"
+                .to_owned());
+        }
+        Ok(Arc::new(SshEndpoint(Login::read(text)?)))
+    }
+
+    /// A worker never gets such a connection: it gets the one that the bridge made.
+    fn adopt(&self, _socket: OwnedFd, _state: &[u8]) -> io::Result<Box<dyn Connection>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[derive(Debug)]
+struct SshEndpoint(Login);
+
+impl Endpoint for SshEndpoint {
+    fn transport(&self) -> &'static dyn Transport {
+        &TRANSPORT
+    }
+
+    fn text(&self) -> OsString {
+        self.0.text().into()
+    }
+
+    fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
+        let first = self.attempt(Asking::Nobody, deadline);
+        let failure = match first {
+            Ok(connection) => return Ok(Box::new(connection)),
+            Err(failure) => failure,
+        };
+        if !(failure.needs_person && MAY_ASK.load(Ordering::Relaxed)) {
+            return Err(io::Error::other(failure.why));
+        }
+        let _question = QUESTION.lock();
+        let connection = self.attempt(Asking::Person, deadline);
+        Ok(Box::new(connection.map_err(|failure| io::Error::other(failure.why))?))
+    }
+
+    fn listen(&self, _mode: u32) -> io::Result<Bound> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn host(&self) -> Option<&str> {
+        Some(&self.0.host)
+    }
+
+    fn logs_in(&self) -> bool {
+        true
+    }
+
+    fn failure(&self, address: String, source: io::Error) -> LinkError {
+        LinkError::Ssh { address, why: source.to_string() }
+    }
+
+    /// Only the user who wrote the address may log in there.
+    fn advertised(&self, _host: &str) -> Option<Arc<dyn Endpoint>> {
+        None
+    }
+}
+
+/// Why no bridge answers.
+struct NoBridge {
+    /// What happened, and what to do.
+    why: String,
+    /// Whether a person at a terminal could help.
+    needs_person: bool,
+}
+
+impl From<String> for NoBridge {
+    fn from(why: String) -> Self {
+        Self { why, needs_person: false }
+    }
+}
+
+impl SshEndpoint {
+    fn attempt(&self, asking: Asking, deadline: Instant) -> Result<SshConnection, NoBridge> {
+        let login = &self.0;
+        let program = Program::configured()?;
+        let folder = SHARED.get().cloned().or_else(|| variable::SSH_SHARED.path());
+        // A process that outlives `penstock run` finds no folder any more.
+        let shared = folder.filter(|folder| folder.is_dir());
+        let shared = shared.and_then(|folder| program.shared(login, &folder));
+        let max = if asking == Asking::Person { PERSON_MAX } else { BRIDGE_MAX };
+        let deadline = deadline.max(Instant::now() + max);
+        log!(Debug, "starting {} for {}", program.name(), login.text());
+        let running = start_ssh(&program.command(login, asking, shared.as_deref()));
+        let Running { socket, messages } = running.map_err(|error| error.to_string())?;
+        let mut listening = banner::Listening::default();
+        let mut wait = Wait::new(&socket, deadline);
+        loop {
+            let Some(bytes) = wait.more() else {
+                let end = End::read(&messages.text());
+                let why = end.before_bridge(login, listening.noise());
+                return Err(NoBridge { why, needs_person: end.needs_person() });
+            };
+            match listening.hear(bytes) {
+                Ok(None) => {}
+                Ok(Some(greeting)) => {
+                    return Ok(SshConnection::new(socket, messages, login, greeting.user));
+                }
+                Err(wrong) => return Err(wrong.explain(login, listening.noise()).into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
