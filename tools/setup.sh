@@ -36,6 +36,8 @@ packages_of() {
         demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
         test)
             echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps openssl
+            # A server of SSH for tests, which starts it itself. No service is needed.
+            echo openssh-client openssh-server
             # Containers. runc works where crun refuses the control groups of the host.
             echo bubblewrap podman runc
             # Both MPIs side by side; the network simulator; a C++ compiler, because one header must

@@ -3,7 +3,7 @@
 #
 #   tools/test.sh [--only STAGE,...] [--lane fast|slow]
 #   STAGE: setup build lint fuzz cargo c model water cuda mpi programs bench notices documents load
-#          faults guests hostile containers; and pure, a part of cargo without device and daemon
+#          faults guests hostile containers ssh; and pure, a part of cargo without device and daemon
 # `make test` runs it without arguments. If a test fails, its log is printed.
 #
 # Several stages run at the same time, because many tests wait more than they work: TEST_LANES of
@@ -19,7 +19,7 @@ if [ -n "$RUSTUP_TOOLCHAIN" ]; then export RUSTUP_TOOLCHAIN; else unset RUSTUP_T
 . tools/pool.sh
 # A stage that takes long comes early, so that no stage runs alone at the end.
 stages=setup,build,lint,fuzz,cargo,cuda,c,model,water,mpi,programs,hostile,faults,guests,notices
-stages+=,documents,load,bench,containers
+stages+=,documents,load,bench,containers,ssh
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -196,6 +196,7 @@ stage_guests() {
 }
 stage_load() { runner tests/load/run.py --programs 40 --on tcp --alone 4; }
 stage_faults() { runner tests/faults/run.py --times 5; }
+stage_ssh() { runner tests/ssh/run.py; }
 stage_containers() { runner tests/containers/run.sh; }
 stage_hostile() {
     # Attacks wait more than they work, so two runs share them, each with its own daemon.

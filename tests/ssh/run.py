@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Uses nodes over SSH, through servers of the test on loopback ports.
+
+    tests/ssh/run.py [--at-once N] [PART OF A NAME...]
+
+Prints one line per case; the last line counts them. Needs Debian's openssh-server and
+openssh-client, and starts no service.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from server import BIN, SSHD, Fault, Place
+
+import cases
+from node import build_load
+
+
+def run(case, servers):
+    """Returns whether the case passed, and its line."""
+    # Paths of sockets are short.
+    folder = tempfile.mkdtemp(prefix="ps.", dir="/tmp")
+    started, note, place = time.monotonic(), "", None
+    try:
+        place = Place(folder, servers)
+        note, verdict = case(place) or "", "ok"
+    except (Fault, AssertionError, subprocess.SubprocessError, OSError) as fault:
+        verdict, note = "FAIL", str(fault) or type(fault).__name__
+        logs = [*Path(folder).rglob("sshd.log"), *Path(folder).rglob("daemon.log")]
+        for log in logs:
+            lines = log.read_text(errors="replace").splitlines()[-12:]
+            note += "".join(f"\n        | {log.name}: {line[:160]}" for line in lines)
+    finally:
+        if place:
+            place.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    took = f"{time.monotonic() - started:.1f} s"
+    return verdict == "ok", f"{verdict:<4} {'ssh/' + case.__name__:<42} {took:>8}  {note}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    # The cases wait more than they work.
+    parser.add_argument("--at-once", type=int, default=3, help="cases at the same time (3)")
+    parser.add_argument("case", nargs="*", help="parts of the names of the cases")
+    arguments = parser.parse_args()
+    if not (BIN / "penstock").exists():
+        sys.exit(f"no penstock in {BIN}: run `make build` first")
+    if not Path(SSHD).exists():
+        print(f"no {SSHD}: install openssh-server")
+        return 77
+    build_load()
+    wanted = {
+        case: servers
+        for case, servers in cases.CASES.items()
+        if not arguments.case or any(part in case.__name__ for part in arguments.case)
+    }
+    passed = 0
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        running = [pool.submit(run, case, servers) for case, servers in wanted.items()]
+        for future in running:
+            is_right, line = future.result()
+            passed += is_right
+            print(line, flush=True)
+    failed = len(wanted) - passed
+    tally = os.environ.get("TEST_TALLY")
+    if tally:
+        with open(tally, "a") as file:
+            file.write(f"{passed} {failed} 0\n")
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+sys.exit(main())
