@@ -108,6 +108,11 @@ pub fn value_even_empty(name: &str) -> Option<OsString> {
     if is_elevated() { None } else { std::env::var_os(name) }
 }
 
+/// Returns all variables of the environment, to choose those of another process.
+pub fn everything() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os()
+}
+
 /// Returns the text of a variable, or `None` if the variable is unset, empty or no UTF-8 text.
 #[must_use]
 pub fn text(name: &str) -> Option<String> {

@@ -85,6 +85,17 @@ variables! {
             "as how many devices a daemon shows each GPU of CUDA's driver";
         HEAP_TRANSPORT = "PENSTOCK_HEAP_TRANSPORT": Kind::Choice(&["tcp", "ucx"]), "`tcp`",
             "how symmetric heaps reach other nodes";
+        CONFINE = "PENSTOCK_CONFINE": Kind::Choice(&["off", "basic", "calls", "files", "full"]),
+            "`full`",
+            "how far the daemon confines its workers";
+        REQUIRE_CONFINEMENT = "PENSTOCK_REQUIRE_CONFINEMENT":
+            Kind::Choice(&["off", "basic", "calls", "files", "full"]), "`off`",
+            "the level of confinement below which the daemon refuses clients";
+        WORKER_FILES = "PENSTOCK_WORKER_FILES": Kind::Path, "–",
+            "more folders that workers may read, separated by colons";
+        CACHE = "PENSTOCK_CACHE": Kind::Path,
+            "`$CACHE_DIRECTORY`, else `$XDG_CACHE_HOME/penstock`, else `~/.cache/penstock`",
+            "the directory of the workers' own files and of compiled kernels";
         LIBUCP = "PENSTOCK_LIBUCP": Kind::Path, "`libucp.so.0`",
             "UCX's library, for PENSTOCK_HEAP_TRANSPORT";
         WORKER = "PENSTOCK_WORKER": Kind::Flag(false), "–",
@@ -145,6 +156,10 @@ variables! {
     }
     Others {
         HOME = "HOME": Kind::Path, "–", "the user's home directory";
+        CACHE_DIRECTORY = "CACHE_DIRECTORY": Kind::Path, "–",
+            "systemd's: the directory of the unit for files that can be made again";
+        CACHE_HOME = "XDG_CACHE_HOME": Kind::Path, "`~/.cache`",
+            "the user's directory for files that can be made again";
         CONFIG_HOME = "XDG_CONFIG_HOME": Kind::Path, "`~/.config`",
             "the directory that has penstock/pool.toml and penstock/key";
         SLURM_NODES = "SLURM_JOB_NODELIST": Kind::Text, "–",
