@@ -428,7 +428,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --guest-memory --allow-user --idle-end --log --ends-with-parent --detached --help"
+            opts="-h --listen --guest-memory --allow-user --idle-end --log --confine --require-confinement --ends-with-parent --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -452,6 +452,14 @@ _penstock() {
                     ;;
                 --log)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --confine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --require-confinement)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -49,6 +49,8 @@ complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l idle-end -d 'End after this number of seconds without a client [default: never]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Format of the log on standard error' -r -f -a "text\t'Lines of text for people'
 json\t'One JSON object per line'"
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l confine -d 'How far to confine the workers, which run the kernels of clients: off, basic, calls, files or full. A system that can do less does what it can, and `penstock status` says so [default: full, or PENSTOCK_CONFINE]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l require-confinement -d 'Refuse clients if workers are confined less than this [default: off, or PENSTOCK_REQUIRE_CONFINEMENT]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l ends-with-parent -d 'End when the process that started this one ends'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l detached -d 'Leave the session and the directory of the process that started this one'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -19,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import clients
+import confinement
 import daemons
 import greed
 import isolation
@@ -31,7 +32,7 @@ from wire import Client
 
 ATTACKS = [
     attack
-    for kind in (strangers, clients, greed, peers, sessions, rings, isolation, daemons)
+    for kind in (strangers, clients, greed, peers, sessions, rings, isolation, confinement, daemons)
     for attack in kind.ATTACKS
 ]
 MEBI = 1 << 20

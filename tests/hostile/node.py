@@ -33,9 +33,11 @@ def wait_for(condition, patience, what):
 
 
 class Node:
-    """A daemon on a Unix socket and on TCP, in a folder of its own."""
+    """A daemon in a folder of its own. It listens on a Unix socket and on TCP; if it is closed, it
+    has no key and listens on the Unix socket alone. `before` runs in the daemon's process before
+    the daemon."""
 
-    def __init__(self):
+    def __init__(self, options=(), environment=None, is_closed=False, before=None, cache=None):
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2
         )
@@ -44,7 +46,11 @@ class Node:
         self.roll = Roll()
         key = self.folder / "key"
         self.env = dict(
-            os.environ, PENSTOCK_KEY=str(key), POCL_DEVICES="pthread", TMPDIR=str(self.folder)
+            os.environ,
+            PENSTOCK_KEY=str(key),
+            POCL_DEVICES="pthread",
+            TMPDIR=str(self.folder),
+            PENSTOCK_CACHE=str(cache or self.folder / "cache"),
         )
         for name in ("PENSTOCK_NODES", "PENSTOCK_WORKER"):
             self.env.pop(name, None)
@@ -56,14 +62,23 @@ class Node:
         )
         self.key = bytes.fromhex(key.read_text().strip())
         self.log = open(self.folder / "daemon.log", "w+b", buffering=0)
-        listen = ["--listen", f"unix:{self.folder}/node.sock", "--listen", "tcp:127.0.0.1:0"]
+        self.env |= environment or {}
+        listen = ["--listen", f"unix:{self.folder}/node.sock"]
+        if is_closed:
+            self.env |= {"PENSTOCK_KEY": "", "HOME": str(self.folder), "XDG_CONFIG_HOME": ""}
+        else:
+            listen += ["--listen", "tcp:127.0.0.1:0"]
+
         # The usual limit of descriptors, whatever this process has: the daemon must work with what
         # users have.
-        usual = lambda: resource.setrlimit(
-            resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        )
+        def usual():
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+            if before:
+                before()
+
         self.daemon = subprocess.Popen(
-            [BIN / "penstock", "serve", *listen],
+            [BIN / "penstock", "serve", *listen, *options],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -73,7 +88,7 @@ class Node:
         timer = threading.Timer(60, self.daemon.kill)
         timer.start()
         self.addresses = {}
-        for _ in range(2):
+        for _ in range(len(listen) // 2):
             line = self.daemon.stdout.readline()
             assert line.startswith("listening on "), f"the daemon did not start: {self.said()}"
             address = line.removeprefix("listening on ").strip()

@@ -7,6 +7,7 @@ mod bench;
 mod bridge;
 mod check;
 mod config;
+mod confinement;
 mod container;
 mod demo;
 mod devices;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use penstock_client::config::{Config, Surroundings, Where, nodes};
-use penstock_daemon::{Guest, IdleEnd, Log, Options, read_guest_memory};
+use penstock_daemon::{Guest, IdleEnd, Level, Log, Options, read_guest_memory};
 use penstock_link::Address;
 
 use crate::failure::Failure;
@@ -38,6 +38,15 @@ pub struct ServeArgs {
     /// Format of the log on standard error
     #[arg(long, value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,
+    /// How far to confine the workers, which run the kernels of clients: off, basic, calls, files
+    /// or full. A system that can do less does what it can, and `penstock status` says so
+    /// [default: full, or PENSTOCK_CONFINE]
+    #[arg(long, value_name = "LEVEL")]
+    pub confine: Option<Level>,
+    /// Refuse clients if workers are confined less than this [default: off, or
+    /// PENSTOCK_REQUIRE_CONFINEMENT]
+    #[arg(long, value_name = "LEVEL")]
+    pub require_confinement: Option<Level>,
     /// End when the process that started this one ends
     #[arg(long, hide = true)]
     pub ends_with_parent: bool,
@@ -84,6 +93,8 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         idle_end: args
             .idle_end
             .map(|seconds| IdleEnd { after: Duration::from_secs(seconds), lock: lock.clone() }),
+        confine: args.confine,
+        require_confinement: args.require_confinement,
         guests: args.guest_memory.iter().map(|text| guest(text)).collect::<Result<_, _>>()?,
         listen,
     };

@@ -8,6 +8,7 @@ use penstock_wire::hello::Role;
 use serde_json::{Value, json};
 
 use crate::args::StatusArgs;
+use crate::confinement;
 use crate::failure::Failure;
 use crate::run::{Probed, configured, no_nodes, probe_all};
 use crate::table::{self, Table};
@@ -51,8 +52,16 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             .collect();
         table::print(&format!("{:#}\n", json!({ "nodes": nodes })))?;
     } else {
-        let mut table =
-            Table::new(&["NODE", "ADDRESS", "VERSION", ">UP", ">SESSIONS", ">SPARE", ">REFUSED"]);
+        let mut table = Table::new(&[
+            "NODE",
+            "ADDRESS",
+            "VERSION",
+            "CONFINED",
+            ">UP",
+            ">SESSIONS",
+            ">SPARE",
+            ">REFUSED",
+        ]);
         for probed in &probed {
             match &probed.answer {
                 Ok(status) => table.row(row(&table::address(&probed.node), status)),
@@ -63,6 +72,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         }
         if answers > 0 {
             table::print(&table.render(table::terminal_width()))?;
+            table::print(&confinement::notes(&probed))?;
             table::print(&clients(&probed))?;
         }
     }
@@ -177,6 +187,7 @@ fn row(address: &str, status: &Value) -> Vec<String> {
         text("host"),
         address.to_owned(),
         text("version"),
+        confinement::level(status),
         up,
         text("sessions"),
         text("spare_workers"),

@@ -8,17 +8,20 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use penstock_confine::Level;
 use penstock_link::{Address, Instance, Key, LinkError, Listener, Patience, Region};
 use penstock_process::{Lock, Signal};
-use penstock_wire::hello::Verdict;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use crate::confinement::{ConfinementError, Levels};
 use crate::door::Door;
 use crate::doorstep::Hellos;
+use crate::folders::{Folders, SESSION_BYTES_MAX};
 use crate::guest::{self, Guest, GuestError};
 use crate::idle::{Idle, IdleEnd};
+use crate::launch::Launch;
 use crate::log::{self, Log, Throttle};
-use crate::message::{Control, ToDaemon, ToWorker};
+use crate::message::{Control, ToDaemon};
 use crate::transport::{Transport, UnknownTransport};
 use crate::workers::{Ended, Workers};
 
@@ -37,6 +40,10 @@ pub struct Options {
     /// File of the pool's key. Without a key, the daemon serves nobody over TCP or
     /// vsock.
     pub key: Option<PathBuf>,
+    /// How far workers confine themselves; otherwise the environment says it.
+    pub confine: Option<Level>,
+    /// The level of confinement below which clients are refused; otherwise the environment says it.
+    pub require_confinement: Option<Level>,
     pub log: Log,
     /// Whether to end when the process that started the daemon ends.
     pub ends_with_parent: bool,
@@ -59,6 +66,9 @@ pub enum Error {
     /// An address or the key cannot be used.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The levels of confinement are wrong.
+    #[error(transparent)]
+    Confinement(#[from] ConfinementError),
     /// The environment names an unknown transport.
     #[error(transparent)]
     Transport(#[from] UnknownTransport),
@@ -113,6 +123,7 @@ pub(crate) struct Daemon {
 /// # Errors
 /// Fails if the daemon cannot start. Later errors are logged, and the daemon goes on.
 pub fn serve(options: Options, ready: impl FnOnce(&[Address])) -> Result<(), Error> {
+    penstock_confine::harden().map_err(Error::system("hiding the daemon's memory"))?;
     let signals = crate::sys::end_signals().map_err(Error::system("taking signals"))?;
     if options.ends_with_parent {
         let signal = Some(rustix::process::Signal::TERM);
@@ -136,6 +147,7 @@ pub fn serve_until(
         return Err(Error::NoAddress);
     }
     let transport = Transport::configured()?;
+    let levels = Levels::choose(options.confine, options.require_confinement)?;
     crate::sys::raise_descriptor_limit();
     let key = options.key.as_deref().map(Key::load).transpose()?;
     // Other allowed users must be able to connect; the hello then asks the kernel who they are.
@@ -146,16 +158,18 @@ pub fn serve_until(
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
     let regions = guest::regions(&options.listen, &options.guests)?;
     log::begin(options.log, false);
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(Error::system("making an eventfd"))?;
+    let folders = folders(levels, &wake)?;
     let daemon = Arc::new(Daemon {
         key,
         instance: Instance::create()?,
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
-        workers: Lock::new(Workers::new()),
+        workers: Lock::new(Workers::new(levels.required)),
         changed: Signal::new(),
-        wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(Error::system("making an eventfd"))?,
+        wake,
         hellos: Hellos::create().map_err(Error::system("waiting for connections"))?,
         last_came_ms: AtomicU64::new(0),
         surveys: AtomicUsize::new(0),
@@ -179,8 +193,15 @@ pub fn serve_until(
             .map_err(Error::system("starting a thread"))?;
     }
     let reachable = reachable(&daemon.addresses);
-    let start = ToWorker::Start { addresses: reachable, key: options.key, log: options.log };
-    daemon.start_workers(program, &start);
+    let launch = Launch {
+        program: program.to_owned(),
+        addresses: reachable,
+        key: options.key,
+        log: options.log,
+        level: levels.wanted,
+        folders,
+    };
+    daemon.start_workers(&launch);
     if let Some(why) = transport.lack() {
         tracing::warn!(why, "heaps reach other nodes over TCP");
     }
@@ -189,7 +210,7 @@ pub fn serve_until(
     }
     ready(&daemon.addresses);
     let mut idle = Idle::new(options.idle_end, Instant::now());
-    daemon.supervise(program, &start, end, &mut |now| daemon.is_unused(&mut idle, now, &listeners));
+    daemon.supervise(&launch, end, &mut |now| daemon.is_unused(&mut idle, now, &listeners));
     daemon.end(&listeners);
     Ok(())
 }
@@ -210,11 +231,11 @@ impl Daemon {
         _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    fn start_workers(&self, program: &Path, start: &ToWorker) {
+    fn start_workers(&self, launch: &Launch) {
         let now = Instant::now();
         let mut workers = self.workers();
         for _ in 0..workers.missing(now) {
-            if let Err(error) = workers.start(program, start, now) {
+            if let Err(error) = workers.start(launch, now) {
                 drop(workers);
                 tracing::warn!(%error, "a worker could not be started");
                 self.changed.notify_all();
@@ -227,8 +248,7 @@ impl Daemon {
     /// time at which it must be asked again, or that the daemon ends.
     fn supervise(
         &self,
-        program: &Path,
-        start: &ToWorker,
+        launch: &Launch,
         end: BorrowedFd<'_>,
         watch: &mut dyn FnMut(Instant) -> ControlFlow<(), Option<Instant>>,
     ) {
@@ -272,7 +292,8 @@ impl Daemon {
                 tracing::warn!(worker = id, "a worker hangs while it starts and is killed");
             }
             self.serve_line();
-            self.start_workers(program, start);
+            self.end_full(launch);
+            self.start_workers(launch);
             self.workers().retire(Instant::now());
         }
     }
@@ -311,6 +332,18 @@ impl Daemon {
         has_clients || !self.hellos.is_empty() || self.surveys.load(Ordering::Relaxed) > 0
     }
 
+    /// Ends the sessions whose folders are too large.
+    fn end_full(&self, launch: &Launch) {
+        let full = launch.folders.as_ref().map(|folders| folders.full()).unwrap_or_default();
+        for worker in &full {
+            let limit = SESSION_BYTES_MAX >> 20;
+            tracing::warn!(worker, "a session ends: its files take more than {limit} MiB");
+        }
+        if !full.is_empty() {
+            self.workers().end_full(&full);
+        }
+    }
+
     /// Gives workers to waiting clients, and tells the other clients in line that the daemon lives.
     fn serve_line(&self) {
         loop {
@@ -321,10 +354,13 @@ impl Daemon {
                 self.note_refusal(&peer, &error);
             }
         }
-        let hopeless = self.workers().give_up_line();
+        let (hopeless, verdict) = {
+            let mut workers = self.workers();
+            (workers.give_up_line(), workers.why_hopeless())
+        };
         for client in hopeless {
             let peer = client.peer().to_owned();
-            if let Err(error) = client.finish(Verdict::NoWorker) {
+            if let Err(error) = client.finish(verdict) {
                 self.note_refusal(&peer, &error);
             }
         }
@@ -411,6 +447,18 @@ impl Daemon {
             tracing::warn!(peer, %why, suppressed, "refused");
         }
     }
+}
+
+/// Makes the place of the workers' folders. Workers that are not confined use the files of the
+/// daemon's user.
+fn folders(levels: Levels, wake: &OwnedFd) -> Result<Option<Arc<Folders>>, Error> {
+    if levels.wanted == Level::Off {
+        return Ok(None);
+    }
+    let made = wake.try_clone().and_then(Folders::make);
+    made.map(Some).map_err(Error::system(
+        "making the folder for files of workers (PENSTOCK_CACHE names another place)",
+    ))
 }
 
 /// Returns this daemon's addresses for other nodes, with the host's name for wildcards.

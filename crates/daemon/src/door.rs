@@ -175,8 +175,11 @@ impl Daemon {
             if let Some(node) = workers.description() {
                 break Survey { node, problem: workers.problem.clone() };
             }
-            let refusal =
-                if workers.is_hopeless() { Some(Verdict::NoWorker) } else { waiting.refusal() };
+            let refusal = if workers.is_hopeless() {
+                Some(workers.why_hopeless())
+            } else {
+                waiting.refusal()
+            };
             if let Some(verdict) = refusal {
                 drop(workers);
                 return accepted.finish(verdict).map(drop);

@@ -19,17 +19,20 @@
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order` and `send_gate` in `session/`;
-//!    outside it `doorstep`, `admission`, `line`, `refill`, `idle`, `account`, `message`, `node`,
-//!    `usage`, `transport`, `log` and `sys`.
+//!    outside it `doorstep`, `admission`, `line`, `refill`, `idle`, `account`, `message`, `launch`,
+//!    `folders`, `confinement`, `node`, `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
 mod admission;
+mod confinement;
 mod daemon;
 mod door;
 mod doorstep;
+mod folders;
 mod guest;
 mod idle;
+mod launch;
 mod line;
 pub mod log;
 mod message;
@@ -43,9 +46,11 @@ mod usage;
 mod worker;
 mod workers;
 
+pub use confinement::ConfinementError;
 pub use daemon::{Error, Options, serve, serve_until};
 pub use guest::{Guest, GuestError, read_guest_memory};
 pub use idle::{IdleEnd, open_lock};
 pub use log::Log;
+pub use penstock_confine::{Level, UnknownLevel};
 pub use transport::UnknownTransport;
 pub use worker::worker_main;

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use penstock_confine::{Order, Report};
 use penstock_link::{LinkError, Patience, recv_fd, send_fd};
 use penstock_wire::describe::Turn;
 use penstock_wire::hello::TICKET_BYTES;
@@ -25,6 +26,8 @@ pub(crate) enum ToWorker {
         /// File of the pool's key.
         key: Option<PathBuf>,
         log: Log,
+        /// How it confines itself.
+        order: Order,
     },
     /// A part of the memory that its client's guest shares with this host, before the client. The
     /// file of the memory comes with the message.
@@ -67,6 +70,8 @@ pub(crate) enum ToDaemon {
         devices: Vec<Found>,
         /// Why devices may be missing.
         problem: Option<String>,
+        /// How far the worker is confined.
+        confinement: Report,
     },
     /// The node's description, in memory that comes with it. Sent before [`ToDaemon::Ready`].
     Describe,

@@ -6,8 +6,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
+use penstock_cl_sys::CL_PLATFORM_NAME;
 use penstock_device as device;
-use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Turn};
+use penstock_wire::describe::{
+    DeviceDescription, Info, NodeDescription, PlatformDescription, Turn,
+};
 use penstock_wire::{frame, limits};
 
 use crate::usage::Usage;
@@ -64,6 +67,11 @@ impl Node {
         &self.devices
     }
 
+    /// Returns whether a driver starts other programs: PoCL starts the linker.
+    pub(crate) fn runs_programs(&self) -> bool {
+        self.description.platforms.iter().any(|platform| is_pocl(&platform.info))
+    }
+
     /// Returns the counters of its devices' use.
     pub(crate) fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
@@ -86,6 +94,12 @@ impl Node {
         let length = u32::try_from(bytes.len()).unwrap_or_default();
         [length.to_le_bytes().as_slice(), &bytes].concat()
     }
+}
+
+/// Returns whether a platform is PoCL, whose compiler runs the linker as a program.
+fn is_pocl(info: &Info) -> bool {
+    let name = penstock_wire::describe::find(info, CL_PLATFORM_NAME).unwrap_or_default();
+    name.starts_with(b"Portable Computing Language")
 }
 
 /// Describes a device that has this index in the node.
@@ -134,6 +148,14 @@ fn boot() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_pocl_runs_programs() {
+        for (name, is) in [("Portable Computing Language\0", true), ("Intel(R) OpenCL\0", false)] {
+            assert_eq!(is_pocl(&vec![(CL_PLATFORM_NAME, name.into())]), is, "{name}");
+        }
+        assert!(!is_pocl(&Vec::new()));
+    }
 
     #[test]
     fn a_description_comes_through_memory() {

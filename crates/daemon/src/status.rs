@@ -7,8 +7,8 @@ use penstock_link::{Address, Region};
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
-use crate::account;
 use crate::daemon::Daemon;
+use crate::{account, confinement};
 
 impl Daemon {
     /// Returns the memory of each guest, and how much of it is in use.
@@ -44,6 +44,7 @@ impl Daemon {
                     "guest_memory": session.way.guest_memory,
                     "why_not_better": session.way.why_not_better,
                 },
+                "confinement": session.level.name(),
                 "seconds": session.since.elapsed().as_secs(),
                 "core_seconds": cores,
                 // Joules of the whole node while the client was served, including those of others.
@@ -67,6 +68,7 @@ impl Daemon {
             "refused": self.refused.load(Ordering::Relaxed),
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
             "problem": workers.problem,
+            "confinement": confinement::told(workers.confinement.as_ref(), workers.required),
             "limits": {
                 "sessions": limits::SESSIONS_PER_DAEMON_MAX,
                 "pending_hellos": limits::PENDING_HELLOS_MAX,

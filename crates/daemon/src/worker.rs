@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -41,12 +42,16 @@ fn run() -> io::Result<()> {
     let control = Arc::new(Control::of(take_stdin()?));
     crate::sys::offer_to_oom_killer();
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, key, log: format }, _))) =
+    let Ok(Some((ToWorker::Start { addresses, key, log: format, order }, _))) =
         control.receive(Patience::Forever)
     else {
         return Ok(());
     };
     log::begin(format, true);
+    // The last file that the worker opens outside its folder. From the next line on, the threads
+    // that it starts and the drivers that it loads are restricted.
+    let key = load_key(key.as_deref());
+    let begun = order.begin();
     end_at_panic();
     let output = Output::capture()?;
     penstock_device::share_cpus();
@@ -62,26 +67,31 @@ fn run() -> io::Result<()> {
             "the OpenCL loader finds no devices; is a driver installed (clinfo -l)?".into()
         });
     }
-    let key = match key.as_deref().map(Key::load).transpose() {
-        Ok(key) => key.map(Arc::new),
-        Err(error) => {
-            tracing::warn!(%error, "no key for other nodes");
-            None
-        }
-    };
     // If this fails, tools wait for another worker's description.
     if let Ok(description) = crate::node::description_file(&node)
         && control.send(&ToDaemon::Describe, Some(description.as_fd())).is_err()
     {
         return Ok(());
     }
+    let confinement = begun.finish(node.runs_programs());
     let usage = node.usage().map(AsFd::as_fd);
-    if control.send(&ToDaemon::Ready { devices, problem }, usage).is_err() {
+    if control.send(&ToDaemon::Ready { devices, problem, confinement }, usage).is_err() {
         return Ok(());
     }
     let Some(client) = await_client(&control, &node) else { return Ok(()) };
     let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
     serve(client, &node, &control, setup, output)
+}
+
+/// Reads the pool's key, which the worker shows to workers of other nodes.
+fn load_key(file: Option<&Path>) -> Option<Arc<Key>> {
+    match file.map(Key::load).transpose() {
+        Ok(key) => key.map(Arc::new),
+        Err(error) => {
+            tracing::warn!(%error, "no key for other nodes");
+            None
+        }
+    }
 }
 
 /// Returns the client that the daemon hands over, or `None` if the daemon ends.

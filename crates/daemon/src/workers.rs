@@ -6,24 +6,26 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_confine::{Level, Report};
 use penstock_link::{Accepted, MemoryUse, Part, Way};
-use penstock_process::variable;
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
 use crate::account::{Account, Joules};
+use crate::folders::Folder;
+use crate::launch::{Launch, Launched};
 use crate::line::Line;
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node;
 use crate::refill::{Census, Refill};
-use crate::transport::Transport;
 use crate::usage::Used;
 
 /// Longest start of a worker; a longer one hangs. The slowest seen took 8 s, with eight GPUs after
@@ -64,6 +66,10 @@ pub(crate) struct Workers {
     /// Set when the daemon ends: no more workers are started.
     pub(crate) ending: bool,
     pub(crate) account: Account,
+    /// How far the last worker is confined that became ready.
+    pub(crate) confinement: Option<Report>,
+    /// The level of confinement below which clients are refused.
+    pub(crate) required: Level,
 }
 
 struct Worker {
@@ -78,6 +84,9 @@ struct Worker {
     usage: Option<Arc<Used>>,
     /// Part of a guest's memory that the session uses.
     part: Option<Arc<Part>>,
+    folder: Option<Folder>,
+    /// How far it is confined, as soon as it is ready.
+    level: Level,
 }
 
 struct Dying {
@@ -91,12 +100,15 @@ struct Dying {
     killed: bool,
     /// Kept until the process has ended, because it has the part mapped.
     _part: Option<Arc<Part>>,
+    /// Kept, too: a cache that its user keeps must not change any more.
+    _folder: Option<Folder>,
 }
 
 impl Dying {
     fn of(worker: u32, child: Child, since: Instant) -> Self {
-        let (client, told, _part) = (None, None, None);
-        Self { worker, retired: false, child, client, told, since, killed: false, _part }
+        let (client, told, _part, _folder) = (None, None, None, None);
+        let (retired, killed) = (false, false);
+        Self { worker, retired, child, client, told, since, killed, _part, _folder }
     }
 }
 
@@ -117,6 +129,8 @@ pub(crate) struct Session {
     pub(crate) mark: Option<Joules>,
     /// Time that it has used each device.
     pub(crate) usage: Option<Arc<Used>>,
+    /// How far its worker is confined.
+    pub(crate) level: Level,
 }
 
 /// How a worker ended.
@@ -153,7 +167,7 @@ pub(crate) enum Arrival {
 }
 
 impl Workers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(required: Level) -> Self {
         Self {
             table: FxHashMap::default(),
             spares: VecDeque::new(),
@@ -167,6 +181,8 @@ impl Workers {
             description: None,
             ending: false,
             account: Account::default(),
+            confinement: None,
+            required,
         }
     }
 
@@ -217,19 +233,10 @@ impl Workers {
     }
 
     /// Starts a worker. Only the daemon's own thread may call this.
-    pub(crate) fn start(
-        &mut self,
-        program: &std::path::Path,
-        start: &ToWorker,
-        now: Instant,
-    ) -> io::Result<u32> {
+    pub(crate) fn start(&mut self, launch: &Launch, now: Instant) -> io::Result<u32> {
         self.refill.start_began();
-        let started = spawn(program).and_then(|(child, control)| {
-            control.send(start, None).map_err(io::Error::other)?;
-            Ok((child, control))
-        });
-        match started {
-            Ok((child, control)) => {
+        match launch.start() {
+            Ok(Launched { child, control, folder }) => {
                 let id = child.id();
                 let state = State::Starting(now);
                 let worker = Worker {
@@ -240,6 +247,8 @@ impl Workers {
                     ended: None,
                     usage: None,
                     part: None,
+                    folder,
+                    level: Level::Off,
                 };
                 self.table.insert(id, worker);
                 Ok(id)
@@ -255,14 +264,16 @@ impl Workers {
     pub(crate) fn heard(&mut self, id: u32, message: ToDaemon, came: Option<OwnedFd>) {
         let Some(worker) = self.table.get_mut(&id) else { return };
         match message {
-            ToDaemon::Ready { devices, problem } => {
+            ToDaemon::Ready { devices, problem, confinement } => {
                 if matches!(worker.state, State::Starting(_)) {
                     worker.usage =
                         came.and_then(|memory| Used::of_worker(memory).ok()).map(Arc::new);
                     worker.state = State::Spare;
                     self.spares.push_back(id);
                     self.refill.start_succeeded();
-                    self.problem = problem;
+                    worker.level = confinement.level;
+                    self.problem = confinement.refusal(self.required).or(problem);
+                    self.confinement = Some(confinement);
                     self.devices = devices;
                 }
             }
@@ -306,7 +317,7 @@ impl Workers {
     pub(crate) fn arrive(&mut self, client: Accepted, now: Instant) -> Arrival {
         self.refill.client_came(now);
         if self.is_hopeless() {
-            return Arrival::Refused(client, Verdict::NoWorker);
+            return Arrival::Refused(client, self.why_hopeless());
         }
         if self.line.is_empty() && self.can_serve() {
             return match self.take(client, now) {
@@ -355,7 +366,7 @@ impl Workers {
     }
 
     fn can_serve(&self) -> bool {
-        !self.spares.is_empty() && self.serving() < SESSIONS_PER_DAEMON_MAX
+        !self.spares.is_empty() && !self.is_unconfined() && self.serving() < SESSIONS_PER_DAEMON_MAX
     }
 
     /// Takes a spare for a client.
@@ -370,7 +381,14 @@ impl Workers {
         let way = client.way();
         let part = client.take_part().map(Arc::new);
         worker.part.clone_from(&part);
-        let session = Session { worker: id, client: name, way, since: now, mark, usage };
+        if let Some(folder) = &mut worker.folder {
+            folder.begin(
+                id,
+                client.credentials.filter(|_| worker.level >= Level::Files).map(|it| it.uid),
+            );
+        }
+        let level = worker.level;
+        let session = Session { worker: id, client: name, way, since: now, mark, usage, level };
         worker.state = State::Serving(session);
         self.served += 1;
         Ok(Match { client, control: worker.control.clone(), turn, part })
@@ -397,7 +415,27 @@ impl Workers {
     /// Returns whether a client would wait for a worker in vain. The reason is that the daemon is
     /// ending, or that too many starts have failed.
     pub(crate) fn is_hopeless(&self) -> bool {
-        self.ending || self.refill.is_hopeless(self.census())
+        self.ending || self.is_unconfined() || self.refill.is_hopeless(self.census())
+    }
+
+    /// Returns the verdict on clients that would wait in vain.
+    pub(crate) fn why_hopeless(&self) -> Verdict {
+        if self.is_unconfined() { Verdict::Unconfined } else { Verdict::NoWorker }
+    }
+
+    /// Returns whether workers are less confined than clients' hosts require.
+    fn is_unconfined(&self) -> bool {
+        self.confinement.as_ref().is_some_and(|report| report.level < self.required)
+    }
+
+    /// Ends the sessions of workers whose folders are too large.
+    pub(crate) fn end_full(&mut self, full: &[u32]) {
+        for id in full {
+            if let Some(worker) = self.table.get_mut(id) {
+                // If it has ended meanwhile, it is reaped as well.
+                _ = worker.child.kill();
+            }
+        }
     }
 
     /// Notes that a worker's control socket has closed: the worker has ended or is about to.
@@ -405,7 +443,7 @@ impl Workers {
         let Some(worker) = self.table.remove(&id) else { return };
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);
-        let Worker { child, state, ended: told, part, .. } = worker;
+        let Worker { child, state, ended: told, part, folder, .. } = worker;
         let client = match state {
             State::Serving(session) => Some(session.client),
             State::Spare | State::Starting(_) => {
@@ -413,7 +451,9 @@ impl Workers {
                 None
             }
         };
-        self.dying.push(Dying { client, told, _part: part, ..Dying::of(id, child, now) });
+        let dying =
+            Dying { client, told, _part: part, _folder: folder, ..Dying::of(id, child, now) };
+        self.dying.push(dying);
     }
 
     /// Ends surplus spares, the newest first, because the least of their memory is in use.
@@ -421,8 +461,9 @@ impl Workers {
         for _ in 0..self.refill.surplus(self.census(), now) {
             let Some(id) = self.spares.pop_back() else { return };
             // A spare ends by itself when its control socket closes.
-            let Some(Worker { child, .. }) = self.table.remove(&id) else { return };
-            self.dying.push(Dying { retired: true, ..Dying::of(id, child, now) });
+            let Some(Worker { child, folder, .. }) = self.table.remove(&id) else { return };
+            let dying = Dying { retired: true, _folder: folder, ..Dying::of(id, child, now) };
+            self.dying.push(dying);
         }
     }
 
@@ -432,6 +473,7 @@ impl Workers {
         let mut ended = Vec::new();
         let (mut at, failing) = (0, self.refill.is_failing());
         while let Some(dying) = self.dying.get_mut(at) {
+            end_group_of_ended(&dying.child);
             let status = match dying.child.try_wait() {
                 Ok(Some(status)) => describe(status),
                 Ok(None) => {
@@ -475,15 +517,17 @@ impl Workers {
     pub(crate) fn end_all(&mut self) {
         self.ending = true;
         for worker in self.table.values_mut() {
-            _ = worker.child.kill();
+            end_group(&worker.child);
         }
-        for dying in &mut self.dying {
-            _ = dying.child.kill();
+        for dying in &self.dying {
+            end_group(&dying.child);
         }
-        let children = self.table.drain().map(|(_, worker)| worker.child);
-        for mut child in children.chain(self.dying.drain(..).map(|dying| dying.child)) {
-            // They were killed, so the wait is short.
-            _ = child.wait();
+        for (_, mut worker) in self.table.drain() {
+            // They were killed, so the wait is short. The folder goes after it.
+            _ = worker.child.wait();
+        }
+        for mut dying in self.dying.drain(..) {
+            _ = dying.child.wait();
         }
         self.spares.clear();
         // Drops the clients, which closes their connections.
@@ -500,25 +544,27 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
-/// Starts a worker's process; its standard input is the control socket.
-fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
-    let (ours, theirs) = Control::pair()?;
-    let child = Command::new(program)
-        // The name shown by `ps`, which otherwise shows /proc/self/exe.
-        .arg0("penstockd")
-        .arg("worker")
-        // Penstock's own libraries must not open a pool from inside a worker.
-        .env(variable::WORKER.name, "1")
-        .env(variable::NODES.name, variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into()))
-        // The name was checked when the daemon started, so an error here means no settings.
-        .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null())
-        .stderr(Stdio::inherit())
-        // A terminal's ^C is for the program in the foreground, not for the workers.
-        .process_group(0)
-        .spawn()?;
-    Ok((child, ours))
+/// Kills a worker and all processes that its drivers or kernels have started: they are in its
+/// group, and cannot leave it.
+fn end_group(child: &Child) {
+    if let Some(group) = group_of(child) {
+        // If they have ended meanwhile, there is nothing to do.
+        _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// Kills what a worker that has ended has left behind. The worker has not been waited for, so its
+/// number cannot belong to another group.
+fn end_group_of_ended(child: &Child) {
+    let Some(process) = group_of(child) else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if matches!(waitid(WaitId::Pid(process), options), Ok(Some(_))) {
+        end_group(child);
+    }
+}
+
+fn group_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 fn describe(status: ExitStatus) -> String {

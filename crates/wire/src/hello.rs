@@ -140,6 +140,12 @@ pub enum Verdict {
     /// [`Role::Survey`].
     #[error("it has us wait in line")]
     InLine = 9,
+    /// Its workers are less confined than its administrator requires.
+    #[error(
+        "its workers are less confined than --require-confinement asks for; `penstock status` \
+         names the level, the reason and the remedy"
+    )]
+    Unconfined = 10,
 }
 
 impl Verdict {
@@ -156,6 +162,7 @@ impl Verdict {
             7 => Self::NotUnderstood,
             8 => Self::NoKey,
             9 => Self::InLine,
+            10 => Self::Unconfined,
             _ => return None,
         })
     }
@@ -268,9 +275,9 @@ mod tests {
         for role in [Role::Client, Role::Peer, Role::Control, Role::Survey] {
             assert_eq!(Role::from_wire(role as u16), Some(role));
         }
-        let verdicts = (0..10).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
-        assert!(verdicts.eq((0..10).map(Some)));
-        assert_eq!((Role::from_wire(5), Verdict::from_wire(10)), (None, None));
+        let verdicts = (0..11).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
+        assert!(verdicts.eq((0..11).map(Some)));
+        assert_eq!((Role::from_wire(5), Verdict::from_wire(11)), (None, None));
         assert!(Verdict::Full.to_string().contains("CLIENTS_IN_LINE_MAX (512)"));
     }
 

@@ -4,13 +4,14 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use penstock_daemon::{Guest, Options, read_guest_memory};
+use penstock_daemon::{Guest, Level, Options, UnknownLevel, read_guest_memory};
 use penstock_link::Address;
 
 const USAGE: &str = "\
 usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:PORT]...
                  [--guest-memory ADDRESS=PATH[,size=SIZE][,sessions=N]]...
                  [--key FILE] [--allow-user UID]... [--log text|json] [--ends-with-parent]
+                 [--confine LEVEL] [--require-confinement LEVEL]
 What each means: penstock serve --help";
 
 fn main() -> ExitCode {
@@ -52,11 +53,17 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                     .push(user.parse().map_err(|_| format!("`{user}` is no user's number"))?);
             }
             "--log" => options.log = value()?.parse()?,
+            "--confine" => options.confine = Some(level(&value()?)?),
+            "--require-confinement" => options.require_confinement = Some(level(&value()?)?),
             "--ends-with-parent" => options.ends_with_parent = true,
             _ => return Err(format!("unknown option {arg}\n{USAGE}")),
         }
     }
     Ok(options)
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    text.parse().map_err(|error: UnknownLevel| error.to_string())
 }
 
 fn guest(text: &str) -> Result<Guest, String> {

@@ -1,0 +1,92 @@
+//! What `penstock status` says about the confinement of workers.
+
+use serde_json::Value;
+
+use crate::run::Probed;
+
+/// Returns the level that a node's workers reach, for a table.
+pub fn level(status: &Value) -> String {
+    let text = |name: &str| confinement(status)?.get(name)?.as_str();
+    match (text("level"), text("required")) {
+        (Some(level), Some(required)) if text("refusal").is_some() => {
+            format!("{level} (needs {required})")
+        }
+        (Some(level), _) => level.to_owned(),
+        // The daemon is older, or has not started a worker yet.
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// Returns a line for each thing that confines workers less than it could, and for what an
+/// administrator should know.
+pub fn notes(probed: &[Probed]) -> String {
+    let mut lines = String::new();
+    for probed in probed {
+        let Ok(status) = &probed.answer else { continue };
+        let Some(confinement) = confinement(status) else { continue };
+        let node = status.get("host").and_then(Value::as_str).unwrap_or("-");
+        let mut say = |text: String| lines.push_str(&format!("node {node}: {text}\n"));
+        let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
+        if let Some(refusal) = text(confinement, "refusal") {
+            say(format!("clients are refused: {refusal}"));
+        }
+        for list in ["lacks", "notes"] {
+            let list = confinement.get(list).and_then(Value::as_array);
+            for lack in list.into_iter().flatten() {
+                if let (Some(what), Some(remedy)) = (text(lack, "what"), text(lack, "remedy")) {
+                    say(format!("{what}; {remedy}"));
+                }
+            }
+        }
+        if let Some(open) = text(confinement, "network").filter(|it| it.starts_with("open")) {
+            say(format!("the network is {open}"));
+        }
+    }
+    lines
+}
+
+fn confinement(status: &Value) -> Option<&Value> {
+    status.get("confinement").filter(|it| it.is_object())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn probed(confinement: Value) -> Probed {
+        Probed {
+            node: penstock_client::config::NodeAddress::unix("local", "/x".into()),
+            answer: Ok(json!({ "host": "a", "confinement": confinement })),
+        }
+    }
+
+    #[test]
+    fn a_full_level_needs_no_words() {
+        let full = probed(json!({
+            "level": "full", "required": "off", "network": "closed", "lacks": [], "refusal": null,
+        }));
+        assert_eq!(level(full.answer.as_ref().unwrap()), "full");
+        assert_eq!(notes(&[full]), "");
+        assert_eq!((level(&json!({})), notes(&[probed(Value::Null)])), ("-".into(), String::new()));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_its_remedy() {
+        let calls = probed(json!({
+            "level": "calls", "required": "files", "network": "open, because of peers",
+            "lacks": [{ "what": "there is no Landlock", "remedy": "boot with it" }],
+            "notes": [{ "what": "a folder is too wide", "remedy": "name another one" }],
+            "refusal": "workers reach `calls`",
+        }));
+        assert_eq!(level(calls.answer.as_ref().unwrap()), "calls (needs files)");
+        assert_eq!(
+            notes(&[calls]),
+            "node a: clients are refused: workers reach `calls`\n\
+             node a: there is no Landlock; boot with it\n\
+             node a: a folder is too wide; name another one\n\
+             node a: the network is open, because of peers\n"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! The start of a worker's process: its environment, its folder, and its first message.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use penstock_confine::{Level, Network, Order, environment};
+use penstock_process::variable;
+use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
+
+use crate::folders::{Folder, Folders};
+use crate::log::Log;
+use crate::message::{Control, ToWorker};
+use crate::transport::Transport;
+
+/// What all workers of a daemon are started with.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) program: PathBuf,
+    /// Addresses of the daemon for other nodes.
+    pub(crate) addresses: Vec<String>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) log: Log,
+    /// How far workers confine themselves.
+    pub(crate) level: Level,
+    /// Where their folders are, unless they are not confined.
+    pub(crate) folders: Option<Arc<Folders>>,
+}
+
+/// A process that becomes a worker.
+pub(crate) struct Launched {
+    pub(crate) child: Child,
+    pub(crate) control: Control,
+    pub(crate) folder: Option<Folder>,
+}
+
+impl Launch {
+    /// Starts a worker.
+    pub(crate) fn start(&self) -> io::Result<Launched> {
+        let folder = self.folders.as_ref().map(|folders| folders.worker()).transpose()?;
+        let (child, control) = self.spawn(folder.as_ref())?;
+        let order = Order {
+            level: self.level,
+            network: self.network(),
+            folder: folder.as_ref().map(|folder| folder.path().to_owned()),
+            key: self.key.clone(),
+            home: variable::HOME.path(),
+            sessions_max: SESSIONS_PER_DAEMON_MAX as u64,
+        };
+        let (addresses, key) = (self.addresses.clone(), self.key.clone());
+        let start = ToWorker::Start { addresses, key, log: self.log, order };
+        control.send(&start, None).map_err(io::Error::other)?;
+        Ok(Launched { child, control, folder })
+    }
+
+    /// Workers connect to workers of other nodes themselves, and without the pool's key they can
+    /// connect to none.
+    fn network(&self) -> Network {
+        let has_nodes = variable::LIBCUDA_NODES.is_set();
+        if self.key.is_some() || has_nodes { Network::Open } else { Network::Closed }
+    }
+
+    /// Starts a worker's process; its standard input is the control socket.
+    fn spawn(&self, folder: Option<&Folder>) -> io::Result<(Child, Control)> {
+        let (ours, theirs) = Control::pair()?;
+        let mut command = Command::new(&self.program);
+        if self.level > Level::Off {
+            let folder = folder.map(Folder::path);
+            let settings = environment::of_worker(variable::everything(), folder);
+            command.env_clear().envs(settings.into_iter().map(|it| (it.name, it.value)));
+        }
+        let nodes = variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into());
+        let child = command
+            // The name shown by `ps`, which otherwise shows /proc/self/exe.
+            .arg0("penstockd")
+            .arg("worker")
+            // Penstock's own libraries must not open a pool from inside a worker.
+            .env(variable::WORKER.name, "1")
+            .env(variable::NODES.name, nodes)
+            // The name was checked when the daemon started, so an error here means no settings.
+            .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            // A terminal's ^C is for the program in the foreground, not for the workers. All
+            // processes of a session end together.
+            .process_group(0)
+            .spawn()?;
+        Ok((child, ours))
+    }
+}
