@@ -179,19 +179,7 @@ pub fn serve_until(
         addresses,
         regions,
     });
-    let doorstep = daemon.clone();
-    thread::Builder::new()
-        .name("doorstep".into())
-        .spawn(move || doorstep.watch_doorstep())
-        .map_err(Error::system("starting a thread"))?;
-    for (listener, region) in listeners.iter().zip(&daemon.regions) {
-        let region = region.clone();
-        let door = Door { daemon: daemon.clone(), listener: listener.clone(), region };
-        thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || door.run())
-            .map_err(Error::system("starting a thread"))?;
-    }
+    open_doors(&daemon, &listeners)?;
     let reachable = reachable(&daemon.addresses);
     let launch = Launch {
         program: program.to_owned(),
@@ -212,6 +200,24 @@ pub fn serve_until(
     let mut idle = Idle::new(options.idle_end, Instant::now());
     daemon.supervise(&launch, end, &mut |now| daemon.is_unused(&mut idle, now, &listeners));
     daemon.end(&listeners);
+    Ok(())
+}
+
+/// Starts the threads that accept connections and hear what they say.
+fn open_doors(daemon: &Arc<Daemon>, listeners: &[Arc<Listener>]) -> Result<(), Error> {
+    let doorstep = daemon.clone();
+    thread::Builder::new()
+        .name("doorstep".into())
+        .spawn(move || doorstep.watch_doorstep())
+        .map_err(Error::system("starting a thread"))?;
+    for (listener, region) in listeners.iter().zip(&daemon.regions) {
+        let region = region.clone();
+        let door = Door { daemon: daemon.clone(), listener: listener.clone(), region };
+        thread::Builder::new()
+            .name("accept".into())
+            .spawn(move || door.run())
+            .map_err(Error::system("starting a thread"))?;
+    }
     Ok(())
 }
 
