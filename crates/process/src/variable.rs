@@ -119,6 +119,12 @@ pub fn text(name: &str) -> Option<String> {
     value(name)?.into_string().ok()
 }
 
+/// Returns all variables, for a program that this one starts. A program with more rights than its
+/// user passes none on.
+pub fn for_child() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter(|_| !is_elevated())
+}
+
 /// Returns the names of the variables that look like Penstock's and that Penstock does not read.
 #[must_use]
 pub fn unknown() -> Vec<String> {

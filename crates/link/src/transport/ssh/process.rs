@@ -20,7 +20,7 @@ use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::ptr;
 
-use penstock_process::search;
+use penstock_process::{search, variable};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::error::LinkError;
@@ -104,7 +104,9 @@ pub(super) fn start(words: &[OsString]) -> io::Result<Running> {
     let written = rustix::io::fcntl_dupfd_cloexec(&messages, FIRST_OTHER)?;
     let mut all = [SHELL, "-c", SCRIPT, "sh"].map(OsString::from).to_vec();
     all.extend_from_slice(words);
-    spawn_and_wait(&all, [&theirs, &theirs, &written])?;
+    spawn_and_wait(&all, [&theirs, &theirs, &written]).map_err(|error| {
+        io::Error::new(error.kind(), format!("{SHELL}, which starts ssh, cannot start: {error}"))
+    })?;
     Ok(Running { socket, messages: Messages(messages) })
 }
 
@@ -119,7 +121,7 @@ fn system(error: LinkError) -> io::Error {
 /// waits for its end.
 fn spawn_and_wait(words: &[OsString], standard: [&OwnedFd; 3]) -> io::Result<()> {
     let words = c_strings(words.iter().cloned())?;
-    let variables = std::env::vars_os().filter(|(name, _)| NOT_FOR_SSH.iter().all(|it| name != it));
+    let variables = variable::for_child().filter(|(name, _)| NOT_FOR_SSH.iter().all(|it| name != it));
     let variables = c_strings(variables.map(|(mut name, value)| {
         name.push("=");
         name.push(value);
