@@ -106,7 +106,7 @@ mod tests {
         assert!(open_lock(&lock).unwrap().try_lock().is_err());
         drop(idle);
         assert!(open_lock(&lock).unwrap().try_lock().is_ok());
-        let nowhere = IdleEnd { after, lock: lock.join("no") };
+        let nowhere = IdleEnd { after, lock: lock.with_extension("missing").join("lock") };
         assert!(Idle::new(Some(nowhere), start).ends(at(60), || false));
         let mut forever = Idle::new(None, start);
         assert!(forever.next_look().is_none() && !forever.ends(at(1_000_000), || false));
