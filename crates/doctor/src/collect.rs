@@ -207,10 +207,9 @@ fn without_address(word: &str) -> String {
     if digits.iter().any(is_long) || (is_hex && lengths == [8, 4, 4, 4, 12]) {
         return "ID".to_owned();
     }
-    let (start, host) = match word.strip_prefix("tcp:") {
-        Some(host) => ("tcp:", host),
-        None => ("", word),
-    };
+    let place = ["tcp:", "ssh:"].iter().find_map(|scheme| word.strip_prefix(scheme));
+    let host = place.map_or(word, |place| place.rsplit_once('@').map_or(place, |(_, host)| host));
+    let start = word.strip_suffix(host).unwrap_or_default();
     if let Some((address, port)) = host.rsplit_once(':').filter(|(it, _)| is_v4(it)) {
         return format!("{start}{}:{port}", v4(address));
     }
@@ -242,6 +241,8 @@ mod tests {
             ("52-54-00-12-34-56", "MAC"),
             ("net/enx525400123456/mtu", "net/enxMAC/mtu"),
             ("tcp:10.1.2.3:7367 silent", "tcp:IP:7367 silent"),
+            ("ssh:10.1.2.3: no", "ssh:IP: no"),
+            ("ssh:alice@10.1.2.3:22", "ssh:alice@IP:22"),
             ("10.1.2.3", "IP"),
             ("[fd00::1:2]:7367", "[IP]:7367"),
             ("127.0.0.1", "127.0.0.1"),
