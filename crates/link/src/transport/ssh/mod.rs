@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_process::{Lock, log, variable};
@@ -51,6 +52,11 @@ const BRIDGE_MAX: Duration = Duration::from_secs(60);
 /// As [`BRIDGE_MAX`], if a person types a password. A server ends a login after 120 s by default
 /// (`LoginGraceTime`).
 const PERSON_MAX: Duration = Duration::from_secs(150);
+
+/// Pauses in milliseconds before further logins, if a server hangs up because too many logins have
+/// begun (`MaxStartups`: ten by default). The processes of a parallel program begin together, and a
+/// login takes 0.3 s.
+const CROWD_PAUSES_MS: [u64; 4] = [200, 400, 800, 1_600];
 
 /// Whether this process may let `ssh` ask the person at the terminal.
 static MAY_ASK: AtomicBool = AtomicBool::new(false);
@@ -141,10 +147,16 @@ impl Endpoint for SshEndpoint {
     }
 
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
-        let first = self.attempt(Asking::Nobody, deadline);
-        let failure = match first {
-            Ok(connection) => return Ok(Box::new(connection)),
-            Err(failure) => failure,
+        let mut pauses = CROWD_PAUSES_MS.into_iter();
+        let failure = loop {
+            let failure = match self.attempt(Asking::Nobody, deadline) {
+                Ok(connection) => return Ok(Box::new(connection)),
+                Err(failure) => failure,
+            };
+            match pauses.next().filter(|_| failure.is_crowd) {
+                Some(pause_ms) => thread::sleep(different_pause(pause_ms)),
+                None => break failure,
+            }
         };
         if !(failure.needs_person && MAY_ASK.load(Ordering::Relaxed)) {
             return Err(io::Error::other(failure.why));
@@ -182,12 +194,20 @@ struct NoBridge {
     why: String,
     /// Whether a person at a terminal could help.
     needs_person: bool,
+    /// Whether the server takes no more logins at this moment.
+    is_crowd: bool,
 }
 
 impl From<String> for NoBridge {
     fn from(why: String) -> Self {
-        Self { why, needs_person: false }
+        Self { why, needs_person: false, is_crowd: false }
     }
+}
+
+/// Returns a pause between one and two times this long, another one in each process.
+fn different_pause(pause_ms: u64) -> Duration {
+    let share = u64::from(std::process::id() % 64);
+    Duration::from_millis(pause_ms + pause_ms * share / 64)
 }
 
 impl SshEndpoint {
@@ -209,7 +229,8 @@ impl SshEndpoint {
             let Some(bytes) = wait.more() else {
                 let end = End::read(&messages.text());
                 let why = end.before_bridge(login, listening.noise());
-                return Err(NoBridge { why, needs_person: end.needs_person() });
+                let (needs_person, is_crowd) = (end.needs_person(), end.is_crowd());
+                return Err(NoBridge { why, needs_person, is_crowd });
             };
             match listening.hear(bytes) {
                 Ok(None) => {}

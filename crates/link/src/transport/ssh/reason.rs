@@ -85,6 +85,11 @@ impl End {
         matches!(self.cause, Cause::NotLetIn | Cause::HostKeyUnknown)
     }
 
+    /// Returns whether the server hung up before the login, as it does if too many have begun.
+    pub(super) fn is_crowd(&self) -> bool {
+        self.cause == Cause::TooManyAtOnce
+    }
+
     /// Returns why no bridge has answered, and what to do. `noise` is what came to standard output.
     pub(super) fn before_bridge(&self, login: &Login, noise: &[u8]) -> String {
         let by_hand = login.by_hand();

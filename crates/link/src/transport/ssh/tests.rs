@@ -27,7 +27,9 @@ pub(super) fn start(words: &[OsString]) -> io::Result<Running> {
     let [.., host, _bridge] = words else { panic!("no host in {words:?}") };
     let folder = std::env::temp_dir().join(host);
     let Ok(daemon) = UnixStream::connect(folder.join("socket")) else {
-        return process::start(&["sh", "-c", script(host.to_str().unwrap())].map(OsString::from));
+        let process = std::process::id().to_string();
+        let script = script(host.to_str().unwrap()).replace("PROCESS", &process);
+        return process::start(&["sh", "-c", &script].map(OsString::from));
     };
     let Running { socket, messages } = process::start(&["true".into()])?;
     drop(socket);
@@ -43,6 +45,16 @@ pub(super) fn start(words: &[OsString]) -> io::Result<Running> {
 
 fn script(host: &str) -> &str {
     match host {
+        // The first three logins find a crowd.
+        "crowded" => {
+            "cd ${TMPDIR:-/tmp}
+             for turn in 1 2 3; do
+                 mkdir penstock-crowd-PROCESS-$turn 2>/dev/null || continue
+                 echo 'kex_exchange_identification: Connection closed by remote host' >&2; exit 255
+             done
+             rmdir penstock-crowd-PROCESS-?
+             echo 'ssh: connect to host x port 22: No route to host' >&2; exit 255"
+        }
         "noisy" => "yes motd; exit 1",
         "other" => "printf '\\n\\036penstock-bridge\\036 2 user=0\\n'; sleep 10",
         "nologin" => "echo This account is not available; exit 1",
@@ -65,6 +77,7 @@ fn a_node_without_a_bridge_is_an_error_that_names_the_node_and_a_remedy() {
         ("silent", "cannot reach ssh:silent: no SSH server answers at its port"),
         ("noisy", "its login scripts write more than 64 KiB to standard output (it wrote: motd)"),
         ("other", "its bridge is of another release; install the same one"),
+        ("crowded", "the host does not answer (ssh: connect to host x port 22: No route"),
         ("nologin", "status 1 before it was a bridge (it wrote: This account is not available)"),
     ] {
         let error = connect(host).unwrap_err();
