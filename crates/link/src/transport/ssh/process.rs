@@ -121,7 +121,8 @@ fn system(error: LinkError) -> io::Error {
 /// waits for its end.
 fn spawn_and_wait(words: &[OsString], standard: [&OwnedFd; 3]) -> io::Result<()> {
     let words = c_strings(words.iter().cloned())?;
-    let variables = variable::for_child().filter(|(name, _)| NOT_FOR_SSH.iter().all(|it| name != it));
+    let variables =
+        variable::for_child().filter(|(name, _)| NOT_FOR_SSH.iter().all(|it| name != it));
     let variables = c_strings(variables.map(|(mut name, value)| {
         name.push("=");
         name.push(value);
