@@ -55,7 +55,9 @@ def main():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
     if not Path(SSHD).exists():
         print(f"no {SSHD}: install openssh-server")
-        return 77
+        # The setup that installs OpenSSL installs the server, too.
+        is_set_up = "openssl" in os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
+        return 1 if is_set_up else 77
     build_load()
     wanted = {
         case: servers
