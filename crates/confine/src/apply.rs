@@ -125,6 +125,14 @@ impl Order {
                 "move it to another folder, such as /etc/penstock",
             );
         }
+        if let Some(folder) = plan.too_wide.first() {
+            let what = format!(
+                "files are in reach, because PENSTOCK_TRACE names a file in {}, and the home or \
+                 the pool's key lies below this folder",
+                folder.display()
+            );
+            return begun.lack(what, "let it name a file in a folder of its own");
+        }
         let has_borders = self.level >= Level::Full;
         match restrict(&plan, &ports(self.network, around.uses_ucx), has_borders) {
             Ok(status) => begun.judge(&status, plan.exposing.is_empty()),

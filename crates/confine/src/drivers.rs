@@ -35,6 +35,8 @@ pub(crate) fn surroundings(
     libraries.extend(targets);
     let folders = FOLDER_VARIABLES.iter().flat_map(|name| list(name));
     let written = WRITTEN_VARIABLES.iter().filter_map(|name| path(name));
+    // A relative name begins in the current folder.
+    let written = written.filter_map(|file| std::path::absolute(file).ok());
     let written = written.filter_map(|file| file.parent().map(real));
     Surroundings {
         folders: folders.map(|folder| real(&folder)).collect(),

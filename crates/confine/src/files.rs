@@ -144,6 +144,8 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// Folders that a variable names and that workers cannot have.
     pub refused: Vec<PathBuf>,
+    /// Folders that workers must write to, and that have the home or the pool's key below them.
+    pub too_wide: Vec<PathBuf>,
     /// Folders that workers need although the pool's key lies in them.
     pub exposing: Vec<PathBuf>,
 }
@@ -160,10 +162,14 @@ pub fn plan(around: &Surroundings) -> Plan {
         plan.add(path, *access);
     }
     for folder in &around.folders {
-        plan.add_folder(folder, Access::Read, around);
+        plan.add_folder(folder, around);
     }
     for folder in &around.written {
-        plan.add_folder(folder, Access::Own, around);
+        if is_too_wide(folder, around) {
+            plan.too_wide.push(folder.clone());
+        } else {
+            plan.add(folder, Access::Own);
+        }
     }
     for library in &around.libraries {
         // A library has others and its data beside it. Its own name may be a link to elsewhere.
@@ -203,13 +209,13 @@ impl Plan {
         }
     }
 
-    fn add_folder(&mut self, folder: &Path, access: Access, around: &Surroundings) {
+    fn add_folder(&mut self, folder: &Path, around: &Surroundings) {
         if is_too_wide(folder, around) {
             if !self.refused.iter().any(|refused| refused == folder) {
                 self.refused.push(folder.to_owned());
             }
         } else {
-            self.add(folder, access);
+            self.add(folder, Access::Read);
         }
     }
 }
@@ -284,6 +290,7 @@ mod tests {
         let written = vec!["/var/traces".into(), "/".into()];
         let plan = plan(&Surroundings { folders, written, ..around() });
         assert_eq!(access(&plan, "/var/traces"), Some(Access::Own));
+        assert_eq!(plan.too_wide, [PathBuf::from("/")]);
         assert_eq!(access(&plan, "/apps/cuda/lib"), Some(Access::Read));
         assert_eq!(access(&plan, "/home/a/x"), Some(Access::Read));
         let refused: Vec<PathBuf> =
