@@ -25,6 +25,27 @@ def must_say(said, *parts):
             raise Fault(f"`{part}` is missing in: {said[-700:]}")
 
 
+def must_lose_its_node(client, since, within_s, *parts):
+    """Checks that a program that goes on after errors gets one in time, and a line with the reason.
+    A program that ends at its first error could end before another thread has printed that line.
+    Returns the seconds until the error."""
+    wait_for(
+        lambda: (
+            any(line.startswith("failed ") for line in client.lines)
+            and any(" is lost: " in line for line in client.lines)
+        ),
+        within_s,
+        lambda: f"no error and no reason after {within_s} s: {client.lines[-3:]}",
+    )
+    stamps = [
+        stamp for line, stamp in zip(client.lines, client.stamps) if line.startswith("failed ")
+    ]
+    must_say("\n".join(line for line in client.lines if " is lost: " in line), *parts)
+    client.signal("TERM")
+    client.must_be_right(PATIENCE_S)
+    return stamps[0] - since
+
+
 def refused(place, *parts, **variables):
     """Checks that a node is left out with this reason, by the command and by a program."""
     began = time.monotonic()
@@ -133,7 +154,7 @@ def a_connection_that_breaks(place):
     """Kills the server's process of a busy session, and then `ssh` itself."""
     worst = 0
     for who in ("server", "ssh"):
-        client = place.client("transfers", 600)
+        client = place.client("again", 600)
         client.wait_busy()
         victims = (
             place.sessions()
@@ -145,9 +166,8 @@ def a_connection_that_breaks(place):
         since = time.monotonic()
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
-        worst = max(worst, client.must_get_error(since))
-        said = "\n".join(client.lines)
-        must_say(said, "(ssh:node0) is lost: the connection through SSH has ended: ")
+        reason = "(ssh:node0) is lost: the connection through SSH has ended: "
+        worst = max(worst, must_lose_its_node(client, since, BROKEN_WITHIN_S, reason))
         place.must_be_left_alone()
     place.client("check").must_be_right(PATIENCE_S)
     return f"error after {worst:.2f} s at most"
@@ -155,19 +175,17 @@ def a_connection_that_breaks(place):
 
 def a_node_that_falls_silent(place):
     """Stops the server's process, as a lost network does for the client."""
-    client = place.client("transfers", 600)
+    client = place.client("again", 600)
     client.wait_busy()
     stopped = place.sessions()
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     since = time.monotonic()
     try:
-        client.must_end(SILENT_WITHIN_S, "the client hangs")
+        took = must_lose_its_node(client, since, SILENT_WITHIN_S, "has not answered for 15 s")
     finally:
         for pid in stopped:
             os.kill(pid, signal.SIGKILL)
-    took = time.monotonic() - since
-    must_say("\n".join(client.lines), "has not answered for 15 s", "error")
     place.must_be_left_alone()
     return f"error after {took:.1f} s"
 
