@@ -55,24 +55,29 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
     let found = find_nodes(&config, args.no_local)?;
     check_devices(&config, &found)?;
     let Found { nodes, directory, .. } = found;
-    let directory = match directory {
-        Some(directory) => directory,
-        None => {
-            let directory = PrivateDirectory::create(&Surroundings::of_process())?;
-            guard::start(&directory, false)?;
-            directory
-        }
-    };
+    let mut directories: Vec<_> = directory.into_iter().chain(shared).collect();
+    if directories.is_empty() {
+        directories.push(guarded_directory()?);
+    }
+    // Any of them will do.
+    let Some(directory) = directories.first() else { return Ok(directories) };
     directory.write("penstock.icd", &format!("{}\n", library.display()))?;
     let list = nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library, mpi.as_deref());
-    Ok(shared.into_iter().chain([directory]).collect())
+    Ok(directories)
+}
+
+/// Makes a directory that a guard removes after this process has ended.
+fn guarded_directory() -> Result<PrivateDirectory, Failure> {
+    let directory = PrivateDirectory::create(&Surroundings::of_process())?;
+    guard::start(&directory, false)?;
+    Ok(directory)
 }
 
 /// Has this process and the program share their SSH connections, so that a node costs one login and
-/// a person types a password once. Their sockets lie in a directory of their own, whose guard ends
-/// the connections.
+/// a person types a password once. Their sockets lie in a directory whose guard ends the
+/// connections.
 fn share_logins(
     config: &Config,
     program: &mut Command,
@@ -80,8 +85,7 @@ fn share_logins(
     if !config.nodes.iter().any(|node| node.address.logs_in()) {
         return Ok(None);
     }
-    let directory = PrivateDirectory::create(&Surroundings::of_process())?;
-    guard::start(&directory, false)?;
+    let directory = guarded_directory()?;
     penstock_link::share_ssh_in(directory.path());
     program.env(variable::SSH_SHARED.name, directory.path());
     Ok(Some(directory))
