@@ -5,6 +5,7 @@
 //! * [`Handshakes`] makes handshakes of TLS 1.3 in which both sides prove their keys (RFC 7250). An
 //!   [`Established`] connection has [`Records`] and a [`Binding`].
 //! * A [`PoolKey`] proves inside a connection that a side belongs to the pool.
+//! * [`judge_client`] and [`judge_node`] decide who is let in and which node is believed.
 //! * A [`Sealer`] and an [`Opener`] are the records of TLS 1.3 after the handshake. rustls makes
 //!   the handshake; this record layer is our own, because large content must be sealed from the
 //!   program's memory and opened in it.
@@ -22,6 +23,7 @@ mod error;
 mod file;
 mod handshake;
 mod identity;
+mod judge;
 mod key;
 pub mod limits;
 mod list;
@@ -35,6 +37,7 @@ pub use error::{HandshakeError, RecordError};
 pub use file::FileError;
 pub use handshake::{Established, Expected, Handshake, Handshakes};
 pub use identity::{Identity, IdentityError};
+pub use judge::{ClientJudged, Listed, NodeJudged, Proof, judge_client, judge_node};
 pub use key::{KeyError, PUBLIC_KEY_BYTES, PublicKey};
 pub use list::{
     AuthorizedClients, Client, ClientOptions, Devices, KnownNodes, LineError, ListError, Pin,

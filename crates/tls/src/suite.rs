@@ -38,6 +38,15 @@ impl Suite {
         }
     }
 
+    /// Returns the name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
     /// Returns the suite with this number.
     pub fn from_code(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|suite| suite.code() == code)

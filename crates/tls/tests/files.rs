@@ -139,6 +139,7 @@ fn clients_are_allowed_found_and_revoked() {
     let options = ClientOptions {
         devices: Devices::Only(vec!["0".into(), "2".into()]),
         quota: Some("small".into()),
+        revoked: false,
     };
     let anna = Client { name: "anna@desk".into(), key: key(1), options };
     let bert = Client { name: "bert".into(), key: key(2), options: ClientOptions::default() };
@@ -152,7 +153,15 @@ fn clients_are_allowed_found_and_revoked() {
         let twice = Client { name: name.into(), key: key(byte), ..bert.clone() };
         assert!(matches!(AuthorizedClients::allow(&path, twice), Err(ListError::Entry { .. })));
     }
-    assert_eq!(AuthorizedClients::revoke(&path, "anna@desk").unwrap(), Some(anna));
+    // A revoked client stays in the list, so that its key is not accepted by another way.
+    assert_eq!(AuthorizedClients::revoke(&path, "anna@desk").unwrap(), Some(anna.clone()));
+    let options = ClientOptions { revoked: true, ..anna.options.clone() };
+    let revoked = Client { options, ..anna };
+    let clients = AuthorizedClients::load(&path).unwrap();
+    assert_eq!(clients.iter().collect::<Vec<_>>(), [&bert, &revoked]);
+    assert!(clients.to_string().ends_with(" devices=0,2 quota=small revoked\n"), "{clients}");
+    assert_eq!(AuthorizedClients::revoke(&path, "anna@desk").unwrap(), Some(revoked.clone()));
+    assert_eq!(AuthorizedClients::forget(&path, "anna@desk").unwrap(), Some(revoked));
     assert_eq!(AuthorizedClients::load(&path).unwrap().iter().collect::<Vec<_>>(), [&bert]);
 }
 
@@ -166,6 +175,7 @@ fn nothing_is_added_that_would_be_read_as_something_else() {
         options: ClientOptions {
             quota: Some(quota.to_owned()),
             devices: Devices::Only(vec![device.to_owned()]),
+            revoked: false,
         },
     };
     let line = format!("small\nmallory {}", key(9));
@@ -201,6 +211,8 @@ fn a_line_that_is_not_understood_is_named() {
     assert_eq!(line(&format!("anna {one} devices=1,,2")), LineError::OptionValue("devices"));
     assert_eq!(line(&format!("anna {one} quota=")), LineError::OptionValue("quota"));
     assert_eq!(line(&format!("a {one} quota=x quota=x")), LineError::OptionTwice("quota"));
+    assert_eq!(line(&format!("a {one} revoked revoked")), LineError::OptionTwice("revoked"));
+    assert_eq!(line(&format!("a {one} revoked=1")), LineError::Option("revoked=1".to_owned()));
     assert_eq!(line(&format!("a {one} devices=1 devices=1")), LineError::OptionTwice("devices"));
     assert!(matches!(line(&format!("\u{fc} {one}")), LineError::Name(_)));
     let twice = parse(&format!("anna {one}\nanna {two}\n")).to_string();
@@ -218,7 +230,7 @@ fn changes_keep_all_other_lines_as_they_were() {
     let text =
         format!("# the lab\n\n  anna\t{}   quota=small # until May\nbert {}\n#end", key(1), key(2));
     fs::write(&path, &text).unwrap();
-    AuthorizedClients::revoke(&path, "bert").unwrap().unwrap();
+    AuthorizedClients::forget(&path, "bert").unwrap().unwrap();
     let wanted = text.replace(&format!("bert {}\n", key(2)), "") + "\n";
     assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
     // What nobody changed is not written anew.

@@ -25,6 +25,9 @@ pub struct ClientOptions {
     pub devices: Devices,
     /// Name of a quota.
     pub quota: Option<String>,
+    /// Whether the client was let in once and is not any more. The entry stays, so that the pool's
+    /// key does not enrol the same key again.
+    pub revoked: bool,
 }
 
 /// Devices that a client may use.
@@ -61,11 +64,25 @@ impl AuthorizedClients {
         Lines::<Client>::update(path, |lines| lines.add(client))
     }
 
-    /// Removes a client from a file. Returns the client if it was there.
+    /// Marks a client of a file as revoked. Its entry stays, so that the pool's key does not enrol
+    /// the same key again. Returns the client as it was, if it was there.
     ///
     /// # Errors
     /// Fails if the file cannot be used.
     pub fn revoke(path: &Path, name: &str) -> Result<Option<Client>, ListError> {
+        Lines::<Client>::update(path, |lines| {
+            let Some(client) = lines.remove(name) else { return Ok(None) };
+            let options = ClientOptions { revoked: true, ..client.options.clone() };
+            lines.add(Client { options, ..client.clone() })?;
+            Ok(Some(client))
+        })
+    }
+
+    /// Removes a client from a file. Returns the client if it was there.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be used.
+    pub fn forget(path: &Path, name: &str) -> Result<Option<Client>, ListError> {
         Lines::<Client>::update(path, |lines| Ok(lines.remove(name)))
     }
 
@@ -88,6 +105,7 @@ impl fmt::Display for AuthorizedClients {
 
 const DEVICES: &str = "devices";
 const QUOTA: &str = "quota";
+const REVOKED: &str = "revoked";
 
 impl Entry for Client {
     /// Two entries with one key could give it two sets of options.
@@ -104,6 +122,12 @@ impl Entry for Client {
     fn read(name: &str, key: PublicKey, rest: &[&str]) -> Result<Self, LineError> {
         let mut options = ClientOptions::default();
         for word in rest {
+            if *word == REVOKED {
+                if std::mem::replace(&mut options.revoked, true) {
+                    return Err(LineError::OptionTwice(REVOKED));
+                }
+                continue;
+            }
             let unknown = || LineError::Option((*word).to_owned());
             let (option, value) = word.split_once('=').ok_or_else(unknown)?;
             match option {
@@ -133,6 +157,9 @@ impl Entry for Client {
         }
         if let Some(quota) = &self.options.quota {
             text += &format!(" {QUOTA}={quota}");
+        }
+        if self.options.revoked {
+            text += &format!(" {REVOKED}");
         }
         text
     }

@@ -48,7 +48,7 @@ pub enum LineError {
     Key { text: String, why: KeyError },
     #[error("`{0}` is unexpected behind the key; a comment begins with `#`")]
     Rest(String),
-    #[error("`{0}` is not an option; there are devices=ID,... and quota=NAME")]
+    #[error("`{0}` is not an option; there are devices=ID,..., quota=NAME and revoked")]
     Option(String),
     #[error("the option `{0}` stands there twice")]
     OptionTwice(&'static str),

@@ -152,6 +152,11 @@ impl Intake {
         self.taken == self.marks.opened && self.marks.from == self.marks.to
     }
 
+    /// Returns the received bytes of records that are not complete.
+    pub fn unopened(&self) -> &[u8] {
+        self.memory.get(self.marks.from..self.marks.to).unwrap_or_default()
+    }
+
     /// Returns the received bytes that are not opened, and removes them.
     fn take_rest(&mut self) -> &[u8] {
         let Marks { from, to, opened, .. } = self.marks;

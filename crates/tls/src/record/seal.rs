@@ -11,7 +11,7 @@ use crate::error::RecordError;
 use crate::limits::{
     HEADER_BYTES, PLAIN_BYTES_MAX, RECORD_OVERHEAD_BYTES, TAG_BYTES, UPDATE_RECORD_BYTES,
 };
-use crate::suite::{RecordKey, TrafficSecret};
+use crate::suite::{RecordKey, Suite, TrafficSecret};
 
 /// Sending direction of a connection.
 #[derive(Debug)]
@@ -32,6 +32,11 @@ impl Sealer {
         let key = RecordKey::new(&secret, sequence);
         let update_records = secret.suite().update_records();
         Self { secret, key, update_records, closed: false, updates }
+    }
+
+    /// Returns the cipher suite.
+    pub fn suite(&self) -> Suite {
+        self.secret.suite()
     }
 
     /// Makes this side take a new key after fewer records than the standard demands. Tests use it.
