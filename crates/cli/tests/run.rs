@@ -257,6 +257,8 @@ fn status_asks_the_daemons() {
             "fake",
             &format!("unix:{}/node.sock", home.path.display()),
             "0.0.0",
+            // An older daemon says nothing about confinement.
+            "-",
             "1",
             "min",
             "0",
