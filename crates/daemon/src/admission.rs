@@ -53,6 +53,11 @@ impl<T> Admission<T> {
         self.pending.is_empty()
     }
 
+    /// Returns whether a connection must give way to the next one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() >= self.places
+    }
+
     /// Gives a place to a connection. `may_be_strange` says whether a stranger can have made it.
     pub(crate) fn arrive(
         &mut self,
@@ -60,8 +65,7 @@ impl<T> Admission<T> {
         may_be_strange: bool,
         handle: T,
     ) -> Admitted<T> {
-        let gives_way =
-            if self.pending.len() < self.places { None } else { self.give_way(&source) };
+        let gives_way = if self.is_full() { self.give_way(&source) } else { None };
         let id = self.next;
         self.next += 1;
         *self.sizes.entry((may_be_strange, source.clone())).or_default() += 1;

@@ -14,7 +14,7 @@ use penstock_link::Stream;
 use penstock_process::Lock;
 use penstock_wire::limits::PENDING_HELLOS_MAX;
 use rustix::event::epoll;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
@@ -23,6 +23,10 @@ use crate::sys::timespec;
 
 /// Number of events that one wait takes.
 const EVENTS_PER_WAIT: usize = 64;
+
+/// Number of connections that are asked whether they have hung up, before one that has not gives
+/// way. This costs a new connection a few microseconds.
+const SWEPT_AT_ONCE: usize = 32;
 
 /// Stands for the eventfd in the epoll set. Connections are counted from 0.
 const WAKE: u64 = u64::MAX;
@@ -90,6 +94,9 @@ impl Hellos {
     pub(crate) fn begin(&self, stream: Stream, deadline: Instant) -> io::Result<()> {
         let (source, may_be_strange) = (stream.source(), stream.needs_key());
         let mut places = self.places.lock();
+        if places.admission.is_full() {
+            places.sweep();
+        }
         let held = Held::Silent { stream, deadline };
         let admitted = places.admission.arrive(source, may_be_strange, held);
         let watched = self.watch(&mut places, admitted.id);
@@ -168,6 +175,10 @@ impl Hellos {
     fn take(&self, places: &mut Places, id: u64) -> Option<io::Result<Arrived>> {
         let held = places.admission.handle(id)?;
         let Held::Silent { stream, .. } = &*held else { return None };
+        if have_hung_up(&[stream]) == [true] {
+            places.admission.leave(id);
+            return Some(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         // The connection may live on in another process, and would stay in the set.
         let hang_up = epoll::delete(&self.events, stream)
             .and_then(|()| rustix::io::fcntl_dupfd_cloexec(stream, 0));
@@ -180,6 +191,17 @@ impl Hellos {
             }
         }
     }
+}
+
+/// Returns for each connection whether its peer has hung up, or will send no more. The hello of
+/// such a connection cannot become complete, because the peer must answer. So it needs no thread,
+/// and takes no place from others.
+fn have_hung_up(streams: &[&Stream]) -> Vec<bool> {
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut fds: Vec<_> = streams.iter().map(|it| PollFd::new(*it, PollFlags::RDHUP)).collect();
+    // If this fails, no end is seen.
+    _ = poll(&mut fds, Some(&timespec(Duration::ZERO)));
+    fds.iter().map(|fd| fd.revents().intersects(ends)).collect()
 }
 
 impl Places {
@@ -196,6 +218,19 @@ impl Places {
         let next = self.silent().map(|(_, deadline)| deadline).min();
         self.is_timed = next.is_some();
         next.map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Removes those of the oldest silent connections that have hung up.
+    fn sweep(&mut self) {
+        let silent = self.admission.handles().filter_map(|(id, held)| match held {
+            Held::Silent { stream, .. } => Some((id, stream)),
+            Held::Heard(_) => None,
+        });
+        let (ids, streams): (Vec<_>, Vec<_>) = silent.take(SWEPT_AT_ONCE).unzip();
+        let ends = have_hung_up(&streams);
+        for (id, _) in ids.into_iter().zip(ends).filter(|(_, has_ended)| *has_ended) {
+            self.admission.leave(id);
+        }
     }
 
     fn overdue(&self, now: Instant) -> Vec<u64> {
