@@ -41,6 +41,9 @@ const KEPT_PER_USER_MAX: u32 = 4;
 /// Interval at which the folders of sessions are measured. A disk takes some 2 GB in this time.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
+/// Attempts to make a lock. Each one meets another daemon that starts in the same microseconds.
+const LOCK_ATTEMPTS: usize = 16;
+
 /// Longest wait at the daemon's end for the removal of folders. The next daemon removes the rest.
 const REMOVAL_MAX: Duration = Duration::from_secs(2);
 
@@ -109,13 +112,9 @@ impl Folders {
         for folder in [&daemons, &base.join("users")] {
             make_private(folder)?;
         }
-        let stale = remove_locks_of_the_dead(&daemons);
-        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let name = format!("{}-{}", std::process::id(), since.as_nanos());
-        let lock_path = daemons.join(format!("{name}.lock"));
-        let lock = File::create(&lock_path)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        let own = daemons.join(name);
+        let stale = folders_of_the_dead(&daemons);
+        let (lock_path, lock) = take_lock(&daemons)?;
+        let own = lock_path.with_extension("");
         make_private(&own)?;
         let (jobs, taken) = channel();
         let (finished, done) = channel();
@@ -370,22 +369,44 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the locks of daemons that have ended, and returns their folders.
-fn remove_locks_of_the_dead(daemons: &Path) -> Vec<PathBuf> {
-    let mut stale = Vec::new();
-    for entry in fs::read_dir(daemons).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|end| end != "lock") {
-            continue;
+/// Makes a file whose lock says that this daemon lives.
+fn take_lock(daemons: &Path) -> io::Result<(PathBuf, File)> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let path = daemons.join(format!("{}-{}.lock", std::process::id(), since.as_nanos()));
+        let lock = File::create(&path)?;
+        // Before the lock is taken, a daemon that starts at the same time takes the file for one
+        // of the dead, and removes it.
+        let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let is_same = || {
+            let ours = lock.metadata().ok()?;
+            let there = fs::symlink_metadata(&path).ok()?;
+            Some((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+        };
+        if locked && is_same() == Some(true) {
+            return Ok((path, lock));
         }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Removes the locks of daemons that have ended, and returns the folders that belong to no daemon.
+/// A folder without a lock is such a one: a daemon makes its folder after its lock, and the daemon
+/// that was to remove the folder has ended, too.
+fn folders_of_the_dead(daemons: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(daemons).into_iter().flatten().flatten();
+    let (locks, folders): (Vec<_>, Vec<_>) = entries
+        .map(|entry| entry.path())
+        .partition(|path| path.extension().is_some_and(|end| end == "lock"));
+    for path in locks {
         let Ok(lock) = File::open(&path) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            stale.push(path.with_extension(""));
             // Another daemon that starts may have removed it.
             _ = fs::remove_file(&path);
         }
     }
-    stale
+    let has_lock = |folder: &PathBuf| fs::exists(folder.with_extension("lock")).unwrap_or(true);
+    folders.into_iter().filter(|folder| !has_lock(folder)).collect()
 }
 
 #[cfg(test)]
@@ -493,10 +514,35 @@ mod tests {
         let (dead, lives) = (daemons.join("1-2"), folders.own.clone());
         fs::create_dir(&dead).unwrap();
         File::create(daemons.join("1-2.lock")).unwrap();
+        // The daemon that removed its lock was killed before it removed the folder.
+        let orphan = daemons.join("3-4");
+        fs::create_dir(&orphan).unwrap();
         let other = Folders::make_at(base.clone(), &mut None).unwrap();
-        until("it stays", || !dead.exists());
+        until("it stays", || !dead.exists() && !orphan.exists());
         assert!(lives.exists(), "a folder of a daemon that lives is gone");
         drop((folders, other));
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn daemons_that_start_at_the_same_time_keep_their_folders() {
+        let base = std::env::temp_dir().join(format!("penstock-crowd-{}", std::process::id()));
+        let all = thread::scope(|scope| {
+            let starts = (0..8).map(|_| {
+                scope.spawn(|| {
+                    let make = || Folders::make_at(base.clone(), &mut None).unwrap();
+                    (0..50).map(|_| make()).next_back()
+                })
+            });
+            let starts: Vec<_> = starts.collect();
+            starts.into_iter().filter_map(|it| it.join().unwrap()).collect::<Vec<_>>()
+        });
+        for folders in &all {
+            assert!(folders.own.is_dir() && folders.lock_path.is_file());
+        }
+        assert_eq!(all.len(), 8);
+        drop(all);
+        assert_eq!(fs::read_dir(base.join("daemons")).unwrap().count(), 0);
         fs::remove_dir_all(base).unwrap();
     }
 
