@@ -111,7 +111,7 @@ heap_tests() {
     name=heaps-two-workers
     run_on "$standin,$POOL_ADDRESS" env "PENSTOCK_TEST_VICTIM=${POOL_PIDS[-1]}" "$program" "$ptx" Stand-in
     for why in NO_REGISTER INTEGRATED; do
-        POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" "STANDIN_$why=1")
+        POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" "CUDA_STANDIN_$why=1")
         pool_serve --listen "unix:$POOL_DIR/$why.sock" || exit 1
         refused=HOST_REGISTER_SUPPORTED
         [ "$why" = INTEGRATED ] && refused=integrated
@@ -133,7 +133,7 @@ name=native-standin
 run_on "$standin" "$out/tests/native" Stand-in
 # The test program occupies the addresses at which the device's memory first appears.
 name=native-taken
-POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" STANDIN_AT=200000000000)
+POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" CUDA_STANDIN_AT=200000000000)
 pool_serve --listen "unix:$POOL_DIR/taken.sock" || exit 1
 run_on "$POOL_ADDRESS" env PENSTOCK_TEST_TAKEN=200000000000 "$out/tests/native" Stand-in
 name=native-chain

@@ -117,12 +117,12 @@ static int remove_range(uint64_t start, int pinned) {
         if (sticky) return sticky;            \
     } while (0)
 
-/* Allocates device memory. If STANDIN_AT is set, it is a hexadecimal address from which
+/* Allocates device memory. If CUDA_STANDIN_AT is set, it is a hexadecimal address from which
  * allocations lie one behind the other; a test with memory at the same addresses then gets
  * collisions. */
 static void *take(size_t bytes) {
     static uint64_t next;
-    const char *at = getenv("STANDIN_AT");
+    const char *at = getenv("CUDA_STANDIN_AT");
     if (!at) return aligned_alloc(256, (bytes + 255) & ~255ull);
     if (!next) next = strtoull(at, NULL, 16);
     void *start = mmap((void *)next, bytes, PROT_READ | PROT_WRITE,
@@ -132,7 +132,7 @@ static void *take(size_t bytes) {
 }
 
 static void give_back(ptr start, uint64_t bytes) {
-    if (getenv("STANDIN_AT"))
+    if (getenv("CUDA_STANDIN_AT"))
         munmap((void *)start, bytes);
     else
         free((void *)start);

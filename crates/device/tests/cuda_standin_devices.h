@@ -1,6 +1,6 @@
-/* Properties of the stand-in for CUDA's driver and of its devices. If STANDIN_NO_REGISTER is set
- * in the environment, the devices cannot map host memory. If STANDIN_INTEGRATED is set, they are
- * integrated GPUs, for which the back end maps none. */
+/* Properties of the stand-in for CUDA's driver and of its devices. If CUDA_STANDIN_NO_REGISTER is
+ * set in the environment, the devices cannot map host memory. If CUDA_STANDIN_INTEGRATED is set,
+ * they are integrated GPUs, for which the back end maps none. */
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
@@ -33,11 +33,11 @@ CUresult cuDeviceGetAttribute(int *out, unsigned attribute, int device) {
     case 10: *out = 32; return OK;
     case 13: *out = 1500000; return OK;
     case 16: *out = UNITS; return OK;
-    case 18: *out = is_set("STANDIN_INTEGRATED"); return OK;
+    case 18: *out = is_set("CUDA_STANDIN_INTEGRATED"); return OK;
     case 19:
     case 41:
     case 95: *out = 1; return OK;
-    case 99: *out = !is_set("STANDIN_NO_REGISTER"); return OK;
+    case 99: *out = !is_set("CUDA_STANDIN_NO_REGISTER"); return OK;
     case 75: *out = 7; return OK;
     case 76: *out = 5; return OK;
     case 97: *out = SHARED_MAX; return OK;
