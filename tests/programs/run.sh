@@ -113,7 +113,16 @@ one() {
         echo "$(date +%s.%N) $local_started" | awk '{printf "%.1f\n", $1 - $2}' >"$stamp"
     fi
     if [ "$on" = local ]; then report ok "$(tail -n 1 "$results/$name/local/note.txt" 2>/dev/null)"; return; fi
-    if [ -z "$pool_ready" ]; then pool_start "$on" || exit 1; pool_ready=1; fi
+    if [ -z "$pool_ready" ]; then
+        # PyOpenCL's kernels include files by their path. Workers read no files of users, unless
+        # the daemon names them.
+        local headers=$results/pyopencl/$on
+        mkdir -p "$headers"
+        headers+=$(printf ':%s' "$POOL_ROOT"/.venv/lib/python3*/site-packages/pyopencl/cl)
+        export PENSTOCK_WORKER_FILES=$headers
+        pool_start "$on" || exit 1
+        pool_ready=1
+    fi
     started=$(date +%s.%N)
     run_in "$on"
     code=$?
