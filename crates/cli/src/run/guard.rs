@@ -5,10 +5,13 @@
 //! must not meet an unknown one. It has its own session, so that terminal input and signals reach
 //! only the program, and it holds none of the program's files.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use penstock_daemon::Level;
+use penstock_process::variable;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::private::PrivateDirectory;
@@ -83,7 +86,13 @@ fn watch(directory: &PrivateDirectory, args: &GuardArgs) -> Result<(), Failure> 
 
 fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     let listen = format!("unix:{}", directory.path().join(SOCKET_NAME).display());
-    Embedded::start(&listen, &[], directory.path().join("daemon.log"))
+    let mut options: Vec<OsString> = vec!["--listen".into(), listen.into()];
+    // Only the user's own program uses this daemon, and its kernels may do what the program may:
+    // include the user's headers, and use the cache of compiled kernels that the user has anyway.
+    if variable::CONFINE.value().is_none() {
+        options.extend(["--confine".into(), Level::Off.to_string().into()]);
+    }
+    Embedded::start_with(&options, &[], directory.path().join("daemon.log"))
 }
 
 /// Closes the program's files: a reader of the program's output must not wait for the guard.
