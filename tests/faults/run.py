@@ -10,7 +10,6 @@ wrong keys. Prints one line per case; the last line counts them.
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cases
+import tally
 from node import BIN, Fault, build_load, wait_for
 from processes import left_memory, shared_memory
 
@@ -70,12 +70,7 @@ def main():
             else:
                 passed += 1
             shutil.rmtree(folder, ignore_errors=True)
-    tally = os.environ.get("TEST_TALLY")
-    if tally:
-        with open(tally, "a") as file:
-            file.write(f"{passed} {failed} 0\n")
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return tally.tell(passed, failed)
 
 
 sys.exit(main())

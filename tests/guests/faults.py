@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import fault_cases
+import tally
 from guest import missing
 from node import BIN, Fault, build_load, wait_for
 from processes import left_memory, shared_memory
@@ -79,13 +80,7 @@ def main():
         took = f"{time.monotonic() - started:.1f} s"
         title = f"guests/{name} {arguments.transport}"
         print(f"{verdict:<4} {title:<20} {took:>8}  {note}", flush=True)
-    tally = os.environ.get("TEST_TALLY")
-    if tally:
-        with open(tally, "a") as file:
-            file.write(" ".join(str(count) for count in counts.values()) + "\n")
-    passed, failed, skipped = counts.values()
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    return tally.tell(*counts.values())
 
 
 sys.exit(main())
