@@ -34,9 +34,9 @@ pub enum Test {
     IsNot(u32),
     /// All 64 bits are not this number.
     IsNotWord(u64),
-    /// All these bits are set.
+    /// The argument has all of these bits.
     Has(u64),
-    /// None of these bits is set.
+    /// The argument has none of these bits.
     Lacks(u64),
 }
 

@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Variables that workers keep, and who reads them. A name that ends with `*` stands for all names
-/// that begin with the part before it.
+/// The variables that a worker keeps, each with the software that reads it. A name that ends with
+/// `*` stands for all names that begin with the part before the `*`.
 pub const KEPT: &[(&str, &str)] = &[
     ("PENSTOCK_*", "Penstock"),
     ("OCL_*", "the ICD loaders"),
