@@ -48,8 +48,9 @@ defaults() {
 # Runs one program in a clean folder. $1 is the name of the pool, and of the folder.
 run_in() {
     local folder=$results/$name/$1
-    rm -rf "$folder"
+    # The folder itself stays, because a running daemon may have let its workers read it.
     mkdir -p "$folder"
+    find "$folder" -mindepth 1 -delete
     (
         cd "$folder" || exit 1
         [ "$1" = local ] && POOL_ENV=()

@@ -114,7 +114,9 @@ impl Carrier {
         self.stream.set_read_timeout(Some(left)).map_err(failed)?;
         let mut bytes = vec![0; PAYLOAD_BYTES_MAX];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Err(Broken::Guest("the guest ended before its program".to_owned())),
+            Ok(0) => Err(ended_early()),
+            // The guest hung up before it had read all of its program's input.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(ended_early()),
             Ok(length) => {
                 self.decoder.push(bytes.get(..length).unwrap_or_default());
                 Ok(None)
@@ -156,6 +158,10 @@ impl Carrier {
 
 fn other(error: impl Into<VmError>) -> Broken {
     Broken::Other(error.into())
+}
+
+fn ended_early() -> Broken {
+    Broken::Guest("the guest ended before its program".to_owned())
 }
 
 fn is_early(error: &io::Error) -> bool {
@@ -212,6 +218,18 @@ mod tests {
     #[test]
     fn a_guest_that_ends_before_its_program_is_an_error() {
         let mut carrier = hear(&[Message::Ready, Message::Alive], 5000, None);
+        let Err(Broken::Guest(what)) = carrier.until_end("") else { panic!() };
+        assert_eq!(what, "the guest ended before its program");
+    }
+
+    #[test]
+    fn a_guest_that_ends_before_it_reads_its_input_is_the_same_error() {
+        let (host, guest) = UnixStream::pair().unwrap();
+        (&host).write_all(&Message::In(vec![1]).bytes()).unwrap();
+        // Closing a Unix socket with unread bytes resets the connection.
+        drop(guest);
+        let now = Instant::now();
+        let mut carrier = Carrier::new(host, now, now + Duration::from_secs(5), None);
         let Err(Broken::Guest(what)) = carrier.until_end("") else { panic!() };
         assert_eq!(what, "the guest ended before its program");
     }
