@@ -63,6 +63,17 @@ pub const STAGED_BYTES_MAX: u64 = 1 << 30;
 /// limit; otherwise it would hang.
 pub const GATED_BYTES_MAX: u64 = 4 * STAGED_BYTES_MAX;
 
+/// Number of commands of one session that may be on their way to the devices. Each takes some 1 KiB
+/// in drivers, 64 MiB in all. [`WAITS_PER_COMMAND`] entries of wait lists count as one command. At
+/// the limit the worker reads no further commands until some have ended. If that may depend on a
+/// later message of the client, four times as many may be on their way. The session ends at that
+/// number if none ends for a minute.
+pub const COMMANDS_IN_FLIGHT_MAX: u64 = 1 << 16;
+
+/// Number of entries of wait lists that count as one command. Each entry takes some 60 bytes in the
+/// worker and its driver.
+pub const WAITS_PER_COMMAND: usize = 16;
+
 /// Total size of the memory objects of one session, in multiples of the memory of all devices of
 /// the node (`CL_DEVICE_GLOBAL_MEM_SIZE`). A program that needs more than 1 fails on the devices
 /// themselves. Buffers that client and worker share are the client's own memory and do not count.

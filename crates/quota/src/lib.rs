@@ -1,0 +1,23 @@
+//! What each user of a daemon may have: the limits, the file that sets them, and who holds what.
+//!
+//! * [`Limits`] are the limits of one daemon. [`Limits::parse`] reads them from a file.
+//! * [`Ledger`] is a state machine that knows the sessions of each user and what they hold. It
+//!   decides whether a session may begin, and how much it may have.
+//! * [`Refusal`] says which limit was reached, and who set it.
+//!
+//! Nothing here has I/O, threads or a clock. The daemon tells the ledger what happens.
+#![forbid(unsafe_code)]
+
+mod file;
+mod ledger;
+mod limit;
+mod limits;
+mod refusal;
+mod user;
+
+pub use file::{FILE_BYTES_MAX, FileError, Problem};
+pub use ledger::{Cap, Ledger, Loan, Resource, Row, Terms};
+pub use limit::{Limit, NOT_ENFORCED, NotEnforced, Unit};
+pub use limits::{Limits, Origin, Rule, Scope};
+pub use refusal::Refusal;
+pub use user::{NotAUser, User};
