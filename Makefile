@@ -164,7 +164,7 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	for header in include/CL/*.h; do [ ! -e $$header ] || install -m 644 $$header $(DESTDIR)$(PREFIX)/include/CL; done
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1 man5 man8)
 	$(BIN)/penstock man $(DESTDIR)$(PREFIX)/share/man/man1
-	for page in wtrd.1 pool.toml.5 penstockd.8; do install -m 644 man/$$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} || exit; done
+	for page in wtrd.1 pool.toml.5 limits.toml.5 penstockd.8; do install -m 644 man/$$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} || exit; done
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/,system user)
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|' packaging/penstockd.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/penstockd.service
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|' packaging/penstock.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/user/penstock.service
@@ -178,7 +178,7 @@ uninstall: ## remove from PREFIX what `make install` copied there
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/penstock-check bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h include/penstock_cuda.h)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/,system/penstockd.service user/penstock.service)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1/wtrd.1 man5/pool.toml.5 man8/penstockd.8)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1/wtrd.1 man5/pool.toml.5 man5/limits.toml.5 man8/penstockd.8)
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 
 clean: ## remove what was built; .venv and .cache stay

@@ -428,7 +428,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --guest-memory --allow-user --idle-end --log --confine --require-confinement --ends-with-parent --detached --help"
+            opts="-h --listen --guest-memory --allow-user --idle-end --limits --log --confine --require-confinement --ends-with-parent --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -447,6 +447,10 @@ _penstock() {
                     return 0
                     ;;
                 --idle-end)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --limits)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -504,7 +508,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__status)
-            opts="-h --json --nodes --help"
+            opts="-h --json --limits --nodes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

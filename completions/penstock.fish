@@ -47,6 +47,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'A
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l guest-memory -d 'Memory that a virtual machine shares with this host. ADDRESS is the one of --listen at which this virtual machine connects. PATH is a file in a tmpfs, such as /dev/shm, which the hypervisor shows as an ivshmem device. After the path, `,size=SIZE` may give the size, a power of two [default: 256M], and `,sessions=N` the number of sessions that use the memory at a time [default: 4]. Can be given once for each virtual machine' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Also serve this user (a name or a number) on Unix sockets. Can be given several times [default: only the user that runs the daemon]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l idle-end -d 'End after this number of seconds without a client [default: never]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l limits -d 'File with the limits of users, see limits.toml(5). The daemon reads it again when it changes [default: no limits besides the built-in ones]' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Format of the log on standard error' -r -f -a "text\t'Lines of text for people'
 json\t'One JSON object per line'"
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l confine -d 'How far to confine the workers, which run the kernels of clients: off, basic, calls, files or full. A system that can do less does what it can, and `penstock status` says so [default: full, or PENSTOCK_CONFINE]' -r
@@ -68,6 +69,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'L
 complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l json -d 'Write the status as JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand status" -l limits -d 'Show what each user holds against the limits, who set each limit, and how it is enforced'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -l output -d 'Directory for benchmarks.json and benchmarks.md' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -l json -d 'Write the results as JSON'

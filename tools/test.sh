@@ -102,7 +102,7 @@ cargo_tests() {
 stage_cargo() { cargo_tests --workspace; }
 stage_pure() {
     local crate pure=()
-    for crate in coherence cuda-sys dql trial wire; do pure+=(-p "penstock-$crate"); done
+    for crate in coherence cuda-sys dql quota trial wire; do pure+=(-p "penstock-$crate"); done
     cargo_tests "${pure[@]}"
 }
 

@@ -24,6 +24,7 @@ import daemons
 import greed
 import isolation
 import peers
+import quotas
 import rings
 import sessions
 import strangers
@@ -32,7 +33,18 @@ from wire import Client
 
 ATTACKS = [
     attack
-    for kind in (strangers, clients, greed, peers, sessions, rings, isolation, confinement, daemons)
+    for kind in (
+        strangers,
+        clients,
+        greed,
+        quotas,
+        peers,
+        sessions,
+        rings,
+        isolation,
+        confinement,
+        daemons,
+    )
     for attack in kind.ATTACKS
 ]
 MEBI = 1 << 20

@@ -23,7 +23,8 @@ CLIENT, PEER, CONTROL, SURVEY = 1, 2, 3, 4
     NO_KEY,
     IN_LINE,
     UNCONFINED,
-) = range(11)
+    OVER_LIMIT,
+) = range(12)
 HELLO_BYTES, WELCOME_BYTES, FINAL_BYTES = 52, 180, 6
 NODE_LOST = -2
 
@@ -31,6 +32,7 @@ CALLS = {
     "CreateContext": (0x0100, "<QI"),
     "ReleaseContext": (0x0101, "<Q"),
     "CreateQueue": (0x0102, "<QQIQII"),
+    "ReleaseQueue": (0x0103, "<Q"),
     "Flush": (0x0104, "<Q"),
     "Finish": (0x0105, "<QQ"),
     "Ping": (0x0109, "<Q"),

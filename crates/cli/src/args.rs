@@ -336,6 +336,9 @@ pub struct StatusArgs {
     /// Write the status as JSON
     #[arg(long)]
     pub json: bool,
+    /// Show what each user holds against the limits, who set each limit, and how it is enforced
+    #[arg(long)]
+    pub limits: bool,
     /// Nodes to ask, instead of the configured ones
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,

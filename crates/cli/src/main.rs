@@ -16,6 +16,7 @@ mod embedded;
 mod energy;
 mod failure;
 mod key;
+mod limits;
 mod pages;
 mod programs;
 mod run;

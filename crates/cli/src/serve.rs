@@ -35,6 +35,10 @@ pub struct ServeArgs {
     /// End after this number of seconds without a client [default: never]
     #[arg(long, value_name = "SECONDS")]
     pub idle_end: Option<u64>,
+    /// File with the limits of users, see limits.toml(5). The daemon reads it again when it changes
+    /// [default: no limits besides the built-in ones]
+    #[arg(long, value_name = "FILE")]
+    pub limits: Option<PathBuf>,
     /// Format of the log on standard error
     #[arg(long, value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,
@@ -89,6 +93,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             LogForm::Text => Log::Text,
             LogForm::Json => Log::Json,
         },
+        limits: args.limits.clone(),
         ends_with_parent: args.ends_with_parent,
         idle_end: args
             .idle_end

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use crate::args::StatusArgs;
 use crate::confinement;
 use crate::failure::Failure;
+use crate::limits;
 use crate::run::{Probed, configured, no_nodes, probe_all};
 use crate::table::{self, Table};
 
-/// Longest status of a daemon in bytes: four times that of 256 sessions of 1 KiB.
-const STATUS_BYTES_MAX: usize = 1 << 20;
+/// Longest status of a daemon in bytes: twice that of 256 sessions of 1 KiB, with the limits of 512
+/// users, of 2 KiB each.
+const STATUS_BYTES_MAX: usize = 5 << 19;
 
 /// Asks a daemon for its status. The daemon has `patience` for the hello, and once more for its
 /// answer. Also returns which running daemon it is.
@@ -40,7 +42,9 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     }
     let probed = probe_all(&config);
     let answers = probed.iter().filter(|probed| probed.answer.is_ok()).count();
-    if args.json {
+    if args.json && args.limits {
+        table::print(&format!("{:#}\n", limits::as_json(&told(&probed))))?;
+    } else if args.json {
         let nodes: Vec<Value> = probed
             .iter()
             .map(|probed| match &probed.answer {
@@ -70,13 +74,24 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
                 }
             }
         }
-        if answers > 0 {
+        if answers > 0 && args.limits {
+            table::print(&limits::as_text(&told(&probed)))?;
+        } else if answers > 0 {
             table::print(&table.render(table::terminal_width()))?;
             table::print(&confinement::notes(&probed))?;
             table::print(&clients(&probed))?;
         }
     }
     if answers == 0 { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
+}
+
+fn told(probed: &[Probed]) -> Vec<limits::Told<'_>> {
+    let mut told = Vec::new();
+    for probed in probed {
+        let answer = probed.answer.as_ref().map_err(ToString::to_string);
+        told.push(limits::Told { address: probed.node.to_string(), answer });
+    }
+    told
 }
 
 /// Returns the table of what each client costs on each device. It is empty if no daemon has a

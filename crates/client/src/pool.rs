@@ -243,6 +243,8 @@ impl Node {
         let OpenNode { description, link, .. } = open;
         let session = Session::new(index, description.host.as_str().into(), link);
         let name = format!("{} ({address})", description.host);
+        let who = name.clone();
+        session.notices.show_with(move |text| tell(format_args!("node {who}: {text}")));
         session.on_loss(move |reason| {
             tell(format_args!(
                 "node {name} is lost: {reason}; what this program had there is gone"

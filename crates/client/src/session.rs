@@ -10,6 +10,7 @@ pub(crate) mod failure;
 mod incoming;
 mod look;
 mod loss;
+mod notices;
 mod receivers;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::error::{Error, Result, refused};
 use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
+use notices::Notices;
 use receivers::Answer;
 pub(crate) use receivers::Ending;
 pub use receivers::Target;
@@ -102,6 +104,7 @@ pub struct Session {
     /// Failures of the session's queues, by the queue's id.
     failures: Lock<FxHashMap<u64, Arc<Failure>>>,
     on_loss: OnceLock<OnLoss>,
+    pub(crate) notices: Notices,
 }
 
 type OnLoss = Box<dyn Fn(&str) + Send + Sync>;
@@ -163,6 +166,7 @@ impl Session {
             context_errors: Lock::new(None),
             failures: Lock::default(),
             on_loss: OnceLock::new(),
+            notices: Notices::default(),
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {

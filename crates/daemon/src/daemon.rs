@@ -21,7 +21,8 @@ use crate::guest::{self, Guest, GuestError};
 use crate::idle::{Idle, IdleEnd};
 use crate::launch::Launch;
 use crate::log::{self, Log, Throttle};
-use crate::message::{Control, ToDaemon};
+use crate::message::{Control, ToDaemon, ToWorker};
+use crate::quota::{LimitsError, LimitsFile};
 use crate::transport::{Transport, UnknownTransport};
 use crate::workers::{Ended, Workers};
 
@@ -45,6 +46,8 @@ pub struct Options {
     /// The level of confinement below which clients are refused; otherwise the environment says it.
     pub require_confinement: Option<Level>,
     pub log: Log,
+    /// File of limits. Without it, only the built-in limits apply.
+    pub limits: Option<PathBuf>,
     /// Whether to end when the process that started the daemon ends.
     pub ends_with_parent: bool,
     /// Whether to end some time after the last client.
@@ -69,6 +72,9 @@ pub enum Error {
     /// The levels of confinement are wrong.
     #[error(transparent)]
     Confinement(#[from] ConfinementError),
+    /// The file of limits cannot be used.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
     /// The environment names an unknown transport.
     #[error(transparent)]
     Transport(#[from] UnknownTransport),
@@ -100,6 +106,8 @@ pub(crate) struct Daemon {
     user: u32,
     pub(crate) started: Instant,
     workers: Lock<Workers>,
+    /// The file of limits, if there is one.
+    pub(crate) limits: Lock<Option<LimitsFile>>,
     /// Signalled when a worker became ready, failed or ended.
     pub(crate) changed: Signal,
     /// Wakes the daemon's own thread.
@@ -150,6 +158,8 @@ pub fn serve_until(
     let levels = Levels::choose(options.confine, options.require_confinement)?;
     crate::sys::raise_descriptor_limit();
     let key = options.key.as_deref().map(Key::load).transpose()?;
+    let file = options.limits.map(|path| LimitsFile::open(path, Instant::now())).transpose()?;
+    let (file, limits) = file.unzip();
     // Other allowed users must be able to connect; the hello then asks the kernel who they are.
     let mode = if options.allow_users.is_empty() { 0o600 } else { 0o666 };
     let listeners = options.listen.iter().map(|address| Listener::bind_with_mode(address, mode));
@@ -167,7 +177,8 @@ pub fn serve_until(
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
-        workers: Lock::new(Workers::new(levels.required)),
+        workers: Lock::new(Workers::new(levels.required, limits.unwrap_or_default())),
+        limits: Lock::new(file),
         changed: Signal::new(),
         wake,
         hellos: Hellos::create().map_err(Error::system("waiting for connections"))?,
@@ -264,7 +275,8 @@ impl Daemon {
                 let workers = self.workers();
                 (workers.controls(), workers.next_look(Instant::now()).into_iter().chain(watched))
             };
-            let next = next.min();
+            let limits = self.limits.lock().as_ref().map(LimitsFile::next_look);
+            let next = next.chain(limits).min();
             let mut fds = vec![
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
@@ -297,6 +309,7 @@ impl Daemon {
             for id in hanging {
                 tracing::warn!(worker = id, "a worker hangs while it starts and is killed");
             }
+            self.look_at_limits();
             self.serve_line();
             self.end_full(launch);
             self.start_workers(launch);
@@ -360,6 +373,16 @@ impl Daemon {
                 self.note_refusal(&peer, &error);
             }
         }
+        let overdue = self.workers().refuse_overdue(Instant::now());
+        for (client, refusal) in overdue {
+            let peer = client.peer().to_owned();
+            self.note_refusal(&peer, &refusal);
+            client.refuse_for(&refusal.to_string());
+        }
+        for (control, terms) in self.workers().new_terms() {
+            // A worker that does not listen is ending, or keeps its old limits.
+            _ = control.send(&ToWorker::Terms(terms), None);
+        }
         let (hopeless, verdict) = {
             let mut workers = self.workers();
             (workers.give_up_line(), workers.why_hopeless())
@@ -373,6 +396,19 @@ impl Daemon {
         let gone = self.workers().note_line(Instant::now());
         if gone > 0 {
             tracing::info!(clients = gone, "clients left the line");
+        }
+    }
+
+    /// Applies the file of limits if it has changed. A file that cannot be used changes nothing.
+    fn look_at_limits(&self) {
+        let looked = self.limits.lock().as_mut().map_or(Ok(None), |it| it.look(Instant::now()));
+        match looked {
+            Ok(Some(limits)) => {
+                self.workers().quota.ledger.set_limits(limits);
+                tracing::info!("the limits have changed");
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the limits stay as they were"),
         }
     }
 
@@ -447,7 +483,7 @@ impl Daemon {
     }
 
     /// Counts a refusal, and logs it unless there are too many such lines.
-    pub(crate) fn note_refusal(&self, peer: &str, why: &LinkError) {
+    pub(crate) fn note_refusal(&self, peer: &str, why: &dyn std::fmt::Display) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
             tracing::warn!(peer, %why, suppressed, "refused");

@@ -135,7 +135,7 @@ impl Daemon {
 
     /// Hands a client to its worker.
     pub(crate) fn hand(&self, matched: Match) -> Result<(), LinkError> {
-        let Match { client, control, turn, part } = matched;
+        let Match { client, control, turn, part, loans, terms } = matched;
         let (features, peer) = (client.features, client.peer().to_owned());
         // If this fails, the worker sees the hang-up and ends.
         let stream = client.finish(Verdict::Welcome);
@@ -144,7 +144,8 @@ impl Daemon {
                 let message = ToWorker::Part { place: part.place() };
                 hand_over(&control, &message, part.open()?.as_fd())?;
             }
-            let message = ToWorker::Client { features, turn, stream: stream.note() };
+            let (note, terms) = (stream.note(), *terms);
+            let message = ToWorker::Client { features, turn, stream: note, loans, terms };
             hand_over(&control, &message, stream.as_fd())
         });
         if handed.is_ok() {

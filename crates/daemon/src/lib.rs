@@ -18,9 +18,10 @@
 //! 5. What all threads of a session use: `session/shared_session.rs`.
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
-//! 7. Plain data and decisions: `table`, `pieces`, `end_order` and `send_gate` in `session/`;
-//!    outside it `doorstep`, `admission`, `line`, `refill`, `idle`, `account`, `message`, `launch`,
-//!    `folders`, `confinement`, `node`, `usage`, `transport`, `log` and `sys`.
+//! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`, `flights`
+//!    and `launches` in `session/`; outside it `doorstep`, `admission`, `line`, `refill`, `idle`,
+//!    `quota`, `account`, `message`, `launch`, `folders`, `confinement`, `node`, `usage`,
+//!    `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
@@ -37,6 +38,7 @@ mod line;
 pub mod log;
 mod message;
 pub mod node;
+mod quota;
 mod refill;
 pub mod session;
 mod status;
@@ -52,5 +54,6 @@ pub use guest::{Guest, GuestError, read_guest_memory};
 pub use idle::{IdleEnd, open_lock};
 pub use log::Log;
 pub use penstock_confine::{Level, UnknownLevel};
+pub use quota::LimitsError;
 pub use transport::UnknownTransport;
 pub use worker::worker_main;

@@ -61,6 +61,21 @@ impl<C> Line<C> {
         next
     }
 
+    /// Removes the first client for which `fits` returns true.
+    pub(crate) fn next_that(&mut self, fits: impl FnMut(&C) -> bool) -> Option<C> {
+        let at = self.waiting.iter().position(fits)?;
+        let next = self.waiting.remove(at);
+        if self.waiting.is_empty() {
+            self.note_at = None;
+        }
+        next
+    }
+
+    /// Returns the clients in their order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        self.waiting.iter_mut()
+    }
+
     /// Returns when the clients must be told something even if nothing happens.
     pub(crate) fn next_note(&self) -> Option<Instant> {
         self.note_at
@@ -108,6 +123,15 @@ mod tests {
         line.join(5, now).unwrap();
         assert_eq!(std::iter::from_fn(|| line.next()).collect::<Vec<_>>(), [2, 3, 4, 5]);
         assert!(line.is_empty() && line.next_note().is_none());
+    }
+
+    #[test]
+    fn who_cannot_be_served_is_passed() {
+        let (mut line, _) = line(0..4);
+        assert_eq!(line.next_that(|client| *client >= 2), Some(2));
+        assert_eq!(line.next_that(|client| *client > 7), None);
+        assert_eq!(std::iter::from_fn(|| line.next()).collect::<Vec<_>>(), [0, 1, 3]);
+        assert_eq!(line.next_note(), None);
     }
 
     #[test]

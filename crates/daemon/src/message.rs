@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use penstock_confine::{Order, Report};
 use penstock_link::{LinkError, Patience, recv_fd, send_fd};
+use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::describe::Turn;
 use penstock_wire::hello::TICKET_BYTES;
 use rustix::io::Errno;
@@ -43,7 +44,14 @@ pub(crate) enum ToWorker {
         turn: Turn,
         /// What [`penstock_link::Stream::resume`] needs.
         stream: Vec<u8>,
+        /// What the session may have from the start, by the index in [`Resource::ALL`].
+        loans: [Loan; Resource::ALL.len()],
+        terms: Terms,
     },
+    /// Answer to [`ToDaemon::Borrow`].
+    Lent { question: u64, resource: Resource, answer: Result<Loan, String> },
+    /// Other limits from now on.
+    Terms(Terms),
     /// The daemon has registered this ticket.
     Admitted([u8; TICKET_BYTES]),
     /// A peer has brought this ticket; the socket comes with the message.
@@ -82,6 +90,10 @@ pub(crate) enum ToDaemon {
     /// The session and its client have settled whether they use the memory of a guest. Has the
     /// number of a [`penstock_link::MemoryUse`].
     Settled(u64),
+    /// The session needs at least this amount more. Answered by [`ToWorker::Lent`].
+    Borrow { question: u64, resource: Resource, least: u64 },
+    /// The session no longer needs what it has borrowed.
+    GiveBack { resource: Resource, amount: u64 },
     /// The session has ended for this reason.
     Ended(String),
 }
@@ -164,10 +176,12 @@ mod tests {
         let worker = Control::of(worker);
         let (other, _end) = Control::pair().unwrap();
         let turn = Turn { before: 9, beside: 2 };
-        let client = ToWorker::Client { features: 7, turn, stream: b"unix:".to_vec() };
+        let loans = Resource::ALL.map(|_| Loan::default());
+        let stream = b"unix:".to_vec();
+        let client = ToWorker::Client { features: 7, turn, stream, loans, terms: Terms::default() };
         daemon.send(&client, Some(other.as_fd())).unwrap();
         let (message, fd) = worker.receive::<ToWorker>(Patience::Never).unwrap().unwrap();
-        let ToWorker::Client { features: 7, turn: heard, stream } = message else {
+        let ToWorker::Client { features: 7, turn: heard, stream, .. } = message else {
             panic!("another message came: {message:?}");
         };
         assert_eq!((heard, stream), (turn, b"unix:".to_vec()));

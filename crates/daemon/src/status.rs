@@ -8,6 +8,7 @@ use penstock_wire::limits;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
+use crate::quota::LimitsFile;
 use crate::{account, confinement};
 
 impl Daemon {
@@ -69,6 +70,8 @@ impl Daemon {
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
             "problem": workers.problem,
             "confinement": confinement::told(workers.confinement.as_ref(), workers.required),
+            "quota": workers.quota.status(),
+            "limits_file": self.limits.lock().as_ref().map(LimitsFile::status),
             "limits": {
                 "sessions": limits::SESSIONS_PER_DAEMON_MAX,
                 "pending_hellos": limits::PENDING_HELLOS_MAX,

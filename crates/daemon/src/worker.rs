@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Key, LinkError, Patience, Settled, Side, Stream, WorkersPart};
+use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::limits::{BEAT_MS, HELLO_MS_MAX};
@@ -17,6 +18,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::log::{self, Log};
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node::Node;
+use crate::session::allowance::{Allowance, Lender, Refused};
+use crate::session::times::Times;
 use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
 
 /// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
@@ -96,7 +99,7 @@ fn load_key(file: Option<&Path>) -> Option<Arc<Key>> {
 
 /// Returns the client that the daemon hands over, or `None` if the daemon ends.
 fn await_client(control: &Control, node: &Node) -> Option<Client> {
-    let mut part = None;
+    let (mut part, mut newer) = (None, None);
     loop {
         match control.receive(Patience::Forever) {
             Ok(Some((ToWorker::Part { place }, Some(memory)))) => {
@@ -105,10 +108,13 @@ fn await_client(control: &Control, node: &Node) -> Option<Client> {
                     .inspect_err(|error| tracing::warn!(%error, "no memory of the guest"))
                     .ok();
             }
-            Ok(Some((ToWorker::Client { features, turn, stream: note }, Some(socket)))) => {
-                let description = node.encoded(turn);
-                return Some(Client { socket, note, features, description, part });
+            Ok(Some((ToWorker::Client { features, turn, stream: note, loans, terms }, socket))) => {
+                let (socket, description) = (socket?, node.encoded(turn));
+                let terms = newer.unwrap_or(terms);
+                return Some(Client { socket, note, features, description, part, loans, terms });
             }
+            // They changed before the daemon could hand over the client.
+            Ok(Some((ToWorker::Terms(terms), _))) => newer = Some(terms),
             _ => return None,
         }
     }
@@ -137,6 +143,8 @@ struct Client {
     description: Vec<u8>,
     /// Part of the memory that the client's guest shares with this host.
     part: Option<WorkersPart>,
+    loans: [Loan; Resource::ALL.len()],
+    terms: Terms,
 }
 
 fn serve(
@@ -151,12 +159,17 @@ fn serve(
     let beats = client.features & feature::BEATS != 0;
     let (ended, end) = mpsc::channel();
     let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
+    let lender = Box::new(Daemon(control.clone()));
+    let allowance = Allowance::new(Some(lender), client.loans, client.terms.clone());
+    let allowance = Arc::new(allowance);
     thread::scope(|scope| {
         let (started, start) = mpsc::channel();
         let bell = &bell;
+        let within = allowance.clone();
         let session = move || {
-            let why = match open(client, node, control, setup, output) {
+            let why = match open(client, node, control, setup, output, within) {
                 Ok((session, receiver)) => {
+                    watch_memory(&session.shared());
                     // This fails only if the process is ending.
                     _ = started.send(session.shared());
                     session.run(receiver)
@@ -168,16 +181,15 @@ fn serve(
             _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         };
         thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
-        let events = Events { client: &watched, control, bell, start: &start, end: &end };
+        let (start, end) = (&start, &end);
+        let events = Events { client: &watched, control, bell, start, end, allowance };
         let hung_up = events.watch(beats);
         let why = match hung_up {
-            Watched::Ended(why) => Some(why),
-            Watched::HungUp => end.recv_timeout(END_MAX).ok(),
+            Watched::Ended(why) => Some(why.to_string()),
+            Watched::Over(why) => Some(why),
+            Watched::HungUp => end.recv_timeout(END_MAX).ok().map(|why| why.to_string()),
         };
-        let why = why.map_or_else(
-            || "the client hung up while a driver was busy".to_owned(),
-            |why| why.to_string(),
-        );
+        let why = why.unwrap_or_else(|| "the client hung up while a driver was busy".to_owned());
         tracing::info!(why, "the session ends");
         _ = control.send(&ToDaemon::Ended(why), None);
         // No return from `main`: drivers' exit handlers wait for kernels and may crash.
@@ -192,6 +204,7 @@ fn open(
     control: &Control,
     setup: PeerSetup,
     output: Arc<Output>,
+    allowance: Arc<Allowance>,
 ) -> Result<(Session, penstock_link::Receiver), LinkError> {
     let settled = Settled::default();
     let stream = Stream::resume(client.socket, &client.note)?;
@@ -204,7 +217,7 @@ fn open(
         // If this fails, the daemon has ended.
         _ = control.send(&ToDaemon::Settled(*outcome as u64), None);
     }
-    Ok((Session::new(node, sender, setup, Some(output)), receiver))
+    Ok((Session::within(allowance, node, sender, setup, Some(output)), receiver))
 }
 
 enum Watched {
@@ -212,6 +225,8 @@ enum Watched {
     HungUp,
     /// The session has ended by itself.
     Ended(LinkError),
+    /// The session has exceeded a limit of time. Its client is told.
+    Over(String),
 }
 
 /// What the watching thread waits for.
@@ -221,6 +236,7 @@ struct Events<'a> {
     bell: &'a OwnedFd,
     start: &'a mpsc::Receiver<Arc<SharedSession>>,
     end: &'a mpsc::Receiver<LinkError>,
+    allowance: Arc<Allowance>,
 }
 
 impl Events<'_> {
@@ -230,13 +246,16 @@ impl Events<'_> {
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
         let mut session = None;
         let mut beat_at = beats.then(|| Instant::now() + BEAT_EVERY);
+        let mut times = Times::default();
+        times.set(&self.allowance.terms(), Instant::now());
         loop {
             let mut fds = [
                 PollFd::new(self.client, PollFlags::RDHUP),
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
                 PollFd::new(self.bell, PollFlags::IN),
             ];
-            match poll(&mut fds, beat_at.map(until).as_ref()) {
+            let next = beat_at.into_iter().chain(times.next()).min();
+            match poll(&mut fds, next.map(until).as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return Watched::HungUp,
             }
@@ -251,11 +270,28 @@ impl Events<'_> {
                 let Ok(message) = self.control.receive::<ToWorker>(Patience::Never) else {
                     return Watched::HungUp;
                 };
-                if session.is_none() {
-                    session = self.start.recv_timeout(END_MAX).ok();
+                match message {
+                    // The session may wait for this on its way to its start.
+                    Some((ToWorker::Lent { question, resource, answer }, _)) => {
+                        self.allowance.answered(question, resource, answer);
+                    }
+                    Some((ToWorker::Terms(terms), _)) => {
+                        times.set(&terms, Instant::now());
+                        self.allowance.apply(terms);
+                    }
+                    Some((other, socket)) => {
+                        session = session.or_else(|| self.start.recv_timeout(END_MAX).ok());
+                        if let Some(session) = &session {
+                            hear(session, other, socket);
+                        }
+                    }
+                    None => {}
                 }
-                if let (Some(session), Some((message, socket))) = (&session, message) {
-                    hear(session, message, socket);
+            }
+            if times.next().is_some_and(|at| Instant::now() >= at) {
+                session = session.or_else(|| self.start.try_recv().ok());
+                if let Some(why) = times.look(session.as_deref(), &self.allowance) {
+                    return Watched::Over(why);
                 }
             }
             if beat_at.is_some_and(|at| Instant::now() >= at) {
@@ -291,6 +327,47 @@ fn hear(session: &Arc<SharedSession>, message: ToWorker, socket: Option<OwnedFd>
 
 /// The daemon, as sessions see it.
 struct Daemon(Arc<Control>);
+
+impl Lender for Daemon {
+    fn borrow(&self, question: u64, resource: Resource, least: u64) -> bool {
+        self.0.send(&ToDaemon::Borrow { question, resource, least }, None).is_ok()
+    }
+
+    fn give_back(&self, resource: Resource, amount: u64) {
+        // If the message is lost, the daemon has ended, or does not listen and counts too much.
+        _ = self.0.send(&ToDaemon::GiveBack { resource, amount }, None);
+    }
+}
+
+/// Has the driver's memory counted as the session's.
+fn watch_memory(session: &Arc<SharedSession>) {
+    penstock_device::borrow_from(Box::new(DeviceMemory {
+        allowance: session.allowance.clone(),
+        session: Arc::downgrade(session),
+    }));
+}
+
+/// The device memory that the session may have.
+struct DeviceMemory {
+    allowance: Arc<Allowance>,
+    session: Weak<SharedSession>,
+}
+
+impl penstock_device::Lender for DeviceMemory {
+    fn take(&self, bytes: u64) -> Result<(), String> {
+        self.allowance.take(Resource::DeviceMemory, bytes).map_err(|Refused(why)| why)
+    }
+
+    fn give(&self, bytes: u64) {
+        self.allowance.give(Resource::DeviceMemory, bytes);
+    }
+
+    fn tell(&self, why: String) {
+        if let Some(session) = self.session.upgrade() {
+            session.tell_refusal(Resource::DeviceMemory, &Refused(why));
+        }
+    }
+}
 
 impl Admissions for Daemon {
     fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool {

@@ -3,6 +3,8 @@
 //! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
+mod waiting;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
 use penstock_link::{Accepted, MemoryUse, Part, Way};
+use penstock_quota::{Limits, Loan, Resource, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
@@ -25,6 +28,7 @@ use crate::launch::{Launch, Launched};
 use crate::line::Line;
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node;
+use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill};
 use crate::usage::Used;
 
@@ -53,7 +57,8 @@ pub(crate) struct Workers {
     /// difference. Each try is a connection that the daemon closes, after the stranger has proved
     /// its user or that it has the pool's key. A ticket is open for milliseconds.
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
-    pub(crate) line: Line<Accepted>,
+    pub(crate) line: Line<Waiting>,
+    pub(crate) quota: Quota,
     /// Number of clients that ever got a worker.
     served: u64,
     /// Decides how many workers to start.
@@ -150,6 +155,9 @@ pub(crate) struct Match {
     pub(crate) client: Accepted,
     pub(crate) control: Arc<Control>,
     pub(crate) turn: Turn,
+    /// What the session has from the start.
+    pub(crate) loans: [Loan; Resource::ALL.len()],
+    pub(crate) terms: Box<Terms>,
     /// Part of the memory of the client's guest.
     pub(crate) part: Option<Arc<Part>>,
 }
@@ -167,8 +175,9 @@ pub(crate) enum Arrival {
 }
 
 impl Workers {
-    pub(crate) fn new(required: Level) -> Self {
+    pub(crate) fn new(required: Level, limits: Limits) -> Self {
         Self {
+            quota: Quota::new(limits),
             table: FxHashMap::default(),
             spares: VecDeque::new(),
             dying: Vec::new(),
@@ -309,6 +318,14 @@ impl Workers {
                     }
                 }
             }
+            ToDaemon::Borrow { question, resource, least } => {
+                let answer = self.quota.borrow(id, question, resource, least);
+                // If the worker does not take the answer, it waits for a limited time.
+                _ = worker.control.send(&answer, None);
+            }
+            ToDaemon::GiveBack { resource, amount } => {
+                self.quota.ledger.give_back(id, resource, amount);
+            }
             ToDaemon::Ended(why) => worker.ended = Some(why),
         }
     }
@@ -319,8 +336,9 @@ impl Workers {
         if self.is_hopeless() {
             return Arrival::Refused(client, self.why_hopeless());
         }
-        if self.line.is_empty() && self.can_serve() {
-            return match self.take(client, now) {
+        let user = user_of(client.source());
+        if self.line.is_empty() && self.can_serve() && self.quota.ledger.may_enter(&user).is_ok() {
+            return match self.take(client, user, now) {
                 Ok(matched) => Arrival::Served(matched),
                 Err(client) => Arrival::Refused(client, Verdict::NoWorker),
             };
@@ -333,18 +351,21 @@ impl Workers {
         if client.tell_in_line(ahead).is_err() {
             return Arrival::Gone;
         }
-        match self.line.join(client, now) {
+        match self.line.join(Waiting::new(client, user), now) {
             Ok(()) => Arrival::InLine,
-            Err(client) => Arrival::Refused(client, Verdict::Full),
+            Err(Waiting { client, .. }) => Arrival::Refused(client, Verdict::Full),
         }
     }
 
-    /// Returns the first client in line and its worker, if one is free. Skips clients that hung up.
+    /// Returns the first client in line that may have a session, and its worker, if one is free.
+    /// Skips clients that hung up.
     pub(crate) fn serve_next(&mut self, now: Instant) -> Option<Match> {
         while self.can_serve() {
-            let client = self.line.next()?;
+            let ledger = &self.quota.ledger;
+            let next = self.line.next_that(|it| ledger.may_enter(&it.user).is_ok());
+            let Waiting { client, user, .. } = next?;
             if !client.has_hung_up()
-                && let Ok(matched) = self.take(client, now)
+                && let Ok(matched) = self.take(client, user, now)
             {
                 return Some(matched);
             }
@@ -352,25 +373,12 @@ impl Workers {
         None
     }
 
-    /// Returns the clients in line if no worker will ever serve them.
-    pub(crate) fn give_up_line(&mut self) -> Vec<Accepted> {
-        if !self.is_hopeless() {
-            return Vec::new();
-        }
-        std::iter::from_fn(|| self.line.next()).collect()
-    }
-
-    /// If it is time, tells clients in line that the daemon lives. Returns how many had left.
-    pub(crate) fn note_line(&mut self, now: Instant) -> usize {
-        self.line.note(now, |client, ahead| client.tell_in_line(ahead).is_ok()).len()
-    }
-
     fn can_serve(&self) -> bool {
         !self.spares.is_empty() && !self.is_unconfined() && self.serving() < SESSIONS_PER_DAEMON_MAX
     }
 
     /// Takes a spare for a client.
-    fn take(&mut self, client: Accepted, now: Instant) -> Result<Match, Accepted> {
+    fn take(&mut self, client: Accepted, user: User, now: Instant) -> Result<Match, Accepted> {
         let turn = self.turn();
         let Some(id) = self.spares.pop_front() else { return Err(client) };
         let Some(worker) = self.table.get_mut(&id) else { return Err(client) };
@@ -391,7 +399,9 @@ impl Workers {
         let session = Session { worker: id, client: name, way, since: now, mark, usage, level };
         worker.state = State::Serving(session);
         self.served += 1;
-        Ok(Match { client, control: worker.control.clone(), turn, part })
+        let (loans, terms) = self.quota.enter(id, user);
+        let (control, terms) = (worker.control.clone(), Box::new(terms));
+        Ok(Match { client, control, turn, part, loans, terms })
     }
 
     fn turn(&self) -> Turn {
@@ -443,6 +453,7 @@ impl Workers {
         let Some(worker) = self.table.remove(&id) else { return };
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);
+        self.quota.leave(id);
         let Worker { child, state, ended: told, part, folder, .. } = worker;
         let client = match state {
             State::Serving(session) => Some(session.client),

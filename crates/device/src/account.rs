@@ -20,6 +20,28 @@ pub(crate) struct Drivers {
 
 static DRIVERS: OnceLock<Drivers> = OnceLock::new();
 
+/// What a session may have beyond the limits of this process.
+pub trait Lender: Send + Sync {
+    /// Takes some bytes.
+    ///
+    /// # Errors
+    /// Fails with the reason, for the person who runs the program.
+    fn take(&self, bytes: u64) -> Result<(), String>;
+
+    /// Gives back what was taken. Does not block.
+    fn give(&self, bytes: u64);
+
+    /// Tells the reason of a refusal.
+    fn tell(&self, why: String);
+}
+
+static LENDER: OnceLock<Box<dyn Lender>> = OnceLock::new();
+
+/// Introduces the lender of all device memory. Only the first one counts.
+pub fn borrow_from(lender: Box<dyn Lender>) {
+    _ = LENDER.set(lender);
+}
+
 /// Introduces the node's drivers. Without them, a session has no share.
 pub(crate) fn set_drivers(drivers: Drivers) {
     _ = DRIVERS.set(drivers);
@@ -27,7 +49,11 @@ pub(crate) fn set_drivers(drivers: Drivers) {
 
 /// Some bytes of the session's share, given back when dropped.
 #[derive(Debug)]
-pub struct Share(u64);
+pub struct Share {
+    bytes: u64,
+    /// Whether the lender was asked for them, too.
+    borrowed: bool,
+}
 
 impl Share {
     /// Takes some bytes of device memory.
@@ -42,16 +68,30 @@ impl Share {
         let share = || (drivers.memory_bytes)().saturating_mul(limits::MEMORY_SHARE_MAX);
         let max = *MAX.get_or_init(share);
         // Memory that was released may not be free yet.
-        let again = |status| {
-            if (drivers.drain)() { Self::take_of(bytes, max) } else { Err(status) }
-        };
-        Self::take_of(bytes, max).or_else(again)
+        let again = |why| if (drivers.drain)() { Self::borrow(bytes, max) } else { Err(why) };
+        Self::borrow(bytes, max).or_else(again).map_err(|why| {
+            if let (Some(why), Some(lender)) = (why, LENDER.get()) {
+                lender.tell(why);
+            }
+            Status::MEM_OBJECT_ALLOCATION_FAILURE
+        })
+    }
+
+    /// Takes some bytes from the session and from its lender. Fails with the lender's reason if the
+    /// lender refuses.
+    fn borrow(bytes: u64, max: u64) -> Result<Self, Option<String>> {
+        let mut share = Self::take_of(bytes, max).map_err(|_| None)?;
+        if let Some(lender) = LENDER.get() {
+            lender.take(bytes).map_err(Some)?;
+            share.borrowed = true;
+        }
+        Ok(share)
     }
 
     fn take_of(bytes: u64, max: u64) -> Result<Self, Status> {
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= max);
         match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Self(bytes)),
+            Ok(_) => Ok(Self { bytes, borrowed: false }),
             Err(_) => Err(Status::MEM_OBJECT_ALLOCATION_FAILURE),
         }
     }
@@ -59,7 +99,10 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        USED.fetch_sub(self.0, Ordering::Relaxed);
+        USED.fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Some(lender) = LENDER.get().filter(|_| self.borrowed) {
+            lender.give(self.bytes);
+        }
     }
 }
 

@@ -40,7 +40,7 @@ mod queue;
 mod region;
 mod staging;
 
-pub use account::Share;
+pub use account::{Lender, Share, borrow_from};
 pub use driver::{Arg, Context, Device, Kernel, Mem, Platform, Program, Queue, Sampler, Want};
 pub use event::{Event, Reading, Times};
 pub use format::pixel_bytes;

@@ -80,6 +80,13 @@ pub enum LinkError {
         /// Reason that the peer gave.
         verdict: Verdict,
     },
+    /// The peer refused this side because of a limit.
+    #[error("{peer} refused: {why}")]
+    OverLimit {
+        peer: String,
+        /// The limit and who set it.
+        why: String,
+    },
     /// This side refused the peer.
     #[error("{peer} was refused: {verdict}")]
     Turned {

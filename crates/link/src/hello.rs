@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use penstock_wire::hello::{
-    Answer, Final, Hello, INSTANCE_BYTES, MAGIC, NONCE_BYTES, PROOF_BYTES, Role, SIGNATURE_BYTES,
-    TICKET_BYTES, Verdict, Welcome, feature, side, transcript,
+    Answer, Final, Hello, INSTANCE_BYTES, MAGIC, NONCE_BYTES, PROOF_BYTES, REASON_BYTES_MAX, Role,
+    SIGNATURE_BYTES, TICKET_BYTES, Verdict, Welcome, feature, side, transcript,
 };
 use penstock_wire::limits::{LINE_SILENCE_MS_MAX, PROTOCOL_VERSION};
 use penstock_wire::{U16, U32, U64};
@@ -20,7 +20,7 @@ use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
 use crate::listener_owner;
 use crate::stream::Stream;
-use crate::transport::contract::{Credentials, Way};
+use crate::transport::contract::{Credentials, Source, Way};
 use crate::transport::region::host::Part;
 
 /// Bytes of magic and version, with which [`Hello`] and [`Welcome`] start in every version.
@@ -191,6 +191,9 @@ fn say_hello(
         }
         last = talk.hear_in_line()?;
     }
+    if Verdict::from_wire(last.verdict.get()) == Some(Verdict::OverLimit) {
+        return Err(talk.hear_reason());
+    }
     talk.check_verdict(last.verdict)?;
     Ok(Opened { features: welcome.features.get() & features, stream, instance })
 }
@@ -306,6 +309,27 @@ impl Accepted {
     /// Returns how the bytes of the link travel.
     pub fn way(&self) -> Way {
         self.stream.way(self.features)
+    }
+
+    /// Returns where the connection comes from.
+    pub fn source(&self) -> Source {
+        self.stream.source()
+    }
+
+    /// Refuses the peer because of a limit, and tells it the reason.
+    pub fn refuse_for(self, why: &str) -> LinkError {
+        let mut text = why.as_bytes();
+        text = text.get(..text.len().min(REASON_BYTES_MAX)).unwrap_or_default();
+        let size = u16::try_from(text.len()).unwrap_or_default().to_le_bytes();
+        let last = Final { verdict: U16::new(Verdict::OverLimit as u16), ahead: U32::new(0) };
+        // One attempt without waiting, as for other refusals.
+        let _ = self.stream.send_now(&[
+            IoSlice::new(last.as_bytes()),
+            IoSlice::new(&size),
+            IoSlice::new(text),
+        ]);
+        self.stream.end_politely();
+        LinkError::Turned { peer: self.peer, verdict: Verdict::OverLimit }
     }
 
     /// Sends the final message. With [`Verdict::Welcome`] the link is established.
@@ -491,6 +515,25 @@ impl Talk<'_> {
             Some(Verdict::Welcome) => Ok(()),
             Some(verdict) => Err(LinkError::Refused { peer, verdict }),
             None => Err(LinkError::NotPenstock { peer }),
+        }
+    }
+
+    /// Receives the reason of a refusal.
+    fn hear_reason(&self) -> LinkError {
+        let deadline = self.limit.deadline();
+        let mut size = [0; 2];
+        let mut text = [0; REASON_BYTES_MAX];
+        let heard = self.stream.read_exact_until(&mut size, deadline).and_then(|()| {
+            let size = usize::from(u16::from_le_bytes(size)).min(REASON_BYTES_MAX);
+            let text = text.get_mut(..size).unwrap_or_default();
+            self.stream.read_exact_until(text, deadline)?;
+            Ok(String::from_utf8_lossy(text).into_owned())
+        });
+        let peer = self.peer.to_owned();
+        match heard {
+            // The text is shown on a terminal.
+            Ok(text) => LinkError::OverLimit { peer, why: text.replace(char::is_control, "") },
+            Err(_) => LinkError::Refused { peer, verdict: Verdict::OverLimit },
         }
     }
 

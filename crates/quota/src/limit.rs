@@ -130,7 +130,8 @@ impl Limit {
             }
             Self::KernelTime => {
                 "the worker watches each launch while the driver says that it runs, and then ends \
-                 the session. The time in which other sessions use the device counts, too"
+                 the session. The time in which other sessions use the device counts, too. NOT \
+                 enforced on devices of CUDA's driver, which does not say what runs"
             }
             Self::CompileTime => {
                 "the worker watches each build, and then ends the session. The time in which a \

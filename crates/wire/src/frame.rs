@@ -221,6 +221,9 @@ pub enum FrameError {
     /// A limit of the session is reached, see [`crate::limits`].
     #[error("a limit of the session is reached: {0}")]
     Limit(&'static str),
+    /// A limit that an administrator set is reached. The text names the limit and who set it.
+    #[error("{0}")]
+    Quota(String),
     /// The link broke inside a frame.
     #[error("the link broke inside a frame")]
     Broken,

@@ -9,7 +9,7 @@
 //!                                                   instance, signature, proof }
 //! Answer { proof, ticket }           ->
 //!                                    <-   Final { InLine, ahead }       any number of times
-//!                                    <-   Final { verdict }
+//!                                    <-   Final { verdict }, perhaps with a reason
 //! ```
 //! A daemon that has no worker ready for a client immediately answers [`Verdict::InLine`], with the
 //! number of clients that are served before this one. The daemon repeats that message every
@@ -42,6 +42,9 @@ pub const SIGNATURE_BYTES: usize = 64;
 pub const KEY_BYTES: usize = 32;
 /// Size in bytes of a ticket, which lets a worker in to another worker of the same client.
 pub const TICKET_BYTES: usize = 32;
+
+/// Size in bytes of the reason of a refusal: a few sentences.
+pub const REASON_BYTES_MAX: usize = 1_024;
 
 /// Features; a link uses those that both sides have announced.
 pub mod feature {
@@ -146,6 +149,11 @@ pub enum Verdict {
          names the level, the reason and the remedy"
     )]
     Unconfined = 10,
+    /// A limit that an administrator set is reached. The message is followed by the number of bytes
+    /// of the reason (16 bits, at most [`REASON_BYTES_MAX`]) and the reason, a text that names the
+    /// limit and who set it. Only for [`Role::Client`].
+    #[error("a limit of its administrator is reached")]
+    OverLimit = 11,
 }
 
 impl Verdict {
@@ -163,6 +171,7 @@ impl Verdict {
             8 => Self::NoKey,
             9 => Self::InLine,
             10 => Self::Unconfined,
+            11 => Self::OverLimit,
             _ => return None,
         })
     }
@@ -275,9 +284,9 @@ mod tests {
         for role in [Role::Client, Role::Peer, Role::Control, Role::Survey] {
             assert_eq!(Role::from_wire(role as u16), Some(role));
         }
-        let verdicts = (0..11).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
-        assert!(verdicts.eq((0..11).map(Some)));
-        assert_eq!((Role::from_wire(5), Verdict::from_wire(11)), (None, None));
+        let verdicts = (0..12).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
+        assert!(verdicts.eq((0..12).map(Some)));
+        assert_eq!((Role::from_wire(5), Verdict::from_wire(12)), (None, None));
         assert!(Verdict::Full.to_string().contains("CLIENTS_IN_LINE_MAX (512)"));
     }
 

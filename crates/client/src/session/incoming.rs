@@ -73,6 +73,10 @@ impl Serve<to_client::ContextError> for Incoming<'_> {
     fn serve(&mut self, call: &to_client::ContextError, with: Attached<'_>) -> Served {
         let text = String::from_utf8_lossy(&with.payload.read_all()?).into_owned();
         let (session, context) = (self.session.clone(), call.context);
+        if context.is_none() {
+            session.notices.show(&text);
+            return Ok(());
+        }
         crate::progress::call_back(Box::new(move || {
             if let Some(tell) = &*session.context_errors.lock() {
                 tell(context, &text);

@@ -4,10 +4,11 @@
 //! client's link only adds a build to the line. Up to [`at_once`] threads take builds from the line
 //! in order, and end when the line is empty.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use penstock_process::Lock;
 use penstock_wire::Status;
@@ -41,6 +42,10 @@ struct BuildLine {
     waiting: VecDeque<Build>,
     /// Number of threads that take builds from the line.
     threads: usize,
+    /// Number of builds that were begun.
+    begun: u64,
+    /// The builds that run, by their numbers, and when each began.
+    running: BTreeMap<u64, Instant>,
 }
 
 impl Default for Builds {
@@ -89,20 +94,36 @@ impl Builds {
     }
 
     fn run(&self) {
-        while let Some(build) = self.next() {
+        while let Some((number, build)) = self.next() {
             // After a panic the builds behind still get their turn.
             _ = catch_unwind(AssertUnwindSafe(build));
+            self.line.lock().running.remove(&number);
         }
     }
 
-    /// Returns the next build. If there is none, the calling thread counts as ended.
-    fn next(&self) -> Option<Build> {
+    /// Returns the next build and its number. If there is none, the calling thread counts as ended.
+    fn next(&self) -> Option<(u64, Build)> {
         let mut line = self.line.lock();
-        let next = line.waiting.pop_front();
-        if next.is_none() {
+        let Some(next) = line.waiting.pop_front() else {
             line.threads -= 1;
-        }
-        next
+            return None;
+        };
+        line.begun += 1;
+        let number = line.begun;
+        line.running.insert(number, Instant::now());
+        Some((number, next))
+    }
+
+    /// Returns the time for which the oldest build has been running.
+    pub(super) fn longest(&self, now: Instant) -> Option<Duration> {
+        let line = self.line.lock();
+        line.running.values().min().map(|since| now.saturating_duration_since(*since))
+    }
+
+    /// Returns whether no build runs or waits.
+    pub(super) fn are_idle(&self) -> bool {
+        let line = self.line.lock();
+        line.running.is_empty() && line.waiting.is_empty()
     }
 }
 
@@ -158,7 +179,7 @@ mod tests {
             let (running, most, tell) = (running.clone(), most.clone(), tell.clone());
             let build = move || {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                thread::sleep(std::time::Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
                 running.fetch_sub(1, Ordering::SeqCst);
                 tell.send(()).expect("the test listens");
             };

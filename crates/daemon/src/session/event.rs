@@ -184,6 +184,13 @@ impl Events {
         }
     }
 
+    /// Whether something here waits for an end that the client or another worker tells. Another
+    /// worker may wait for the client.
+    pub(crate) fn awaits_others(&self) -> bool {
+        let by_others = |event: &Event| !event.own && event.ended().is_none();
+        self.table.lock().events.values().any(|event| by_others(event))
+    }
+
     /// Whether something here waits for an end that only the client can tell.
     pub(crate) fn awaits_client(&self) -> bool {
         let by_client = |event: &Event| {

@@ -36,7 +36,8 @@ impl SharedSession {
             held > 0 && held.saturating_add(bytes) > max
         };
         let (mut least, mut since) = (Staged::held(), Instant::now());
-        while is_full(limits::STAGED_BYTES_MAX) {
+        let cap = self.allowance.terms().bytes_in_flight;
+        while is_full(self.allowance.bytes_max()) {
             let held = Staged::held();
             if held < least {
                 (least, since) = (held, Instant::now());
@@ -46,11 +47,13 @@ impl SharedSession {
             if was_gated || (since.elapsed() > STUCK_AFTER && self.events.awaits_client()) {
                 // The client's message may be behind these very bytes.
                 self.gated.store(true, Ordering::Relaxed);
-                if !is_full(limits::GATED_BYTES_MAX) {
+                // A limit that somebody set does not grow.
+                if cap.is_none() && !is_full(limits::GATED_BYTES_MAX) {
                     return Ok(());
                 }
                 if since.elapsed() > GIVE_UP_AFTER {
-                    return Err(FrameError::Limit("GATED_BYTES_MAX"));
+                    let built_in = || FrameError::Limit("GATED_BYTES_MAX");
+                    return Err(cap.map_or_else(built_in, |cap| FrameError::Quota(cap.said)));
                 }
             }
             self.make_room()?;
@@ -63,7 +66,7 @@ impl SharedSession {
     pub(crate) fn wait_for_transfer_room(&self, bytes: u64) -> Result<(), FrameError> {
         let is_full = || {
             let waiting = self.transfers.waiting_bytes();
-            waiting > 0 && waiting.saturating_add(bytes) > limits::STAGED_BYTES_MAX
+            waiting > 0 && waiting.saturating_add(bytes) > self.allowance.bytes_max()
         };
         while is_full() {
             self.make_room()?;
@@ -72,7 +75,7 @@ impl SharedSession {
     }
 
     /// Lets the devices work on pending commands for a moment, and frees staged bytes.
-    fn make_room(&self) -> Result<(), FrameError> {
+    pub(super) fn make_room(&self) -> Result<(), FrameError> {
         if self.has_ended() {
             return Err(FrameError::Broken);
         }

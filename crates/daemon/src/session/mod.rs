@@ -5,25 +5,31 @@
 //! for a device only in calls that say so, and at the limit of staged bytes. The driver's callbacks
 //! report later ends through the [`penstock_link::Outbox`], which never blocks either.
 
+pub(crate) mod allowance;
+mod backlog;
 mod builds;
 mod call;
 mod end_order;
 mod ends;
 mod event;
+mod flights;
 mod grant;
 mod heap;
 mod heap_view;
+pub(crate) mod launches;
 mod limits;
 mod output;
 mod peer;
 mod pieces;
 mod program;
 mod queue;
+mod rest;
 mod send_gate;
 mod shared;
 mod shared_session;
 mod svm;
 mod table;
+pub(crate) mod times;
 mod transfer;
 
 use std::sync::Arc;
@@ -33,10 +39,12 @@ use penstock_link::{LinkError, Patience, Received, Receiver, Sender};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
-use penstock_wire::{FrameError, Id, Status};
+use penstock_wire::{Call as _, Frame, FrameError, Id, Status};
 
 use crate::node::Node;
 use crate::usage::Meter;
+use allowance::Allowance;
+use flights::Stall;
 use heap_view::Views;
 pub use output::Output;
 pub use peer::{Admissions, PeerSetup};
@@ -53,6 +61,7 @@ pub struct Session {
     objects: Objects,
     /// Queues with commands that the device may not have got yet.
     unflushed: Vec<Id<kind::Queue>>,
+    stall: Stall,
 }
 
 /// Objects that commands use.
@@ -74,22 +83,40 @@ struct Objects {
 impl Session {
     /// Makes a session over a link to a client.
     pub fn new(node: &Node, sender: Sender, setup: PeerSetup, output: Option<Arc<Output>>) -> Self {
+        Self::within(Arc::new(Allowance::unlimited()), node, sender, setup, output)
+    }
+
+    /// Does the same for a session that may have only what `allowance` gives it.
+    pub(crate) fn within(
+        allowance: Arc<Allowance>,
+        node: &Node,
+        sender: Sender,
+        setup: PeerSetup,
+        output: Option<Arc<Output>>,
+    ) -> Self {
+        let queues = Table::new("a queue", Status::INVALID_COMMAND_QUEUE);
+        let contexts = Table::new("a context", Status::INVALID_CONTEXT);
+        let mems = Table::new("a memory object", Status::INVALID_MEM_OBJECT);
+        let samplers = Table::new("a sampler", Status::INVALID_SAMPLER);
+        let programs = Table::new("a program", Status::INVALID_PROGRAM);
+        let kernels = Table::new("a kernel", Status::INVALID_KERNEL);
         Self {
-            shared: SharedSession::new(sender, setup, output),
-            queues: Table::new("a queue", Status::INVALID_COMMAND_QUEUE),
+            queues: queues.counted(&allowance),
             objects: Objects {
                 devices: node.devices().to_vec(),
                 meters: node.usage().map(|usage| usage.meters().to_vec()).unwrap_or_default(),
                 platforms: node.platforms().to_vec(),
-                contexts: Table::new("a context", Status::INVALID_CONTEXT),
-                mems: Table::new("a memory object", Status::INVALID_MEM_OBJECT),
-                samplers: Table::new("a sampler", Status::INVALID_SAMPLER),
-                programs: Table::new("a program", Status::INVALID_PROGRAM),
-                kernels: Table::new("a kernel", Status::INVALID_KERNEL),
+                contexts: contexts.counted(&allowance),
+                mems: mems.counted(&allowance),
+                samplers: samplers.counted(&allowance),
+                programs: programs.counted(&allowance),
+                kernels: kernels.counted(&allowance),
                 views: Views::default(),
                 svm: Svm::default(),
             },
             unflushed: Vec::new(),
+            stall: Stall::default(),
+            shared: SharedSession::new(sender, setup, output, allowance),
         }
     }
 
@@ -107,6 +134,10 @@ impl Session {
             let received = receiver.receive(patience, &mut |frame, payload| {
                 if self.shared.outbox.held_bytes() > UNTAKEN_BYTES_MAX {
                     return Err(FrameError::Limit("UNTAKEN_BYTES_MAX"));
+                }
+                self.shared.note_frame();
+                if self.stall.is_due(self.shared.flights.given()) && is_command(frame) {
+                    self.wait_for_flights()?;
                 }
                 penstock_trial::delay(penstock_trial::Place::WorkerReceives);
                 to_worker::dispatch(&mut self, frame, payload)
@@ -161,6 +192,12 @@ impl Objects {
         let index = usize::try_from(index).map_err(|_| Status::INVALID_VALUE)?;
         self.platforms.get(index).ok_or(Status::INVALID_VALUE)
     }
+}
+
+/// Whether the frame is a command of a queue, or another call with a wait list.
+fn is_command(frame: &Frame<'_>) -> bool {
+    let commands = to_worker::LaunchKernel::OPCODE..to_worker::ReleaseEvents::OPCODE;
+    commands.contains(&frame.header.opcode.get()) || !frame.waits.is_empty()
 }
 
 /// Converts the numbers of a call.

@@ -9,10 +9,12 @@ use penstock_link::{Body, Outbox};
 use penstock_process::Lock;
 use penstock_wire::calls::to_client;
 use penstock_wire::id::kind;
+use penstock_wire::limits::WAITS_PER_COMMAND;
 use penstock_wire::{I32, Id, Status};
 
 use super::end_order::EndOrder;
 use super::event::Event;
+use super::flights::Flights;
 use super::send_gate::SendGate;
 use crate::usage::Meter;
 
@@ -45,6 +47,10 @@ pub(crate) struct Queue {
     failure: Option<Status>,
     /// Whether commands were given to the driver since the last flush.
     pub(crate) dirty: bool,
+    /// How often the next command counts in addition, because of its wait list.
+    extra: u64,
+    /// Number of the last marker that [`Queue::mark_flight`] made.
+    marked: u64,
 }
 
 /// The event of an in-order queue's last command.
@@ -58,6 +64,9 @@ pub(super) enum LastCommand {
 /// How far a queue has come.
 pub(crate) struct Progress {
     reached: AtomicU64,
+    /// Number of the last command.
+    last: AtomicU64,
+    flights: Arc<Flights>,
     /// Counts how long the device is in use.
     meter: Option<Arc<Meter>>,
     /// The last command given to the device, and whether the meter runs for this queue.
@@ -67,9 +76,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    fn new(meter: Option<Arc<Meter>>) -> Self {
+    fn new(meter: Option<Arc<Meter>>, flights: Arc<Flights>) -> Self {
         Self {
             reached: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            flights,
             meter,
             given: Lock::default(),
             ends: EndOrder::default(),
@@ -87,7 +98,9 @@ impl Progress {
     }
 
     pub(crate) fn reach(&self, serial: u64) {
-        let reached = self.reached.fetch_max(serial, Ordering::AcqRel).max(serial);
+        let before = self.reached.fetch_max(serial, Ordering::AcqRel);
+        self.flights.ended(serial.saturating_sub(before));
+        let reached = before.max(serial);
         let Some(meter) = &self.meter else { return };
         let mut given = self.given.lock();
         if given.1 && reached >= given.0 {
@@ -100,6 +113,8 @@ impl Progress {
 impl Drop for Progress {
     /// Stops the meter: a queue may be released before its commands are known to have ended.
     fn drop(&mut self) {
+        let (last, reached) = (*self.last.get_mut(), *self.reached.get_mut());
+        self.flights.ended(last.saturating_sub(reached));
         let given = self.given.get_mut();
         if let (Some(meter), true) = (&self.meter, given.1) {
             meter.end();
@@ -108,7 +123,12 @@ impl Drop for Progress {
 }
 
 impl Queue {
-    pub(super) fn new(device: device::Queue, timed: bool, meter: Option<Arc<Meter>>) -> Self {
+    pub(super) fn new(
+        device: device::Queue,
+        timed: bool,
+        meter: Option<Arc<Meter>>,
+        flights: Arc<Flights>,
+    ) -> Self {
         Self {
             in_order: !device.is_out_of_order(),
             timed,
@@ -116,11 +136,13 @@ impl Queue {
             serial: 0,
             working: 0,
             finished: 0,
-            reached: Arc::new(Progress::new(meter)),
+            reached: Arc::new(Progress::new(meter, flights)),
             last: None,
             sending: Vec::new(),
             failure: None,
             dirty: false,
+            extra: 0,
+            marked: 0,
         }
     }
 
@@ -152,7 +174,10 @@ impl Queue {
 
     /// As [`Queue::count`], for a marker or barrier that waits only for commands of its queue.
     pub(crate) fn count_marker(&mut self) -> QueuePosition {
-        self.serial += 1;
+        let count = 1 + std::mem::take(&mut self.extra);
+        self.serial += count;
+        self.reached.last.store(self.serial, Ordering::Relaxed);
+        self.reached.flights.began(count);
         self.dirty = true;
         self.last = None;
         self.reached.give(self.serial);
@@ -161,6 +186,24 @@ impl Queue {
             serial: self.serial,
             after_all: self.in_order,
         }
+    }
+
+    /// Notes the length of the next command's wait list.
+    pub(crate) fn weigh(&mut self, waits: usize) {
+        self.extra = (waits / WAITS_PER_COMMAND) as u64;
+    }
+
+    /// Has the ends of all commands so far noted, also of those without an event, by a marker
+    /// behind them. Returns `false` if that is not possible.
+    pub(super) fn mark_flight(&mut self) -> bool {
+        if self.can_be_read() || self.marked == self.serial {
+            return true;
+        }
+        let Ok((marker, mark)) = self.marker() else { return false };
+        self.marked = self.serial;
+        let turn = mark.expect();
+        marker.on_complete(Box::new(move |_, _| turn.take(QueuePosition::reach)));
+        true
     }
 
     /// Returns whether the next command needs an event.

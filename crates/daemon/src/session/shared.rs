@@ -8,10 +8,12 @@ use std::sync::{Arc, Weak};
 use penstock_device as device;
 use penstock_ggas::View;
 use penstock_link::{Arena, Body};
+use penstock_quota::Resource;
 use penstock_wire::calls::to_client;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status};
 
+use super::allowance::Taken;
 use super::shared_session::SharedSession;
 
 /// ArenaPart of the arena, lent to a driver. The client is told when it is given back.
@@ -21,6 +23,7 @@ pub(super) struct ArenaPart {
     size: u64,
     mem: Id<kind::Mem>,
     session: Weak<SharedSession>,
+    _taken: Taken,
 }
 
 impl ArenaPart {
@@ -34,7 +37,14 @@ impl ArenaPart {
         // A client without an arena cannot name one.
         let arena = shared.outbox.arena().ok_or(Status::INVALID_OPERATION)?.clone();
         arena.pointer(offset, size).ok_or(Status::INVALID_VALUE)?;
-        Ok(Self { arena, offset, size, mem, session: Arc::downgrade(shared) })
+        let taken = Taken::new(&shared.allowance, Resource::HostMemory, size);
+        let _taken = taken.map_err(|refused| {
+            shared.tell_refusal(Resource::HostMemory, &refused);
+            // The client may use this part of the arena for something else.
+            shared.outbox.post(&to_client::MemGone { mem }, &[], Body::None);
+            Status::MEM_OBJECT_ALLOCATION_FAILURE
+        })?;
+        Ok(Self { arena, offset, size, mem, session: Arc::downgrade(shared), _taken })
     }
 }
 

@@ -2,23 +2,28 @@
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
 use penstock_link::{Body, LinkError, Outbox, Sender};
 use penstock_process::Lock;
+use penstock_quota::Resource;
 use penstock_wire::calls::to_client;
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Status, frame};
 use rustc_hash::FxHashMap;
 
+use super::allowance::{Allowance, Refused};
 use super::builds::Builds;
 use super::event::Events;
+use super::flights::Flights;
 use super::grant::Grants;
 use super::heap::{self, Heaps};
+use super::launches::Launches;
 use super::output::Output;
 use super::peer::{PeerSetup, Peers};
+use super::rest::Probes;
 use super::transfer::Transfers;
 use crate::log::Throttle;
 
@@ -41,6 +46,14 @@ pub struct SharedSession {
     /// Set when the session ends, so that no wait outlasts it.
     ended: AtomicBool,
     pub(super) builds: Arc<Builds>,
+    /// What this session may have.
+    pub(crate) allowance: Arc<Allowance>,
+    pub(super) flights: Arc<Flights>,
+    /// The launches that have a limit of time.
+    pub(crate) launches: Launches,
+    pub(super) probes: Probes,
+    /// Number of frames that the client has sent.
+    frames: AtomicU64,
     /// Set if waiting at the limit of staged bytes may depend on a message from the client.
     pub(super) gated: AtomicBool,
     /// Limits the log lines about peers, which a client can cause.
@@ -49,7 +62,12 @@ pub struct SharedSession {
 }
 
 impl SharedSession {
-    pub(super) fn new(sender: Sender, setup: PeerSetup, output: Option<Arc<Output>>) -> Arc<Self> {
+    pub(super) fn new(
+        sender: Sender,
+        setup: PeerSetup,
+        output: Option<Arc<Output>>,
+        allowance: Arc<Allowance>,
+    ) -> Arc<Self> {
         let shared = Arc::new(Self {
             outbox: Arc::new(Outbox::new(sender)),
             events: Events::default(),
@@ -62,6 +80,11 @@ impl SharedSession {
             prints: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             builds: Arc::default(),
+            allowance,
+            flights: Arc::default(),
+            launches: Launches::default(),
+            probes: Probes::default(),
+            frames: AtomicU64::new(0),
             gated: AtomicBool::new(false),
             complaints: Throttle::default(),
             started: Instant::now(),
@@ -97,6 +120,26 @@ impl SharedSession {
         // A client that does not take the frame still sees the hang-up.
         self.outbox.drain(Instant::now() + FAULT_MAX);
         self.outbox.close();
+    }
+
+    /// Tells the person who runs the program that a limit was reached, once for each resource.
+    pub(crate) fn tell_refusal(&self, resource: Resource, Refused(why): &Refused) {
+        if !self.allowance.tells(resource) {
+            return;
+        }
+        tracing::info!(why, "refused");
+        let call = to_client::ContextError { context: Id::NONE };
+        self.outbox.post(&call, &[], Body::Bytes(why.as_bytes().to_vec()));
+    }
+
+    /// Notes a frame of the client. Only the session's thread does this.
+    pub(super) fn note_frame(&self) {
+        self.frames.store(self.frames() + 1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of frames that the client has sent.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
     }
 
     /// Logs an event that a client or peer can cause, unless there are too many.

@@ -1,7 +1,12 @@
 //! Objects by the ids that the client chose.
 
+use std::sync::Arc;
+
+use penstock_quota::Resource;
 use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::FxHashMap;
+
+use super::allowance::{Allowance, Refused};
 
 /// Objects of one kind. Creation is one-way: a failed one stays as its status, which every use
 /// reports.
@@ -10,11 +15,18 @@ pub(crate) struct Table<K, T> {
     /// Status for an unknown id.
     missing: Status,
     name: &'static str,
+    /// Where the objects come from, if they count.
+    allowance: Option<Arc<Allowance>>,
 }
 
 impl<K, T> Table<K, T> {
     pub(crate) fn new(name: &'static str, missing: Status) -> Self {
-        Self { objects: FxHashMap::default(), missing, name }
+        Self { objects: FxHashMap::default(), missing, name, allowance: None }
+    }
+
+    /// Has each object counted.
+    pub(crate) fn counted(self, allowance: &Arc<Allowance>) -> Self {
+        Self { allowance: Some(allowance.clone()), ..self }
     }
 
     /// Adds an object, or the reason why it could not be made.
@@ -34,6 +46,10 @@ impl<K, T> Table<K, T> {
         make: impl FnOnce(&Self) -> Result<T, Status>,
     ) -> Result<(), FrameError> {
         self.vacant(id)?;
+        if let Some(allowance) = &self.allowance {
+            let taken = allowance.take(Resource::Objects, 1);
+            taken.map_err(|Refused(why)| FrameError::Quota(why))?;
+        }
         let object = make(self);
         self.objects.insert(id, object);
         Ok(())
@@ -60,7 +76,16 @@ impl<K, T> Table<K, T> {
 
     /// Removes an object. An unknown id is no error.
     pub(crate) fn remove(&mut self, id: Id<K>) -> Option<T> {
-        self.objects.remove(&id)?.ok()
+        let removed = self.objects.remove(&id)?;
+        if let Some(allowance) = &self.allowance {
+            allowance.give(Resource::Objects, 1);
+        }
+        removed.ok()
+    }
+
+    /// Returns all objects that could be made.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.objects.values_mut().filter_map(|object| object.as_mut().ok())
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Inbox {
     pub reads: HashMap<u64, Vec<u8>>,
     pub output: Vec<u8>,
     pub fault: Option<String>,
+    /// What the worker said to the person who runs the program.
+    pub notices: Vec<String>,
     pub peers_lost: Vec<u64>,
     /// Failures of queues, and the number of events that had ended before each.
     pub queue_failures: Vec<(u64, Status, usize)>,
@@ -317,7 +319,12 @@ inbox! {
         inbox.queue_failures.push(failure);
     }
     Beat |_inbox, _call, _payload| {}
-    ContextError |_inbox, _call, _payload| {}
+    ContextError |inbox, call, payload| {
+        let text = String::from_utf8_lossy(&payload.read_all()?).into_owned();
+        if call.context.is_none() {
+            inbox.notices.push(text);
+        }
+    }
     Fault |inbox, _call, payload| {
         inbox.fault = Some(String::from_utf8_lossy(&payload.read_all()?).into_owned());
     }

@@ -34,7 +34,8 @@ calls! {
     0x8002 ReadData [PayloadRule::Stream] { event: Id<kind::Event>, offset: U64 }
     /// Text that kernels printed. Payload: its bytes.
     0x8003 Output [PayloadRule::UpTo(limits::OUTPUT_BYTES_MAX)] {}
-    /// An error that the driver reported through the context (`pfn_notify`). Payload: the text.
+    /// An error that the driver reported through the context (`pfn_notify`). Payload: the text. If
+    /// the context is none, the text is for the person who runs the program: a limit was reached.
     0x8004 ContextError [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] { context: Id<kind::Context> }
     /// The last frame of a worker that ends the session. Payload: the reason, a text.
     0x8005 Fault [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] { status: I32 }

@@ -135,6 +135,7 @@ pub(crate) fn prepare<'a>(
         queue.tell_failure(&shared.outbox, names.queue);
     }
     penstock_trial::delay(penstock_trial::Place::WorkerSubmits);
+    queue.weigh(names.waits.len());
     match shared.events.natives(names.waits, queue.device.context()) {
         Ok(waits) => {
             if let Some(event) = event.filter(|_| !waits.is_empty()) {

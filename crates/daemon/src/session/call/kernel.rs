@@ -103,6 +103,8 @@ impl Serve<to_worker::LaunchKernel> for Session {
         self.objects.views.bind(call.kernel, args.iter());
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
+        let allowance = &self.shared.allowance;
+        let watched = allowance.watches_kernels().then(|| self.shared.clone());
         self.command(
             CommandIds { queue: call.queue, event: call.event, waits: with.waits },
             |inputs| {
@@ -110,10 +112,15 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let kernel = inputs.objects.kernels.get(call.kernel)?;
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
-                // Even if the client wants no event: the heaps must know the launch's end.
-                let want = if heaps.is_empty() { inputs.want } else { Want::Event };
+                // Even if the client wants no event: the heaps must know the launch's end, and so
+                // must who watches its time.
+                let is_seen = watched.is_some() || !heaps.is_empty();
+                let want = if is_seen { Want::Event } else { inputs.want };
                 let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
                 is_launched = true;
+                if let (Some(event), Some(watched)) = (&launched, watched) {
+                    watched.launches.watch(event.clone());
+                }
                 if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
                     event.on_complete(Box::new(move |status, _| heaps.end(status)));
                 }

@@ -77,7 +77,8 @@ impl Serve<to_worker::CreateQueue> for Session {
         let profiles = call.properties.get() & CL_QUEUE_PROFILING_ENABLE != 0;
         let queue = make().and_then(|device| {
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
-            Ok(Queue::new(device, profiles && times == TimesOf::Commands, meter))
+            let timed = profiles && times == TimesOf::Commands;
+            Ok(Queue::new(device, timed, meter, self.shared.flights.clone()))
         });
         if let Ok(queue) = &queue {
             self.shared.queues.lock().insert(call.queue, queue.device.clone());
@@ -91,6 +92,8 @@ impl Serve<to_worker::ReleaseQueue> for Session {
         if let Some(mut queue) = self.queues.remove(call.queue) {
             // "clReleaseCommandQueue performs an implicit flush to issue any previously queued
             // OpenCL commands."
+            // Its commands count until they have ended.
+            queue.mark_flight();
             queue.flush();
             self.shared.queues.lock().remove(&call.queue);
         }

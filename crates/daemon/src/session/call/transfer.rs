@@ -289,7 +289,9 @@ impl Serve<to_worker::SendMem> for Session {
                 let arrivals: Vec<_> =
                     with.waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
                 let waits = if planted(Defect::OldRegion) { &[] } else { with.waits };
+                let flight = self.shared.flights.transfer(with.waits.len());
                 self.shared.events.when_all(waits, move |_| {
+                    drop(flight);
                     // A failed command leaves some content; a failed transfer leaves none.
                     let failed = arrivals.iter().any(|event| event.is_failed_arrival());
                     let waited = if failed { Err(Status::WAIT_LIST_FAILED) } else { Ok(()) };
@@ -329,7 +331,9 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 let target = TransferTarget { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
                 // Earlier commands on the target must have ended: all of it is overwritten.
+                let flight = self.shared.flights.transfer(with.waits.len());
                 self.shared.events.when_all(with.waits, move |_| {
+                    drop(flight);
                     let whole = shared.transfers.update(name, |it| it.ready = true);
                     if let Some(whole) = whole {
                         shared.store(whole);

@@ -1,0 +1,332 @@
+//! What users may have: the sessions that the daemon lets in, the loans of its workers, and the
+//! file of limits.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use penstock_link::{Accepted, Source};
+use penstock_quota::{
+    FILE_BYTES_MAX, FileError, Ledger, Limit, Limits, Loan, NOT_ENFORCED, Refusal, Resource, Row,
+    Scope, Terms, User,
+};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use crate::message::{Control, ToWorker};
+
+/// Interval at which the file of limits is looked at. An administrator who has changed it waits
+/// that long at most, and a look costs one system call.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Time that a client beyond its user's limit of sessions waits for a session to end. A script that
+/// starts one program after the other must not be refused because the last worker is still ending:
+/// that takes at most half a second, see `worker.rs` and `workers.rs`.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Why a file of limits cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitsError {
+    #[error("cannot read the limits from {}: {source}; look at --limits", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} has more than {FILE_BYTES_MAX} bytes; is this the file of limits?", path.display())]
+    TooLong { path: PathBuf },
+    #[error(transparent)]
+    Wrong(#[from] FileError),
+}
+
+/// Returns the user that a connection belongs to.
+pub(crate) fn user_of(source: Source) -> User {
+    match source {
+        Source::User(number) => User::Number(number),
+        Source::Network(address) => User::of_address(address),
+        Source::Machine(number) => User::Machine(number),
+        Source::Guest(path) => User::Guest(path.display().to_string()),
+        _ => User::Unknown,
+    }
+}
+
+/// A client in line.
+pub(crate) struct Waiting {
+    pub(crate) client: Accepted,
+    pub(crate) user: User,
+    /// When it is refused, if it is beyond a limit of its user then.
+    refuse_at: Option<Instant>,
+}
+
+impl Waiting {
+    pub(crate) fn new(client: Accepted, user: User) -> Self {
+        Self { client, user, refuse_at: None }
+    }
+}
+
+/// The limits of a daemon, and what its workers hold.
+pub(crate) struct Quota {
+    pub(crate) ledger: Ledger,
+    /// What each worker was told last.
+    told: FxHashMap<u32, Terms>,
+    /// Version of the ledger that all workers know.
+    known: u64,
+}
+
+impl Quota {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { ledger: Ledger::new(limits), told: FxHashMap::default(), known: 0 }
+    }
+
+    /// Begins a session. Returns what it has from the start.
+    pub(crate) fn enter(
+        &mut self,
+        worker: u32,
+        user: User,
+    ) -> ([Loan; Resource::ALL.len()], Terms) {
+        self.ledger.enter(worker, user);
+        let loans = Resource::ALL.map(|resource| self.ledger.first_loan(worker, resource));
+        let terms = self.ledger.terms(worker);
+        self.told.insert(worker, terms.clone());
+        (loans, terms)
+    }
+
+    pub(crate) fn leave(&mut self, worker: u32) {
+        self.ledger.leave(worker);
+        self.told.remove(&worker);
+    }
+
+    /// Answers a worker that needs more.
+    pub(crate) fn borrow(
+        &mut self,
+        worker: u32,
+        question: u64,
+        resource: Resource,
+        least: u64,
+    ) -> ToWorker {
+        let answer = self.ledger.borrow(worker, resource, least);
+        ToWorker::Lent { question, resource, answer: answer.map_err(|why| why.to_string()) }
+    }
+
+    /// Returns the workers whose terms have changed, with the new terms.
+    pub(crate) fn changes(&mut self) -> Vec<(u32, Terms)> {
+        let version = self.ledger.version();
+        if std::mem::replace(&mut self.known, version) == version {
+            return Vec::new();
+        }
+        let now: Vec<_> =
+            self.ledger.sessions().map(|worker| (worker, self.ledger.terms(worker))).collect();
+        let is_new = |(worker, terms): &(u32, Terms)| self.told.get(worker) != Some(terms);
+        let changed: Vec<_> = now.into_iter().filter(is_new).collect();
+        self.told.extend(changed.iter().cloned());
+        changed
+    }
+
+    /// Decides about a client in line: returns the refusal if the client has waited long enough.
+    fn overdue(&self, waiting: &mut Waiting, now: Instant) -> Option<Refusal> {
+        let refusal = self.ledger.may_enter(&waiting.user).err();
+        let Some(refusal) = refusal.filter(|refusal| refusal.scope == Scope::User) else {
+            waiting.refuse_at = None;
+            return None;
+        };
+        let at = *waiting.refuse_at.get_or_insert(now + WAIT_MAX);
+        (now >= at).then_some(refusal)
+    }
+
+    /// Removes and returns the clients in line that are refused now.
+    pub(crate) fn refuse_overdue(
+        &self,
+        line: &mut crate::line::Line<Waiting>,
+        now: Instant,
+    ) -> Vec<(Accepted, Refusal)> {
+        let refused: Vec<Option<Refusal>> =
+            line.iter_mut().map(|waiting| self.overdue(waiting, now)).collect();
+        let refused = refused.into_iter().flatten();
+        let take = |refusal: Refusal| {
+            let is_it =
+                |it: &Waiting| it.user == refusal.user && it.refuse_at.is_some_and(|at| now >= at);
+            line.next_that(is_it).map(|waiting| (waiting.client, refusal))
+        };
+        refused.filter_map(take).collect()
+    }
+
+    /// Returns every limit with its use, who set it, and how it is enforced, as JSON.
+    pub(crate) fn status(&self) -> Value {
+        let row = |row: Row| {
+            let scope = match row.scope {
+                Scope::Session => "session",
+                Scope::User => "user",
+                Scope::Total => "total",
+            };
+            json!({
+                "scope": scope,
+                "user": row.user.map(|user| user.to_string()),
+                "limit": row.limit.name(),
+                "unit": format!("{:?}", row.limit.unit()).to_lowercase(),
+                "held": row.held,
+                "max": row.rule.as_ref().and_then(|rule| rule.max),
+                "set_by": row.rule.map(|rule| rule.origin.to_string()),
+            })
+        };
+        let enforced = Limit::ALL.map(|limit| way(limit.name(), true, limit.enforcement()));
+        let not = NOT_ENFORCED.map(|limit| way(limit.name, false, limit.why));
+        json!({
+            "rows": self.ledger.report().into_iter().map(row).collect::<Vec<_>>(),
+            "enforcement": enforced.into_iter().chain(not).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Returns how a limit is enforced, or that it is not.
+fn way(limit: &str, enforced: bool, how: &str) -> Value {
+    json!({ "limit": limit, "enforced": enforced, "how": how })
+}
+
+/// What identifies one version of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: Option<SystemTime>,
+}
+
+/// The file of limits, which may change while the daemon runs.
+pub(crate) struct LimitsFile {
+    path: PathBuf,
+    seen: Option<Stamp>,
+    next: Instant,
+    /// Why the limits of the file's last version are not used.
+    problem: Option<String>,
+}
+
+impl LimitsFile {
+    /// Reads the file for the first time.
+    pub(crate) fn open(path: PathBuf, now: Instant) -> Result<(Self, Limits), LimitsError> {
+        // Refusals name the file to people who do not know where the daemon was started.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let seen = stamp(&path);
+        let limits = read(&path)?;
+        Ok((Self { path, seen, next: now + LOOK_EVERY, problem: None }, limits))
+    }
+
+    pub(crate) fn next_look(&self) -> Instant {
+        self.next
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        json!({ "path": self.path.display().to_string(), "problem": self.problem })
+    }
+
+    /// Looks at the file if it is time. Returns new limits if the file has changed.
+    ///
+    /// # Errors
+    /// Fails once for each version of the file that cannot be used.
+    pub(crate) fn look(&mut self, now: Instant) -> Result<Option<Limits>, LimitsError> {
+        if now < self.next {
+            return Ok(None);
+        }
+        self.next = now + LOOK_EVERY;
+        let stamp = stamp(&self.path);
+        if stamp == self.seen {
+            return Ok(None);
+        }
+        self.seen = stamp;
+        match read(&self.path) {
+            Ok(limits) => {
+                self.problem = None;
+                Ok(Some(limits))
+            }
+            Err(error) => {
+                self.problem = Some(error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let about = fs::metadata(path).ok()?;
+    Some(Stamp { inode: about.ino(), size: about.len(), changed: about.modified().ok() })
+}
+
+fn read(path: &Path) -> Result<Limits, LimitsError> {
+    let unreadable = |source| LimitsError::Unreadable { path: path.to_owned(), source };
+    let mut text = String::new();
+    // One byte more than allowed, to detect a longer file.
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(LimitsError::TooLong { path: path.to_owned() });
+    }
+    Ok(Limits::parse(&text, path)?)
+}
+
+/// A worker and its new terms.
+pub(crate) type NewTerms = (Arc<Control>, Terms);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(text: &str) -> Limits {
+        Limits::parse(text, Path::new("/l.toml")).unwrap()
+    }
+
+    #[test]
+    fn workers_are_told_what_changes_for_them() {
+        let mut quota = Quota::new(limits("[user.1]\nbytes_in_flight = \"64M\"\n"));
+        let part = |terms: &Terms| terms.bytes_in_flight.as_ref().map(|cap| cap.max >> 20);
+        let (_, terms) = quota.enter(10, User::Number(1));
+        assert_eq!(part(&terms), Some(64));
+        assert_eq!(quota.changes(), []);
+        // Another user's session changes nothing.
+        quota.enter(11, User::Number(2));
+        assert_eq!(quota.changes(), []);
+        quota.enter(12, User::Number(1));
+        let changes = quota.changes();
+        assert_eq!(
+            changes.iter().map(|(id, it)| (*id, part(it))).collect::<Vec<_>>(),
+            [(10, Some(32))]
+        );
+        quota.leave(12);
+        assert_eq!(quota.changes().len(), 1);
+        quota.ledger.set_limits(Limits::default());
+        assert_eq!(quota.changes().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [10]);
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_has_changed() {
+        let folder = std::env::temp_dir().join(format!("penstock-limits-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("limits.toml");
+        fs::write(&path, "[total]\nsessions = 7\n").unwrap();
+        let start = Instant::now();
+        let (mut file, limits) = LimitsFile::open(path.clone(), start).unwrap();
+        let sessions = |limits: &Limits| limits.of_all(Limit::Sessions).unwrap().max;
+        assert_eq!(sessions(&limits), Some(7));
+        assert!(file.look(file.next_look()).unwrap().is_none());
+        // Of another length, because the clock of a file system may be coarse.
+        fs::write(&path, "[total]\nsessions = 12\n").unwrap();
+        assert!(file.look(start).unwrap().is_none(), "it is not time yet");
+        let limits = file.look(file.next_look()).unwrap().unwrap();
+        assert_eq!(sessions(&limits), Some(12));
+        fs::write(&path, "[total]\nsessions = many\n").unwrap();
+        let error = file.look(file.next_look()).unwrap_err().to_string();
+        assert!(error.contains("limits.toml, line 2"), "{error}");
+        assert_eq!(file.status()["problem"].as_str(), Some(error.as_str()));
+        assert!(file.look(file.next_look()).unwrap().is_none(), "told once");
+        fs::remove_file(&path).unwrap();
+        let error = file.look(file.next_look()).unwrap_err().to_string();
+        assert!(error.contains("cannot read the limits"), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn connections_have_users() {
+        let network = Source::of_address([10, 0, 0, 7].into());
+        assert_eq!(user_of(network).to_string(), "host:10.0.0.7");
+        assert_eq!(user_of(Source::User(5)), User::Number(5));
+        assert_eq!(user_of(Source::Guest("/r/v".into())).to_string(), "guest:/r/v");
+        assert_eq!(user_of(Source::Unknown), User::Unknown);
+    }
+}

@@ -1,0 +1,140 @@
+//! The limits of time of a session: when they are looked at, and which one is exceeded.
+
+use std::time::{Duration, Instant};
+
+use penstock_quota::{Cap, Terms};
+use penstock_wire::Status;
+
+use super::allowance::Allowance;
+use super::shared_session::SharedSession;
+
+/// A limit is looked at this often within its time, so a session ends at most 1/8 late.
+const LOOKS: u32 = 8;
+
+/// Longest and shortest time between two looks.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+const LOOK_MIN: Duration = Duration::from_millis(50);
+
+/// Looks at the limits of time of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    next: Option<Instant>,
+    quiet: Quiet,
+}
+
+impl Times {
+    /// Returns when to look next; `None` if no limit of time is set.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Notes the limits, which may have changed.
+    pub(crate) fn set(&mut self, terms: &Terms, now: Instant) {
+        let caps = [&terms.kernel_time, &terms.compile_time, &terms.idle_time];
+        let shortest = caps.into_iter().flatten().map(|cap| cap.max).min();
+        let every = shortest.map(|seconds| Duration::from_secs(seconds) / LOOKS);
+        self.next = every.map(|every| now + every.clamp(LOOK_MIN, LOOK_MAX));
+    }
+
+    /// Looks at the session, if it has begun. Returns the reason if it must end, which the client
+    /// is then told.
+    pub(crate) fn look(
+        &mut self,
+        session: Option<&SharedSession>,
+        allowance: &Allowance,
+    ) -> Option<String> {
+        let (terms, now) = (allowance.terms(), Instant::now());
+        self.set(&terms, now);
+        let session = session?;
+        let is_over = |cap: &&Cap, time: Option<Duration>| {
+            time.is_some_and(|time| time > Duration::from_secs(cap.max))
+        };
+        let kernel = terms.kernel_time.as_ref().filter(|cap| {
+            let longest = session.launches.longest(now);
+            is_over(cap, longest)
+        });
+        let build = terms.compile_time.as_ref();
+        let build = build.filter(|cap| is_over(cap, session.builds.longest(now)));
+        let idle = terms.idle_time.as_ref().filter(|cap| {
+            let quiet = self.quiet.note(session.frames(), now);
+            is_over(cap, quiet) && self.quiet.has_nothing_to_do(session)
+        });
+        let over = [
+            ("a kernel ran for too long", kernel),
+            ("a build ran for too long", build),
+            ("the session was idle for too long", idle),
+        ];
+        let why =
+            over.into_iter().find_map(|(what, cap)| Some(format!("{what}: {}", cap?.said)))?;
+        session.fault(Status::OUT_OF_RESOURCES, &why);
+        Some(why)
+    }
+}
+
+/// How long a client has sent nothing, and whether its devices have nothing to do.
+#[derive(Debug, Default)]
+struct Quiet {
+    /// Number of frames at the last look, and when it was seen for the first time.
+    seen: Option<(u64, Instant)>,
+    /// Whether the queues have been asked since the last frame.
+    asked: bool,
+}
+
+impl Quiet {
+    /// Notes the number of frames that have come. Returns for how long none has come.
+    fn note(&mut self, frames: u64, now: Instant) -> Option<Duration> {
+        match self.seen {
+            Some((seen, since)) if seen == frames => Some(now.saturating_duration_since(since)),
+            _ => {
+                self.seen = Some((frames, now));
+                self.asked = false;
+                None
+            }
+        }
+    }
+
+    /// Returns whether all commands of the session have ended. Asks the queues once, because the
+    /// worker does not know the end of a command without an event. Their answers count at a later
+    /// look.
+    fn has_nothing_to_do(&mut self, session: &SharedSession) -> bool {
+        if !std::mem::replace(&mut self.asked, true) {
+            session.probe_queues();
+            return false;
+        }
+        session.is_at_rest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cap(max: u64) -> Option<Cap> {
+        Some(Cap { max, said: String::new() })
+    }
+
+    #[test]
+    fn the_shortest_limit_decides_when_to_look() {
+        let (mut times, now) = (Times::default(), Instant::now());
+        assert_eq!(times.next(), None);
+        let every = |times: &mut Times, terms: Terms| {
+            times.set(&terms, now);
+            times.next().map(|at| (at - now).as_millis())
+        };
+        let both = Terms { kernel_time: cap(4), idle_time: cap(40), ..Terms::default() };
+        assert_eq!(every(&mut times, both), Some(500));
+        let long = Terms { idle_time: cap(100_000), ..Terms::default() };
+        assert_eq!(every(&mut times, long), Some(10_000));
+        assert_eq!(every(&mut times, Terms::default()), None);
+    }
+
+    #[test]
+    fn a_client_is_quiet_from_its_last_frame_on() {
+        let (mut quiet, start) = (Quiet::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(quiet.note(5, at(0)), None);
+        assert_eq!(quiet.note(5, at(9)), Some(Duration::from_secs(9)));
+        assert_eq!(quiet.note(6, at(10)), None);
+        assert_eq!(quiet.note(6, at(12)), Some(Duration::from_secs(2)));
+    }
+}
