@@ -70,6 +70,15 @@ _penstock() {
             penstock__subcmd__bench,comm)
                 cmd="penstock__subcmd__bench__subcmd__comm"
                 ;;
+            penstock__subcmd__key,allow)
+                cmd="penstock__subcmd__key__subcmd__allow"
+                ;;
+            penstock__subcmd__key,list)
+                cmd="penstock__subcmd__key__subcmd__list"
+                ;;
+            penstock__subcmd__key,revoke)
+                cmd="penstock__subcmd__key__subcmd__revoke"
+                ;;
             penstock__subcmd__trace,replay)
                 cmd="penstock__subcmd__trace__subcmd__replay"
                 ;;
@@ -392,8 +401,50 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__key)
-            opts="-h --create --path --help"
+            opts="-h --create --path --help list allow revoke"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__key__subcmd__allow)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__key__subcmd__list)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__key__subcmd__revoke)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -6,6 +6,7 @@
 #       unix, tcp  one node
 #       two        two nodes, the first also on a Unix socket
 #       far        two nodes that reach each other only over TCP
+#       encrypted  as far, with encrypted links, also between the nodes
 #       apart      as two, but the nodes do not reach each other
 #       mixed      one node with PoCL and Intel's runtime for CPUs
 #       platforms  two nodes, one with PoCL and one with Intel's runtime
@@ -91,10 +92,13 @@ pool_start() {
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$nodes,$POOL_ADDRESS
             fi ;;
-        tcp | two | far | apart)
+        tcp | two | far | encrypted | apart)
             PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
             POOL_SERVE_ENV=("PENSTOCK_KEY=$key")
-            if [ "$POOL_KIND" = far ]; then
+            # All have one folder of keys, as the nodes of one user have.
+            [ "$POOL_KIND" = encrypted ] &&
+                POOL_SERVE_ENV+=("PENSTOCK_ENCRYPTION=always" "XDG_CONFIG_HOME=$POOL_DIR")
+            if [ "$POOL_KIND" = far ] || [ "$POOL_KIND" = encrypted ]; then
                 # Two nodes that reach each other only over TCP, as on two hosts.
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$POOL_ADDRESS
@@ -112,12 +116,14 @@ pool_start() {
                 nodes=$nodes,$POOL_ADDRESS
             fi ;;
         *)
-            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, apart, mixed or platforms)" >&2
+            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, encrypted, apart, mixed or platforms)" >&2
             return 1 ;;
     esac
     # Loaders older than ocl-icd 2.3 and some bundled ones read OPENCL_VENDOR_PATH.
     POOL_ENV=("OCL_ICD_VENDORS=$POOL_DIR/vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/vendors" "PENSTOCK_NODES=$nodes")
     [ -e "$key" ] && POOL_ENV+=("PENSTOCK_KEY=$key")
+    [ "$POOL_KIND" = encrypted ] &&
+        POOL_ENV+=("PENSTOCK_ENCRYPTION=always" "XDG_CONFIG_HOME=$POOL_DIR")
     # As "two", but the workers have no link: all data between the nodes passes through the client.
     [ "$POOL_KIND" = apart ] && POOL_ENV+=("PENSTOCK_PEERS=off")
     return 0

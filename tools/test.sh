@@ -130,6 +130,9 @@ stage_c() {
     # drivers.
     runner tests/c/run.sh --on far multi_heaps
     PENSTOCK_HEAP_PATH=proxy runner tests/c/run.sh --on two multi_heaps
+    # Encrypted links to and between the nodes: large and small transfers, events, heaps.
+    runner tests/c/run.sh --on encrypted buffers kernels mapping rects
+    runner tests/c/run.sh --on encrypted multi_buffers multi_events multi_heaps multi_programs
     runner tests/c/run.sh --on mixed multi_heaps
     # Nodes that do not reach each other: the client relays.
     runner tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views

@@ -200,7 +200,7 @@ TEST(a_heap_tells_of_itself) {
         }
     }
     const char *pool = getenv("PENSTOCK_TEST_POOL"), *asked = getenv("PENSTOCK_HEAP_PATH");
-    bool far = pool && (strcmp(pool, "far") == 0 ||
+    bool far = pool && (strcmp(pool, "far") == 0 || strcmp(pool, "encrypted") == 0 ||
                         (strcmp(pool, "two") == 0 && asked && strcmp(asked, "proxy") == 0));
     CHECK(paths[1] ==
           (far ? CL_GLOBAL_BUFFER_PATH_PROXY_PENSTOCK : CL_GLOBAL_BUFFER_PATH_SHARED_PENSTOCK));

@@ -10,7 +10,7 @@ static cl_command_queue on[DEVICES];
 /* With each build, PoCL 3.1 discards a program's other devices, so only devices of two nodes are
  * built in turn. */
 static bool has_two_drivers(void) {
-    static const char *const pools[] = {"two", "far", "apart", "mixed"};
+    static const char *const pools[] = {"two", "far", "encrypted", "apart", "mixed"};
     const char *pool = getenv("PENSTOCK_TEST_POOL");
     for (size_t i = 0; pool && i < sizeof pools / sizeof *pools; i++)
         if (strcmp(pool, pools[i]) == 0) return true;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and runs the C tests.
 #
-#   tests/c/run.sh [--on local|unix|tcp|two|far|apart|mixed] [--times N] [NAME...]
+#   tests/c/run.sh [--on local|unix|tcp|two|far|encrypted|apart|mixed] [--times N] [NAME...]
 #
 # Prints one line per program with its time, the log of a program that fails, and a summary. With
 # --times each program runs N times, and each run must pass. Logs stay in target/c-tests/log. A
@@ -76,7 +76,7 @@ done
 for name in "${runs[@]}"; do
     # PoCL 3.1 hangs with "pthread basic" in these tests, even locally. Two devices of one kind
     # work.
-    case $name-$on in multi_*-two | multi_*-far | multi_*-apart | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
+    case $name-$on in multi_*-two | multi_*-far | multi_*-encrypted | multi_*-apart | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
     start_pool "$devices"
     case $? in
         0) ;;

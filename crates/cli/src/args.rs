@@ -284,7 +284,7 @@ pub enum Command {
     Energy(EnergyArgs),
     /// Show or create the key that nodes and clients need over TCP and vsock
     #[command(after_help = AFTER_KEY)]
-    Key(KeyArgs),
+    Key(crate::key::KeyArgs),
     /// Show what the processes of a session sent to each other, or send it once more
     #[command(after_help = AFTER_TRACE, subcommand)]
     Trace(TraceCommand),
@@ -561,16 +561,6 @@ pub struct EnergyArgs {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
-}
-
-#[derive(Args, Debug)]
-pub struct KeyArgs {
-    /// Create a new key, unless there is one already
-    #[arg(long)]
-    pub create: bool,
-    /// Print only the path of the key file
-    #[arg(long)]
-    pub path: bool,
 }
 
 #[derive(Args, Debug)]

@@ -56,7 +56,7 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     let Found { nodes, silent, directory: _directory } = found;
     let nodes: Vec<NodeAddress> = nodes.into_iter().map(|(node, _)| node).collect();
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
-    let pool = Pool::open(&addresses, config.load_key()?.as_ref(), config.timeout, notice::print);
+    let pool = Pool::open(&addresses, &config.load_keys()?, config.timeout, notice::print);
     let devices: Vec<Device> =
         pool.select(query).iter().filter_map(|device| describe_selected(&pool, device)).collect();
     if args.json {

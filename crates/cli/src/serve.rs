@@ -80,7 +80,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.detached {
         detach()?;
     }
-    let listen = addresses(&args.listen)?;
+    let (listen, config) = (addresses(&args.listen)?, Config::load()?);
     let lock = Surroundings::of_process().runtime_directory().join(BRIDGE_LOCK);
     let options = Options {
         allow_users: args
@@ -88,7 +88,8 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             .iter()
             .map(|user| user_number(user))
             .collect::<Result<_, _>>()?,
-        key: Config::load()?.key,
+        encryption: config.encryption_options(),
+        key: config.key,
         log: match args.log {
             LogForm::Text => Log::Text,
             LogForm::Json => Log::Json,

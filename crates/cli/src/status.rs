@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, InstanceId, Key, LinkError};
+use penstock_link::{Address, InstanceId, Keys, LinkError};
 use penstock_wire::hello::Role;
 use serde_json::{Value, json};
 
@@ -23,10 +23,10 @@ const STATUS_BYTES_MAX: usize = 5 << 19;
 pub fn ask(
     address: &Address,
     role: Role,
-    key: Option<&Key>,
+    keys: &Keys,
     patience: Duration,
 ) -> Result<(Value, Option<InstanceId>), LinkError> {
-    let opened = penstock_link::open(address, role, None, key, Instant::now() + patience)?;
+    let opened = penstock_link::open(address, role, None, keys, Instant::now() + patience)?;
     let (stream, deadline) = (opened.stream, Instant::now() + patience);
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
     let bytes = stream.read_sized_until("the status", STATUS_BYTES_MAX, deadline)?;
@@ -170,9 +170,15 @@ fn way(transport: &Value) -> String {
             _ => "shared memory".to_owned(),
         };
     }
-    match (text("name"), text("why_not_better")) {
+    let encryption =
+        match (text("encryption"), transport.get("leaves_host").and_then(Value::as_bool)) {
+            (Some(suite), _) => format!(", encrypted ({suite})"),
+            (None, Some(true)) => ", NOT ENCRYPTED".to_owned(),
+            (None, _) => String::new(),
+        };
+    match (text("name").map(|name| name.to_owned() + &encryption), text("why_not_better")) {
         (Some(name), Some(why)) => format!("{name} ({why})"),
-        (Some(name), None) => name.to_owned(),
+        (Some(name), None) => name,
         // A daemon of an older version does not send it.
         (None, _) => "-".to_owned(),
     }
@@ -266,6 +272,12 @@ mod tests {
         assert_eq!(of(false, Value::Null), "Unix sockets");
         assert_eq!(of(false, json!("no room")), "Unix sockets (no room)");
         assert_eq!(way(&Value::Null), "-");
+        let tcp = |suite: Value, leaves: bool| {
+            way(&json!({ "name": "TCP", "encryption": suite, "leaves_host": leaves }))
+        };
+        assert_eq!(tcp(json!("AES-128-GCM"), true), "TCP, encrypted (AES-128-GCM)");
+        assert_eq!(tcp(Value::Null, true), "TCP, NOT ENCRYPTED");
+        assert_eq!(tcp(Value::Null, false), "TCP");
     }
 
     #[test]

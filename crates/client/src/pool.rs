@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
 use penstock_link::{
-    Address, InstanceId, Key, LinkError, Opened, Progress, Receiver, Sender, Side, open_patiently,
+    Address, InstanceId, LinkError, Opened, Progress, Receiver, Sender, Side, Trust, open_patiently,
 };
 use penstock_process::{Lock, log};
 use penstock_wire::calls::{to_client, to_worker};
@@ -61,9 +61,14 @@ impl Pool {
     ///
     /// `tell` receives what the user of the program must know: which nodes are left out, have no
     /// devices, let the program wait, or, later, are lost.
-    pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
-        let several = addresses.len() > 1;
-        let opening = Opening { key, patience, several, tell, claims: Lock::default() };
+    pub fn open<'a>(
+        addresses: &[Address],
+        trust: impl Into<Trust<'a>>,
+        patience: Duration,
+        tell: Tell,
+    ) -> Self {
+        let (several, trust) = (addresses.len() > 1, trust.into());
+        let opening = Opening { trust, patience, several, tell, claims: Lock::default() };
         let opened = opening.open_all(addresses);
         let mut nodes = Vec::new();
         let mut absent = Vec::new();
@@ -116,7 +121,7 @@ impl Pool {
 
 /// The inputs with which all nodes are opened.
 struct Opening<'a> {
-    key: Option<&'a Key>,
+    trust: Trust<'a>,
     patience: Duration,
     /// Whether there are several addresses, which may lead to the same daemon.
     several: bool,
@@ -177,7 +182,7 @@ impl Opening<'_> {
         let opened = open_patiently(
             address,
             Role::Client,
-            self.key,
+            self.trust,
             self.patience,
             self.several,
             &mut watch,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use penstock_link::{
-    Address, InstanceId, Key, LinkError, Progress, Receiver, Sender, Side, establish,
+    Address, InstanceId, LinkError, Progress, Receiver, Sender, Side, Trust, establish,
     open_patiently,
 };
 use penstock_wire::calls::to_client;
@@ -29,14 +29,14 @@ pub struct Surveyed {
 ///
 /// # Errors
 /// If the daemon does not answer, refuses, or could not start a worker.
-pub fn survey(
+pub fn survey<'a>(
     address: &Address,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     patience: Duration,
     prove: bool,
 ) -> Result<Surveyed, LinkError> {
     let mut go_on = |_: Progress| ControlFlow::Continue(());
-    let opened = open_patiently(address, Role::Survey, key, patience, prove, &mut go_on)?;
+    let opened = open_patiently(address, Role::Survey, trust, patience, prove, &mut go_on)?;
     let deadline = Instant::now() + patience;
     let bytes = opened.stream.read_sized_until("the survey", BYTES_MAX, deadline)?;
     let survey = frame::decode("a survey", &bytes)
@@ -49,13 +49,13 @@ pub fn survey(
 ///
 /// # Errors
 /// If the daemon does not answer or refuses.
-pub fn open_link(
+pub fn open_link<'a>(
     address: &Address,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     patience: Duration,
 ) -> Result<(Sender, Receiver), LinkError> {
     let mut go_on = |_: Progress| ControlFlow::Continue(());
-    let opened = open_patiently(address, Role::Client, key, patience, false, &mut go_on)?;
+    let opened = open_patiently(address, Role::Client, trust, patience, false, &mut go_on)?;
     let deadline = Instant::now() + patience;
     let (name, bytes_max) = ("the node's description", limits::DESCRIPTION_BYTES_MAX);
     opened.stream.read_sized_until(name, bytes_max, deadline)?;

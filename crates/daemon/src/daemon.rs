@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use penstock_confine::Level;
-use penstock_link::{Address, Instance, Key, LinkError, Listener, Patience, Region};
+use penstock_link::{
+    Address, EncryptionOptions, Instance, Keys, LinkError, Listener, Patience, Pins, Region,
+};
 use penstock_process::{Lock, Signal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use crate::client_list::ClientList;
 use crate::confinement::{ConfinementError, Levels};
 use crate::door::Door;
 use crate::doorstep::Hellos;
@@ -45,6 +48,8 @@ pub struct Options {
     pub confine: Option<Level>,
     /// The level of confinement below which clients are refused; otherwise the environment says it.
     pub require_confinement: Option<Level>,
+    /// Which TCP links are encrypted, and with which keys.
+    pub encryption: EncryptionOptions,
     pub log: Log,
     /// File of limits. Without it, only the built-in limits apply.
     pub limits: Option<PathBuf>,
@@ -97,7 +102,7 @@ impl Error {
 /// State that all threads of a daemon share.
 pub(crate) struct Daemon {
     pub(crate) addresses: Vec<Address>,
-    pub(crate) key: Option<Key>,
+    pub(crate) keys: Keys,
     /// Memory of the guest at each of the addresses.
     pub(crate) regions: Vec<Option<Arc<Region>>>,
     /// Identity of this running daemon.
@@ -157,7 +162,7 @@ pub fn serve_until(
     let transport = Transport::configured()?;
     let levels = Levels::choose(options.confine, options.require_confinement)?;
     crate::sys::raise_descriptor_limit();
-    let key = options.key.as_deref().map(Key::load).transpose()?;
+    let keys = Keys::load(options.key.as_deref(), &options.encryption, Pins::Never)?;
     let file = options.limits.map(|path| LimitsFile::open(path, Instant::now())).transpose()?;
     let (file, limits) = file.unzip();
     // Other allowed users must be able to connect; the hello then asks the kernel who they are.
@@ -172,7 +177,7 @@ pub fn serve_until(
         .map_err(Error::system("making an eventfd"))?;
     let folders = folders(levels, &wake)?;
     let daemon = Arc::new(Daemon {
-        key,
+        keys,
         instance: Instance::create()?,
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
@@ -196,6 +201,7 @@ pub fn serve_until(
         program: program.to_owned(),
         addresses: reachable,
         key: options.key,
+        encryption: options.encryption,
         log: options.log,
         level: levels.wanted,
         folders,
@@ -269,6 +275,7 @@ impl Daemon {
         end: BorrowedFd<'_>,
         watch: &mut dyn FnMut(Instant) -> ControlFlow<(), Option<Instant>>,
     ) {
+        let mut list = ClientList::new(&self.keys);
         loop {
             let ControlFlow::Continue(watched) = watch(Instant::now()) else { return };
             let (controls, next) = {
@@ -276,7 +283,7 @@ impl Daemon {
                 (workers.controls(), workers.next_look(Instant::now()).into_iter().chain(watched))
             };
             let limits = self.limits.lock().as_ref().map(LimitsFile::next_look);
-            let next = next.chain(limits).min();
+            let next = next.chain(limits).chain(list.next_look()).min();
             let mut fds = vec![
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
@@ -310,6 +317,7 @@ impl Daemon {
                 tracing::warn!(worker = id, "a worker hangs while it starts and is killed");
             }
             self.look_at_limits();
+            self.end_revoked(&mut list);
             self.serve_line();
             self.end_full(launch);
             self.start_workers(launch);

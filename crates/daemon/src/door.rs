@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Accepted, LinkError, Listener, Region, Stream, accept_hello_as};
+use penstock_link::{Accepted, Enrolled, LinkError, Listener, Region, Stream, accept_hello_as};
 use penstock_wire::describe::Survey;
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
@@ -19,8 +19,9 @@ use crate::doorstep::Arrived;
 use crate::message::ToWorker;
 use crate::workers::{Arrival, Match, hand_over};
 
-/// Stack of a hello's thread, in bytes: a few messages of fixed size and a log line.
-const HELLO_STACK_BYTES: usize = 128 << 10;
+/// Stack of a hello's thread, in bytes: the handshake of TLS, for which rustls needs some 64 KiB, a
+/// few messages of fixed size and a log line.
+const HELLO_STACK_BYTES: usize = 256 << 10;
 
 /// Pause after a failed accept: the process has no free descriptor until a connection ends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -104,8 +105,12 @@ impl Daemon {
     /// Hears a hello and hands the connection on by its role.
     fn meet(&self, stream: Stream, id: u64, deadline: Instant) -> Result<(), LinkError> {
         let allow = |peer: &penstock_link::Credentials| self.allows(peer.uid);
-        let accepted =
-            accept_hello_as(Some(&self.instance), stream, self.key.as_ref(), &allow, deadline)?;
+        let accepted = accept_hello_as(Some(&self.instance), stream, &self.keys, &allow, deadline)?;
+        if let Some(known) = &accepted.client
+            && let Enrolled::NotWritten(why) = &known.enrolled
+        {
+            tracing::warn!(key = %known.key, why, "a client is let in, but not written down");
+        }
         // Its hello is complete, so it no longer gives way to others.
         self.hellos.end_one(id);
         match accepted.role {
@@ -138,13 +143,13 @@ impl Daemon {
         let Match { client, control, turn, part, loans, terms } = matched;
         let (features, peer) = (client.features, client.peer().to_owned());
         // If this fails, the worker sees the hang-up and ends.
-        let stream = client.finish(Verdict::Welcome);
+        let stream = self.last_verdict(&client).and_then(|verdict| client.finish(verdict));
         let handed = stream.and_then(|stream| {
             if let Some(part) = part {
                 let message = ToWorker::Part { place: part.place() };
                 hand_over(&control, &message, part.open()?.as_fd())?;
             }
-            let (note, terms) = (stream.note(), *terms);
+            let (note, terms) = (stream.note()?, *terms);
             let message = ToWorker::Client { features, turn, stream: note, loans, terms };
             hand_over(&control, &message, stream.as_fd())
         });
@@ -157,13 +162,23 @@ impl Daemon {
         handed
     }
 
+    /// Returns the verdict for a client that has a worker. Its key may have been revoked while it
+    /// waited in line. From now on [`Daemon::end_revoked`] sees its session.
+    fn last_verdict(&self, client: &Accepted) -> Result<Verdict, LinkError> {
+        let (Some(encryption), Some(known)) = (&self.keys.encryption, &client.client) else {
+            return Ok(Verdict::Welcome);
+        };
+        let is_revoked = encryption.is_revoked(&known.key)?;
+        Ok(if is_revoked { Verdict::Revoked } else { Verdict::Welcome })
+    }
+
     fn meet_peer(&self, accepted: Accepted) -> Result<(), LinkError> {
         let ticket = accepted.ticket;
         let Some(control) = self.workers().redeem(&ticket) else {
             return accepted.finish(Verdict::WrongTicket).map(drop);
         };
         let stream = accepted.finish(Verdict::Welcome)?;
-        let message = ToWorker::Peer { ticket, stream: stream.note() };
+        let message = ToWorker::Peer { ticket, stream: stream.note()? };
         hand_over(&control, &message, stream.as_fd())
     }
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use penstock_confine::{Level, Network, Order, environment};
+use penstock_link::EncryptionOptions;
 use penstock_process::variable;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 
@@ -22,6 +23,7 @@ pub(crate) struct Launch {
     /// Addresses of the daemon for other nodes.
     pub(crate) addresses: Vec<String>,
     pub(crate) key: Option<PathBuf>,
+    pub(crate) encryption: EncryptionOptions,
     pub(crate) log: Log,
     /// How far workers confine themselves.
     pub(crate) level: Level,
@@ -50,7 +52,8 @@ impl Launch {
             sessions_max: SESSIONS_PER_DAEMON_MAX as u64,
         };
         let (addresses, key) = (self.addresses.clone(), self.key.clone());
-        let start = ToWorker::Start { addresses, key, log: self.log, order };
+        let encryption = (self.encryption.rule.word().to_owned(), self.encryption.folder.clone());
+        let start = ToWorker::Start { addresses, key, encryption, log: self.log, order };
         control.send(&start, None).map_err(io::Error::other)?;
         Ok(Launched { child, control, folder })
     }

@@ -26,6 +26,7 @@
 
 mod account;
 mod admission;
+mod client_list;
 mod confinement;
 mod daemon;
 mod door;

@@ -26,6 +26,8 @@ pub(crate) enum ToWorker {
         addresses: Vec<String>,
         /// File of the pool's key.
         key: Option<PathBuf>,
+        /// Word of a [`penstock_link::Rule`], and the folder of the keys for encrypted links.
+        encryption: (String, Option<PathBuf>),
         log: Log,
         /// How it confines itself.
         order: Order,

@@ -43,9 +43,12 @@ impl Daemon {
                     "name": session.way.transport,
                     "shares_memory": session.way.shares_memory,
                     "guest_memory": session.way.guest_memory,
+                    "encryption": session.way.encryption,
+                    "leaves_host": session.way.leaves_host,
                     "why_not_better": session.way.why_not_better,
                 },
                 "confinement": session.level.name(),
+                "key": session.key.map(|key| key.to_string()),
                 "seconds": session.since.elapsed().as_secs(),
                 "core_seconds": cores,
                 // Joules of the whole node while the client was served, including those of others.

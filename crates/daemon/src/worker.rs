@@ -2,13 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Key, LinkError, Patience, Settled, Side, Stream, WorkersPart};
+use penstock_link::{
+    Encryption, EncryptionOptions, Keys, LinkError, Patience, Pins, Rule, Settled, Side, Stream,
+    WorkersPart,
+};
 use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::{TICKET_BYTES, feature};
@@ -45,15 +48,15 @@ fn run() -> io::Result<()> {
     let control = Arc::new(Control::of(take_stdin()?));
     crate::sys::offer_to_oom_killer();
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, key, log: format, order }, _))) =
+    let Ok(Some((ToWorker::Start { addresses, key, encryption, log: format, order }, _))) =
         control.receive(Patience::Forever)
     else {
         return Ok(());
     };
     log::begin(format, true);
-    // The last file that the worker opens outside its folder. From the next line on, the threads
+    // The last files that the worker opens outside its folder. From the next line on, the threads
     // that it starts and the drivers that it loads are restricted.
-    let key = load_key(key.as_deref());
+    let keys = Arc::new(keys_for_others(key.as_deref(), encryption));
     let begun = order.begin();
     end_at_panic();
     let output = Output::capture()?;
@@ -82,17 +85,25 @@ fn run() -> io::Result<()> {
         return Ok(());
     }
     let Some(client) = await_client(&control, &node) else { return Ok(()) };
-    let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
+    let setup = PeerSetup { keys, admissions: Some(Arc::new(Daemon(control.clone()))) };
     serve(client, &node, &control, setup, output)
 }
 
-/// Reads the pool's key, which the worker shows to workers of other nodes.
-fn load_key(file: Option<&Path>) -> Option<Arc<Key>> {
-    match file.map(Key::load).transpose() {
-        Ok(key) => key.map(Arc::new),
+/// Returns the keys for links to other nodes. Without them there are no such links.
+fn keys_for_others(key: Option<&Path>, (rule, folder): (String, Option<PathBuf>)) -> Keys {
+    let rule = Rule::from_word(&rule).unwrap_or(Rule::Always);
+    let options = EncryptionOptions { rule, folder };
+    // The file of known nodes belongs to a person. A worker asks each node for its proof anew.
+    let loaded = Keys::load(key, &options, Pins::Never).and_then(|keys| {
+        // A confined worker can no longer read its identity at first use.
+        keys.encryption.as_ref().map(Encryption::public).transpose()?;
+        Ok(keys)
+    });
+    match loaded {
+        Ok(keys) => keys,
         Err(error) => {
             tracing::warn!(%error, "no key for other nodes");
-            None
+            Keys { pool: None, encryption: Encryption::new(&options, Pins::Never) }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
+mod keys;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
-use penstock_link::{Accepted, MemoryUse, Part, Way};
+use penstock_link::{Accepted, MemoryUse, Part, PublicKey, Way};
 use penstock_quota::{Limits, Loan, Resource, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
@@ -136,6 +137,8 @@ pub(crate) struct Session {
     pub(crate) usage: Option<Arc<Used>>,
     /// How far its worker is confined.
     pub(crate) level: Level,
+    /// Public key of the client, if the link is encrypted.
+    pub(crate) key: Option<PublicKey>,
 }
 
 /// How a worker ended.
@@ -386,7 +389,7 @@ impl Workers {
         self.account.open();
         let mark = self.account.now().ok();
         let (name, usage) = (client.peer().to_owned(), worker.usage.clone());
-        let way = client.way();
+        let (way, key) = (client.way(), client.client.as_ref().map(|known| known.key));
         let part = client.take_part().map(Arc::new);
         worker.part.clone_from(&part);
         if let Some(folder) = &mut worker.folder {
@@ -396,7 +399,8 @@ impl Workers {
             );
         }
         let level = worker.level;
-        let session = Session { worker: id, client: name, way, since: now, mark, usage, level };
+        let session =
+            Session { worker: id, client: name, way, since: now, mark, usage, level, key };
         worker.state = State::Serving(session);
         self.served += 1;
         let (loans, terms) = self.quota.enter(id, user);

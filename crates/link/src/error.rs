@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use penstock_tls::{HandshakeError, IdentityError, ListError, PinError, PublicKey, RecordError};
 use penstock_wire::FrameError;
 use penstock_wire::hello::Verdict;
 
@@ -73,6 +74,34 @@ pub enum LinkError {
         "{peer} has another key than this side; both sides need the same key file (penstock key)"
     )]
     WrongKey { peer: String },
+    /// This side does not know the node, and the node has not proved the pool's key.
+    #[error(
+        "{peer} is not known here and does not prove the pool's key, so another machine could \
+         answer in its place. Its key is {key} (fingerprint {}). Give both sides the same key file \
+         (penstock key), or compare the fingerprint with the one that `penstock key list` shows on \
+         the node, and run `penstock key allow {peer} {key}`", key.fingerprint()
+    )]
+    UnknownNode { peer: String, key: PublicKey },
+    /// A node has another key than the pinned one, or the file of known nodes cannot be used.
+    #[error(transparent)]
+    Pin(Box<PinError>),
+    /// A file of names and keys cannot be used.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// This side has no identity.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// There is no folder for the identity and the known keys.
+    #[error(
+        "this process has no folder for the keys of encrypted links; set HOME or XDG_CONFIG_HOME"
+    )]
+    NoFolder,
+    /// The handshake of an encrypted link failed.
+    #[error("{peer}: {source}")]
+    Handshake { peer: String, source: Box<HandshakeError> },
+    /// The records of an encrypted link are not as they must be, or were cut off.
+    #[error("the encrypted link: {0}")]
+    Record(#[from] RecordError),
     /// The peer refused this side.
     #[error("{peer} refused: {verdict}")]
     Refused {

@@ -15,10 +15,13 @@ use penstock_wire::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::address::Address;
+use crate::encryption::{Taken, Trust};
 use crate::error::LinkError;
 use crate::instance::{Ends, Instance, InstanceId, is_signed};
-use crate::key::{Key, fill_random};
+use crate::key::fill_random;
 use crate::listener_owner;
+use crate::secure::{self, Channel, KnownClient, TLS_FIRST_BYTE};
+use crate::security::Security;
 use crate::stream::Stream;
 use crate::transport::contract::{Credentials, Source, Way};
 use crate::transport::region::host::Part;
@@ -65,8 +68,10 @@ pub struct Accepted {
     pub features: u64,
     /// Process that opens the link, if the kernel knows it.
     pub credentials: Option<Credentials>,
+    /// The peer, if the link is encrypted.
+    pub client: Option<Box<KnownClient>>,
     stream: Stream,
-    peer: String,
+    peer: Box<str>,
     deadline: Instant,
 }
 
@@ -74,18 +79,19 @@ pub struct Accepted {
 ///
 /// # Errors
 /// Fails if nobody answers, the peer refuses, or the peer does not have the key.
-pub fn open(
+pub fn open<'a>(
     address: &Address,
     role: Role,
     ticket: Option<[u8; TICKET_BYTES]>,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
+    let trust = trust.into();
     let patience = deadline.saturating_duration_since(Instant::now());
-    let stream = connect(address, key, deadline)?;
+    let stream = connect(address, trust, deadline)?;
     // A login has taken a time of its own.
     let deadline = if address.logs_in() { Instant::now() + patience } else { deadline };
-    open_on(stream, &address.to_string(), role, ticket, key, deadline)
+    open_on(stream, &address.to_string(), role, ticket, trust, deadline)
 }
 
 /// Like [`open`], for a client or a survey that the daemon may keep waiting in line. The daemon has
@@ -95,39 +101,42 @@ pub fn open(
 ///
 /// # Errors
 /// See [`open`]. Also fails if `watch` gave up or the daemon fell silent.
-pub fn open_patiently(
+pub fn open_patiently<'a>(
     address: &Address,
     role: Role,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     patience: Duration,
     prove: bool,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
-    let stream = connect(address, key, Instant::now() + patience)?;
+    let trust = trust.into();
+    let stream = connect(address, trust, Instant::now() + patience)?;
     let wish = Wish { role, ticket: None, prove };
-    say_hello(stream, &address.to_string(), wish, key, Limit::Each(patience), watch)
+    say_hello(stream, &address.to_string(), wish, trust, Limit::Each(patience), watch)
 }
 
-/// Like [`open`], over a socket that is already connected.
+/// Like [`open`], over a socket that is already connected. An encrypted link knows the peer under
+/// the name `peer`.
 ///
 /// # Errors
 /// See [`open`].
-pub fn open_on(
+pub fn open_on<'a>(
     stream: Stream,
     peer: &str,
     role: Role,
     ticket: Option<[u8; TICKET_BYTES]>,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
     let go_on = &mut |_| ControlFlow::Continue(());
     let wish = Wish { role, ticket, prove: role == Role::Control };
-    say_hello(stream, peer, wish, key, Limit::At(deadline), go_on)
+    say_hello(stream, peer, wish, trust.into(), Limit::At(deadline), go_on)
 }
 
 /// Connects to a listener that this side may talk to.
-fn connect(address: &Address, key: Option<&Key>, deadline: Instant) -> Result<Stream, LinkError> {
-    if address.needs_key() && key.is_none() {
+fn connect(address: &Address, trust: Trust<'_>, deadline: Instant) -> Result<Stream, LinkError> {
+    // With encryption, a node that is pinned needs no key of the pool.
+    if address.needs_key() && trust.pool.is_none() && trust.encryption.is_none() {
         return Err(LinkError::NoKey { peer: address.to_string() });
     }
     let stream = Stream::connect(address, deadline)?;
@@ -147,12 +156,13 @@ fn say_hello(
     stream: Stream,
     peer: &str,
     Wish { role, ticket, prove }: Wish,
-    key: Option<&Key>,
+    trust: Trust<'_>,
     limit: Limit,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
-    let security =
-        Security::of(&stream, key).map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
+    let (stream, channel) = secure::connect(stream, peer, trust, limit.deadline())?;
+    let security = Security::of(&stream, trust.pool, channel.as_ref());
+    let security = security.map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
     let talk = Talk { stream: &stream, peer, limit };
     let features = stream.features();
     let wishes = if prove { feature::PROVE_INSTANCE } else { 0 };
@@ -169,17 +179,16 @@ fn say_hello(
     talk.check_prefix(&prefix)?;
     let welcome: Welcome = talk.hear_rest(&prefix)?;
     talk.check_verdict(welcome.verdict)?;
-    if !security.verify(side::ACCEPTING, &hello, &welcome) {
-        return Err(LinkError::WrongKey { peer: peer.to_owned() });
-    }
+    security.check_node(peer, &hello, &welcome)?;
     let instance = if prove { instance_of(&stream, &hello, &welcome) } else { None };
     let given_up = || LinkError::GivenUp { peer: peer.to_owned() };
     if watch(Progress::Met(instance)).is_break() {
         return Err(given_up());
     }
 
-    let proof = security.prove(side::CONNECTING, &hello, &welcome);
-    talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
+    let ticket = ticket.unwrap_or([0; TICKET_BYTES]);
+    let proof = security.prove_client(&hello, &welcome, &ticket);
+    talk.say(&Answer { proof, ticket })?;
     let mut last: Final = talk.hear()?;
     while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
         // A daemon with an endless line must not hold up links of workers and status requests.
@@ -215,29 +224,30 @@ fn instance_of(stream: &Stream, hello: &Hello, welcome: &Welcome) -> Option<Inst
 ///
 /// # Errors
 /// Fails if the process was refused or did not speak in time.
-pub fn accept_hello(
+pub fn accept_hello<'a>(
     stream: Stream,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     allow: &dyn Fn(&Credentials) -> bool,
     deadline: Instant,
 ) -> Result<Accepted, LinkError> {
-    accept_hello_as(None, stream, key, allow, deadline)
+    accept_hello_as(None, stream, trust, allow, deadline)
 }
 
 /// Like [`accept_hello`], for a daemon that proves its instance.
 ///
 /// # Errors
 /// See [`accept_hello`].
-pub fn accept_hello_as(
+pub fn accept_hello_as<'a>(
     instance: Option<&Instance>,
     stream: Stream,
-    key: Option<&Key>,
+    trust: impl Into<Trust<'a>>,
     allow: &dyn Fn(&Credentials) -> bool,
     deadline: Instant,
 ) -> Result<Accepted, LinkError> {
-    let peer = stream.peer();
-    let talk = Talk { stream: &stream, peer: &peer, limit: Limit::At(deadline) };
-    let prefix = talk.hear::<[u8; PREFIX_BYTES]>()?;
+    let trust = trust.into();
+    let (peer, limit) = (stream.peer(), Limit::At(deadline));
+    let Begun { stream, channel, prefix } = hear_first(stream, &peer, trust, limit)?;
+    let talk = Talk { stream: &stream, peer: &peer, limit };
     match talk.check_prefix(&prefix) {
         Err(error @ LinkError::WrongVersion { .. }) => {
             let _ = talk.refuse(Verdict::WrongVersion);
@@ -246,6 +256,9 @@ pub fn accept_hello_as(
         Err(error) => {
             let _ = talk.refuse(Verdict::NotUnderstood);
             return Err(error);
+        }
+        Ok(()) if channel.is_none() && takes(&stream, trust) == Taken::Encrypted => {
+            return Err(talk.refuse(Verdict::NeedsEncryption));
         }
         Ok(()) => {}
     }
@@ -258,7 +271,7 @@ pub fn accept_hello_as(
     if !credentials.map_or(stream.needs_key(), |peer| allow(&peer)) {
         return Err(talk.refuse(Verdict::WrongUser));
     }
-    let Ok(security) = Security::of(&stream, key) else {
+    let Ok(security) = Security::of(&stream, trust.pool, channel.as_ref()) else {
         return Err(talk.refuse(Verdict::NoKey));
     };
 
@@ -271,16 +284,60 @@ pub fn accept_hello_as(
         let transcript = transcript(side::INSTANCE, &hello, &welcome);
         welcome.signature = instance.sign(&transcript, &Ends { accepting, connecting });
     }
-    welcome.proof = security.prove(side::ACCEPTING, &hello, &welcome);
+    welcome.proof = security.prove_node(&hello, &welcome);
     talk.say(&welcome)?;
 
     let answer: Answer = talk.hear()?;
-    let told = Welcome { proof: answer.proof, ..welcome };
-    if !security.verify(side::CONNECTING, &hello, &told) {
-        return Err(talk.refuse_last(Verdict::WrongKey));
+    let client = match security.check_client(&hello, &welcome, &answer)? {
+        Ok(client) => client,
+        Err(verdict) => return Err(talk.refuse_last(verdict)),
+    };
+    let (ticket, features) = (answer.ticket, hello.features.get() & own_features);
+    Ok(Accepted {
+        role,
+        ticket,
+        features,
+        credentials,
+        client,
+        peer: peer.into(),
+        deadline,
+        stream,
+    })
+}
+
+/// Returns what this side takes on a connection that it has accepted.
+fn takes(stream: &Stream, trust: Trust<'_>) -> Taken {
+    trust.encryption.map_or(Taken::Plain, |it| it.rule().takes(stream.exposure()))
+}
+
+/// Connection of which the first bytes of a hello have come.
+struct Begun<'a> {
+    stream: Stream,
+    channel: Option<Channel<'a>>,
+    prefix: [u8; PREFIX_BYTES],
+}
+
+/// Receives the first bytes of a hello. If they are those of TLS, the handshake comes before the
+/// hello.
+fn hear_first<'a>(
+    stream: Stream,
+    peer: &str,
+    trust: Trust<'a>,
+    limit: Limit,
+) -> Result<Begun<'a>, LinkError> {
+    let talk = Talk { stream: &stream, peer, limit };
+    let prefix = talk.hear::<[u8; PREFIX_BYTES]>()?;
+    let [first, ..] = prefix;
+    if first != TLS_FIRST_BYTE {
+        return Ok(Begun { stream, channel: None, prefix });
     }
-    let features = hello.features.get() & own_features;
-    Ok(Accepted { role, ticket: answer.ticket, features, credentials, peer, deadline, stream })
+    let Some(encryption) = trust.encryption.filter(|_| takes(&stream, trust) != Taken::Plain)
+    else {
+        return Err(talk.refuse(Verdict::PlainOnly));
+    };
+    let (stream, channel) = secure::accept(stream, &prefix, encryption, limit.deadline())?;
+    let prefix = Talk { stream: &stream, peer, limit }.hear::<[u8; PREFIX_BYTES]>()?;
+    Ok(Begun { stream, channel: Some(channel), prefix })
 }
 
 /// Returns the features of a link that a bridge on this host has brought from another one. The
@@ -329,7 +386,7 @@ impl Accepted {
             IoSlice::new(text),
         ]);
         self.stream.end_politely();
-        LinkError::Turned { peer: self.peer, verdict: Verdict::OverLimit }
+        LinkError::Turned { peer: self.peer.into(), verdict: Verdict::OverLimit }
     }
 
     /// Sends the final message. With [`Verdict::Welcome`] the link is established.
@@ -369,42 +426,6 @@ impl Accepted {
 impl AsFd for Accepted {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-/// How the two sides prove their identity. TLS can be another variant: it would take the stream
-/// after the first two messages.
-enum Security<'a> {
-    /// The transport lets no strangers in; proofs are zero.
-    Transport,
-    /// Both sides prove that they have the pool's key.
-    Key(&'a Key),
-}
-
-/// This side needs a key and has none.
-struct KeyMissing;
-
-impl<'a> Security<'a> {
-    fn of(stream: &Stream, key: Option<&'a Key>) -> Result<Self, KeyMissing> {
-        if !stream.needs_key() {
-            return Ok(Self::Transport);
-        }
-        key.map(Self::Key).ok_or(KeyMissing)
-    }
-
-    fn prove(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> [u8; PROOF_BYTES] {
-        match self {
-            Self::Transport => [0; PROOF_BYTES],
-            Self::Key(key) => key.prove(&transcript(prover, hello, welcome)),
-        }
-    }
-
-    /// Returns whether `welcome.proof` is the prover's.
-    fn verify(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> bool {
-        match self {
-            Self::Transport => true,
-            Self::Key(key) => key.verify(&transcript(prover, hello, welcome), &welcome.proof),
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use penstock_tls::PoolKey;
 use penstock_wire::hello::{KEY_BYTES, PROOF_BYTES};
 use ring::hmac;
 
@@ -15,12 +16,24 @@ use crate::error::LinkError;
 const FILE_BYTES_MAX: u64 = 256;
 
 /// Key that all nodes and clients of a pool share.
-pub struct Key(hmac::Key);
+pub struct Key {
+    /// For plain links.
+    plain: hmac::Key,
+    /// For encrypted links, where it only enrols.
+    enrolling: PoolKey,
+}
 
 impl Key {
     /// Makes a key from its bytes.
     pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+        Self {
+            plain: hmac::Key::new(hmac::HMAC_SHA256, bytes),
+            enrolling: PoolKey::from_bytes(bytes),
+        }
+    }
+
+    pub(crate) fn enrolling(&self) -> &PoolKey {
+        &self.enrolling
     }
 
     /// Reads a key file, which has 64 hexadecimal digits.
@@ -83,7 +96,7 @@ impl Key {
     /// Returns the proof that this side has the key.
     pub(crate) fn prove(&self, transcript: &[u8]) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
-        for (to, from) in proof.iter_mut().zip(hmac::sign(&self.0, transcript).as_ref()) {
+        for (to, from) in proof.iter_mut().zip(hmac::sign(&self.plain, transcript).as_ref()) {
             *to = *from;
         }
         proof
@@ -91,7 +104,7 @@ impl Key {
 
     /// Returns whether a proof is right, in constant time.
     pub(crate) fn verify(&self, transcript: &[u8], proof: &[u8; PROOF_BYTES]) -> bool {
-        hmac::verify(&self.0, transcript, proof).is_ok()
+        hmac::verify(&self.plain, transcript, proof).is_ok()
     }
 }
 

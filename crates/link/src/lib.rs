@@ -23,6 +23,7 @@ extern crate self as penstock_link;
 mod address;
 mod arena;
 mod bridge;
+mod encryption;
 mod error;
 mod establish;
 mod fds;
@@ -38,6 +39,8 @@ mod outbox;
 mod piece;
 mod receiver;
 mod sealed;
+mod secure;
+mod security;
 mod sender;
 mod shared;
 mod socket;
@@ -50,6 +53,10 @@ mod wait;
 pub use address::Address;
 pub use arena::Arena;
 pub use bridge::{bridge, end_shared_ssh, let_ssh_ask, share_ssh_in};
+pub use encryption::{
+    AUTHORIZED_CLIENTS_FILE, ENROLLED_CLIENTS_MAX, Encryption, EncryptionOptions, IDENTITY_FILE,
+    KNOWN_NODES_FILE, Keys, Pins, Rule, Trust, keys_folder,
+};
 pub use error::LinkError;
 pub use establish::establish;
 pub use fds::{recv_fd, send_fd};
@@ -61,7 +68,12 @@ pub use key::Key;
 pub use listener::Listener;
 pub use memory::{Addresses, SharedMemory};
 pub use outbox::{Body, Outbox};
+pub use penstock_tls::{
+    AuthorizedClients, Client as AuthorizedClient, ClientOptions, Identity, IdentityError,
+    KnownNodes, ListError, PinError, PublicKey,
+};
 pub use receiver::{Received, Receiver};
+pub use secure::{Enrolled, KnownClient};
 pub use sender::Sender;
 pub use stream::Stream;
 pub use threads::spawn_quiet;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_tls::Records;
 use penstock_wire::FrameError;
 use penstock_wire::hello::feature;
 use rustix::net::{SocketType, sockopt};
@@ -14,11 +15,12 @@ use rustix::net::{SocketType, sockopt};
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
-use crate::transport::contract::{Connection, Credentials, Rings, Side, Source, Way};
+use crate::transport::contract::{Connection, Credentials, Exposure, Rings, Side, Source, Way};
 use crate::transport::region::host::{Region, WorkersPart};
 use crate::transport::region::layout::MemoryUse;
 use crate::transport::region::{self, Settled};
 use crate::transport::syscall::Readiness;
+use crate::transport::tls::TlsConnection;
 use crate::transport::{self, exact, ssh};
 
 /// Number of 4 KiB reads of what a refused peer still sends: more than any hello, and soon over.
@@ -64,10 +66,14 @@ impl Stream {
     }
 
     /// Returns the note with which another process can [resume](Stream::resume) this connection
-    /// from its descriptor. This process must not use the connection afterwards.
-    pub fn note(&self) -> Vec<u8> {
+    /// from its descriptor. This process must not use the connection afterwards. The note of an
+    /// encrypted connection has its secrets.
+    ///
+    /// # Errors
+    /// Fails if this process has not sent all that it has begun to send.
+    pub fn note(&self) -> Result<Vec<u8>, LinkError> {
         let scheme = self.0.transport().scheme();
-        [scheme.as_bytes(), b":", &self.0.state()].concat()
+        Ok([scheme.as_bytes(), b":", &self.0.state()?].concat())
     }
 
     /// Connects to an address.
@@ -99,6 +105,26 @@ impl Stream {
     #[must_use]
     pub fn with_part(self, part: Option<WorkersPart>, settled: Settled) -> Self {
         Self(region::for_worker(self.0, part, settled))
+    }
+
+    /// Returns this connection with all that follows encrypted.
+    pub(crate) fn encrypted(self, records: Records) -> Self {
+        Self(Box::new(TlsConnection::new(self.0, records)))
+    }
+
+    /// Returns who besides the two ends could see the bytes.
+    pub(crate) fn exposure(&self) -> Exposure {
+        self.0.exposure()
+    }
+
+    /// Returns the name of the cipher suite, if the connection is encrypted.
+    pub fn encryption(&self) -> Option<&'static str> {
+        self.0.encryption()
+    }
+
+    /// Returns whether bytes can be received although the descriptor does not report any.
+    pub fn has_waiting(&self) -> bool {
+        self.0.has_waiting()
     }
 
     #[cfg(test)]
@@ -163,8 +189,14 @@ impl Stream {
         } else {
             self.0.why_no_shared_memory().or(Some("the client shares no memory"))
         };
-        let transport = self.0.transport().name();
-        Way { transport, shares_memory, guest_memory: false, why_not_better }
+        Way {
+            transport: self.0.transport().name(),
+            shares_memory,
+            guest_memory: false,
+            encryption: self.0.encryption(),
+            leaves_host: self.0.exposure() == Exposure::Network,
+            why_not_better,
+        }
     }
 
     /// See [`Connection::share_memory`].

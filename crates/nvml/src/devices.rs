@@ -66,9 +66,11 @@ fn open() -> Result<Open, u32> {
     if config.nodes.is_empty() {
         return Err(refused(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    let key =
-        config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
-    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::once);
+    let keys = config
+        .load_keys()
+        .inspect_err(|error| notice::once(format_args!("{error}")))
+        .unwrap_or_default();
+    let pool = Pool::open(&config.addresses(), &keys, config.timeout, notice::once);
     // In the pool's order, whatever this process's turn is, so that tools show a stable list.
     let selected = pool.select(config.devices.as_ref());
     let all = pool.devices().count();

@@ -154,6 +154,30 @@ pub enum Verdict {
     /// limit and who set it. Only for [`Role::Client`].
     #[error("a limit of its administrator is reached")]
     OverLimit = 11,
+    /// The daemon accepts only encrypted links here.
+    #[error(
+        "it accepts only encrypted links; set PENSTOCK_ENCRYPTION=always here, or \
+         PENSTOCK_ENCRYPTION=never there if nobody else can see this network"
+    )]
+    NeedsEncryption = 12,
+    /// The daemon accepts only plain links here.
+    #[error("it does not encrypt its links; set PENSTOCK_ENCRYPTION=always there")]
+    PlainOnly = 13,
+    /// The daemon does not know the client's public key, and the client has not proved the pool's
+    /// key.
+    #[error(
+        "it does not know our key; run `penstock key allow NAME KEY` there with the key that \
+         `penstock key list` shows here, or give both sides the same key file (penstock key)"
+    )]
+    NotEnrolled = 14,
+    /// The client's public key was revoked.
+    #[error("our key was revoked there; its administrator can allow it again (penstock key)")]
+    Revoked = 15,
+    /// The list of clients restricts this client in a way that the daemon cannot enforce.
+    #[error(
+        "its list of clients limits our devices or names a quota for us, which it cannot enforce"
+    )]
+    Restricted = 16,
 }
 
 impl Verdict {
@@ -172,6 +196,11 @@ impl Verdict {
             9 => Self::InLine,
             10 => Self::Unconfined,
             11 => Self::OverLimit,
+            12 => Self::NeedsEncryption,
+            13 => Self::PlainOnly,
+            14 => Self::NotEnrolled,
+            15 => Self::Revoked,
+            16 => Self::Restricted,
             _ => return None,
         })
     }
@@ -284,9 +313,9 @@ mod tests {
         for role in [Role::Client, Role::Peer, Role::Control, Role::Survey] {
             assert_eq!(Role::from_wire(role as u16), Some(role));
         }
-        let verdicts = (0..12).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
-        assert!(verdicts.eq((0..12).map(Some)));
-        assert_eq!((Role::from_wire(5), Verdict::from_wire(12)), (None, None));
+        let verdicts = (0..17).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
+        assert!(verdicts.eq((0..17).map(Some)));
+        assert_eq!((Role::from_wire(5), Verdict::from_wire(17)), (None, None));
         assert!(Verdict::Full.to_string().contains("CLIENTS_IN_LINE_MAX (512)"));
     }
 

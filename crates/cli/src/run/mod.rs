@@ -26,7 +26,7 @@ use penstock_wire::describe::{NodeDescription, Survey};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 pub use private::PrivateDirectory;
-pub use probe::{Described, Probed, is_this_host, key_for, probe_all, survey_all};
+pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
 
 /// Sets the pool up and becomes the program.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {

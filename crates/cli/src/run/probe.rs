@@ -1,12 +1,11 @@
 //! Asks which nodes answer, before a program starts.
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
-use std::path::Path;
 use std::thread;
 
 use penstock_client::config::{Config, NodeAddress, Surroundings};
 use penstock_client::{Claims, Surveyed, survey};
-use penstock_link::{InstanceId, Key, LinkError};
+use penstock_link::{InstanceId, Keys, LinkError};
 use penstock_wire::describe::Survey;
 use penstock_wire::hello::Role;
 
@@ -30,10 +29,9 @@ pub struct Described {
 /// Surveys all nodes of `list` at once. A daemon that is named twice counts as one node, at its
 /// best address.
 pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
-    let key = config.key.as_deref();
     let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {
         let ask = |node: &NodeAddress| {
-            survey(&node.address, key_for(node, key)?.as_ref(), config.timeout, list.len() > 1)
+            survey(&node.address, &keys_for(node, config)?, config.timeout, list.len() > 1)
         };
         let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
@@ -60,18 +58,16 @@ fn distinct<T>(
         .map(|(_, ((node, answer), _))| (node.clone(), answer.map(|it| it.0)))
 }
 
-/// Loads the pool's key if the node needs it.
-pub fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkError> {
-    key.filter(|_| node.address.needs_key()).map(Key::load).transpose()
+/// Loads the keys that the node needs.
+pub fn keys_for(node: &NodeAddress, config: &Config) -> Result<Keys, LinkError> {
+    config.load_keys_for(std::iter::once(&node.address))
 }
 
 /// Asks all daemons at once for their status. Each may take as long as the configuration allows.
 pub fn probe_all(config: &Config) -> Vec<Probed> {
-    let key = config.key.as_deref();
     thread::scope(|scope| {
         let ask = |node: &NodeAddress| {
-            let key = key_for(node, key)?;
-            status::ask(&node.address, Role::Control, key.as_ref(), config.timeout)
+            status::ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
         };
         let threads: Vec<_> =
             config.nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();

@@ -18,7 +18,7 @@ use penstock_client::open_link;
 
 use crate::args::TraceReplayArgs;
 use crate::failure::Failure;
-use crate::run::{configured, find_nodes, key_for};
+use crate::run::{configured, find_nodes, keys_for};
 use crate::table;
 
 /// Calls that name another worker. A replay has one worker, so it refuses them.
@@ -45,8 +45,8 @@ pub fn replay(args: &TraceReplayArgs) -> Result<ExitCode, Failure> {
     let config = configured(args.nodes.as_deref())?;
     let found = find_nodes(&config, false)?;
     let Some((node, _)) = found.nodes.first() else { return Err(Failure::NoneAnswers) };
-    let key = key_for(node, config.key.as_deref())?;
-    let (sender, receiver) = open_link(&node.address, key.as_ref(), config.timeout)?;
+    let keys = keys_for(node, &config)?;
+    let (sender, receiver) = open_link(&node.address, &keys, config.timeout)?;
     let mut replay = Replay {
         sender,
         receiver,

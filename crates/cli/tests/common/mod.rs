@@ -38,6 +38,7 @@ impl Home {
         for name in [
             "PENSTOCK_NODES",
             "PENSTOCK_KEY",
+            "PENSTOCK_ENCRYPTION",
             "PENSTOCK_LOG",
             "SLURM_JOB_NODELIST",
             "XDG_CONFIG_HOME",

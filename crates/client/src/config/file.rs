@@ -7,6 +7,7 @@
 //! timeout_ms = 3000
 //! port = 7367            # of nodes that Slurm names
 //! heap_path = "auto"     # or "proxy"
+//! encryption = "remote"  # or "never", "always"
 //! ```
 //! Every entry may be left out. An unknown key is an error, because it is most likely a typing
 //! error.
@@ -16,12 +17,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use penstock_link::Rule;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
     ConfigError, HeapPath, NodeAddress, PORT_DEFAULT, Platforms, Surroundings, TIMEOUT_MS_DEFAULT,
-    Where, nodes, platforms, read_heap_path, timeout,
+    Where, encryption, nodes, platforms, read_heap_path, timeout,
 };
 
 /// Size of the file in bytes: 1,024 addresses of 255 characters, twice.
@@ -40,6 +42,7 @@ pub struct PoolFile {
     /// TCP port of nodes that Slurm names.
     pub port: u16,
     pub heap_path: HeapPath,
+    pub encryption: Rule,
 }
 
 impl Default for PoolFile {
@@ -51,6 +54,7 @@ impl Default for PoolFile {
             timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
             port: PORT_DEFAULT,
             heap_path: HeapPath::default(),
+            encryption: Rule::default(),
         }
     }
 }
@@ -65,6 +69,7 @@ struct Raw {
     timeout_ms: Option<Spanned<u64>>,
     port: Option<u16>,
     heap_path: Option<Spanned<String>>,
+    encryption: Option<Spanned<String>>,
 }
 
 /// Reads the file at `path`. Returns `None` if the file does not exist.
@@ -118,6 +123,9 @@ pub fn parse(
     }
     if let Some(value) = raw.heap_path {
         pool.heap_path = read_heap_path(value.get_ref(), &at(value.span()))?;
+    }
+    if let Some(value) = raw.encryption {
+        pool.encryption = encryption(value.get_ref(), &at(value.span()))?;
     }
     pool.port = raw.port.unwrap_or(pool.port);
     Ok(pool)

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use nodes::{NO_NODES, NodeAddress};
 use penstock_dql::Query;
-use penstock_link::{Address, Key, LinkError};
+use penstock_link::{Address, EncryptionOptions, Keys, LinkError, Pins, Rule};
 use penstock_process::variable::{self, TIMEOUT_MS_MAX};
 pub use places::Surroundings;
 
@@ -42,6 +42,8 @@ pub const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 pub const NODES_VARIABLE: &str = variable::NODES.name;
 /// Variable that names the file with the pool's key.
 pub const KEY_VARIABLE: &str = variable::KEY.name;
+/// Variable that says which links over TCP are encrypted: `never`, `remote` or `always`.
+pub const ENCRYPTION_VARIABLE: &str = variable::ENCRYPTION.name;
 /// Variable that says how the pool is shown: `pool` or `node`.
 pub const PLATFORMS_VARIABLE: &str = variable::PLATFORMS.name;
 /// Variable that selects devices of the pool.
@@ -109,6 +111,10 @@ pub struct Config {
     pub source: Source,
     /// File with the key for nodes over TCP and vsock.
     pub key: Option<PathBuf>,
+    /// Which links over TCP are encrypted.
+    pub encryption: Rule,
+    /// Folder with the keys for encrypted links; `None` if the user has no home directory.
+    pub keys_folder: Option<PathBuf>,
     pub platforms: Platforms,
     /// Query that selects and orders the devices, or `None` for all devices, node by node.
     pub devices: Option<Query>,
@@ -143,6 +149,11 @@ impl Config {
             nodes,
             source,
             key: find_key(surroundings, &file)?,
+            encryption: match text(surroundings, ENCRYPTION_VARIABLE)? {
+                Some(value) => encryption(&value, &Where::Variable(ENCRYPTION_VARIABLE))?,
+                None => file.encryption,
+            },
+            keys_folder: surroundings.config_directory(),
             platforms: match text(surroundings, PLATFORMS_VARIABLE)? {
                 Some(value) => platforms(&value, &Where::Variable(PLATFORMS_VARIABLE))?,
                 None => file.platforms,
@@ -192,14 +203,32 @@ impl Config {
         self.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
-    /// Returns the pool's key if there are nodes that need it. Nodes on Unix sockets need no key. A
-    /// node that needs one and gets none says so.
+    /// Returns the keys for the nodes of the pool. Nodes on Unix sockets need none. A node that
+    /// needs a key and gets none says so.
     ///
     /// # Errors
-    /// If the file of the key cannot be used.
-    pub fn load_key(&self) -> Result<Option<Key>, LinkError> {
-        let is_needed = self.nodes.iter().any(|node| node.address.needs_key());
-        self.key.as_deref().filter(|_| is_needed).map(Key::load).transpose()
+    /// If the file of the pool's key cannot be used.
+    pub fn load_keys(&self) -> Result<Keys, LinkError> {
+        self.load_keys_for(self.nodes.iter().map(|node| &node.address))
+    }
+
+    /// As [`Config::load_keys`], for these nodes.
+    ///
+    /// # Errors
+    /// As [`Config::load_keys`].
+    pub fn load_keys_for<'a>(
+        &self,
+        mut nodes: impl Iterator<Item = &'a Address>,
+    ) -> Result<Keys, LinkError> {
+        if !nodes.any(Address::needs_key) {
+            return Ok(Keys::default());
+        }
+        Keys::load(self.key.as_deref(), &self.encryption_options(), Pins::File)
+    }
+
+    /// Returns how links are encrypted.
+    pub fn encryption_options(&self) -> EncryptionOptions {
+        EncryptionOptions { rule: self.encryption, folder: self.keys_folder.clone() }
     }
 }
 
@@ -255,6 +284,12 @@ fn platforms(value: &str, place: &Where) -> Result<Platforms, ConfigError> {
         "node" => Ok(Platforms::Node),
         other => Err(ConfigError::Platforms { place: place.clone(), value: other.to_owned() }),
     }
+}
+
+fn encryption(value: &str, place: &Where) -> Result<Rule, ConfigError> {
+    let unknown =
+        || ConfigError::Encryption { place: place.clone(), value: value.trim().to_owned() };
+    Rule::from_word(value.trim()).ok_or_else(unknown)
 }
 
 fn read_heap_path(value: &str, place: &Where) -> Result<HeapPath, ConfigError> {
@@ -340,6 +375,16 @@ pub enum ConfigError {
          (one per node)"
     )]
     Platforms {
+        place: Where,
+        /// Value that was found.
+        value: String,
+    },
+    /// The value is not a rule for encryption.
+    #[error(
+        "{place}: `{value}` does not say which links are encrypted; write `never`, `remote` (those \
+         that leave the host) or `always`"
+    )]
+    Encryption {
         place: Where,
         /// Value that was found.
         value: String,

@@ -96,7 +96,7 @@ fn read_all(
 
 /// Reads one address of a node: any that [`Address`] understands, or `local` for the user's own
 /// daemon. An address may leave out the default port.
-pub(super) fn read(
+pub fn read(
     item: &str,
     place: &Where,
     base: &Path,

@@ -120,21 +120,23 @@ fn a_pool_can_be_asked_to_have_no_nodes() {
 fn settings_of_the_file_hold_for_nodes_from_elsewhere() {
     let home = Home::new("settings")
         .set(SLURM_VARIABLE, "a")
-        .file("# a comment\nkey = 'k'\nplatforms = 'node'\ntimeout_ms = 10\nport = 7\nheap_path = 'proxy'\n");
+        .file("# a comment\nkey = 'k'\nplatforms = 'node'\ntimeout_ms = 10\nport = 7\nheap_path = 'proxy'\n\
+               encryption = 'always'\n");
     let config = home.load().unwrap();
     assert_eq!(home.addresses(), ["tcp:a:7"]);
     assert_eq!(config.key, Some(home.path.join(".config/penstock/k")));
     assert_eq!((config.platforms, config.timeout), (Platforms::Node, Duration::from_millis(10)));
     assert_eq!(config.heap_path, HeapPath::Proxy);
+    assert_eq!(config.encryption, Rule::Always);
     let home = home
         .set(PLATFORMS_VARIABLE, "pool")
         .set(KEY_VARIABLE, "/other")
         .set(TIMEOUT_VARIABLE, "20");
-    let home = home.set(HEAP_PATH_VARIABLE, "auto");
+    let home = home.set(HEAP_PATH_VARIABLE, "auto").set(ENCRYPTION_VARIABLE, "remote");
     let config = home.load().unwrap();
     assert_eq!(config.key, Some(PathBuf::from("/other")));
     assert_eq!((config.platforms, config.timeout), (Platforms::Pool, Duration::from_millis(20)));
-    assert_eq!(config.heap_path, HeapPath::Auto);
+    assert_eq!((config.heap_path, config.encryption), (HeapPath::Auto, Rule::Remote));
 }
 
 #[test]
@@ -218,6 +220,11 @@ fn errors_say_where_and_what_to_do() {
         error.contains("PENSTOCK_HEAP_PATH: `fast` is not a heap path; write `auto` or `proxy`"),
         "{error}"
     );
+    // A typing error must not switch encryption off.
+    let error = Home::new("errors").file("encryption = 'on'\n").error();
+    assert!(error.contains("pool.toml:1: `on`") && error.contains("`remote`"), "{error}");
+    let error = Home::new("errors").set(ENCRYPTION_VARIABLE, "yes").error();
+    assert!(error.contains("variable PENSTOCK_ENCRYPTION: `yes`"), "{error}");
     let error = Home::new("errors").file("heap_path = 'x'\n").error();
     assert!(error.contains("pool.toml:1: `x` is not a heap path"), "{error}");
 

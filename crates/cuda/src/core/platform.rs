@@ -67,9 +67,11 @@ fn open() -> CuResult<Platform> {
     if config.nodes.is_empty() {
         return Err(none(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    let key =
-        config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
-    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::print);
+    let keys = config
+        .load_keys()
+        .inspect_err(|error| notice::once(format_args!("{error}")))
+        .unwrap_or_default();
+    let pool = Pool::open(&config.addresses(), &keys, config.timeout, notice::print);
     let selected = pool.chosen(&config);
     let all = pool.devices().count();
     if selected.is_empty() && config.devices.is_some() && all > 0 {

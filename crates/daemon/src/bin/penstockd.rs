@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use penstock_daemon::{Guest, Level, Options, UnknownLevel, read_guest_memory};
-use penstock_link::Address;
+use penstock_link::{Address, EncryptionOptions, Rule, keys_folder};
 
 const USAGE: &str = "\
 usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:PORT]...
@@ -36,7 +36,9 @@ fn main() -> ExitCode {
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options::default();
+    let rule = Rule::configured()?;
+    let encryption = EncryptionOptions { rule, folder: keys_folder() };
+    let mut options = Options { encryption, ..Options::default() };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
         match arg.as_str() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Key, LinkError, Outbox, Stream};
+use penstock_link::{Address, Keys, LinkError, Outbox, Stream};
 use penstock_process::Lock;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, TICKET_BYTES};
@@ -16,8 +16,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// What a worker needs to reach other workers and to be reached.
 #[derive(Clone, Default)]
 pub struct PeerSetup {
-    /// The pool's key, for other nodes over TCP.
-    pub key: Option<Arc<Key>>,
+    /// Keys for other nodes over TCP.
+    pub keys: Arc<Keys>,
     pub admissions: Option<Arc<dyn Admissions>>,
 }
 
@@ -220,8 +220,8 @@ impl Peers {
         for address in invitation.addresses.iter().take(ADDRESSES_MAX) {
             let opened = Address::of_stranger(address).and_then(|address| {
                 let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
-                let key = self.setup.key.as_deref();
-                penstock_link::open(&address, Role::Peer, Some(invitation.ticket), key, deadline)
+                let keys = &*self.setup.keys;
+                penstock_link::open(&address, Role::Peer, Some(invitation.ticket), keys, deadline)
             });
             match opened.map_err(E::from).and_then(|opened| meet(opened.stream)) {
                 Ok(met) => return Ok(met),
@@ -243,6 +243,6 @@ impl Peers {
 
 impl fmt::Debug for PeerSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerSetup").field("key", &self.key.is_some()).finish_non_exhaustive()
+        f.debug_struct("PeerSetup").field("keys", &self.keys).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Client, PATIENCE};
-use penstock_link::{Address, Key, LinkError, Opened, Progress, Side};
+use penstock_link::{Address, LinkError, Opened, Progress, Side, Trust};
 use penstock_trial::{Need, compiler, is_compiled};
 use penstock_wire::calls::to_client;
 use penstock_wire::describe::{NodeDescription, Survey};
@@ -49,14 +49,20 @@ impl Daemon {
         Self { process, addresses, directory }
     }
 
-    pub fn open(
+    pub fn open<'a>(
         &self,
-        key: Option<&Key>,
+        trust: impl Into<Trust<'a>>,
         address: usize,
     ) -> Result<(Client, NodeDescription), LinkError> {
+        Self::open_at(&self.addresses[address], trust)
+    }
+
+    pub fn open_at<'a>(
+        address: &Address,
+        trust: impl Into<Trust<'a>>,
+    ) -> Result<(Client, NodeDescription), LinkError> {
         let deadline = Instant::now() + PATIENCE;
-        let opened =
-            penstock_link::open(&self.addresses[address], Role::Client, None, key, deadline)?;
+        let opened = penstock_link::open(address, Role::Client, None, trust, deadline)?;
         let mut size = [0; 4];
         opened.stream.read_exact_until(&mut size, deadline)?;
         let mut bytes = vec![0; u32::from_le_bytes(size) as usize];

@@ -67,8 +67,10 @@ impl Carrier for Stream {
 
     fn watch<'a>(&'a mut self, sends: bool, fds: &mut Vec<PollFd<'a>>) -> bool {
         let out = if sends { PollFlags::OUT } else { PollFlags::empty() };
+        // An encrypted stream may have bytes while its socket has none.
+        let has_waiting = self.has_waiting();
         fds.push(PollFd::new(self, PollFlags::IN | out));
-        true
+        !has_waiting
     }
 
     fn vanished(&self) -> bool {

@@ -183,6 +183,16 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns who besides the two ends could see the bytes.
+    fn exposure(&self) -> Exposure {
+        Exposure::Kernel
+    }
+
+    /// Returns the name of the cipher suite of an encrypted connection.
+    fn encryption(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns whether descriptors can be sent beside the bytes.
     fn passes_descriptors(&self) -> bool {
         false
@@ -212,9 +222,13 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns what another process needs beside the descriptor to continue this connection.
-    fn state(&self) -> Vec<u8> {
-        Vec::new()
+    /// Returns what another process needs beside the descriptor to continue this connection. This
+    /// process can send and receive nothing from then on.
+    ///
+    /// # Errors
+    /// Fails if the connection is in a state that another process cannot continue.
+    fn state(&self) -> Result<Vec<u8>, LinkError> {
+        Ok(Vec::new())
     }
 
     /// Returns the descriptor.
@@ -233,6 +247,11 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
     /// Sleeps until the connection is ready or hung up. Returns `false` if the deadline passed.
     fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
         syscall::wait_fd(self.as_fd(), what, deadline)
+    }
+
+    /// Returns whether bytes can be received although the descriptor does not report any.
+    fn has_waiting(&self) -> bool {
+        false
     }
 
     /// Returns whether the peer has hung up, as far as is known without waiting.
@@ -268,6 +287,17 @@ pub struct Credentials {
     pub gid: u32,
     /// Process that connected; 0 for a process that this process's PID namespace does not see.
     pub pid: i32,
+}
+
+/// Who besides the two ends of a connection could see its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exposure {
+    /// A kernel or a hypervisor, which sees the memory of the ends as well.
+    Kernel,
+    /// As [`Exposure::Kernel`], but over a transport that can also leave the host.
+    Loopback,
+    /// Everybody on the network.
+    Network,
 }
 
 /// Origin of a connection, for limits that all connections of one origin share.
@@ -309,6 +339,10 @@ pub struct Way {
     pub shares_memory: bool,
     /// Whether that memory is what a guest shares with its host.
     pub guest_memory: bool,
+    /// Name of the cipher suite, if the bytes are encrypted.
+    pub encryption: Option<&'static str>,
+    /// Whether the bytes leave the host, as far as this end can tell.
+    pub leaves_host: bool,
     /// Why there is no faster way. `None` if there is none, or if the reason is not known.
     pub why_not_better: Option<&'static str>,
 }

@@ -23,6 +23,7 @@ pub(crate) mod rings;
 pub(crate) mod syscall;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 
 use contract::Transport;
 use rustix::net::AddressFamily;

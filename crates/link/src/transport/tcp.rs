@@ -15,10 +15,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
-    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Source, Transport,
+    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Exposure, Source, Transport,
 };
 use super::host_port;
 use super::syscall::{self, Readiness, wait_fd};
+use super::tls::TlsConnection;
 use crate::error::LinkError;
 use crate::instance::End;
 
@@ -89,13 +90,17 @@ impl Transport for Tcp {
         &[AddressFamily::INET, AddressFamily::INET6]
     }
 
-    fn adopt(&self, socket: OwnedFd, _state: &[u8]) -> io::Result<Box<dyn Connection>> {
+    /// A state is that of an encrypted connection.
+    fn adopt(&self, socket: OwnedFd, state: &[u8]) -> io::Result<Box<dyn Connection>> {
         if !self.families().contains(&sockopt::socket_domain(&socket)?) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let connection = TcpConnection(socket);
         connection.prepare()?;
-        Ok(Box::new(connection))
+        if state.is_empty() {
+            return Ok(Box::new(connection));
+        }
+        Ok(Box::new(TlsConnection::resume(Box::new(connection), state)?))
     }
 }
 
@@ -242,6 +247,10 @@ impl Connection for TcpConnection {
         self.addresses().map_or(Source::Unknown, |(_, there)| Source::of_address(there.ip()))
     }
 
+    fn exposure(&self) -> Exposure {
+        if self.is_within_host() { Exposure::Loopback } else { Exposure::Network }
+    }
+
     fn why_no_shared_memory(&self) -> Option<&'static str> {
         Some(if self.is_within_host() {
             "both ends are on this host, where a Unix socket would share memory"
@@ -327,7 +336,7 @@ fn begin_unpaced(listener: BorrowedFd<'_>) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::transport) mod tests {
     use std::net::TcpStream;
 
     use super::*;

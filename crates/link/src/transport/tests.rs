@@ -7,7 +7,7 @@ pub(crate) mod flow;
 pub(crate) mod frames;
 pub(crate) mod greeting;
 #[path = "../../tests/common/mod.rs"]
-mod support;
+pub(crate) mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,8 @@ pub(crate) struct Way {
     pub(crate) features: u64,
     /// Adds what is beside the connection at the client's and at the worker's end.
     pub(crate) beside: fn(Stream, Stream) -> (Stream, Stream),
+    /// Whether `beside` encrypts the connection, so that not even a hello is without it.
+    pub(crate) is_encrypted: bool,
 }
 
 /// Leaves both ends of a connection as they are.
@@ -67,7 +69,7 @@ pub(crate) fn nothing(client: Stream, worker: Stream) -> (Stream, Stream) {
 
 /// Returns the way over the connection alone, without shared memory.
 pub(crate) const fn plain(addresses: fn(&Path) -> TestAddresses) -> Way {
-    Way { addresses, features: 0, beside: nothing }
+    Way { addresses, features: 0, beside: nothing, is_encrypted: false }
 }
 
 /// Makes the tests of a transport: those of its connections, and those of links over them.
@@ -198,16 +200,23 @@ impl Way {
     }
 
     /// Returns the connecting and the accepting end of a connection.
-    fn streams(&self) -> (Stream, Stream) {
+    pub(crate) fn streams(&self) -> (Stream, Stream) {
         let (listener, address, _folder) = self.listen();
         let connecting = Stream::connect(&address, soon()).unwrap();
-        (connecting, listener.accept().unwrap())
+        let accepting = listener.accept().unwrap();
+        if self.is_encrypted {
+            (self.beside)(connecting, accepting)
+        } else {
+            (connecting, accepting)
+        }
     }
 
     /// Returns the client's end and the worker's end of a link.
     fn links(&self) -> (End, End) {
-        let (connecting, accepting) = self.streams();
-        let (connecting, accepting) = (self.beside)(connecting, accepting);
+        let (mut connecting, mut accepting) = self.streams();
+        if !self.is_encrypted {
+            (connecting, accepting) = (self.beside)(connecting, accepting);
+        }
         thread::scope(|scope| {
             let client =
                 scope.spawn(|| establish(connecting, self.features, Side::Client, anything));
@@ -221,7 +230,7 @@ fn key(byte: u8) -> Key {
     Key::from_bytes(&[byte; 32])
 }
 
-fn ping(number: u64) -> to_worker::Ping {
+pub(crate) fn ping(number: u64) -> to_worker::Ping {
     to_worker::Ping { request: Id::new(number) }
 }
 

@@ -31,9 +31,11 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
         log!(Info, "no nodes are configured; name them in PENSTOCK_NODES");
         return None;
     }
-    let key =
-        config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
-    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::print);
+    let keys = config
+        .load_keys()
+        .inspect_err(|error| notice::once(format_args!("{error}")))
+        .unwrap_or_default();
+    let pool = Pool::open(&config.addresses(), &keys, config.timeout, notice::print);
     let devices = pool.chosen(&config);
     let of_node =
         |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();

@@ -28,6 +28,9 @@ variables! {
         KEY = "PENSTOCK_KEY": Kind::Path,
             "entry `key`, else `~/.config/penstock/key` if that file exists",
             "the file with the pool's key";
+        ENCRYPTION = "PENSTOCK_ENCRYPTION": Kind::Choice(&["never", "remote", "always"]),
+            "entry `encryption`, else `never`",
+            "which TCP connections are encrypted: none, those that leave the host, or all";
         TRUSTED_USERS = "PENSTOCK_TRUSTED_USERS": Kind::Text, "–",
             "numbers of users, separated by commas, whose daemons this user trusts on Unix \
              sockets, besides its own and root's";

@@ -125,9 +125,10 @@ impl Pooled {
                 "no nodes of a pool are configured: name them in {NODES_VARIABLE}"
             )));
         }
-        let key = config.load_key().map_err(|error| refused(format!("the pool's key: {error}")))?;
+        let keys = config.load_keys();
+        let keys = keys.map_err(|error| refused(format!("the pool's key: {error}")))?;
         let tell = |text: std::fmt::Arguments<'_>| eprintln!("libwater: {text}");
-        let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, tell);
+        let pool = Pool::open(&config.addresses(), &keys, config.timeout, tell);
         if pool.nodes().is_empty() {
             let reasons: String =
                 pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();

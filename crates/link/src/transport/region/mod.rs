@@ -40,7 +40,7 @@ use penstock_wire::limits::HELLO_MS_MAX;
 use rustix::mm::MapFlags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use super::contract::{Connection, Credentials, Rings, Side, Source, Transport};
+use super::contract::{Connection, Credentials, Exposure, Rings, Side, Source, Transport};
 use super::exact;
 use super::rings::ring::{DATA_AT, Map};
 use super::syscall::Readiness;
@@ -120,7 +120,7 @@ impl Beside {
         let doing = "copying a descriptor";
         let socket = rustix::io::fcntl_dupfd_cloexec(&self.over, 0);
         let socket = socket.map_err(LinkError::system(doing))?;
-        let copy = self.over.transport().adopt(socket, &self.over.state());
+        let copy = self.over.transport().adopt(socket, &self.over.state()?);
         copy.map_err(LinkError::system(doing))
     }
 
@@ -327,6 +327,14 @@ impl Connection for Beside {
         self.over.ends()
     }
 
+    fn exposure(&self) -> Exposure {
+        self.over.exposure()
+    }
+
+    fn encryption(&self) -> Option<&'static str> {
+        self.over.encryption()
+    }
+
     fn passes_descriptors(&self) -> bool {
         self.over.passes_descriptors()
     }
@@ -362,7 +370,7 @@ impl Connection for Beside {
         }
     }
 
-    fn state(&self) -> Vec<u8> {
+    fn state(&self) -> Result<Vec<u8>, LinkError> {
         self.over.state()
     }
 
@@ -389,6 +397,10 @@ impl Connection for Beside {
             (Some(bells), Readiness::Readable) => bells.wait(&*self.over, Bell::Reader, deadline),
             _ => self.over.wait(what, deadline),
         }
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.over.has_waiting()
     }
 
     fn has_hung_up(&self) -> bool {

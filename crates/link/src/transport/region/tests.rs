@@ -37,6 +37,7 @@ crate::transport::tests::links_over!(Way {
     addresses: tcp::tests::addresses,
     features: FEATURES,
     beside: with_a_new_region,
+    is_encrypted: false,
 });
 
 /// Puts a region of one part beside a connection. The file has no name any more when this function

@@ -125,5 +125,6 @@ mod tests {
         addresses: unix::tests::addresses,
         features: feature::SHARED_RINGS | feature::SHARED_ARENA,
         beside: nothing,
+        is_encrypted: false,
     });
 }

@@ -22,7 +22,15 @@ const WHY_NOT_BETTER: &str =
 /// Returns the way of a link through SSH, as the daemon shows it.
 pub(crate) fn way() -> Way {
     let (transport, why_not_better) = (TRANSPORT.name(), Some(WHY_NOT_BETTER));
-    Way { transport, shares_memory: false, guest_memory: false, why_not_better }
+    // SSH encrypts. At this end of the link there is a Unix socket.
+    Way {
+        transport,
+        shares_memory: false,
+        guest_memory: false,
+        encryption: None,
+        leaves_host: false,
+        why_not_better,
+    }
 }
 
 /// Size in bytes of one piece of what comes before the greeting.

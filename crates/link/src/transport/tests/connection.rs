@@ -76,7 +76,7 @@ pub(crate) fn a_connection_continues_in_another_process(way: &Way) {
     one.write_all_until(b"hello, daemon", soon()).unwrap();
     other.read_exact_until(&mut [0; 7], soon()).unwrap();
     let (daemon, worker) = UnixStream::pair().unwrap();
-    send_fd(daemon.as_fd(), other.as_fd(), &other.note(), Patience::Never).unwrap();
+    send_fd(daemon.as_fd(), other.as_fd(), &other.note().unwrap(), Patience::Never).unwrap();
     drop(other);
     let mut note = [0; 4096];
     let (bytes, fd) = recv_fd(worker.as_fd(), &mut note, Patience::Until(soon())).unwrap();
@@ -97,9 +97,9 @@ pub(crate) fn a_note_for_another_transport_is_refused(way: &Way) {
         assert!(Stream::resume(other(&one), note).is_err(), "{note:?}");
     }
     let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-    assert!(Stream::resume(file, &one.note()).is_err());
+    assert!(Stream::resume(file, &one.note().unwrap()).is_err());
     let (datagrams, _other) = UnixDatagram::pair().unwrap();
-    assert!(Stream::resume(datagrams.into(), &one.note()).is_err());
+    assert!(Stream::resume(datagrams.into(), &one.note().unwrap()).is_err());
 }
 
 pub(crate) fn a_peer_that_hangs_up_is_noticed(way: &Way) {

@@ -209,8 +209,8 @@ impl Connection for MonitorConnection {
         Some(NO_SHARED_MEMORY)
     }
 
-    fn state(&self) -> Vec<u8> {
-        [STATE, self.path.as_os_str().as_bytes()].concat()
+    fn state(&self) -> Result<Vec<u8>, LinkError> {
+        Ok([STATE, self.path.as_os_str().as_bytes()].concat())
     }
 
     fn into_socket(self: Box<Self>) -> OwnedFd {

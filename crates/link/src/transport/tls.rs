@@ -1,0 +1,510 @@
+//! Records of TLS 1.3 over a connection, after the handshake.
+//!
+//! This is no transport of its own: it wraps a connection of a transport whose bytes leave the
+//! host. Nothing is handed out before its record is verified, and a connection that ends without
+//! the peer's farewell ends with an error, because somebody in between may have cut it.
+//!
+//! Small content is received exactly to the end of its record, so that another process can take
+//! over in the middle of a stream. Large content is received in large pieces, and its records are
+//! opened in the memory of the caller.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use penstock_process::Lock;
+use penstock_tls::limits::{
+    ALERT_RECORD_BYTES, PLAIN_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OVERHEAD_BYTES,
+    UPDATE_RECORD_BYTES,
+};
+use penstock_tls::{
+    Alert, HANDOVER_BYTES, Intake, Landing, Opener, Pieces, RecordError, Records, Sealer, Suite,
+};
+use penstock_wire::hello::feature;
+
+use super::contract::{Connection, Credentials, Exposure, Source, Transport};
+use super::region::host::Region;
+use super::syscall::Readiness;
+use crate::error::LinkError;
+use crate::fork::Owner;
+use crate::instance::End;
+
+/// Number of bytes that are sealed before they are sent: 16 records, which stay in a core's
+/// second-level cache until the system has copied them.
+const SEAL_AT_ONCE: usize = 16 * PLAIN_BYTES_MAX;
+
+/// Number of bytes that are received before their records are opened, for the same reason.
+const RECEIVE_AT_ONCE: usize = 256 << 10;
+
+/// Number of slices that one call seals. What does not fit comes with the next call.
+const PIECES_MAX: usize = 65;
+
+/// Smallest memory in which records are opened directly. The beginning of a record, which the
+/// intake may hold, always fits.
+const LANDING_BYTES_MIN: usize = RECORD_BYTES_MAX;
+
+/// Features that need memory beside the connection. What would move there is not encrypted.
+const MEMORY_FEATURES: u64 = feature::SHARED_RINGS | feature::SHARED_ARENA | feature::GUEST_MEMORY;
+
+/// Encrypted connection.
+pub(crate) struct TlsConnection {
+    /// Carries the records. Empty only after [`Connection::into_socket`].
+    over: Option<Box<dyn Connection>>,
+    suite: Suite,
+    /// A child of `fork` must not seal: it would use the nonces of its parent for other content.
+    owner: Owner,
+    out: Lock<Out>,
+    input: Lock<In>,
+    /// Whether this side has ended the connection.
+    ended: AtomicBool,
+}
+
+/// Sending direction.
+struct Out {
+    /// `None` once another process continues the records.
+    sealer: Option<Sealer>,
+    /// The records still to send are `buffer[sent..filled]`.
+    buffer: Vec<u8>,
+    filled: usize,
+    sent: usize,
+    /// Number of content bytes in these records, of which the caller has not been told yet.
+    untold: usize,
+}
+
+/// Receiving direction.
+struct In {
+    /// `None` once another process continues the records.
+    opener: Option<Opener>,
+    /// Verified bytes that another process has handed over. They come before all others.
+    early: Vec<u8>,
+    intake: Intake,
+    /// Whether the peer has said that it has sent everything.
+    closed: bool,
+}
+
+impl TlsConnection {
+    /// Encrypts a connection whose handshake is finished.
+    pub(crate) fn new(over: Box<dyn Connection>, records: Records) -> Self {
+        let Records { sealer, opener } = records;
+        Self {
+            over: Some(over),
+            suite: sealer.suite(),
+            owner: Owner::this_process(),
+            out: Lock::new(Out {
+                sealer: Some(sealer),
+                buffer: Vec::new(),
+                filled: 0,
+                sent: 0,
+                untold: 0,
+            }),
+            input: Lock::new(In {
+                opener: Some(opener),
+                early: Vec::new(),
+                intake: Intake::new(0),
+                closed: false,
+            }),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Continues a connection that another process has encrypted. `state` is what
+    /// [`Connection::state`] returned there.
+    pub(crate) fn resume(over: Box<dyn Connection>, state: &[u8]) -> io::Result<Self> {
+        let refused = || io::Error::from(io::ErrorKind::InvalidInput);
+        let (secrets, rest) = state.split_at_checked(HANDOVER_BYTES).ok_or_else(refused)?;
+        let (size, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
+        let early = usize::try_from(u32::from_be_bytes(*size)).map_err(|_| refused())?;
+        let (early, received) = rest.split_at_checked(early).ok_or_else(refused)?;
+        if received.len() >= RECORD_BYTES_MAX {
+            return Err(refused());
+        }
+        let records = Records::take_over(secrets).map_err(io::Error::other)?;
+        let mut made = Self::new(over, records);
+        let input = made.input.get_mut();
+        input.early = early.to_vec();
+        let opener = input.opener.as_mut().ok_or_else(refused)?;
+        input.intake.begin_with(received, opener).map_err(io::Error::other)?;
+        Ok(made)
+    }
+
+    fn over(&self) -> Result<&dyn Connection, LinkError> {
+        self.over.as_deref().ok_or(LinkError::Closed)
+    }
+
+    /// Returns the sending direction, if this process is the one that made the connection. A child
+    /// of `fork` does not even lock: a thread of its parent may have held the lock.
+    fn out(&self) -> Result<MutexGuard<'_, Out>, LinkError> {
+        self.check_owner()?;
+        Ok(self.out.lock())
+    }
+
+    fn input(&self) -> Result<MutexGuard<'_, In>, LinkError> {
+        self.check_owner()?;
+        Ok(self.input.lock())
+    }
+
+    fn check_owner(&self) -> Result<(), LinkError> {
+        if self.owner.is_this_process() { Ok(()) } else { Err(LinkError::Forked) }
+    }
+
+    /// Says what the peer did wrong, as far as that is possible without waiting, and hangs up.
+    fn end_with(&self, error: RecordError) {
+        let Ok(over) = self.over() else { return };
+        if let (Some(alert), Ok(mut out)) = (error.alert(), self.out()) {
+            out.say_last(over, alert);
+        }
+        over.shutdown();
+    }
+
+    /// Returns the error for an end of the records below.
+    fn end_of(&self, input: &mut In) -> LinkError {
+        let ending = input.opener.as_mut().map_or(Ok(()), Opener::end_of_stream);
+        match ending {
+            Err(error) if !self.ended.load(Relaxed) => LinkError::Record(error),
+            _ => LinkError::Closed,
+        }
+    }
+}
+
+impl Out {
+    /// Sends what fits now, and tells how many bytes of content have left entirely. If records are
+    /// left over, the caller is told of none of their content and must come again with the same
+    /// bytes: they are sealed already.
+    fn send(
+        &mut self,
+        over: &dyn Connection,
+        pieces: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, LinkError> {
+        if self.untold == 0 && self.is_sent() {
+            self.seal(pieces)?;
+        }
+        if !self.push(over)? {
+            return Ok(None);
+        }
+        let given: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let told = self.untold.min(given);
+        self.untold -= told;
+        Ok(Some(told))
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.filled
+    }
+
+    /// Seals as much as one turn sends.
+    fn seal(&mut self, pieces: &[IoSlice<'_>]) -> Result<(), LinkError> {
+        let sealer = self.sealer.as_mut().ok_or(LinkError::Closed)?;
+        let mut left = SEAL_AT_ONCE;
+        let mut slices: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(pieces) {
+            *slice = piece.get(..left.min(piece.len())).unwrap_or_default();
+            left -= slice.len();
+            count += 1;
+        }
+        let mut content = Pieces::new(slices.get(..count).unwrap_or_default());
+        let before = content.left();
+        let room =
+            before + before.div_ceil(PLAIN_BYTES_MAX) * RECORD_OVERHEAD_BYTES + UPDATE_RECORD_BYTES;
+        if self.buffer.len() < room {
+            self.buffer.resize(room, 0);
+        }
+        self.filled = sealer.seal(&mut content, &mut self.buffer).map_err(|error| match error {
+            RecordError::Closed => LinkError::Closed,
+            error => LinkError::Record(error),
+        })?;
+        self.sent = 0;
+        self.untold = before - content.left();
+        Ok(())
+    }
+
+    /// Sends records until none are left or the connection takes no more. Returns whether none are
+    /// left.
+    fn push(&mut self, over: &dyn Connection) -> Result<bool, LinkError> {
+        while !self.is_sent() {
+            let rest = self.buffer.get(self.sent..self.filled).unwrap_or_default();
+            match over.send_now(&[IoSlice::new(rest)])? {
+                Some(bytes) => self.sent += bytes,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a last record if it can be sent without waiting. In the middle of another record there
+    /// is no place for it: the peer then sees a connection that was cut, which is the truth.
+    fn say_last(&mut self, over: &dyn Connection, alert: Alert) {
+        let (true, Some(sealer)) = (self.sent == self.filled, self.sealer.as_mut()) else { return };
+        let mut record = [0; ALERT_RECORD_BYTES];
+        let sealed = match alert {
+            Alert::CLOSE_NOTIFY => sealer.close(&mut record),
+            alert => sealer.alert(alert, &mut record),
+        };
+        if let Ok(bytes) = sealed {
+            // If it does not leave, the peer reports a cut connection.
+            _ = over.send_now(&[IoSlice::new(record.get(..bytes).unwrap_or_default())]);
+        }
+    }
+}
+
+impl In {
+    fn has_verified(&self) -> bool {
+        !self.early.is_empty() || !self.intake.verified().is_empty()
+    }
+
+    /// Hands out verified bytes that have come before. Returns 0 if there are none.
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let from_early = !self.early.is_empty();
+        let here = if from_early { self.early.as_slice() } else { self.intake.verified() };
+        let count = here.len().min(into.len());
+        for (to, from) in into.iter_mut().zip(here) {
+            *to = *from;
+        }
+        if from_early {
+            self.early.drain(..count);
+        } else {
+            self.intake.take(count);
+        }
+        count
+    }
+
+    /// Receives what is there. Returns `None` if no record is complete.
+    fn receive(
+        &mut self,
+        over: &dyn Connection,
+        into: &mut [u8],
+    ) -> Result<Option<usize>, LinkError> {
+        if self.has_verified() || into.is_empty() {
+            return Ok(Some(self.take(into)));
+        }
+        if self.closed {
+            return Err(LinkError::Closed);
+        }
+        if into.len() < LANDING_BYTES_MIN {
+            return self.receive_exactly(over, into);
+        }
+        let opener = self.opener.as_mut().ok_or(LinkError::Closed)?;
+        let mut landing = Landing::new(into, &mut self.intake);
+        let mut state = Ok(());
+        while state.is_ok() && landing.verified() == 0 && !landing.is_closed() {
+            let room = landing.room();
+            let most = room.len().min(RECEIVE_AT_ONCE);
+            if most == 0 {
+                // Records without content came before one that is not complete. The rest of that
+                // record has room in the intake.
+                break;
+            }
+            match over.recv_now(room.get_mut(..most).unwrap_or_default()) {
+                Ok(Some(bytes)) => {
+                    state = landing.filled(bytes, opener).map_err(LinkError::Record);
+                }
+                Ok(None) => break,
+                Err(error) => state = Err(error),
+            }
+        }
+        let (verified, closed) = (landing.verified(), landing.is_closed());
+        if state.is_ok() {
+            self.intake.begin_with(landing.rest(), opener)?;
+        }
+        state?;
+        self.closed = closed;
+        match verified {
+            0 if closed => Err(LinkError::Closed),
+            0 => Ok(None),
+            bytes => Ok(Some(bytes)),
+        }
+    }
+
+    /// Receives no byte behind the next record.
+    fn receive_exactly(
+        &mut self,
+        over: &dyn Connection,
+        into: &mut [u8],
+    ) -> Result<Option<usize>, LinkError> {
+        let opener = self.opener.as_mut().ok_or(LinkError::Closed)?;
+        loop {
+            let missing = self.intake.missing(opener)?;
+            let room = self.intake.room().get_mut(..missing).unwrap_or_default();
+            match over.recv_now(room)? {
+                Some(bytes) => self.intake.filled(bytes, opener)?,
+                None => return Ok(None),
+            }
+            if !self.intake.verified().is_empty() {
+                self.closed = self.intake.is_closed();
+                return Ok(Some(self.take(into)));
+            }
+            if self.intake.is_closed() {
+                self.closed = true;
+                return Err(LinkError::Closed);
+            }
+        }
+    }
+}
+
+impl AsFd for TlsConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.over {
+            Some(over) => over.as_fd(),
+            // Only between `into_socket` and the end of this object, which nobody sees.
+            None => rustix::stdio::stdin(),
+        }
+    }
+}
+
+impl Connection for TlsConnection {
+    fn transport(&self) -> &'static dyn Transport {
+        self.over.as_ref().map_or(&super::tcp::TRANSPORT, |over| over.transport())
+    }
+
+    fn peer(&self) -> String {
+        self.over().map_or_else(|_| String::new(), |over| over.peer())
+    }
+
+    fn credentials(&self) -> io::Result<Option<Credentials>> {
+        self.over().map_or(Ok(None), |over| over.credentials())
+    }
+
+    fn source(&self) -> Source {
+        self.over().map_or(Source::Unknown, |over| over.source())
+    }
+
+    fn ends(&self) -> Option<(End, End)> {
+        self.over().ok()?.ends()
+    }
+
+    fn exposure(&self) -> Exposure {
+        self.over().map_or(Exposure::Network, |over| over.exposure())
+    }
+
+    fn encryption(&self) -> Option<&'static str> {
+        Some(self.suite.name())
+    }
+
+    fn why_no_shared_memory(&self) -> Option<&'static str> {
+        self.over().ok()?.why_no_shared_memory()
+    }
+
+    fn features(&self) -> u64 {
+        self.over().map_or(0, |over| over.features()) & !MEMORY_FEATURES
+    }
+
+    fn region(&self) -> Option<&Arc<Region>> {
+        None
+    }
+
+    /// Returns the secrets, the verified bytes that nobody has taken, and the bytes of records that
+    /// are not complete.
+    fn state(&self) -> Result<Vec<u8>, LinkError> {
+        let (mut out, mut input) = (self.out()?, self.input()?);
+        if !out.is_sent() || out.untold > 0 {
+            return Err(LinkError::Record(RecordError::MidMessage));
+        }
+        let (Some(sealer), Some(opener)) = (out.sealer.take(), input.opener.take()) else {
+            return Err(LinkError::Closed);
+        };
+        let secrets = Records { sealer, opener }.hand_over()?;
+        let mut verified = std::mem::take(&mut input.early);
+        verified.extend_from_slice(input.intake.verified());
+        let size = u32::try_from(verified.len()).map_err(|_| RecordError::MidMessage)?;
+        Ok([&secrets[..], &size.to_be_bytes(), &verified, input.intake.unopened()].concat())
+    }
+
+    fn into_socket(mut self: Box<Self>) -> OwnedFd {
+        // Whoever takes the socket has no part in the records, so they end here.
+        self.farewell();
+        match self.over.take() {
+            Some(over) => over.into_socket(),
+            None => unreachable!("this takes the connection, and nothing else does"),
+        }
+    }
+
+    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        self.out()?.send(self.over()?, pieces)
+    }
+
+    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        let mut input = self.input()?;
+        let received = input.receive(self.over()?, into);
+        match received {
+            Err(LinkError::Closed) => Err(self.end_of(&mut input)),
+            Err(LinkError::Record(error)) => {
+                drop(input);
+                self.end_with(error);
+                Err(LinkError::Record(error))
+            }
+            received => received,
+        }
+    }
+
+    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+        // Verified bytes may wait here while the socket has none.
+        if what == Readiness::Readable && self.input()?.has_verified() {
+            return Ok(true);
+        }
+        self.over()?.wait(what, deadline)
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.input().is_ok_and(|input| input.has_verified())
+    }
+
+    fn has_hung_up(&self) -> bool {
+        self.over().map_or(true, |over| over.has_hung_up())
+    }
+
+    fn vanished(&self) -> bool {
+        self.over().is_ok_and(|over| over.vanished())
+    }
+
+    fn expect_beats(&self, silence_max: Duration) {
+        if let Ok(over) = self.over() {
+            over.expect_beats(silence_max);
+        }
+    }
+
+    fn note_life(&self) {
+        if let Ok(over) = self.over() {
+            over.note_life();
+        }
+    }
+
+    fn shutdown(&self) {
+        self.farewell();
+        if let Ok(over) = self.over() {
+            over.shutdown();
+        }
+    }
+}
+
+impl TlsConnection {
+    /// Says once that this side has sent everything, as far as that is possible without waiting.
+    fn farewell(&self) {
+        if self.owner.is_this_process()
+            && !self.ended.swap(true, Relaxed)
+            && let (Ok(over), Ok(mut out)) = (self.over(), self.out())
+        {
+            out.say_last(over, Alert::CLOSE_NOTIFY);
+        }
+    }
+}
+
+impl Drop for TlsConnection {
+    fn drop(&mut self) {
+        self.farewell();
+    }
+}
+
+impl fmt::Debug for TlsConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConnection")
+            .field("over", &self.over)
+            .field("suite", &self.suite)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
