@@ -22,8 +22,8 @@ DIFFERS = {
     "CL_DEVICE_IL_VERSION": "",
     "CL_DEVICE_ILS_WITH_VERSION": "",
 }
-# The driver asks the system at each start for the speed of the processor and for the memory that is
-# free. PoCL derives the largest image from that memory. Answers within these factors count as equal.
+# The driver asks the system at each start for the speed of the processor and for the free memory.
+# PoCL derives the largest image from that memory. Answers within these factors count as equal.
 FLUCTUATES = {"CL_DEVICE_MAX_CLOCK_FREQUENCY": 4, "CL_DEVICE_IMAGE_MAX_BUFFER_SIZE": 4}
 # clinfo makes these queries for devices with the extension. The pool lists only extensions whose
 # functions it has.
