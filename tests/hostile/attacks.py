@@ -21,6 +21,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import clients
 import confinement
 import daemons
+import escapes
 import greed
 import isolation
 import peers
@@ -43,6 +44,7 @@ ATTACKS = [
         rings,
         isolation,
         confinement,
+        escapes,
         daemons,
     )
     for attack in kind.ATTACKS

@@ -82,12 +82,28 @@ const ALWAYS: &[(&str, c_long, &str)] = always! {
         SYS_reboot SYS_acct SYS_swapon SYS_swapoff SYS_quotactl SYS_settimeofday SYS_clock_settime
         SYS_clock_adjtime SYS_adjtimex SYS_sethostname SYS_setdomainname SYS_vhangup;
     "runs a program that has no path": SYS_execveat;
+    "changes files that it may not open, because Landlock does not see this":
+        SYS_fchmodat SYS_fchownat SYS_setxattr SYS_lsetxattr SYS_removexattr SYS_lremovexattr;
+    "observes which files others use, because Landlock does not see this": SYS_inotify_add_watch;
 };
+
+/// Calls that always fail and for which the C library has no names yet: name, number and reason.
+/// All processors have the same numbers.
+const ALWAYS_NEW: &[(&str, c_long, &str)] = &[
+    ("fchmodat2", 452, OF_ANY_FILE),
+    ("setxattrat", 463, OF_ANY_FILE),
+    ("removexattrat", 466, OF_ANY_FILE),
+    ("file_setattr", 469, OF_ANY_FILE),
+];
+
+const OF_ANY_FILE: &str = "changes files that it may not open, because Landlock does not see this";
 
 #[cfg(target_arch = "x86_64")]
 const ALWAYS_HERE: &[(&str, c_long, &str)] = always! {
     "runs code in the kernel": SYS_kexec_file_load;
     "starts a process as no driver does": SYS_fork SYS_vfork;
+    "changes files that it may not open, because Landlock does not see this":
+        SYS_chmod SYS_chown SYS_lchown;
     "reaches hardware, or old corners of the kernel":
         SYS_iopl SYS_ioperm SYS_modify_ldt SYS_uselib SYS__sysctl SYS_ustat SYS_nfsservctl
         SYS_lookup_dcookie;
@@ -125,13 +141,32 @@ const PRCTL: [u32; 5] = [
     libc::PR_SET_CHILD_SUBREAPER as u32,
 ];
 
+/// Operations of `fcntl` that choose the process and the signal of a descriptor. The system then
+/// sends any signal, also SIGKILL, to any process of the same user, and no filter of `kill` sees
+/// it.
+const FCNTL: [i32; 3] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX];
+
+/// From `asm-generic/fcntl.h`, which all processors of [`crate::filter`] share.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+
+/// Requests of `ioctl` on every descriptor or terminal, each with what it does. The first two do
+/// the same as `F_SETOWN`; `asm-generic/sockios.h` has their numbers.
+const IOCTL: [libc::Ioctl; 5] = [
+    0x8901, // FIOSETOWN
+    0x8902, // SIOCSPGRP
+    libc::TIOCSTI,
+    libc::TIOCLINUX,
+    libc::TIOCSETD,
+];
+
 /// The value of `personality` that only asks.
 const ASK_PERSONALITY: u32 = u32::MAX;
 
 /// Returns all forbidden calls.
 #[must_use]
 pub fn forbidden(context: &Context) -> Vec<Call> {
-    let always = ALWAYS.iter().chain(ALWAYS_HERE);
+    let always = ALWAYS.iter().chain(ALWAYS_HERE).chain(ALWAYS_NEW);
     let always = always.map(|(name, number, why)| call(name, *number, why, Vec::new()));
     always.chain(by_argument(context)).collect()
 }
@@ -172,22 +207,50 @@ fn by_argument(context: &Context) -> Vec<Call> {
             PRCTL.map(|operation| vec![at(0, Test::Is(operation))]).into(),
         ),
         call(
+            "fcntl",
+            libc::SYS_fcntl,
+            "has the system signal another process",
+            FCNTL.map(|operation| vec![at(1, Test::Is(operation.unsigned_abs()))]).into(),
+        ),
+        call(
             "ioctl",
             libc::SYS_ioctl,
-            "types into the terminal of the daemon",
-            // Both are small numbers.
-            [libc::TIOCSTI, libc::TIOCLINUX]
+            "has the system signal another process, or changes the terminal of the daemon",
+            // All are small numbers.
+            IOCTL
                 .map(|request| vec![at(1, Test::Is(u32::try_from(request).unwrap_or(u32::MAX)))])
                 .into(),
         ),
         socket(context),
         clone(context),
     ];
+    calls.extend(priorities());
     if !context.runs_programs {
         calls.push(call("execve", libc::SYS_execve, "no driver here runs programs", Vec::new()));
     }
     calls
 }
+
+/// A worker may change its own priority, and not that of other processes of its user. The CPUs of a
+/// process stay open (`sched_setaffinity`): the worker itself names its threads there by number.
+fn priorities() -> impl Iterator<Item = Call> {
+    let is_other = |place| vec![Argument { place, test: Test::IsNot(0) }];
+    let why = "slows other processes down";
+    // 0 is PRIO_PROCESS, and as a number of a process the calling thread.
+    let setpriority = call("setpriority", libc::SYS_setpriority, why, [0, 1].map(is_other).into());
+    let process = vec![Argument { place: 0, test: Test::IsNot(IOPRIO_WHO_PROCESS) }];
+    let ioprio_set = call("ioprio_set", libc::SYS_ioprio_set, why, vec![process, is_other(1)]);
+    let of_thread = [
+        ("sched_setattr", libc::SYS_sched_setattr),
+        ("sched_setparam", libc::SYS_sched_setparam),
+        ("sched_setscheduler", libc::SYS_sched_setscheduler),
+    ];
+    let of_thread = of_thread.map(|(name, number)| call(name, number, why, vec![is_other(0)]));
+    [setpriority, ioprio_set].into_iter().chain(of_thread)
+}
+
+/// From `linux/ioprio.h`.
+const IOPRIO_WHO_PROCESS: u32 = 1;
 
 /// Sockets of other families than a worker uses are refused. Drivers speak to their own services
 /// (Unix) and to the kernel (netlink).
@@ -258,7 +321,7 @@ mod tests {
 
     #[test]
     fn calls_of_the_lists_always_fail() {
-        for (name, number, _) in ALWAYS.iter().chain(ALWAYS_HERE) {
+        for (name, number, _) in ALWAYS.iter().chain(ALWAYS_HERE).chain(ALWAYS_NEW) {
             assert!(forbids(&forbidden(&context()), *number, [u64::MAX; 6]), "{name}");
             assert!(is_forbidden(&context(), *number, 0), "{name}");
         }
@@ -342,11 +405,52 @@ mod tests {
             assert!(is_forbidden(&context(), libc::SYS_prctl, operation.into()), "{operation}");
         }
         let calls = forbidden(&context());
-        for request in [libc::TIOCSTI, libc::TIOCLINUX] {
+        for request in IOCTL {
             assert!(forbids(&calls, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]), "{request:x}");
             // The kernel ignores the upper half.
             assert!(forbids(&calls, libc::SYS_ioctl, [0, request | 1 << 40, 0, 0, 0, 0]));
         }
+        assert!(!forbids(&calls, libc::SYS_ioctl, [0, libc::FIONBIO, 0, 0, 0, 0]));
         assert!(is_forbidden(&context(), libc::SYS_personality, 0x0040_0000));
+    }
+
+    #[test]
+    fn no_descriptor_signals_another_process() {
+        let calls = forbidden(&context());
+        for operation in FCNTL {
+            let operation = u64::from(operation.unsigned_abs());
+            for high in [0, 1 << 40] {
+                let arguments = [3, operation | high, 1, 0, 0, 0];
+                assert!(forbids(&calls, libc::SYS_fcntl, arguments), "{operation}");
+            }
+        }
+        for operation in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC, libc::F_ADD_SEALS] {
+            let operation = u64::from(operation.unsigned_abs());
+            assert!(!forbids(&calls, libc::SYS_fcntl, [3, operation, 0, 0, 0, 0]));
+        }
+    }
+
+    #[test]
+    fn only_its_own_priority_changes() {
+        let calls = forbidden(&context());
+        let forbids = |number, arguments: [u64; 2]| {
+            forbids(&calls, number, [arguments[0], arguments[1], 0, 0, 0, 0])
+        };
+        assert!(!forbids(libc::SYS_setpriority, [0, 0]));
+        assert!(!forbids(libc::SYS_ioprio_set, [1, 0]));
+        assert!(!forbids(libc::SYS_sched_setscheduler, [0, 0]));
+        for (number, arguments) in [
+            // A process, and all processes of a group and of a user.
+            (libc::SYS_setpriority, [0, 1]),
+            (libc::SYS_setpriority, [1, 0]),
+            (libc::SYS_setpriority, [2, 0]),
+            (libc::SYS_ioprio_set, [1, 1]),
+            (libc::SYS_ioprio_set, [3, 0]),
+            (libc::SYS_sched_setattr, [1, 0]),
+            (libc::SYS_sched_setparam, [1, 0]),
+            (libc::SYS_sched_setscheduler, [1, 0]),
+        ] {
+            assert!(forbids(number, arguments), "{number} {arguments:?}");
+        }
     }
 }

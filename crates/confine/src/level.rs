@@ -49,7 +49,9 @@ impl Level {
             Self::Basic => "kernels gain no rights and see no variables of the daemon",
             Self::Calls => "kernels cannot reach other processes by system calls",
             Self::Files => "kernels cannot reach other processes or files of users",
-            Self::Full => "kernels cannot reach other processes, files of users or local services",
+            Self::Full => {
+                "kernels cannot reach other processes, files of users or abstract sockets"
+            }
         }
     }
 }

@@ -1,0 +1,230 @@
+"""Kernels that get around the confinement of their worker: what stops each way, and what does not.
+
+`confinement.py` has the plain attacks. The attacks here use a gap: calls that Landlock does not
+see, the one kind of process that may start, and files that the daemon must clean up.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+
+import confinement
+from confinement import DRIVERS, LEVELS, At, Kernel, node_at, own_folder
+from node import wait_for
+from processes import is_alive, tree
+from wire import Client, mem_arg
+
+# Numbers of system calls on x86-64.
+WRITE, PIPE, SOCKET, CONNECT, CLONE, FCNTL, CHDIR, MKDIR = 1, 22, 41, 42, 56, 72, 80, 83
+CHMOD, PAUSE, SETPRIORITY, INOTIFY_ADD_WATCH, INOTIFY_INIT, FCHMODAT2 = 90, 34, 141, 254, 294, 452
+F_SETFL, F_SETOWN, F_SETSIG, O_ASYNC = 4, 8, 10, 0o20000
+AT_FDCWD = -100
+
+# The flags with which the C library starts a program.
+SPAWN = 0x100 | 0x4000 | signal.SIGCHLD
+
+# `make_many` makes the calls at a[32] and a[48] a[0] times. `leave_a_child` makes the call at a[0],
+# and a process that this call has made makes the call at a[48] for ever.
+SOURCE = (
+    confinement.SOURCE
+    + """
+kernel void make_many(global volatile long *a, global char *b) {
+  for (int i = 0; i < 7; i++) {
+    a[64 + i] = a[32 + i] + (((a[8] >> i) & 1) ? (long)b : 0);
+    a[80 + i] = a[48 + i] + (((a[8] >> i) & 1) ? (long)b : 0);
+  }
+  for (long i = 0; i < a[0]; i++) {
+    SYSTEM_CALL(a + 64);
+    SYSTEM_CALL(a + 80);
+    if (a[87] < 0) break;
+  }
+}
+kernel void leave_a_child(global volatile long *a, global char *b) {
+  for (int i = 0; i < 7; i++) a[64 + i] = a[i];
+  SYSTEM_CALL(a + 64);
+  if (a[71] == 0)
+    for (;;) SYSTEM_CALL(a + 48);
+}
+"""
+)
+
+
+def words_of(*calls, size=96):
+    """Returns a block of words with some words at each place."""
+    words = [0] * size
+    for place, values in calls:
+        words[place : place + len(values)] = values
+    return struct.pack(f"<{size}q", *words)
+
+
+def launch(kernel, name, words):
+    """Launches another kernel of the source with these words. Returns its event."""
+    client = kernel.client
+    made, block = client.kernel(SOURCE, name), client.buffer(len(words))
+    client.send("WriteBuffer", client.queue, block, 0, 0, payload=words)
+    return client.launch(made, mem_arg(0, block) + mem_arg(1, kernel.b))
+
+
+def many(kernel, count, first, second):
+    """Makes two calls with the path in the kernel's second buffer many times."""
+    words = words_of((0, [count]), (8, [2, 2]), (32, first), (48, second))
+    assert kernel.client.wait(launch(kernel, "make_many", words), 120) == 0
+
+
+# Each attack returns whether it worked.
+
+
+def signals_by_a_descriptor(node, kernel):
+    """The system signals the owner of a descriptor, whatever filter `kill` has."""
+    victim = subprocess.Popen(["sleep", "1000"])
+    try:
+        assert kernel.call(PIPE, At(1024)) == 0
+        reader, writer = struct.unpack("<ii", kernel.get(1024, 8))
+        kernel.call(FCNTL, reader, F_SETOWN, victim.pid)
+        kernel.call(FCNTL, reader, F_SETSIG, signal.SIGKILL)
+        kernel.call(FCNTL, reader, F_SETFL, O_ASYNC)
+        assert kernel.call(WRITE, writer, kernel.put(1024, b"x"), 1) == 1
+        try:
+            return victim.wait(1) == -signal.SIGKILL
+        except subprocess.TimeoutExpired:
+            return False
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def opens_a_key_to_others(node, kernel):
+    """A user of the host who has a session could read the key then."""
+    key = node.folder / "key"
+    kernel.call(CHMOD, kernel.path(key), 0o644)
+    kernel.call(FCHMODAT2, AT_FDCWD, kernel.path(key), 0o644, 0)
+    opened = key.stat().st_mode & 0o777 == 0o644
+    key.chmod(0o600)
+    return opened
+
+
+def watches_a_folder(node, kernel):
+    """It learns which files of a folder others use."""
+    file = kernel.call(INOTIFY_INIT, os.O_NONBLOCK)
+    assert file >= 0
+    return kernel.call(INOTIFY_ADD_WATCH, file, kernel.path(node.folder), 0xFFF) >= 0
+
+
+def changes_the_priority_of_the_daemon(node, kernel):
+    now = os.getpriority(os.PRIO_PROCESS, node.daemon.pid)
+    return kernel.call(SETPRIORITY, os.PRIO_PROCESS, node.daemon.pid, now) == 0
+
+
+def connects_to_a_service_with_a_path(node, kernel):
+    """Linux cannot forbid this before version 9 of Landlock. SECURITY.md says so."""
+    path = os.fsencode(node.folder / "service")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        file = kernel.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0)
+        where = struct.pack("<H", socket.AF_UNIX) + path + b"\0"
+        worked = kernel.call(CONNECT, file, kernel.put(512, where), len(where)) == 0
+    os.unlink(path)
+    return worked
+
+
+# The level that stops each attack. None does that where it is `nothing`.
+STOPPED_BY = {
+    signals_by_a_descriptor: "calls",
+    opens_a_key_to_others: "calls",
+    watches_a_folder: "calls",
+    # Root has rights that its workers give up.
+    changes_the_priority_of_the_daemon: "basic" if os.getuid() == 0 else "calls",
+    connects_to_a_service_with_a_path: "nothing",
+}
+RANKS = [*LEVELS, "nothing"]
+
+
+def escapes_at(level, driver):
+    def run(_):
+        node = node_at(level, driver)
+        try:
+            node.settle()
+            kernel = Kernel(node)
+            wrong = []
+            for attack, stops in STOPPED_BY.items():
+                worked = attack(node, kernel)
+                if worked != (RANKS.index(level) < RANKS.index(stops)):
+                    wrong.append(f"{attack.__name__}: {'worked' if worked else 'failed'}")
+            assert not wrong, f"at the level {level}: {', '.join(wrong)}"
+            kernel.client.close()
+            Client(node).works().close()
+            node.must_live()
+        finally:
+            left = node.stop()
+            node.remove()
+            assert not left, left
+
+    run.__name__ = f"kernels_that_escape_{driver}_at_level_{level}"
+    return run
+
+
+def program_of(process):
+    try:
+        return os.readlink(f"/proc/{process}/exe")
+    except OSError:
+        return None
+
+
+def a_process_that_outlives_its_worker(node):
+    """A kernel may start a process as the C library does before it runs a program. If this process
+    runs no program, it has all descriptors of the worker: the daemon sees no hang-up, and the
+    session would have its place for ever."""
+    kernel = Kernel(node)
+    worker = kernel.client.worker
+    launch(kernel, "leave_a_child", words_of((0, [CLONE, SPAWN]), (48, [PAUSE])))
+    # And not the linker, which PoCL starts.
+    program = os.readlink(f"/proc/{worker}/exe")
+    children = []
+
+    def has_child():
+        children[:] = [it for it in tree(worker) if program_of(it) == program]
+        return children
+
+    wait_for(has_child, 10, "no process was started")
+    kernel.client.close()
+    wait_for(lambda: not is_alive(worker), 5, "the worker lives on")
+    wait_for(lambda: not any(map(is_alive, children)), 5, f"{children} live on")
+    node.settle()
+
+
+def a_folder_that_is_deeper_than_a_path(node):
+    """A kernel nests folders deeper than a path can be long, and than a process can have
+    descriptors. What it hides there counts, and the daemon removes all of it."""
+    kernel = Kernel(node)
+    folder = own_folder(node, kernel.client.worker)
+    assert kernel.call(CHDIR, kernel.path(folder / "tmp")) == 0
+    kernel.put(0, b"n" * 100 + b"\0")
+    # The daemon ends the session as soon as it notices that something is hidden.
+    with contextlib.suppress(ConnectionError):
+        many(kernel, 20_000, [MKDIR, 0, 0o700], [CHDIR, 0])
+        kernel.client.end_of(20)
+    wait_for(lambda: not folder.exists(), 10, f"{folder} is left")
+    node.must_live()
+
+
+def a_folder_that_is_closed(node):
+    """A folder without rights for its owner hides its content from the daemon of a user who is not
+    root."""
+    kernel = Kernel(node)
+    folder = own_folder(node, kernel.client.worker)
+    closed = folder / "tmp" / "closed"
+    assert kernel.call(MKDIR, kernel.path(closed), 0o700) == 0
+    assert kernel.call(MKDIR, kernel.path(closed / "inner"), 0) == 0
+    kernel.client.close()
+    wait_for(lambda: not folder.exists(), 5, f"{folder} is left")
+
+
+ATTACKS = [escapes_at(level, driver) for driver in DRIVERS for level in LEVELS] + [
+    a_process_that_outlives_its_worker,
+    a_folder_that_is_deeper_than_a_path,
+    a_folder_that_is_closed,
+]
