@@ -9,6 +9,8 @@
 //! session at a time, and later to sessions of the same user only. The daemon moves it into the
 //! worker's folder before the client's first byte, and out of it when the worker has ended.
 
+mod tree;
+
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_confine::environment::PRIVATE;
 use penstock_process::{Lock, variable};
@@ -179,7 +181,7 @@ impl Drop for Folders {
         {
             // It has said that it ends.
             _ = remover.join();
-            if fs::remove_dir_all(&self.own).is_ok() {
+            if tree::remove(&self.own).is_ok() {
                 // If this fails, the next daemon removes it.
                 _ = fs::remove_file(&self.lock_path);
             }
@@ -190,6 +192,11 @@ impl Drop for Folders {
 impl Folder {
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the folder with the folders of all workers and the caches of all users.
+    pub(crate) fn base(&self) -> &Path {
+        &self.all.base
     }
 
     /// Makes the folders that the variables of a worker name.
@@ -217,7 +224,7 @@ impl Folder {
         let taken = (0..KEPT_PER_USER_MAX)
             .any(|slot| fs::rename(kept_at(&self.all.base, user, slot), &kept).is_ok());
         // A kernel may have left anything under the name of its cache.
-        if !taken || !is_folder(&kept) || fs::rename(&cache, &fresh).is_err() {
+        if !taken || !tree::is_folder(&kept) || fs::rename(&cache, &fresh).is_err() {
             return;
         }
         if fs::rename(&kept, &cache).is_err() {
@@ -247,18 +254,23 @@ struct Remover {
 
 impl Remover {
     fn run(&self, jobs: &Receiver<Job>) {
+        // Jobs that come all the time must not keep this thread from measuring.
+        let mut measured = Instant::now();
         loop {
             // Without sessions this thread sleeps until there is one.
             let job = if self.watched.lock().is_empty() {
                 jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                jobs.recv_timeout(MEASURE_EVERY)
+                jobs.recv_timeout(MEASURE_EVERY.saturating_sub(measured.elapsed()))
             };
             match job {
                 Ok(Job::Clear { folder, user }) => self.clear(&folder, user),
-                Ok(Job::Measure) => {}
-                Err(RecvTimeoutError::Timeout) => self.measure(),
+                Ok(Job::Measure) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if measured.elapsed() >= MEASURE_EVERY {
+                self.measure();
+                measured = Instant::now();
             }
         }
     }
@@ -266,14 +278,13 @@ impl Remover {
     fn clear(&self, folder: &Path, user: Option<u32>) {
         if let Some(user) = user {
             let cache = folder.join(CACHE);
-            let size = size_of_folder(&cache, KEPT_BYTES_MAX);
-            if is_folder(&cache) && size.bytes > 0 && size.bytes <= KEPT_BYTES_MAX {
+            let size = tree::measure(&cache, KEPT_BYTES_MAX, SESSION_FILES_MAX);
+            let fits = !size.exceeds(KEPT_BYTES_MAX, SESSION_FILES_MAX);
+            if tree::is_folder(&cache) && size.bytes > 0 && fits {
                 self.keep(&cache, user);
             }
         }
-        if let Err(error) = fs::remove_dir_all(folder)
-            && error.kind() != io::ErrorKind::NotFound
-        {
+        if let Err(error) = tree::remove(folder) {
             tracing::warn!(%error, folder = %folder.display(), "a folder is left behind");
         }
     }
@@ -293,8 +304,8 @@ impl Remover {
     fn measure(&self) {
         let watched = self.watched.lock().clone();
         for Watched { worker, folder } in watched {
-            let size = size_of_folder(&folder, SESSION_BYTES_MAX);
-            if size.bytes > SESSION_BYTES_MAX || size.files > SESSION_FILES_MAX {
+            let size = tree::measure(&folder, SESSION_BYTES_MAX, SESSION_FILES_MAX);
+            if size.exceeds(SESSION_BYTES_MAX, SESSION_FILES_MAX) {
                 self.full.lock().push(worker);
                 if let Some(wake) = &self.wake {
                     // A full counter is readable already.
@@ -303,40 +314,6 @@ impl Remover {
             }
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Size {
-    bytes: u64,
-    files: u64,
-}
-
-/// Measures a folder. Stops when more than `enough` bytes or [`SESSION_FILES_MAX`] files are found.
-fn size_of_folder(folder: &Path, enough: u64) -> Size {
-    let mut size = Size::default();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        // What goes away meanwhile takes no room.
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(about) = entry.metadata() else { continue };
-            size.files += 1;
-            if about.is_dir() {
-                folders.push(entry.path());
-            } else {
-                // A file with holes takes the blocks that it has, in units of 512 bytes.
-                size.bytes += about.blocks().saturating_mul(512);
-            }
-            if size.bytes > enough || size.files > SESSION_FILES_MAX {
-                return size;
-            }
-        }
-    }
-    size
-}
-
-/// Returns whether this is a folder and no link to one.
-fn is_folder(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
 fn kept_at(base: &Path, user: u32, slot: u32) -> PathBuf {
@@ -411,8 +388,6 @@ fn folders_of_the_dead(daemons: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     fn folders(name: &str) -> (PathBuf, Arc<Folders>) {
@@ -428,6 +403,17 @@ mod tests {
             assert!(Instant::now() < deadline, "{what}");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Makes a folder whose path is too long.
+    fn hide_in(mut folder: PathBuf) {
+        while folder.as_os_str().len() < 3_900 {
+            folder.push("n".repeat(100));
+        }
+        fs::create_dir_all(&folder).unwrap();
+        let mut mkdir = std::process::Command::new("mkdir");
+        let made = mkdir.arg("n".repeat(200)).current_dir(&folder).status();
+        assert!(made.unwrap().success());
     }
 
     #[test]
@@ -484,7 +470,7 @@ mod tests {
         let path = folder.path().to_owned();
         drop(folder);
         until("it stays", || !path.exists());
-        assert!(!is_folder(&kept_at(&base, 7, 0)) && target.join("file").exists());
+        assert!(!tree::is_folder(&kept_at(&base, 7, 0)) && target.join("file").exists());
         // Not even if it had got there.
         make_private(&base.join("users/7")).unwrap();
         std::os::unix::fs::symlink(&target, kept_at(&base, 7, 0)).unwrap();
@@ -547,15 +533,34 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_measured_up_to_its_limit() {
-        let (base, folders) = folders("size");
-        let folder = folders.worker().unwrap();
-        assert_eq!(size_of_folder(&folder.path().join("tmp"), 1).files, 0);
-        fs::write(folder.path().join("tmp/a"), [1; 10_000]).unwrap();
-        let size = size_of_folder(&folder.path().join("tmp"), SESSION_BYTES_MAX);
-        assert!(size.files == 1 && (8_192..40_000).contains(&size.bytes), "{size:?}");
-        assert!(size_of_folder(folder.path(), 4096).bytes > 4096);
+    fn a_folder_is_measured_while_sessions_come_and_go() {
+        let (base, folders) = folders("measured");
+        let mut folder = folders.worker().unwrap();
+        folder.begin(1, None);
+        hide_in(folder.path().join("tmp"));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // Again and again, another session begins before it is time to measure.
+        while !folders.full().contains(&1) {
+            assert!(Instant::now() < deadline, "nobody measures");
+            folders.tell(Job::Measure);
+            thread::sleep(MEASURE_EVERY / 10);
+        }
         drop((folder, folders));
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_cache_that_hides_something_is_not_kept() {
+        let (base, folders) = folders("hides");
+        let mut folder = folders.worker().unwrap();
+        folder.begin(1, Some(7));
+        fs::write(folder.path().join("cache/pocl/kernel"), "code").unwrap();
+        hide_in(folder.path().join("cache"));
+        let path = folder.path().to_owned();
+        drop(folder);
+        until("it stays", || !path.exists());
+        assert!(!kept_at(&base, 7, 0).exists());
+        drop(folders);
         fs::remove_dir_all(base).unwrap();
     }
 
