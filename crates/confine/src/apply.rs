@@ -42,6 +42,8 @@ pub struct Order {
     pub key: Option<PathBuf>,
     /// The home of the daemon's user, which must be out of reach.
     pub home: Option<PathBuf>,
+    /// The folder with the files of all sessions, which must be out of reach, too.
+    pub sessions: Option<PathBuf>,
     /// Most sessions of the daemon.
     pub sessions_max: u64,
 }
@@ -108,13 +110,12 @@ impl Order {
     }
 
     fn restrict_files(&self, begun: &mut Begun) {
-        let (own, key) = (self.folder.as_deref(), self.key.as_deref());
-        let around = drivers::surroundings(own, key, self.home.as_deref());
+        let around = drivers::surroundings(self);
         let plan = files::plan(&around);
         for folder in &plan.refused {
             let what = format!(
-                "workers cannot use the folder `{}`, which a variable names, because the home or \
-                 the pool's key lies below it",
+                "workers cannot use the folder `{}`, which a variable names, because the home, \
+                 the pool's key or the files of other sessions lie below it",
                 folder.display()
             );
             begun.notes.push(Lack::new(what, "name a folder of its own"));
@@ -125,17 +126,25 @@ impl Order {
                 "move it to another folder, such as /etc/penstock",
             );
         }
+        for folder in &plan.sharing {
+            begun.lack(
+                format!("kernels can read files of other sessions in {}", folder.display()),
+                "let PENSTOCK_CACHE name another folder, such as /var/cache/penstock",
+            );
+        }
         if let Some(folder) = plan.too_wide.first() {
             let what = format!(
-                "files are in reach, because PENSTOCK_TRACE names a file in {}, and the home or \
-                 the pool's key lies below this folder",
+                "files are in reach, because PENSTOCK_TRACE names a file in {}, and the home, \
+                 the pool's key or the files of other sessions lie below this folder",
                 folder.display()
             );
             return begun.lack(what, "let it name a file in a folder of its own");
         }
         let has_borders = self.level >= Level::Full;
         match restrict(&plan, &ports(self.network, around.uses_ucx), has_borders) {
-            Ok(status) => begun.judge(&status, plan.exposing.is_empty()),
+            Ok(status) => {
+                begun.judge(&status, plan.exposing.is_empty() && plan.sharing.is_empty());
+            }
             Err(error) => begun
                 .lack(format!("files are in reach: Landlock: {error}"), "look at the kernel's log"),
         }
@@ -199,7 +208,7 @@ impl Begun {
     }
 
     /// Notes what Landlock enforces.
-    fn judge(&mut self, status: &RestrictionStatus, hides_key: bool) {
+    fn judge(&mut self, status: &RestrictionStatus, hides_secrets: bool) {
         let abi = match status.landlock {
             LandlockStatus::NotImplemented => {
                 return self.lack(
@@ -224,7 +233,7 @@ impl Begun {
                 "use Linux 6.2 or newer",
             );
         }
-        self.steps.files = hides_key;
+        self.steps.files = hides_secrets;
         self.steps.scopes = self.level >= Level::Full && abi >= ABI_OF_SCOPES;
         if self.level >= Level::Full && !self.steps.scopes {
             self.lack(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use penstock_process::variable;
 
+use crate::apply::Order;
 use crate::files::{
     DEVICE_PREFIXES, FOLDER_VARIABLES, LIBRARY_VARIABLES, LINKER_FOLDERS, LINKERS, LOADERS,
     Surroundings, WRITTEN_VARIABLES,
@@ -20,12 +21,8 @@ const ICD_BYTES_MAX: usize = 4096;
 
 /// Reads the surroundings of this process. The paths are free of links, so that they can be
 /// compared.
-pub(crate) fn surroundings(
-    own: Option<&Path>,
-    key: Option<&Path>,
-    home: Option<&Path>,
-) -> Surroundings {
-    let own = own.map(real);
+pub(crate) fn surroundings(order: &Order) -> Surroundings {
+    let real_of = |path: &Option<PathBuf>| path.as_deref().map(real);
     let mut libraries = icd_libraries();
     let named = LIBRARY_VARIABLES.iter().filter_map(|name| path(name));
     libraries.extend(named.filter(|path| path.is_absolute()));
@@ -44,9 +41,10 @@ pub(crate) fn surroundings(
         libraries,
         devices: devices(),
         programs: programs(),
-        own,
-        home: home.map(real),
-        key: key.map(real),
+        own: real_of(&order.folder),
+        home: real_of(&order.home),
+        key: real_of(&order.key),
+        sessions: real_of(&order.sessions),
         uses_ucx: variable::HEAP_TRANSPORT.value().is_some_and(|it| it == "ucx"),
     }
 }

@@ -65,6 +65,9 @@ pub const KEPT: &[(&str, &str)] = &[
 /// and what only clients read.
 pub const NEVER: &[&str] = &["PENSTOCK_KEY", "PENSTOCK_TRUSTED_USERS"];
 
+/// Ends of names of secrets, such as `NVIDIA_API_KEY`. No driver reads a variable with such a name.
+const SECRET_ENDS: [&str; 5] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS"];
+
 /// Variables that name a place for files, and the folder inside the worker's own folder that each
 /// one gets. The cache stands apart, because the daemon may keep it for the user's next session.
 pub const PRIVATE: &[(&str, &str)] = &[
@@ -87,7 +90,8 @@ pub fn keeps(name: &OsStr) -> bool {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     };
-    !NEVER.contains(&name) && KEPT.iter().any(|(pattern, _)| fits(pattern))
+    let is_secret = NEVER.contains(&name) || SECRET_ENDS.iter().any(|end| name.ends_with(end));
+    !is_secret && KEPT.iter().any(|(pattern, _)| fits(pattern))
 }
 
 /// One variable of an environment.
@@ -135,6 +139,8 @@ mod tests {
             "PENSTOCK_KEY",
             "AWS_SECRET_ACCESS_KEY",
             "GITHUB_TOKEN",
+            "NVIDIA_API_KEY",
+            "INTEL_ACCESS_TOKEN",
             "SSH_AUTH_SOCK",
             "DBUS_SESSION_BUS_ADDRESS",
             "XDG_RUNTIME_DIR",

@@ -134,6 +134,8 @@ pub struct Surroundings {
     pub home: Option<PathBuf>,
     /// The file of the pool's key.
     pub key: Option<PathBuf>,
+    /// The folder with the files of all sessions.
+    pub sessions: Option<PathBuf>,
     /// Whether the worker uses UCX, which has its memory in `/dev/shm`.
     pub uses_ucx: bool,
 }
@@ -144,10 +146,13 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// Folders that a variable names and that workers cannot have.
     pub refused: Vec<PathBuf>,
-    /// Folders that workers must write to, and that have the home or the pool's key below them.
+    /// Folders that workers must write to, and that have the home, the pool's key or the files of
+    /// other sessions below them.
     pub too_wide: Vec<PathBuf>,
     /// Folders that workers need although the pool's key lies in them.
     pub exposing: Vec<PathBuf>,
+    /// Folders that workers need although the files of all sessions lie in them.
+    pub sharing: Vec<PathBuf>,
 }
 
 /// Returns the files that a worker may use.
@@ -158,6 +163,9 @@ pub fn plan(around: &Surroundings) -> Plan {
         let path = Path::new(path);
         if around.key.as_deref().is_some_and(|key| key.starts_with(path)) {
             plan.exposing.push(path.to_owned());
+        }
+        if around.sessions.as_deref().is_some_and(|sessions| sessions.starts_with(path)) {
+            plan.sharing.push(path.to_owned());
         }
         plan.add(path, *access);
     }
@@ -220,11 +228,12 @@ impl Plan {
     }
 }
 
-/// Returns whether a folder has the home or the pool's key below it. An empty entry of a list is
-/// the current folder, which can be any.
+/// Returns whether a folder has the home, the pool's key or the files of all sessions below it. An
+/// empty entry of a list is the current folder, which can be any.
 fn is_too_wide(folder: &Path, around: &Surroundings) -> bool {
     let has = |file: &Option<PathBuf>| file.as_ref().is_some_and(|file| file.starts_with(folder));
-    !folder.is_absolute() || folder.parent().is_none() || has(&around.home) || has(&around.key)
+    let secrets = [&around.home, &around.key, &around.sessions];
+    !folder.is_absolute() || folder.parent().is_none() || secrets.into_iter().any(has)
 }
 
 fn is_lib(folder: &Path) -> bool {
@@ -327,6 +336,28 @@ mod tests {
         assert_eq!(access(&plan, "/usr/bin/ld"), Some(Access::Run));
         let with_ucx = super::plan(&Surroundings { uses_ucx: true, ..around });
         assert_eq!(access(&with_ucx, "/dev/shm"), Some(Access::Own));
+    }
+
+    #[test]
+    fn files_of_other_sessions_are_below_no_rule() {
+        let base = Path::new("/tmp/penstock-cache-1000");
+        let around = Surroundings {
+            sessions: Some(base.into()),
+            own: Some(base.join("daemons/1-2/0")),
+            folders: vec!["/tmp".into()],
+            written: vec!["/tmp".into()],
+            libraries: vec!["/tmp/libmine.so".into()],
+            ..around()
+        };
+        let plan = plan(&around);
+        assert_eq!(access(&plan, "/tmp"), None);
+        assert_eq!(
+            (&plan.refused[..], &plan.too_wide[..]),
+            (&["/tmp".into()][..], &["/tmp".into()][..])
+        );
+        assert_eq!(access(&plan, "/tmp/penstock-cache-1000/daemons/1-2/0"), Some(Access::Own));
+        let among = Surroundings { sessions: Some("/opt/penstock/cache".into()), ..around };
+        assert_eq!(super::plan(&among).sharing, [PathBuf::from("/opt")]);
     }
 
     #[test]

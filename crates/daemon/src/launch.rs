@@ -49,6 +49,7 @@ impl Launch {
             folder: folder.as_ref().map(|folder| folder.path().to_owned()),
             key: self.key.clone(),
             home: variable::HOME.path(),
+            sessions: folder.as_ref().map(|folder| folder.base().to_owned()),
             sessions_max: SESSIONS_PER_DAEMON_MAX as u64,
         };
         let (addresses, key) = (self.addresses.clone(), self.key.clone());
