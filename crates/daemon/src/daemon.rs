@@ -27,7 +27,7 @@ use crate::log::{self, Log, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
 use crate::quota::{LimitsError, LimitsFile};
 use crate::transport::{Transport, UnknownTransport};
-use crate::workers::{Ended, Workers};
+use crate::workers::{Ended, Signs, Workers};
 
 /// Most messages taken from one worker before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
@@ -278,9 +278,9 @@ impl Daemon {
         let mut list = ClientList::new(&self.keys);
         loop {
             let ControlFlow::Continue(watched) = watch(Instant::now()) else { return };
-            let (controls, next) = {
+            let (signs, next) = {
                 let workers = self.workers();
-                (workers.controls(), workers.next_look(Instant::now()).into_iter().chain(watched))
+                (workers.signs(), workers.next_look(Instant::now()).into_iter().chain(watched))
             };
             let limits = self.limits.lock().as_ref().map(LimitsFile::next_look);
             let next = next.chain(limits).chain(list.next_look()).min();
@@ -288,7 +288,9 @@ impl Daemon {
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
             ];
-            fds.extend(controls.iter().map(|(_, control)| PollFd::new(&**control, PollFlags::IN)));
+            fds.extend(signs.iter().map(|it| PollFd::new(&*it.control, PollFlags::IN)));
+            let exits = signs.iter().filter_map(|it| Some((it, it.exit.as_deref()?)));
+            fds.extend(exits.clone().map(|(_, exit)| PollFd::new(exit, PollFlags::IN)));
             let timeout =
                 next.map(|at| crate::sys::timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
@@ -304,10 +306,12 @@ impl Daemon {
             }
             // Reading empties the counter, if it is not empty already.
             _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
-            for ((id, control), ready) in controls.iter().zip(ready.iter().skip(2)) {
-                if *ready {
-                    self.hear(*id, control);
-                }
+            for (sign, _) in signs.iter().zip(ready.iter().skip(2)).filter(|(_, ready)| **ready) {
+                self.hear(sign.worker, &sign.control);
+            }
+            let ready = ready.iter().skip(2 + signs.len());
+            for ((sign, _), _) in exits.zip(ready).filter(|(_, ready)| **ready) {
+                self.note_exit(sign);
             }
             for ended in self.workers().reap(Instant::now()) {
                 self.tell_end(&ended);
@@ -364,7 +368,7 @@ impl Daemon {
         let full = launch.folders.as_ref().map(|folders| folders.full()).unwrap_or_default();
         for worker in &full {
             let limit = SESSION_BYTES_MAX >> 20;
-            tracing::warn!(worker, "a session ends: its files take more than {limit} MiB");
+            tracing::warn!(worker, "a session ends: its files take more than {limit} MiB, or hide");
         }
         if !full.is_empty() {
             self.workers().end_full(&full);
@@ -445,6 +449,14 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Notes that the process of a worker has ended, whether or not its control socket has closed.
+    fn note_exit(&self, sign: &Signs) {
+        // Its last message says why the session has ended.
+        self.hear(sign.worker, &sign.control);
+        self.workers().closed(sign.worker, Instant::now());
+        self.changed.notify_all();
     }
 
     fn tell_end(&self, ended: &Ended) {

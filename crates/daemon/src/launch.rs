@@ -1,6 +1,7 @@
 //! The start of a worker's process: its environment, its folder, and its first message.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,7 @@ use penstock_confine::{Level, Network, Order, environment};
 use penstock_link::EncryptionOptions;
 use penstock_process::variable;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
+use rustix::process::PidfdFlags;
 
 use crate::folders::{Folder, Folders};
 use crate::log::Log;
@@ -35,6 +37,10 @@ pub(crate) struct Launch {
 pub(crate) struct Launched {
     pub(crate) child: Child,
     pub(crate) control: Control,
+    /// Becomes readable when the process has ended. A hang-up of the control socket does not say
+    /// that: a kernel can leave a process behind that has this socket, too. `None` if the system
+    /// has no such descriptors (before Linux 5.3) or none left.
+    pub(crate) exit: Option<OwnedFd>,
     pub(crate) folder: Option<Folder>,
 }
 
@@ -56,7 +62,9 @@ impl Launch {
         let encryption = (self.encryption.rule.word().to_owned(), self.encryption.folder.clone());
         let start = ToWorker::Start { addresses, key, encryption, log: self.log, order };
         control.send(&start, None).map_err(io::Error::other)?;
-        Ok(Launched { child, control, folder })
+        let pid = rustix::process::Pid::from_child(&child);
+        let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
+        Ok(Launched { child, control, exit, folder })
     }
 
     /// Workers connect to workers of other nodes themselves, and without the pool's key they can

@@ -3,14 +3,14 @@
 //! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
+mod group;
 mod keys;
 mod waiting;
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,6 @@ use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
 use crate::account::{Account, Joules};
 use crate::folders::Folder;
@@ -32,6 +31,7 @@ use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill};
 use crate::usage::Used;
+use group::{describe, end_group, end_group_of_ended};
 
 /// Longest start of a worker; a longer one hangs. The slowest seen took 8 s, with eight GPUs after
 /// boot.
@@ -81,6 +81,7 @@ pub(crate) struct Workers {
 struct Worker {
     child: Child,
     control: Arc<Control>,
+    exit: Option<Arc<OwnedFd>>,
     state: State,
     /// Number of its open tickets.
     tickets: usize,
@@ -139,6 +140,13 @@ pub(crate) struct Session {
     pub(crate) level: Level,
     /// Public key of the client, if the link is encrypted.
     pub(crate) key: Option<PublicKey>,
+}
+
+/// What tells of a worker: its messages, and the end of its process.
+pub(crate) struct Signs {
+    pub(crate) worker: u32,
+    pub(crate) control: Arc<Control>,
+    pub(crate) exit: Option<Arc<OwnedFd>>,
 }
 
 /// How a worker ended.
@@ -239,21 +247,27 @@ impl Workers {
         self.table.values().filter(|worker| matches!(worker.state, State::Serving(_))).count()
     }
 
-    /// Returns the control sockets of all workers, to wait on.
-    pub(crate) fn controls(&self) -> Vec<(u32, Arc<Control>)> {
-        self.table.iter().map(|(id, worker)| (*id, worker.control.clone())).collect()
+    /// Returns what tells of all workers, to wait on.
+    pub(crate) fn signs(&self) -> Vec<Signs> {
+        let signs = |(id, it): (&u32, &Worker)| Signs {
+            worker: *id,
+            control: it.control.clone(),
+            exit: it.exit.clone(),
+        };
+        self.table.iter().map(signs).collect()
     }
 
     /// Starts a worker. Only the daemon's own thread may call this.
     pub(crate) fn start(&mut self, launch: &Launch, now: Instant) -> io::Result<u32> {
         self.refill.start_began();
         match launch.start() {
-            Ok(Launched { child, control, folder }) => {
+            Ok(Launched { child, control, exit, folder }) => {
                 let id = child.id();
                 let state = State::Starting(now);
                 let worker = Worker {
                     child,
                     control: Arc::new(control),
+                    exit: exit.map(Arc::new),
                     state,
                     tickets: 0,
                     ended: None,
@@ -452,7 +466,7 @@ impl Workers {
         }
     }
 
-    /// Notes that a worker's control socket has closed: the worker has ended or is about to.
+    /// Notes that a worker has ended, or has closed its control socket and is about to end.
     pub(crate) fn closed(&mut self, id: u32, now: Instant) {
         let Some(worker) = self.table.remove(&id) else { return };
         self.spares.retain(|spare| *spare != id);
@@ -557,37 +571,6 @@ impl Workers {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
-}
-
-/// Kills a worker and all processes that its drivers or kernels have started: they are in its
-/// group, and cannot leave it.
-fn end_group(child: &Child) {
-    if let Some(group) = group_of(child) {
-        // If they have ended meanwhile, there is nothing to do.
-        _ = rustix::process::kill_process_group(group, Signal::KILL);
-    }
-}
-
-/// Kills what a worker that has ended has left behind. The worker has not been waited for, so its
-/// number cannot belong to another group.
-fn end_group_of_ended(child: &Child) {
-    let Some(process) = group_of(child) else { return };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    if matches!(waitid(WaitId::Pid(process), options), Ok(Some(_))) {
-        end_group(child);
-    }
-}
-
-fn group_of(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "unknown".to_owned(),
-    }
 }
 
 /// Hands a connected socket to a worker.
