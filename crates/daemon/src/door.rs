@@ -135,6 +135,7 @@ impl Daemon {
             }
             Arrival::Gone => Err(LinkError::Closed),
             Arrival::Refused(client, verdict) => client.finish(verdict).map(drop),
+            Arrival::OverLimit(client, refusal) => Err(client.refuse_for(&refusal.to_string())),
         }
     }
 

@@ -72,6 +72,11 @@ impl<C> Line<C> {
     }
 
     /// Returns the clients in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &C> {
+        self.waiting.iter()
+    }
+
+    /// Returns the clients in their order, to change what is known of them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut C> {
         self.waiting.iter_mut()
     }

@@ -13,6 +13,7 @@ use penstock_quota::{
     FILE_BYTES_MAX, FileError, Ledger, Limit, Limits, Loan, NOT_ENFORCED, Refusal, Resource, Row,
     Scope, Terms, User,
 };
+use penstock_wire::limits::CLIENTS_IN_LINE_MAX;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -26,6 +27,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// starts one program after the other must not be refused because the last worker is still ending:
 /// that takes at most half a second, see `worker.rs` and `workers.rs`.
 const WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Most clients of one user that wait in line although the user is beyond its limit of sessions.
+/// The line has room for 32 such users, so that one user alone locks nobody out.
+const WAITING_BEYOND_LIMIT_MAX: usize = CLIENTS_IN_LINE_MAX / 32;
 
 /// Why a file of limits cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +125,21 @@ impl Quota {
         let changed: Vec<_> = now.into_iter().filter(is_new).collect();
         self.told.extend(changed.iter().cloned());
         changed
+    }
+
+    /// Returns why a client of this user may not even join the line: the user is beyond its limit,
+    /// and as many of its clients wait for that as may wait.
+    pub(crate) fn refuses_in_line(
+        &self,
+        line: &crate::line::Line<Waiting>,
+        user: &User,
+    ) -> Option<Refusal> {
+        self.refuses(user, line.iter().filter(|waiting| waiting.user == *user).count())
+    }
+
+    fn refuses(&self, user: &User, waiting: usize) -> Option<Refusal> {
+        let refusal = self.ledger.may_enter(user).err();
+        refusal.filter(|it| it.scope == Scope::User && waiting >= WAITING_BEYOND_LIMIT_MAX)
     }
 
     /// Decides about a client in line: returns the refusal if the client has waited long enough.
@@ -292,6 +312,19 @@ mod tests {
         assert_eq!(quota.changes().len(), 1);
         quota.ledger.set_limits(Limits::default());
         assert_eq!(quota.changes().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [10]);
+    }
+
+    #[test]
+    fn a_user_beyond_its_limit_leaves_room_in_the_line() {
+        let mut quota = Quota::new(limits("[user.1]\nsessions = 1\n"));
+        quota.enter(10, User::Number(1));
+        let waiting = |user: &User, count| quota.refuses(user, count).is_some();
+        let (full, other) = (User::Number(1), User::Number(2));
+        assert!(!waiting(&full, WAITING_BEYOND_LIMIT_MAX - 1));
+        assert!(waiting(&full, WAITING_BEYOND_LIMIT_MAX));
+        assert!(!waiting(&other, CLIENTS_IN_LINE_MAX));
+        quota.leave(10);
+        assert!(quota.refuses(&full, CLIENTS_IN_LINE_MAX).is_none());
     }
 
     #[test]

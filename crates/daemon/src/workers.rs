@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
 use penstock_link::{Accepted, MemoryUse, Part, PublicKey, Way};
-use penstock_quota::{Limits, Loan, Resource, Terms, User};
+use penstock_quota::{Limits, Loan, Refusal, Resource, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
@@ -183,6 +183,8 @@ pub(crate) enum Arrival {
     Gone,
     /// The caller must tell it the verdict.
     Refused(Accepted, Verdict),
+    /// The caller must tell it the limit of its user.
+    OverLimit(Accepted, Refusal),
 }
 
 impl Workers {
@@ -359,6 +361,9 @@ impl Workers {
                 Ok(matched) => Arrival::Served(matched),
                 Err(client) => Arrival::Refused(client, Verdict::NoWorker),
             };
+        }
+        if let Some(refusal) = self.quota.refuses_in_line(&self.line, &user) {
+            return Arrival::OverLimit(client, refusal);
         }
         if self.line.is_full() {
             return Arrival::Refused(client, Verdict::Full);
