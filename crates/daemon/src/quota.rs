@@ -213,6 +213,9 @@ struct Stamp {
 /// The file of limits, which may change while the daemon runs.
 pub(crate) struct LimitsFile {
     path: PathBuf,
+    /// The version whose limits are applied, or that cannot be used.
+    read: Option<Stamp>,
+    /// The version at the last look.
     seen: Option<Stamp>,
     next: Instant,
     /// Why the limits of the file's last version are not used.
@@ -226,7 +229,8 @@ impl LimitsFile {
         let path = std::path::absolute(&path).unwrap_or(path);
         let seen = stamp(&path);
         let limits = read(&path)?;
-        Ok((Self { path, seen, next: now + LOOK_EVERY, problem: None }, limits))
+        let next = now + LOOK_EVERY;
+        Ok((Self { path, read: seen, seen, next, problem: None }, limits))
     }
 
     pub(crate) fn next_look(&self) -> Instant {
@@ -237,7 +241,8 @@ impl LimitsFile {
         json!({ "path": self.path.display().to_string(), "problem": self.problem })
     }
 
-    /// Looks at the file if it is time. Returns new limits if the file has changed.
+    /// Looks at the file if it is time. Returns new limits if the file has changed and was the same
+    /// at two looks: the beginning of a file that is just being written is a file of fewer limits.
     ///
     /// # Errors
     /// Fails once for each version of the file that cannot be used.
@@ -247,10 +252,11 @@ impl LimitsFile {
         }
         self.next = now + LOOK_EVERY;
         let stamp = stamp(&self.path);
-        if stamp == self.seen {
+        let was_seen = std::mem::replace(&mut self.seen, stamp) == stamp;
+        if stamp == self.read || !was_seen {
             return Ok(None);
         }
-        self.seen = stamp;
+        self.read = stamp;
         match read(&self.path) {
             Ok(limits) => {
                 self.problem = None;
@@ -341,14 +347,25 @@ mod tests {
         // Of another length, because the clock of a file system may be coarse.
         fs::write(&path, "[total]\nsessions = 12\n").unwrap();
         assert!(file.look(start).unwrap().is_none(), "it is not time yet");
+        assert!(file.look(file.next_look()).unwrap().is_none(), "it may be written just now");
         let limits = file.look(file.next_look()).unwrap().unwrap();
         assert_eq!(sessions(&limits), Some(12));
+        fs::write(&path, "").unwrap();
+        assert!(file.look(file.next_look()).unwrap().is_none());
+        fs::write(&path, "[total]\nsessions = 12\n").unwrap();
+        for _ in 0..2 {
+            let limits = file.look(file.next_look()).unwrap();
+            let is_same = limits.is_none_or(|limits| sessions(&limits) == Some(12));
+            assert!(is_same, "a file that is being written is no file without limits");
+        }
         fs::write(&path, "[total]\nsessions = many\n").unwrap();
+        assert!(file.look(file.next_look()).unwrap().is_none());
         let error = file.look(file.next_look()).unwrap_err().to_string();
         assert!(error.contains("limits.toml, line 2"), "{error}");
         assert_eq!(file.status()["problem"].as_str(), Some(error.as_str()));
         assert!(file.look(file.next_look()).unwrap().is_none(), "told once");
         fs::remove_file(&path).unwrap();
+        assert!(file.look(file.next_look()).unwrap().is_none());
         let error = file.look(file.next_look()).unwrap_err().to_string();
         assert!(error.contains("cannot read the limits"), "{error}");
         fs::remove_dir_all(&folder).unwrap();
