@@ -23,9 +23,11 @@ fi
 
 # Copies real inputs to start with, from the tests, to the folder of a corpus.
 fill_corpus() {
-    mkdir -p "$1/ptx" "$1/fatbins" "$1/trees" "$1/keylists"
+    mkdir -p "$1/ptx" "$1/fatbins" "$1/trees" "$1/keylists" "$1/includes"
     printf '# lab\nanna ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA quota=a devices=0,1\n' \
         >"$1/keylists/clients"
+    printf -- '-I /inc -DM=<ah>\0#include "ah"\n#define N "bh"\n#include N\n#include </xh>\n' \
+        >"$1/includes/forms"
     cp crates/doctor/tests/trees/*.tree "$1/trees"
     cp crates/ptx/tests/ptx/*.ptx "$1/ptx"
     cp crates/ptx/tests/ptx/*.fatbin "$1/fatbins"

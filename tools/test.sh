@@ -134,6 +134,7 @@ stage_c() {
     runner tests/c/run.sh --on encrypted buffers kernels mapping rects
     runner tests/c/run.sh --on encrypted multi_buffers multi_events multi_heaps multi_programs
     runner tests/c/run.sh --on mixed multi_heaps
+    runner tests/c/run.sh --on platforms includes
     # Nodes that do not reach each other: the client relays.
     runner tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views
 }

@@ -7,6 +7,7 @@ use penstock_wire::describe::{
     NodeDescription, PeerInvitation, Survey, Timers,
 };
 use penstock_wire::frame::decode;
+use penstock_wire::headers::Headers;
 
 fuzz_target!(|bytes: &[u8]| {
     _ = decode::<NodeDescription>("", bytes);
@@ -18,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     _ = decode::<BuiltInKernels>("", bytes);
     _ = decode::<ImageDescription>("", bytes);
     _ = decode::<PeerInvitation>("", bytes);
+    _ = decode::<Headers>("", bytes);
     _ = decode::<Timers>("", bytes);
     _ = decode::<Vec<(u32, Vec<u8>)>>("", bytes);
     _ = decode::<Vec<(u32, u32)>>("", bytes);

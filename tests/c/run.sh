@@ -1,11 +1,12 @@
 #!/bin/bash
 # Builds and runs the C tests.
 #
-#   tests/c/run.sh [--on local|unix|tcp|two|far|encrypted|apart|mixed] [--times N] [NAME...]
+#   tests/c/run.sh [--on KIND] [--times N] [NAME...]
 #
-# Prints one line per program with its time, the log of a program that fails, and a summary. With
-# --times each program runs N times, and each run must pass. Logs stay in target/c-tests/log. A
-# program is NAME.c with NAME-*.c and NAME.h; multi_* and stress* get several PoCL devices.
+# KIND is a pool of tools/pool.sh; without it, the programs use the local driver. Prints one line
+# per program with its time, the log of a program that fails, and a summary. With --times each
+# program runs N times, and each run must pass. Logs stay in target/c-tests/log. A program is NAME.c
+# with NAME-*.c and NAME.h; multi_* and stress* get several PoCL devices.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -16,7 +17,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
         --times) times=$2; shift ;;
-        -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
         -*) echo "no such option: $1" >&2; exit 2 ;;
         *) names+=("${1%.c}") ;;
     esac

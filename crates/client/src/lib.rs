@@ -12,6 +12,7 @@
 //!   current.
 //! * [`Heap`]: memory on several devices that kernels on all of them reach.
 //! * [`Queue`], [`Event`]: commands, and their completion.
+//! * [`headers`]: the files that programs include, which travel with their builds.
 //! * [`Program`], [`Kernel`], [`Sampler`]: the objects that launches use.
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod context;
 pub mod error;
 mod event;
 mod grant;
+pub mod headers;
 mod heap;
 pub mod identity;
 mod ids;

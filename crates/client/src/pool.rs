@@ -134,6 +134,7 @@ struct OpenNode {
     description: NodeDescription,
     instance: Option<InstanceId>,
     link: (Sender, Receiver),
+    features: u64,
 }
 
 impl Opening<'_> {
@@ -211,7 +212,7 @@ impl Opening<'_> {
         let link =
             penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
                 .map_err(unreachable)?;
-        Ok(Some(OpenNode { description, instance, link }))
+        Ok(Some(OpenNode { description, instance, link, features }))
     }
 
     fn hear_description(&self, opened: &Opened) -> Result<NodeDescription, NotDescribed> {
@@ -245,8 +246,10 @@ impl From<LinkError> for NotDescribed {
 
 impl Node {
     fn new(index: usize, address: &Address, open: OpenNode, tell: Tell) -> Self {
-        let OpenNode { description, link, .. } = open;
-        let session = Session::new(index, description.host.as_str().into(), link);
+        let OpenNode { description, link, features, .. } = open;
+        let takes_headers = features & feature::HEADERS != 0;
+        let name = description.host.as_str().into();
+        let session = Session::new(index, name, takes_headers, link);
         let name = format!("{} ({address})", description.host);
         let who = name.clone();
         session.notices.show_with(move |text| tell(format_args!("node {who}: {text}")));

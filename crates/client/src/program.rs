@@ -1,8 +1,11 @@
 //! Programs. They are built in all places at the same time, and the reports of the builds answer
 //! all later queries in the client.
 
+mod built;
+
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_ggas::with_header;
 use penstock_process::Lock;
@@ -14,60 +17,23 @@ use penstock_wire::{Id, Request, Status, U32, frame};
 
 use crate::context::{Context, Place};
 use crate::error::{Error, Result};
+use crate::headers::directive::Directives;
+use crate::headers::search::TooMuch;
+use crate::headers::{self, ForBuild};
 use crate::pool::Device;
 use crate::session::Pending;
+use built::{Built, device_key, place_of_key};
 
 pub struct Program {
     context: Arc<Context>,
     /// Id of the program in each place, or none where it does not exist.
     ids: Vec<Id<kind::Program>>,
     built: Lock<Built>,
-    /// Whether the kernels may print: the source contains `printf`, or the client does not know the
-    /// source.
-    may_print: bool,
-}
-
-/// Reports of the last build for each device.
-#[derive(Default)]
-struct Built {
-    devices: Vec<((usize, u32), Info)>,
-    /// Kernels that any device has. [`KernelDescription::work_group`] tells which devices.
-    kernels: Vec<Arc<KernelDescription>>,
-    info: Info,
-    /// Variables of a CUDA module.
-    globals: Vec<Global>,
-}
-
-impl Built {
-    /// Adds the reports of one build. The reports of other devices stay, even if this build failed,
-    /// because a program may build for each device separately.
-    fn take(&mut self, reports: Vec<(usize, BuildReport)>) {
-        let mut kernels = Vec::new();
-        for (place, report) in reports {
-            for (device, info) in report.devices {
-                self.forget(place, device);
-                self.devices.push(((place, device), info));
-            }
-            self.info = report.info;
-            self.globals = report.globals;
-            merge(&mut kernels, report.kernels.into_iter().map(|kernel| at_place(kernel, place)));
-        }
-        // If builds disagree about a kernel, the last one counts.
-        let older = std::mem::replace(&mut self.kernels, kernels);
-        merge(&mut self.kernels, older);
-    }
-
-    /// Removes what earlier builds reported for a device, and the kernels that no other device has.
-    fn forget(&mut self, place: usize, device: u32) {
-        self.devices.retain(|(known, _)| *known != (place, device));
-        let key = device_key(place, device);
-        for kernel in &mut self.kernels {
-            if kernel.work_group.iter().any(|(known, _)| *known == key) {
-                Arc::make_mut(kernel).work_group.retain(|(known, _)| *known != key);
-            }
-        }
-        self.kernels.retain(|kernel| !kernel.work_group.is_empty());
-    }
+    /// Whether the kernels may print: the source or a file that it includes contains `printf`, or
+    /// the client does not know the source.
+    may_print: AtomicBool,
+    /// What the source includes, if it includes anything.
+    directives: Option<Directives>,
 }
 
 /// The inputs of a build, compilation or link.
@@ -77,6 +43,7 @@ struct Inputs<'a> {
     programs: &'a [Input<'a>],
     /// See [`BuildOrder::globals`].
     globals: Option<Vec<String>>,
+    is_compilation: bool,
 }
 
 /// An input of a compilation or link. For a header, the text is the name under which it is
@@ -89,12 +56,7 @@ impl Program {
     /// # Errors
     /// If a node is lost.
     pub fn with_source(context: &Arc<Context>, source: &[u8]) -> Result<Arc<Self>> {
-        let source = &*with_header(source);
-        let ids = each_place(context, |place, program| {
-            let call = to_worker::CreateProgramWithSource { program, context: place.id };
-            place.session.send(&call, &[], source)
-        })?;
-        Ok(Self::of_source(context, ids, source))
+        Self::with_source_at(context, source, |_| true)
     }
 
     /// `clCreateProgramWithIL`.
@@ -119,34 +81,52 @@ impl Program {
         devices: &[Arc<Device>],
         source: &[u8],
     ) -> Result<Arc<Self>> {
+        Self::with_source_at(context, source, |place| {
+            !devices_at(context, place, devices).is_empty()
+        })
+    }
+
+    fn with_source_at(
+        context: &Arc<Context>,
+        source: &[u8],
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Result<Arc<Self>> {
         let source = &*with_header(source);
+        let directives = Directives::of(source);
+        let relocated = directives.as_ref().map(|directives| directives.relocated(source));
         let mut ids = Vec::new();
         for (index, place) in context.places().iter().enumerate() {
-            if devices_at(context, index, devices).is_empty() {
+            if !is_wanted(index) {
                 ids.push(Id::NONE);
                 continue;
             }
             let program = crate::ids::next_id();
             let call = to_worker::CreateProgramWithSource { program, context: place.id };
-            place.session.send(&call, &[], source)?;
+            let relocated = relocated.as_deref().filter(|_| place.session.takes_headers);
+            place.session.send(&call, &[], relocated.unwrap_or(source))?;
             ids.push(program);
         }
-        Ok(Self::of_source(context, ids, source))
+        // The worker, too, looks for `printf` and collects no text for a program without it.
+        let may_print = headers::prints(source);
+        Ok(Self::made(context, ids, may_print, directives))
     }
 
     fn new(context: &Arc<Context>, ids: Vec<Id<kind::Program>>) -> Arc<Self> {
-        Arc::new(Self { context: context.clone(), ids, built: Lock::default(), may_print: true })
+        Self::made(context, ids, true, None)
     }
 
-    /// Makes a program whose source is known. The worker, too, looks for `printf` and collects no
-    /// text for a program without it.
-    fn of_source(context: &Arc<Context>, ids: Vec<Id<kind::Program>>, source: &[u8]) -> Arc<Self> {
-        let may_print = source.windows(b"printf".len()).any(|part| part == b"printf");
-        Arc::new(Self { context: context.clone(), ids, built: Lock::default(), may_print })
+    fn made(
+        context: &Arc<Context>,
+        ids: Vec<Id<kind::Program>>,
+        may_print: bool,
+        directives: Option<Directives>,
+    ) -> Arc<Self> {
+        let (context, may_print) = (context.clone(), AtomicBool::new(may_print));
+        Arc::new(Self { context, ids, built: Lock::default(), may_print, directives })
     }
 
     pub(crate) fn may_print(&self) -> bool {
-        self.may_print
+        self.may_print.load(Ordering::Relaxed)
     }
 
     /// `clCreateProgramWithBinary`. Returns the program, and the status of each binary in order.
@@ -257,7 +237,7 @@ impl Program {
         options: Option<&str>,
         headers: &[Input<'_>],
     ) -> Result<()> {
-        let inputs = Inputs { options, programs: headers, globals: None };
+        let inputs = Inputs { options, programs: headers, globals: None, is_compilation: true };
         self.make(devices, inputs, |program| to_worker::CompileProgram {
             request: Id::NONE,
             program,
@@ -270,16 +250,53 @@ impl Program {
         inputs: Inputs<'_>,
         call: impl Fn(Id<kind::Program>) -> C,
     ) -> Result<()> {
+        let headers = match self.headers(&inputs) {
+            Ok(headers) => headers,
+            Err(error) => return Err(self.refuse(devices, &inputs, &error.to_string())),
+        };
         let mut pending = Vec::new();
         for (index, (place, id)) in self.context.places().iter().zip(&self.ids).enumerate() {
             let here = devices_at(&self.context, index, devices);
             if here.is_empty() || id.is_none() {
                 continue;
             }
+            if let Some(ForBuild { payload, .. }) = &headers
+                && place.session.takes_headers
+            {
+                let call = to_worker::ProgramHeaders { program: *id };
+                place.session.send(&call, &[], payload)?;
+            }
             let order = inputs.order(here, index);
             pending.push((index, place.session.request(call(*id), &frame::encode(&order))));
         }
         self.collect(pending)
+    }
+
+    /// Returns the files that a build includes.
+    fn headers(&self, inputs: &Inputs<'_>) -> std::result::Result<Option<ForBuild>, TooMuch> {
+        let own = self.directives.iter();
+        let given = inputs.programs.iter().filter_map(|(_, header)| header.directives.as_ref());
+        let sources: Vec<&Directives> = own.chain(given).collect();
+        if sources.is_empty() {
+            return Ok(None);
+        }
+        let headers = headers::for_build(&sources, inputs.options)?;
+        if headers.as_ref().is_some_and(|headers| headers.may_print) {
+            self.may_print.store(true, Ordering::Relaxed);
+        }
+        Ok(headers)
+    }
+
+    /// Ends a build that no worker has begun, with this log.
+    fn refuse(&self, devices: &[Arc<Device>], inputs: &Inputs<'_>, why: &str) -> Error {
+        let status = inputs.failure();
+        let places = 0..self.context.places().len();
+        let report = |place| {
+            let here = devices_at(&self.context, place, devices);
+            (place, BuildReport::failure(status, &here, why))
+        };
+        self.built.lock().take(places.map(report).collect());
+        Error::Refused { node: "this host".into(), status }
     }
 
     /// `clLinkProgram`. Returns the program, and the result of linking. Waits as
@@ -294,7 +311,7 @@ impl Program {
         inputs: &[&Arc<Program>],
     ) -> Result<(Arc<Self>, Result<()>)> {
         let programs: Vec<Input<'_>> = inputs.iter().map(|program| ("", *program)).collect();
-        let inputs = Inputs { options, programs: &programs, globals: None };
+        let inputs = Inputs { options, programs: &programs, ..Inputs::default() };
         let mut ids = vec![Id::NONE; context.places().len()];
         let mut pending = Vec::new();
         for (index, place) in context.places().iter().enumerate() {
@@ -429,43 +446,6 @@ fn says_not_built(error: &Error) -> bool {
     matches!(error, Error::Refused { status, .. } if codes.contains(status))
 }
 
-/// Merges the reports of other devices about the same kernels.
-fn merge(
-    known: &mut Vec<Arc<KernelDescription>>,
-    more: impl IntoIterator<Item = Arc<KernelDescription>>,
-) {
-    for kernel in more {
-        match known.iter_mut().find(|it| it.name == kernel.name) {
-            Some(it) => {
-                Arc::make_mut(it).work_group.extend(Arc::unwrap_or_clone(kernel).work_group)
-            }
-            None => known.push(kernel),
-        }
-    }
-}
-
-/// Returns the kernel that a place reports, with device numbers that are distinct from those of
-/// other places.
-fn at_place(mut kernel: KernelDescription, place: usize) -> Arc<KernelDescription> {
-    for (device, _) in &mut kernel.work_group {
-        *device = device_key(place, *device);
-    }
-    Arc::new(kernel)
-}
-
-/// Returns a device's number in a merged [`KernelDescription::work_group`]. It contains the place,
-/// because nodes number their devices independently. 16 bits each hold 65,536 places and devices.
-const fn device_key(place: usize, device: u32) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "a context over 65,536 places is not made")]
-    let place = place as u32;
-    (place << 16) | (device & 0xffff)
-}
-
-/// Returns the place in a number that [`device_key`] made.
-const fn place_of_key(key: u32) -> usize {
-    (key >> 16) as usize
-}
-
 impl KernelInfo for KernelDescription {
     fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]> {
         penstock_wire::describe::find(of_device(self, context, device)?, name)
@@ -515,6 +495,15 @@ fn each_place(
 }
 
 impl Inputs<'_> {
+    /// Returns the code of a build that fails because of what the program says.
+    fn failure(&self) -> Status {
+        if self.is_compilation {
+            Status::COMPILE_PROGRAM_FAILURE
+        } else {
+            Status::BUILD_PROGRAM_FAILURE
+        }
+    }
+
     /// Returns what a place shall do for its devices.
     fn order(&self, devices: Vec<u32>, place: usize) -> BuildOrder {
         let id = |program: &Program| program.ids.get(place).map_or(0, |id| id.get());

@@ -105,6 +105,8 @@ pub struct Session {
     failures: Lock<FxHashMap<u64, Arc<Failure>>>,
     on_loss: OnceLock<OnLoss>,
     pub(crate) notices: Notices,
+    /// Set if the worker takes the files that programs include.
+    pub(crate) takes_headers: bool,
 }
 
 type OnLoss = Box<dyn Fn(&str) + Send + Sync>;
@@ -140,6 +142,7 @@ impl Session {
     pub(crate) fn new(
         node: usize,
         name: Arc<str>,
+        takes_headers: bool,
         (sender, receiver): (Sender, Receiver),
     ) -> Arc<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
@@ -167,6 +170,7 @@ impl Session {
             failures: Lock::default(),
             on_loss: OnceLock::new(),
             notices: Notices::default(),
+            takes_headers,
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {

@@ -512,12 +512,16 @@ impl Daemon {
 }
 
 /// Makes the place of the workers' folders. Workers that are not confined use the files of the
-/// daemon's user.
+/// daemon's user, and a folder only for the files that programs include. They can do without it.
 fn folders(levels: Levels, wake: &OwnedFd) -> Result<Option<Arc<Folders>>, Error> {
-    if levels.wanted == Level::Off {
+    let made = wake.try_clone().and_then(Folders::make);
+    if levels.wanted == Level::Off
+        && let Err(error) = &made
+    {
+        let what = "no folder for files that programs include; PENSTOCK_CACHE names one";
+        tracing::warn!(%error, "{what}");
         return Ok(None);
     }
-    let made = wake.try_clone().and_then(Folders::make);
     made.map(Some).map_err(Error::system(
         "making the folder for files of workers (PENSTOCK_CACHE names another place)",
     ))

@@ -1,5 +1,6 @@
 //! The start of a worker's process: its environment, its folder, and its first message.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
@@ -7,7 +8,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use penstock_confine::{Level, Network, Order, environment};
+use penstock_confine::environment::{self, PRIVATE};
+use penstock_confine::files::WRITTEN_VARIABLES;
+use penstock_confine::{Level, Network, Order};
 use penstock_link::EncryptionOptions;
 use penstock_process::variable;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
@@ -29,7 +32,7 @@ pub(crate) struct Launch {
     pub(crate) log: Log,
     /// How far workers confine themselves.
     pub(crate) level: Level,
-    /// Where their folders are, unless they are not confined.
+    /// Where their folders are. Workers that are not confined may have none.
     pub(crate) folders: Option<Arc<Folders>>,
 }
 
@@ -83,6 +86,9 @@ impl Launch {
             let settings = environment::of_worker(variable::everything(), folder);
             command.env_clear().envs(settings.into_iter().map(|it| (it.name, it.value)));
         }
+        for (name, value) in relative_places(self.level) {
+            command.env(name, value);
+        }
         let nodes = variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into());
         let child = command
             // The name shown by `ps`, which otherwise shows /proc/self/exe.
@@ -102,4 +108,20 @@ impl Launch {
             .spawn()?;
         Ok((child, ours))
     }
+}
+
+/// Returns the variables that name a place for files in relation to the daemon's current folder,
+/// with the places' full paths. A worker's current folder is its own one.
+fn relative_places(level: Level) -> Vec<(OsString, PathBuf)> {
+    // A confined worker has private places of its own.
+    let private = if level > Level::Off { &[][..] } else { PRIVATE };
+    let is_of_place = |name: &OsStr| {
+        WRITTEN_VARIABLES.iter().any(|it| name == *it) || private.iter().any(|it| name == it.0)
+    };
+    let full = |(name, value): (OsString, OsString)| {
+        let place = PathBuf::from(value);
+        let is_relative = place.is_relative() && !place.as_os_str().is_empty();
+        Some((name, std::path::absolute(place).ok().filter(|_| is_relative)?))
+    };
+    variable::everything().filter(|(name, _)| is_of_place(name)).filter_map(full).collect()
 }

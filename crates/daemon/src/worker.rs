@@ -84,7 +84,8 @@ fn run() -> io::Result<()> {
     if control.send(&ToDaemon::Ready { devices, problem, confinement }, usage).is_err() {
         return Ok(());
     }
-    let Some(client) = await_client(&control, &node) else { return Ok(()) };
+    let headers = order.folder.as_deref().map(enter);
+    let Some(client) = await_client(&control, &node, headers) else { return Ok(()) };
     let setup = PeerSetup { keys, admissions: Some(Arc::new(Daemon(control.clone()))) };
     serve(client, &node, &control, setup, output)
 }
@@ -108,8 +109,17 @@ fn keys_for_others(key: Option<&Path>, (rule, folder): (String, Option<PathBuf>)
     }
 }
 
+/// Makes the worker's folder the current one. Returns the place in it for the files that programs
+/// include. Its name is the same in all sessions, because the caches of compilers know a build by
+/// its options.
+fn enter(folder: &Path) -> PathBuf {
+    const HEADERS: &str = "headers";
+    let entered = std::env::set_current_dir(folder);
+    entered.map_or_else(|_| folder.join(HEADERS), |()| HEADERS.into())
+}
+
 /// Returns the client that the daemon hands over, or `None` if the daemon ends.
-fn await_client(control: &Control, node: &Node) -> Option<Client> {
+fn await_client(control: &Control, node: &Node, headers: Option<PathBuf>) -> Option<Client> {
     let (mut part, mut newer) = (None, None);
     loop {
         match control.receive(Patience::Forever) {
@@ -122,7 +132,16 @@ fn await_client(control: &Control, node: &Node) -> Option<Client> {
             Ok(Some((ToWorker::Client { features, turn, stream: note, loans, terms }, socket))) => {
                 let (socket, description) = (socket?, node.encoded(turn));
                 let terms = newer.unwrap_or(terms);
-                return Some(Client { socket, note, features, description, part, loans, terms });
+                return Some(Client {
+                    socket,
+                    note,
+                    features,
+                    description,
+                    part,
+                    headers,
+                    loans,
+                    terms,
+                });
             }
             // They changed before the daemon could hand over the client.
             Ok(Some((ToWorker::Terms(terms), _))) => newer = Some(terms),
@@ -156,6 +175,8 @@ struct Client {
     part: Option<WorkersPart>,
     loans: [Loan; Resource::ALL.len()],
     terms: Terms,
+    /// Folder for the files that the client's programs include.
+    headers: Option<PathBuf>,
 }
 
 fn serve(
@@ -228,7 +249,11 @@ fn open(
         // If this fails, the daemon has ended.
         _ = control.send(&ToDaemon::Settled(*outcome as u64), None);
     }
-    Ok((Session::within(allowance, node, sender, setup, Some(output)), receiver))
+    let session = Session::within(allowance, node, sender, setup, Some(output));
+    if let Some(headers) = client.headers {
+        session.shared().keep_headers_in(headers);
+    }
+    Ok((session, receiver))
 }
 
 enum Watched {

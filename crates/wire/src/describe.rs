@@ -1,9 +1,11 @@
 //! How a node describes itself. The answers to information queries travel as the driver's bytes, by
 //! query number, so that queries unknown to Penstock are answered too.
 
+use penstock_cl_sys::{CL_BUILD_ERROR, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_STATUS};
 use serde::{Deserialize, Serialize};
 
 use crate::cuda;
+use crate::status::Status;
 
 /// Answers of a driver: the number of each query (`CL_DEVICE_NAME`...) and the bytes of its answer.
 pub type Info = Vec<(u32, Vec<u8>)>;
@@ -162,6 +164,18 @@ pub struct BuildReport {
     pub info: Info,
     /// Variables of a CUDA module.
     pub globals: Vec<cuda::Global>,
+}
+
+impl BuildReport {
+    /// Returns the report of a build for these devices that failed before a driver began it.
+    pub fn failure(status: Status, devices: &[u32], log: &str) -> Self {
+        let info: Info = vec![
+            (CL_PROGRAM_BUILD_STATUS, CL_BUILD_ERROR.to_ne_bytes().to_vec()),
+            (CL_PROGRAM_BUILD_LOG, format!("{log}\n\0").into_bytes()),
+        ];
+        let devices = devices.iter().map(|index| (*index, info.clone())).collect();
+        Self { status: status.0, devices, ..Self::default() }
+    }
 }
 
 /// A kernel of a built program.

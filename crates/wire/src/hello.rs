@@ -73,8 +73,11 @@ pub mod feature {
     /// the user of the process that has connected, and shows the way of the bytes in its status.
     /// Not in [`ALL`], because no connection has it by its kind.
     pub const THROUGH_SSH: u64 = 1 << 16;
+    /// The worker takes the files that programs include
+    /// ([`ProgramHeaders`](crate::calls::to_worker::ProgramHeaders)).
+    pub const HEADERS: u64 = 1 << 24;
     /// All features that a link has in this version, whatever its transport is.
-    pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA;
+    pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA | HEADERS;
 }
 
 /// The reason why a link is opened.

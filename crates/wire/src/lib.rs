@@ -5,6 +5,7 @@
 //! * [`frame`] is the fixed header in front of each call, and the checks of everything that a peer
 //!   may send.
 //! * [`args`] is the encoding of kernel arguments beside a launch.
+//! * [`headers`] is the files that a program includes, which travel with it.
 //! * [`hello`] is the opening of a link, before any call.
 //! * [`describe`] is how a node describes itself: platforms, devices, kernels.
 //! * [`cuda`] is what a node that drives CUDA itself tells beyond that.
@@ -21,6 +22,7 @@ pub mod calls;
 pub mod cuda;
 pub mod describe;
 pub mod frame;
+pub mod headers;
 pub mod hello;
 pub mod id;
 pub mod limits;

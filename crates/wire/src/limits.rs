@@ -28,6 +28,26 @@ pub const ARG_INDEX_MAX: u32 = 8_191;
 /// that of a deep-learning library, was 40 MB.
 pub const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 
+/// Size of the files that one program includes, with their paths, in bytes. 16 builds of a session
+/// run at the same time. Together they take half of the 1 GiB that a session's folder may have.
+pub const HEADERS_BYTES_MAX: u64 = 32 << 20;
+
+/// Number of files, links and folders that one program includes or goes through. 16 builds at the
+/// same time make half of the 262,144 that a session's folder may have. The largest library of
+/// kernels that we know has 700 files.
+pub const HEADER_ENTRIES_MAX: usize = 8_192;
+
+/// Size of the path of an included file in bytes. Linux takes 4,096 (`PATH_MAX`), and the worker
+/// puts the path of its own folder in front.
+pub const HEADER_PATH_BYTES_MAX: usize = 3_072;
+
+/// Number of components of the path of an included file. Paths that people make have some twenty.
+pub const HEADER_DEPTH_MAX: usize = 128;
+
+/// Size of the included files that a worker keeps for programs whose build has not begun, in bytes:
+/// those of 16 programs of the largest size.
+pub const HEADERS_WAITING_BYTES_MAX: u64 = 16 * HEADERS_BYTES_MAX;
+
 /// Size of a reply in bytes: twice that of a program, because a reply may carry the program's
 /// binaries.
 pub const REPLY_BYTES_MAX: u64 = 512 << 20;

@@ -29,7 +29,7 @@ fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)
         establish(stream(there), features, Side::Worker, to_worker::check).unwrap()
     });
     let client = establish(stream(here), features, Side::Client, to_client::check).unwrap();
-    (Session::new(node, format!("node {node}").into(), client), worker.join().unwrap())
+    (Session::new(node, format!("node {node}").into(), false, client), worker.join().unwrap())
 }
 
 /// Plays a worker at its limit: it takes nothing until the client has taken what the worker has

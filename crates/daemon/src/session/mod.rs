@@ -14,6 +14,7 @@ mod ends;
 mod event;
 mod flights;
 mod grant;
+mod headers;
 mod heap;
 mod heap_view;
 pub(crate) mod launches;

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use penstock_device as device;
+use penstock_process::Lock;
 use penstock_wire::Status;
+
+use super::headers::{HeadersError, Waiting};
 
 /// A program. It has no device program while it is being linked.
 #[derive(Default)]
@@ -12,11 +15,13 @@ pub(crate) struct Program {
     device: OnceLock<device::Program>,
     /// Whether a build, compile or link is pending.
     busy: AtomicBool,
+    /// The files that the next build includes.
+    headers: Lock<Option<Result<Waiting, HeadersError>>>,
 }
 
 impl Program {
     pub(super) fn new(device: device::Program) -> Arc<Self> {
-        Arc::new(Self { device: OnceLock::from(device), busy: AtomicBool::new(false) })
+        Arc::new(Self { device: OnceLock::from(device), ..Self::default() })
     }
 
     pub(crate) fn device(&self) -> Result<&device::Program, Status> {
@@ -26,6 +31,15 @@ impl Program {
     /// Gives a program that was linked its device program.
     pub(super) fn set_device(&self, linked: device::Program) -> &device::Program {
         self.device.get_or_init(|| linked)
+    }
+
+    /// Keeps the files that the next build includes.
+    pub(super) fn set_headers(&self, headers: Result<Waiting, HeadersError>) {
+        *self.headers.lock() = Some(headers);
+    }
+
+    pub(super) fn take_headers(&self) -> Option<Result<Waiting, HeadersError>> {
+        self.headers.lock().take()
     }
 
     /// Marks the program as being built.

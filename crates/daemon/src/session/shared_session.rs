@@ -1,6 +1,7 @@
 //! The part of a session that all threads of its worker use.
 
 use std::fmt::{self, Display};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use super::builds::Builds;
 use super::event::Events;
 use super::flights::Flights;
 use super::grant::Grants;
+use super::headers::HeaderFolder;
 use super::heap::{self, Heaps};
 use super::launches::Launches;
 use super::output::Output;
@@ -54,6 +56,7 @@ pub struct SharedSession {
     pub(super) probes: Probes,
     /// Number of frames that the client has sent.
     frames: AtomicU64,
+    pub(super) headers: Arc<HeaderFolder>,
     /// Set if waiting at the limit of staged bytes may depend on a message from the client.
     pub(super) gated: AtomicBool,
     /// Limits the log lines about peers, which a client can cause.
@@ -85,6 +88,7 @@ impl SharedSession {
             launches: Launches::default(),
             probes: Probes::default(),
             frames: AtomicU64::new(0),
+            headers: Arc::default(),
             gated: AtomicBool::new(false),
             complaints: Throttle::default(),
             started: Instant::now(),
@@ -93,6 +97,12 @@ impl SharedSession {
             output.attach(&shared.outbox);
         }
         shared
+    }
+
+    /// Says in which folder of the session's own the files lie that programs include, as compilers
+    /// see it. Without it, no program that includes files can be built.
+    pub fn keep_headers_in(&self, folder: PathBuf) {
+        self.headers.set_base(folder);
     }
 
     /// See [`Outbox::tend`].

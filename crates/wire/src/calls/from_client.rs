@@ -271,6 +271,12 @@ calls! {
     /// Whether the driver itself would give descriptions of kernel arguments under the options of
     /// the program's last build. The worker makes the driver keep them in any case.
     0x014b ShowsArgInfo -> bool [PayloadRule::None] { request: Id<kind::Request>, program: Id<kind::Program> }
+    /// The files that the next build or compilation of a program includes. Payload:
+    /// [`crate::headers::Headers`]. Only with the feature
+    /// [`HEADERS`](crate::hello::feature::HEADERS).
+    0x014c ProgramHeaders [PayloadRule::UpTo(limits::HEADERS_BYTES_MAX)] {
+        program: Id<kind::Program>,
+    }
     /// `clCreateKernel`. Payload: the name. The client has already refused names that the build
     /// report does not list.
     0x0150 CreateKernel [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {

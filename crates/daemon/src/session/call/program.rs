@@ -9,6 +9,7 @@ use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, LoadRepor
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, frame, limits};
 
+use crate::session::headers::{HeadersError, Tree};
 use crate::session::program::Program;
 use crate::session::shared_session::SharedSession;
 use crate::session::{Objects, Session};
@@ -53,17 +54,27 @@ impl Session {
             Ok(prepared) => prepared,
             Err(status) => return self.shared.reply::<()>(request, &Err(status)),
         };
+        let waiting = busy.0.take_headers();
         self.in_thread(request, answer, move || {
             let program = busy.0.device()?;
+            let tree = match waiting.map(|waiting| waiting?.lay_out()).transpose() {
+                Ok(tree) => tree,
+                Err(error) => return Ok(not_laid_out(&error, &order.devices, compile)),
+            };
             let devices: Vec<device::Device> =
                 indexed.iter().map(|(_, device)| device.clone()).collect();
+            let options = tree.as_ref().map(Tree::options).or(order.options.as_deref());
             let built = if compile {
-                program.compile(&devices, order.options.as_deref(), &headers)
+                program.compile(&devices, options, &headers)
             } else {
-                program.build(&devices, order.options.as_deref())
+                program.build(&devices, options)
             };
             program.name_variables(order.globals);
-            Ok(program.report(built, &indexed))
+            let mut report = program.report(built, &indexed);
+            if let Some(tree) = &tree {
+                tree.tidy(&mut report, order.options.as_deref());
+            }
+            Ok(report)
         });
     }
 
@@ -101,6 +112,13 @@ impl Session {
         });
         Ok(())
     }
+}
+
+/// Returns the report of a build whose files the worker cannot lay out.
+fn not_laid_out(error: &HeadersError, devices: &[u32], compile: bool) -> BuildReport {
+    let status =
+        if compile { Status::COMPILE_PROGRAM_FAILURE } else { Status::BUILD_PROGRAM_FAILURE };
+    BuildReport::failure(status, devices, &error.to_string())
 }
 
 /// Answers with a report, also after a failure: its log says why.
@@ -209,6 +227,20 @@ impl Serve<to_worker::CreateProgramWithBuiltInKernels> for Session {
 impl Serve<to_worker::ReleaseProgram> for Session {
     fn serve(&mut self, call: &to_worker::ReleaseProgram, _: Attached<'_>) -> Served {
         self.objects.programs.remove(call.program);
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::ProgramHeaders> for Session {
+    fn serve(&mut self, call: &to_worker::ProgramHeaders, with: Attached<'_>) -> Served {
+        let headers = self.shared.headers.take(&with.payload.read_all()?)?;
+        if headers.as_ref().is_ok_and(|headers| headers.may_print(may_print)) {
+            self.shared.prints.store(true, Ordering::Release);
+        }
+        // Without such a program, the build fails.
+        if let Ok(program) = self.objects.programs.get(call.program) {
+            program.set_headers(headers);
+        }
         Ok(())
     }
 }
