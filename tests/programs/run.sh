@@ -115,12 +115,6 @@ one() {
     fi
     if [ "$on" = local ]; then report ok "$(tail -n 1 "$results/$name/local/note.txt" 2>/dev/null)"; return; fi
     if [ -z "$pool_ready" ]; then
-        # PyOpenCL's kernels include files by their path. Workers read no files of users, unless
-        # the daemon names them.
-        local headers=$results/pyopencl/$on
-        mkdir -p "$headers"
-        headers+=$(printf ':%s' "$POOL_ROOT"/.venv/lib/python3*/site-packages/pyopencl/cl)
-        export PENSTOCK_WORKER_FILES=$headers
         pool_start "$on" || exit 1
         pool_ready=1
     fi
