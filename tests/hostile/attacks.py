@@ -18,6 +18,7 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import builds
 import clients
 import confinement
 import daemons
@@ -45,6 +46,7 @@ ATTACKS = [
         isolation,
         confinement,
         escapes,
+        builds,
         daemons,
     )
     for attack in kind.ATTACKS

@@ -216,9 +216,9 @@ STOPPED_BY = {
 }
 
 
-def node_at(level, driver, *options, **more):
+def node_at(level, driver, *options, environment=None, **more):
     """Starts a daemon at a level. Without a key on the command line its network is closed."""
-    environment = {"PENSTOCK_CONFINE": level}
+    environment = {"PENSTOCK_CONFINE": level} | (environment or {})
     if driver == "intel":
         environment |= {"OCL_ICD_VENDORS": str(INTEL), "OPENCL_VENDOR_PATH": str(INTEL)}
     return Node(options, environment, **more)

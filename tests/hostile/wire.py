@@ -48,6 +48,8 @@ CALLS = {
     "CreateProgramWithBinary": (0x0141, "<QQQ"),
     "ReleaseProgram": (0x0144, "<Q"),
     "BuildProgram": (0x0145, "<QQ"),
+    "CompileProgram": (0x0146, "<QQ"),
+    "ProgramHeaders": (0x014C, "<Q"),
     "CreateKernel": (0x0150, "<QQ"),
     "ReleaseKernel": (0x0152, "<Q"),
     "LaunchKernel": (0x0200, "<QQQII9Q"),

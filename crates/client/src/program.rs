@@ -293,7 +293,7 @@ impl Program {
         let places = 0..self.context.places().len();
         let report = |place| {
             let here = devices_at(&self.context, place, devices);
-            (place, BuildReport::failure(status, &here, why))
+            (place, BuildReport::failure(status, &here, inputs.options, why))
         };
         self.built.lock().take(places.map(report).collect());
         Error::Refused { node: "this host".into(), status }

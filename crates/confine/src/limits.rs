@@ -3,9 +3,10 @@
 use rustix::process::Resource;
 
 /// Most tasks that drivers and Penstock start in one worker on a host with this number of cores:
-/// one for each core in each of two drivers for CPUs, and some 64 for GPUs, peers and links.
+/// one for each core in each of two drivers for CPUs, some 64 for GPUs, peers and links, and the
+/// drivers' once more for a builder.
 const fn tasks_of_worker(cores: u64) -> u64 {
-    2 * cores + 64
+    4 * cores + 64
 }
 
 /// A limit that a worker sets for itself, soft and hard.
@@ -43,7 +44,7 @@ mod tests {
         let [core, queues, tasks] = of_worker(128, 256);
         assert_eq!((core.resource, core.value), (Resource::Core, 0));
         assert_eq!((queues.resource, queues.value), (Resource::Msgqueue, 0));
-        assert_eq!((tasks.resource, tasks.value), (Resource::Nproc, (2 * 128 + 64) * 256));
+        assert_eq!((tasks.resource, tasks.value), (Resource::Nproc, (4 * 128 + 64) * 256));
         assert_eq!(of_worker(u64::MAX / 4, u64::MAX)[2].value, u64::MAX);
     }
 }

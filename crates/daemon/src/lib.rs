@@ -9,7 +9,7 @@
 //! A file uses only files of its own layer and of the layers below it:
 //!
 //! 1. The processes: `daemon`, `door` and `status` are the daemon, `worker` is a worker, and
-//!    `workers` is the daemon's list of its workers.
+//!    `workers` is the daemon's list of its workers. `builder/` has the processes of compilers.
 //! 2. The calls: `session/call/` has the handlers of the client's calls, with one file for each
 //!    kind of object.
 //! 3. The session: `session/mod.rs` has its tables of objects, and the loop that reads its link.
@@ -20,12 +20,13 @@
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`, `flights`
 //!    and `launches` in `session/`; outside it `doorstep`, `admission`, `line`, `refill`, `idle`,
-//!    `quota`, `account`, `message`, `launch`, `folders`, `confinement`, `node`, `usage`,
-//!    `transport`, `log` and `sys`.
+//!    `quota`, `account`, `message`, `launch`, `folders`, `confinement`, `node`, `pocl`,
+//!    `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
 mod admission;
+mod builder;
 mod client_list;
 mod confinement;
 mod daemon;
@@ -39,6 +40,7 @@ mod line;
 pub mod log;
 mod message;
 pub mod node;
+mod pocl;
 mod quota;
 mod refill;
 pub mod session;

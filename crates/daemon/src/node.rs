@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
-use penstock_cl_sys::CL_PLATFORM_NAME;
 use penstock_device as device;
-use penstock_wire::describe::{
-    DeviceDescription, Info, NodeDescription, PlatformDescription, Turn,
-};
+use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Turn};
 use penstock_wire::{frame, limits};
 
+use crate::builder::{Builders, Rehearsals};
+use crate::pocl::is_pocl;
 use crate::usage::Usage;
 
 /// Platforms and devices that a worker can use.
@@ -21,6 +21,7 @@ pub struct Node {
     devices: Vec<device::Device>,
     description: NodeDescription,
     usage: Option<Usage>,
+    rehearsals: Option<Arc<Rehearsals>>,
 }
 
 impl Node {
@@ -55,7 +56,7 @@ impl Node {
         };
         // If there is no memory for it, the time of use is not reported.
         let usage = Usage::new(devices.len()).ok();
-        Self { platforms, devices, description, usage }
+        Self { platforms, devices, description, usage, rehearsals: None }
     }
 
     pub fn platforms(&self) -> &[device::Platform] {
@@ -65,6 +66,17 @@ impl Node {
     /// Returns the devices of all platforms.
     pub fn devices(&self) -> &[device::Device] {
         &self.devices
+    }
+
+    /// Lets these builders build programs before the worker does.
+    pub(crate) fn rehearse_with(&mut self, builders: Builders) {
+        let rehearsals = Rehearsals::new(builders, &self.description, &self.devices);
+        self.rehearsals = Some(Arc::new(rehearsals));
+    }
+
+    /// Returns what rehearses builds, unless programs build without that.
+    pub(crate) fn rehearsals(&self) -> Option<Arc<Rehearsals>> {
+        self.rehearsals.clone()
     }
 
     /// Returns whether a driver starts other programs: PoCL starts the linker.
@@ -94,12 +106,6 @@ impl Node {
         let length = u32::try_from(bytes.len()).unwrap_or_default();
         [length.to_le_bytes().as_slice(), &bytes].concat()
     }
-}
-
-/// Returns whether a platform is PoCL, whose compiler runs the linker as a program.
-fn is_pocl(info: &Info) -> bool {
-    let name = penstock_wire::describe::find(info, CL_PLATFORM_NAME).unwrap_or_default();
-    name.starts_with(b"Portable Computing Language")
 }
 
 /// Describes a device that has this index in the node.
@@ -148,14 +154,6 @@ fn boot() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_pocl_runs_programs() {
-        for (name, is) in [("Portable Computing Language\0", true), ("Intel(R) OpenCL\0", false)] {
-            assert_eq!(is_pocl(&vec![(CL_PLATFORM_NAME, name.into())]), is, "{name}");
-        }
-        assert!(!is_pocl(&Vec::new()));
-    }
 
     #[test]
     fn a_description_comes_through_memory() {

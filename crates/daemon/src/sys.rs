@@ -3,9 +3,12 @@
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_link::{Addresses, LinkError, SharedMemory};
+use rustix::process::{Pid, WaitOptions};
+use serde::{Deserialize, Serialize};
 
 /// Size of a page, the unit of mappings.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -94,10 +97,89 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// Makes the system end this process before others if memory runs out: its memory is its client's.
-pub(crate) fn offer_to_oom_killer() {
-    // If this fails, the system chooses by size alone.
-    _ = std::fs::write("/proc/self/oom_score_adj", "500");
+/// Which processes the system ends first if memory runs out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OomPriority {
+    /// After the builders and before others: its memory is its client's.
+    Worker = 500,
+    /// First: it costs one build.
+    Builder = 900,
+}
+
+/// A process's entry in the order in which the system ends processes.
+#[derive(Debug)]
+pub(crate) struct OomEntry(Option<std::fs::File>);
+
+impl OomEntry {
+    /// Opens the entry of this process. Call this before files are restricted.
+    pub(crate) fn of_this_process() -> Self {
+        Self(std::fs::File::create("/proc/self/oom_score_adj").ok())
+    }
+
+    /// Sets the priority of this process, which later copies of it inherit.
+    pub(crate) fn set(&self, priority: OomPriority) {
+        if let Some(file) = &self.0 {
+            // If this fails, the system chooses by size alone.
+            _ = file.write_all_at((priority as u32).to_string().as_bytes(), 0);
+        }
+    }
+}
+
+/// The side on which [`fork`] returns.
+#[derive(Debug)]
+pub(crate) enum Forked {
+    Child,
+    /// In the process that called it. The child has this number.
+    Parent(Pid),
+}
+
+/// Copies this process.
+///
+/// # Errors
+/// The process has more than one thread, or the system refuses.
+pub(crate) fn fork() -> io::Result<Forked> {
+    let threads = penstock_confine::threads::of_this_process()?.len();
+    if threads != 1 {
+        return Err(io::Error::other(format!("{threads} threads run already")));
+    }
+    // SAFETY: this is the only thread, so no other one holds a lock that the copy would need.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Pid::from_raw(child).map_or(Forked::Child, Forked::Parent))
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exit {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    /// Most memory that it had.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Waits for the end of a child, and returns how it ended.
+pub(crate) fn wait_for(child: Pid) -> io::Result<Exit> {
+    let mut status = 0;
+    // SAFETY: a usage is plain numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let number = child.as_raw_nonzero().get();
+    // SAFETY: both pointers are to locals.
+    let ended = unsafe { libc::wait4(number, &raw mut status, 0, &raw mut usage) };
+    if ended != number {
+        return Err(io::Error::last_os_error());
+    }
+    let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    // Linux counts in KiB.
+    let peak_bytes = u64::try_from(usage.ru_maxrss).unwrap_or_default().saturating_mul(1024);
+    Ok(Exit { code, signal, peak_bytes })
+}
+
+/// Takes leave of a child if it has ended, and returns whether it has.
+pub(crate) fn has_ended(child: Pid) -> bool {
+    !matches!(rustix::process::waitpid(Some(child), WaitOptions::NOHANG), Ok(None))
 }
 
 /// Unblocks all signals: a child inherits its parent's mask, and drivers expect an empty one.

@@ -18,12 +18,14 @@ use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::limits::{BEAT_MS, HELLO_MS_MAX};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::builder::{self, Builders};
 use crate::log::{self, Log};
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node::Node;
 use crate::session::allowance::{Allowance, Lender, Refused};
 use crate::session::times::Times;
 use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
+use crate::sys::{OomEntry, OomPriority};
 
 /// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
 const END_MAX: Duration = Duration::from_millis(300);
@@ -45,8 +47,8 @@ pub fn worker_main() -> ExitCode {
 fn run() -> io::Result<()> {
     crate::sys::unblock_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let control = Arc::new(Control::of(take_stdin()?));
-    crate::sys::offer_to_oom_killer();
+    let control = Control::of(take_stdin()?);
+    OomEntry::of_this_process().set(OomPriority::Worker);
     // If the daemon ended before the signal above was requested, its socket has closed.
     let Ok(Some((ToWorker::Start { addresses, key, encryption, log: format, order }, _))) =
         control.receive(Patience::Forever)
@@ -54,6 +56,9 @@ fn run() -> io::Result<()> {
         return Ok(());
     };
     log::begin(format, true);
+    // Compilers get nothing that the worker reads from now on, such as keys.
+    let (control, foreman) = builder::engage(control, &order);
+    let control = Arc::new(control);
     // The last files that the worker opens outside its folder. From the next line on, the threads
     // that it starts and the drivers that it loads are restricted.
     let keys = Arc::new(keys_for_others(key.as_deref(), encryption));
@@ -61,7 +66,7 @@ fn run() -> io::Result<()> {
     end_at_panic();
     let output = Output::capture()?;
     penstock_device::share_cpus();
-    let (node, problem) = Node::find(addresses);
+    let (mut node, problem) = Node::find(addresses);
     let mut problem = problem.map(|problem| problem.to_string());
     let found = |device: &penstock_device::Device| Found {
         name: device.name(),
@@ -80,6 +85,9 @@ fn run() -> io::Result<()> {
         return Ok(());
     }
     let confinement = begun.finish(node.runs_programs());
+    if let Some(foreman) = foreman {
+        node.rehearse_with(Builders::new(foreman, confinement.level, order.folder.clone()));
+    }
     let usage = node.usage().map(AsFd::as_fd);
     if control.send(&ToDaemon::Ready { devices, problem, confinement }, usage).is_err() {
         return Ok(());

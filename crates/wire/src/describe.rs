@@ -1,7 +1,10 @@
 //! How a node describes itself. The answers to information queries travel as the driver's bytes, by
 //! query number, so that queries unknown to Penstock are answered too.
 
-use penstock_cl_sys::{CL_BUILD_ERROR, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_STATUS};
+use penstock_cl_sys::{
+    CL_BUILD_ERROR, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE, CL_PROGRAM_BUILD_LOG,
+    CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::cuda;
@@ -167,11 +170,15 @@ pub struct BuildReport {
 }
 
 impl BuildReport {
-    /// Returns the report of a build for these devices that failed before a driver began it.
-    pub fn failure(status: Status, devices: &[u32], log: &str) -> Self {
+    /// Returns the report of a build for these devices that failed before the worker's driver
+    /// began it.
+    pub fn failure(status: Status, devices: &[u32], options: Option<&str>, log: &str) -> Self {
+        let options = options.unwrap_or_default();
         let info: Info = vec![
             (CL_PROGRAM_BUILD_STATUS, CL_BUILD_ERROR.to_ne_bytes().to_vec()),
+            (CL_PROGRAM_BUILD_OPTIONS, format!("{options}\0").into_bytes()),
             (CL_PROGRAM_BUILD_LOG, format!("{log}\n\0").into_bytes()),
+            (CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE.to_ne_bytes().to_vec()),
         ];
         let devices = devices.iter().map(|index| (*index, info.clone())).collect();
         Self { status: status.0, devices, ..Self::default() }

@@ -13,15 +13,11 @@ use std::time::{Duration, Instant};
 use penstock_process::Lock;
 use penstock_wire::Status;
 
-/// Stack of a thread that builds: compilers recurse into expressions. Untouched pages cost nothing.
-const BUILD_STACK_BYTES: usize = 64 << 20;
+use crate::builder::{BUILD_STACK_BYTES, BUILDS_AT_ONCE_MAX};
 
 /// Fewest builds of a session that run at the same time, also on a host with few cores: one or two
 /// long builds must not hold up the short ones behind them.
 const BUILDS_AT_ONCE_MIN: usize = 4;
-
-/// Most builds of a session that run at the same time. A compiler may take 500 MB: 8 GB in all.
-const BUILDS_AT_ONCE_MAX: usize = 16;
 
 /// Most builds of a session that wait; one more fails. Each is a call that waits on a client's
 /// thread, and Linux gives all processes of a host 32,768 threads by default (`pid_max`). A waiting

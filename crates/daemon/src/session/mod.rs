@@ -24,6 +24,7 @@ mod peer;
 mod pieces;
 mod program;
 mod queue;
+mod rehearse;
 mod rest;
 mod send_gate;
 mod shared;
@@ -42,6 +43,7 @@ use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
 use penstock_wire::{Call as _, Frame, FrameError, Id, Status};
 
+use crate::builder::Rehearsals;
 use crate::node::Node;
 use crate::usage::Meter;
 use allowance::Allowance;
@@ -69,6 +71,9 @@ pub struct Session {
 struct Objects {
     /// Devices by node-wide index; sub-devices follow.
     devices: Vec<device::Device>,
+    /// For each device its own index or, for parts, that of the whole device.
+    wholes: Vec<u32>,
+    rehearsals: Option<Arc<Rehearsals>>,
     /// Counters of the devices' use, by the same index. There may be fewer than devices.
     meters: Vec<Arc<Meter>>,
     platforms: Vec<device::Platform>,
@@ -105,6 +110,8 @@ impl Session {
             queues: queues.counted(&allowance),
             objects: Objects {
                 devices: node.devices().to_vec(),
+                wholes: (0..).take(node.devices().len()).collect(),
+                rehearsals: node.rehearsals(),
                 meters: node.usage().map(|usage| usage.meters().to_vec()).unwrap_or_default(),
                 platforms: node.platforms().to_vec(),
                 contexts: contexts.counted(&allowance),

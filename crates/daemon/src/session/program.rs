@@ -8,11 +8,16 @@ use penstock_process::Lock;
 use penstock_wire::Status;
 
 use super::headers::{HeadersError, Waiting};
+use crate::builder::{Making, Origin};
 
 /// A program. It has no device program while it is being linked.
 #[derive(Default)]
 pub(crate) struct Program {
     device: OnceLock<device::Program>,
+    /// What the client made it from, if a compiler takes it.
+    origin: Lock<Option<Arc<Origin>>>,
+    /// How it was compiled last, if it was.
+    compiled: Lock<Option<Arc<Making>>>,
     /// Whether a build, compile or link is pending.
     busy: AtomicBool,
     /// The files that the next build includes.
@@ -22,6 +27,35 @@ pub(crate) struct Program {
 impl Program {
     pub(super) fn new(device: device::Program) -> Arc<Self> {
         Arc::new(Self { device: OnceLock::from(device), ..Self::default() })
+    }
+
+    /// Makes a program that a compiler makes from `origin`.
+    pub(super) fn of(device: device::Program, origin: Origin) -> Arc<Self> {
+        let origin = Lock::new(Some(Arc::new(origin)));
+        Arc::new(Self { device: OnceLock::from(device), origin, ..Self::default() })
+    }
+
+    /// Returns what the client made the program from, if a compiler takes it.
+    pub(super) fn origin(&self) -> Option<Arc<Origin>> {
+        self.origin.lock().clone()
+    }
+
+    /// Notes a specialization constant for the next build.
+    pub(super) fn note_constant(&self, id: u32, value: Vec<u8>) {
+        let mut origin = self.origin.lock();
+        if let Some(Origin::Il { constants, .. }) = origin.as_mut().map(Arc::make_mut) {
+            constants.retain(|(other, _)| *other != id);
+            constants.push((id, value));
+        }
+    }
+
+    /// Returns how the program was compiled last; `None` if it cannot be compiled again.
+    pub(super) fn compiled(&self) -> Option<Arc<Making>> {
+        self.compiled.lock().clone()
+    }
+
+    pub(super) fn note_compiled(&self, making: Option<Making>) {
+        *self.compiled.lock() = making.map(Arc::new);
     }
 
     pub(crate) fn device(&self) -> Result<&device::Program, Status> {

@@ -94,6 +94,10 @@ variables! {
         REQUIRE_CONFINEMENT = "PENSTOCK_REQUIRE_CONFINEMENT":
             Kind::Choice(&["off", "basic", "calls", "files", "full"]), "`off`",
             "the level of confinement below which the daemon refuses clients";
+        BUILD_SECONDS = "PENSTOCK_BUILD_SECONDS": Kind::Number(0, BUILD_SECONDS_MAX), "600",
+            "longest build of a program in seconds; 0: builds have no limits";
+        BUILD_MIB = "PENSTOCK_BUILD_MIB": Kind::Number(BUILD_MIB_MIN, u64::MAX >> 20), "4096",
+            "most memory that the compiler takes for a program, in MiB";
         WORKER_FILES = "PENSTOCK_WORKER_FILES": Kind::Path, "–",
             "more folders that workers may read, separated by colons";
         CACHE = "PENSTOCK_CACHE": Kind::Path,
@@ -184,6 +188,13 @@ variables! {
 
 /// Longest time-out that can be configured, in ms: ten minutes. A larger number is a typing error.
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
+
+/// Longest build that can be configured, in seconds: one day. A larger number is a typing error.
+pub const BUILD_SECONDS_MAX: u64 = 86_400;
+
+/// Least memory of a compiler that can be configured, in MiB. Compilers based on LLVM take some 50
+/// MiB for an empty program.
+pub const BUILD_MIB_MIN: u64 = 64;
 
 /// Most devices that one GPU is shown as. More devices on one GPU measure nothing new.
 pub const CUDA_EACH_MAX: u64 = 8;

@@ -63,12 +63,14 @@ impl Objects {
             return Err(Status::OUT_OF_RESOURCES);
         }
         let meter = self.meter(index);
+        let whole = self.whole(index)?;
         let describe = |part: device::Device| {
             let index = u32::try_from(self.devices.len()).map_err(|_| Status::OUT_OF_RESOURCES)?;
             let description = describe(&part, index);
             let meter = meter.clone().filter(|_| self.meters.len() == self.devices.len());
             self.meters.extend(meter);
             self.devices.push(part);
+            self.wholes.push(whole);
             Ok(description)
         };
         parts.into_iter().map(describe).collect()

@@ -9,6 +9,7 @@ use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, LoadRepor
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, frame, limits};
 
+use crate::builder::Origin;
 use crate::session::headers::{HeadersError, Tree};
 use crate::session::program::Program;
 use crate::session::shared_session::SharedSession;
@@ -55,22 +56,29 @@ impl Session {
             Err(status) => return self.shared.reply::<()>(request, &Err(status)),
         };
         let waiting = busy.0.take_headers();
+        let rehearsal = self.objects.rehearse_build(&busy.0, &order, compile, waiting.is_some());
         self.in_thread(request, answer, move || {
             let program = busy.0.device()?;
             let tree = match waiting.map(|waiting| waiting?.lay_out()).transpose() {
                 Ok(tree) => tree,
-                Err(error) => return Ok(not_laid_out(&error, &order.devices, compile)),
+                Err(error) => return Ok(not_laid_out(&error, &order, compile)),
             };
-            let devices: Vec<device::Device> =
-                indexed.iter().map(|(_, device)| device.clone()).collect();
             let options = tree.as_ref().map(Tree::options).or(order.options.as_deref());
-            let built = if compile {
-                program.compile(&devices, options, &headers)
-            } else {
-                program.build(&devices, options)
+            let rehearsed = rehearsal.map_or(Ok(()), |it| it.with_options(options).perform());
+            let mut report = match rehearsed {
+                Err(report) => *report,
+                Ok(()) => {
+                    let devices: Vec<device::Device> =
+                        indexed.iter().map(|(_, device)| device.clone()).collect();
+                    let built = if compile {
+                        program.compile(&devices, options, &headers)
+                    } else {
+                        program.build(&devices, options)
+                    };
+                    program.name_variables(order.globals);
+                    program.report(built, &indexed)
+                }
             };
-            program.name_variables(order.globals);
-            let mut report = program.report(built, &indexed);
             if let Some(tree) = &tree {
                 tree.tidy(&mut report, order.options.as_deref());
             }
@@ -96,11 +104,15 @@ impl Session {
                 return Ok(());
             }
         };
+        let rehearsal = self.objects.rehearse_link(&order);
         // Inserted at once, empty: the client uses it as soon as it has the answer.
         let program = Arc::new(Program::default());
         self.objects.programs.insert(call.program, Ok(program.clone()))?;
         self.in_thread(call.request, answer, move || {
             let _busy = program.begin_build()?;
+            if let Some(report) = rehearsal.and_then(|rehearsal| rehearsal.perform().err()) {
+                return Ok(*report);
+            }
             let devices: Vec<device::Device> =
                 indexed.iter().map(|(_, device)| device.clone()).collect();
             let (linked, made) =
@@ -115,10 +127,10 @@ impl Session {
 }
 
 /// Returns the report of a build whose files the worker cannot lay out.
-fn not_laid_out(error: &HeadersError, devices: &[u32], compile: bool) -> BuildReport {
+fn not_laid_out(error: &HeadersError, order: &BuildOrder, compile: bool) -> BuildReport {
     let status =
         if compile { Status::COMPILE_PROGRAM_FAILURE } else { Status::BUILD_PROGRAM_FAILURE };
-    BuildReport::failure(status, devices, &error.to_string())
+    BuildReport::failure(status, &order.devices, order.options.as_deref(), &error.to_string())
 }
 
 /// Answers with a report, also after a failure: its log says why.
@@ -148,7 +160,8 @@ impl Serve<to_worker::CreateProgramWithSource> for Session {
         }
         self.objects.programs.create(call.program, |_| {
             let context = self.objects.contexts.get(call.context)?;
-            device::Program::with_source(context, &source).map(Program::new)
+            let made = device::Program::with_source(context, &source)?;
+            Ok(Program::of(made, Origin::Source(source)))
         })
     }
 }
@@ -201,7 +214,8 @@ impl Serve<to_worker::CreateProgramWithIl> for Session {
         self.shared.prints.store(true, Ordering::Release);
         self.objects.programs.create(call.program, |_| {
             let context = self.objects.contexts.get(call.context)?;
-            device::Program::with_il(context, &il).map(Program::new)
+            let made = device::Program::with_il(context, &il)?;
+            Ok(Program::of(made, Origin::Il { code: il, constants: Vec::new() }))
         })
     }
 }
@@ -290,7 +304,9 @@ impl Serve<to_worker::SetSpecConstant> for Session {
         let program = self.objects.programs.get(call.program);
         let set = program.and_then(|it| {
             let _busy = it.begin_build()?;
-            it.device()?.set_spec_constant(call.spec_id.get(), &value)
+            it.device()?.set_spec_constant(call.spec_id.get(), &value)?;
+            it.note_constant(call.spec_id.get(), value);
+            Ok(())
         });
         self.shared.reply(call.request, &set);
         Ok(())

@@ -1,0 +1,212 @@
+//! The builders of a worker, as the worker sees them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use penstock_confine::Level;
+use penstock_link::Patience;
+use penstock_process::Lock;
+use penstock_wire::frame;
+
+use super::failure::Failure;
+use super::foreman::Foreman;
+use super::known::{Known, Mark};
+use super::limits::BuildLimits;
+use super::task::{FromBuilder, FromForeman, Task, ToBuilder, ToForeman};
+use crate::message::Control;
+use crate::sys::Exit;
+
+/// Longest start of a builder, as of a worker: it loads the same drivers.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Longest answer of the foreman. The system takes some seconds at most to take back the memory of
+/// a process that it ends.
+const FOREMAN_MAX: Duration = Duration::from_secs(20);
+
+/// Longest time until a builder takes a task. A builder that waits for one takes it in
+/// microseconds.
+const TAKE_MAX: Duration = Duration::from_secs(20);
+
+/// All builders of this worker.
+#[derive(Debug)]
+pub(crate) struct Builders {
+    /// `None` after it has not answered: a late answer would be taken for that to another message.
+    foreman: Lock<Option<Control>>,
+    limits: BuildLimits,
+    /// Level of confinement that this worker has reached, and that its builders must reach.
+    level: Level,
+    known: Known,
+    /// Builders without a task, the last one used at the end.
+    idle: Lock<Vec<Builder>>,
+}
+
+#[derive(Debug)]
+struct Builder {
+    number: u32,
+    control: Control,
+    /// Memory that the drivers took at its start.
+    resident_bytes: u64,
+}
+
+/// What became of a task.
+enum Tried {
+    Done(Builder),
+    /// The builder had ended before it took the task.
+    NotTaken,
+}
+
+impl Builders {
+    /// `folder` is the worker's own folder.
+    pub(crate) fn new(foreman: Foreman, level: Level, folder: Option<PathBuf>) -> Self {
+        let Foreman { control, limits } = foreman;
+        let (foreman, known, idle) =
+            (Lock::new(Some(control)), Known::new(folder), Lock::default());
+        Self { foreman, limits, level, known, idle }
+    }
+
+    pub(super) fn limits(&self) -> BuildLimits {
+        self.limits
+    }
+
+    /// Returns once the compiler has come to an end with this task, now or earlier. `facts` tell
+    /// the devices and their drivers from others.
+    ///
+    /// # Errors
+    /// The compiler did not come to an end, or there was no process for it.
+    pub(super) fn rehearse(&self, task: &Task, facts: &[u8]) -> Result<(), Failure> {
+        let bytes = frame::encode(task);
+        let limits = [self.limits.seconds_max, self.limits.bytes_max].map(u64::to_le_bytes);
+        let mark = Mark::of(&[&bytes, facts, limits.as_flattened()]);
+        if self.known.has(mark) {
+            return Ok(());
+        }
+        self.perform(&bytes)?;
+        self.known.add(mark);
+        Ok(())
+    }
+
+    fn perform(&self, task: &[u8]) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::NoBuilder(error.to_string());
+        let memory = memory_of(task).map_err(failed)?;
+        // A builder ends if it has been idle for a while, maybe just now.
+        loop {
+            let Some(idle) = self.idle.lock().pop() else { break };
+            if let Tried::Done(builder) = self.try_with(idle, &memory)? {
+                self.idle.lock().push(builder);
+                return Ok(());
+            }
+        }
+        match self.try_with(self.start()?, &memory)? {
+            Tried::Done(builder) => {
+                self.idle.lock().push(builder);
+                Ok(())
+            }
+            Tried::NotTaken => Err(Failure::NoBuilder("it ended before it began".into())),
+        }
+    }
+
+    /// Lets a builder perform a task. Ends the builder unless it has done the task.
+    fn try_with(&self, builder: Builder, task: &OwnedFd) -> Result<Tried, Failure> {
+        let sent = builder.control.send(&ToBuilder::Build, Some(task.as_fd()));
+        let begun =
+            sent.is_ok() && matches!(builder.hear(TAKE_MAX), Heard::Said(FromBuilder::Begun));
+        if !begun {
+            self.end(&builder)?;
+            return Ok(Tried::NotTaken);
+        }
+        match builder.hear(Duration::from_secs(self.limits.seconds_max)) {
+            Heard::Said(FromBuilder::Done) => Ok(Tried::Done(builder)),
+            Heard::Nothing => Err(Failure::TimedOut(self.end(&builder)?)),
+            // A builder that says something else is no longer ours.
+            Heard::Said(_) | Heard::Closed => Err(Failure::Crashed(self.end(&builder)?)),
+        }
+    }
+
+    fn start(&self) -> Result<Builder, Failure> {
+        let failed = |error: io::Error| Failure::NoBuilder(error.to_string());
+        let (control, theirs) = Control::pair().map_err(failed)?;
+        let number = match self.ask(&ToForeman::Start, Some(&theirs))? {
+            FromForeman::Started(number) => number,
+            FromForeman::NotStarted(why) => return Err(Failure::NoBuilder(why)),
+            FromForeman::Ended(_) => return Err(Failure::NoBuilder("the foreman erred".into())),
+        };
+        // The builder has the only other end, so its end closes the connection.
+        drop(theirs);
+        let builder = Builder { number, control, resident_bytes: 0 };
+        match builder.hear(START_MAX) {
+            Heard::Said(FromBuilder::Ready { level, resident_bytes }) if level >= self.level => {
+                Ok(Builder { resident_bytes, ..builder })
+            }
+            Heard::Said(FromBuilder::Ready { level, .. }) => {
+                self.end(&builder)?;
+                let why = format!(
+                    "it reaches the level `{level}` of confinement, and the worker has `{}`",
+                    self.level
+                );
+                Err(Failure::NoBuilder(why))
+            }
+            heard => {
+                let exit = self.end(&builder)?;
+                let why = match heard {
+                    Heard::Nothing => format!("its start took {} s", START_MAX.as_secs()),
+                    _ => format!("it ended at its start with {exit:?}"),
+                };
+                Err(Failure::NoBuilder(why))
+            }
+        }
+    }
+
+    /// Ends a builder. Its peak is without what the drivers took at its start.
+    fn end(&self, builder: &Builder) -> Result<Exit, Failure> {
+        match self.ask(&ToForeman::End(builder.number), None)? {
+            FromForeman::Ended(exit) => {
+                let peak_bytes = exit.peak_bytes.saturating_sub(builder.resident_bytes);
+                Ok(Exit { peak_bytes, ..exit })
+            }
+            FromForeman::NotStarted(why) => Err(Failure::NoBuilder(why)),
+            FromForeman::Started(_) => Err(Failure::NoBuilder("the foreman erred".into())),
+        }
+    }
+
+    fn ask(&self, message: &ToForeman, socket: Option<&OwnedFd>) -> Result<FromForeman, Failure> {
+        let mut foreman = self.foreman.lock();
+        let answer = foreman.take().ok_or_else(|| "it has ended".to_owned()).and_then(|control| {
+            let sent = control.send(message, socket.map(AsFd::as_fd));
+            sent.map_err(|error| error.to_string())?;
+            let answer = control.receive(Patience::Until(Instant::now() + FOREMAN_MAX));
+            let answer = answer.map_err(|error| error.to_string())?;
+            Ok((answer.ok_or("it does not answer")?.0, control))
+        });
+        let why = |why| Failure::NoBuilder(format!("the process that starts builders: {why}"));
+        let (answer, control) = answer.map_err(why)?;
+        *foreman = Some(control);
+        Ok(answer)
+    }
+}
+
+enum Heard {
+    Said(FromBuilder),
+    Nothing,
+    Closed,
+}
+
+impl Builder {
+    fn hear(&self, patience: Duration) -> Heard {
+        match self.control.receive(Patience::Until(Instant::now() + patience)) {
+            Ok(Some((message, _))) => Heard::Said(message),
+            Ok(None) => Heard::Nothing,
+            Err(_) => Heard::Closed,
+        }
+    }
+}
+
+fn memory_of(task: &[u8]) -> io::Result<OwnedFd> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = File::from(rustix::fs::memfd_create("penstock-task", flags)?);
+    file.write_all_at(task, 0)?;
+    Ok(file.into())
+}
