@@ -284,7 +284,10 @@ impl Remover {
                 self.keep(&cache, user);
             }
         }
-        if let Err(error) = tree::remove(folder) {
+        // Two daemons that start at the same time find the same folder of one that has ended.
+        if let Err(error) = tree::remove(folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::warn!(%error, folder = %folder.display(), "a folder is left behind");
         }
     }
