@@ -40,6 +40,9 @@ _penstock() {
             penstock,devices)
                 cmd="penstock__subcmd__devices"
                 ;;
+            penstock,discover)
+                cmd="penstock__subcmd__discover"
+                ;;
             penstock,doctor)
                 cmd="penstock__subcmd__doctor"
                 ;;
@@ -101,7 +104,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve bridge devices run status bench check demo sim energy key trace config container doctor vm completions"
+            opts="-h -V --help --version serve bridge devices discover run status bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -348,6 +351,20 @@ _penstock() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        penstock__subcmd__discover)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         penstock__subcmd__doctor)
             opts="-h --json --root --collect --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -479,7 +496,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --guest-memory --allow-user --idle-end --limits --log --confine --require-confinement --ends-with-parent --detached --help"
+            opts="-h --listen --guest-memory --allow-user --idle-end --limits --announce --log --confine --require-confinement --ends-with-parent --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -29,6 +29,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -s V -l version -d 'Prin
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "serve" -d 'Run the daemon that offers the devices of this host, until it is interrupted'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bridge" -d 'Connect standard input and output to your own daemon of this host; SSH runs this on nodes'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List the devices of the pool, as `penstock run` shows them to a program'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "discover" -d 'List the daemons that announce themselves on the local network'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL or CUDA program on the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show the state of the daemons of the pool, and what each client costs'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool and the local OpenCL platform, or the communication between devices'
@@ -52,6 +53,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Form
 json\t'One JSON object per line'"
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l confine -d 'How far to confine the workers, which run the kernels of clients: off, basic, calls, files or full. A system that can do less does what it can, and `penstock status` says so [default: full, or PENSTOCK_CONFINE]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l require-confinement -d 'Refuse clients if workers are confined less than this [default: off, or PENSTOCK_REQUIRE_CONFINEMENT]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l announce -d 'Announce the daemon\'s TCP addresses on the local network, so that clients find it with `penstock discover` and PENSTOCK_NODES=discover'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l ends-with-parent -d 'End when the process that started this one ends'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l detached -d 'Leave the session and the directory of the process that started this one'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -61,6 +63,8 @@ complete -c penstock -n "__fish_penstock_using_subcommand devices" -l nodes -d '
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l json -d 'Write the list as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand discover" -l json -d 'Write the list as JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand discover" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l nodes -d 'Nodes to use, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l mpi -d 'Let the program pass CUDA device memory to MPI' -r -f -a "auto\t''
 openmpi\t''

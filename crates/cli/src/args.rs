@@ -261,6 +261,9 @@ pub enum Command {
     /// List the devices of the pool, as `penstock run` shows them to a program
     #[command(after_help = AFTER_DEVICES)]
     Devices(DevicesArgs),
+    /// List the daemons that announce themselves on the local network
+    #[command(after_help = crate::discover::AFTER_DISCOVER)]
+    Discover(crate::discover::DiscoverArgs),
     /// Run an OpenCL or CUDA program on the pool
     #[command(after_help = AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
     Run(RunArgs),

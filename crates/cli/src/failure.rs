@@ -37,6 +37,9 @@ pub enum Failure {
     /// A link failed, or the key file is unusable.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The local network cannot be searched.
+    #[error("cannot search the local network: {0}")]
+    Search(String),
     /// The daemon of `penstock serve` failed.
     #[error("the daemon: {0}")]
     Daemon(String),

@@ -11,6 +11,7 @@ mod confinement;
 mod container;
 mod demo;
 mod devices;
+mod discover;
 mod doctor;
 mod embedded;
 mod energy;
@@ -68,6 +69,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve(args) => serve::serve(&args),
         Command::Bridge(args) => bridge::bridge(&args),
         Command::Devices(args) => devices::devices(&args),
+        Command::Discover(args) => discover::discover(&args),
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Bench(args) => bench::bench(&args),

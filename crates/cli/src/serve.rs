@@ -39,6 +39,10 @@ pub struct ServeArgs {
     /// [default: no limits besides the built-in ones]
     #[arg(long, value_name = "FILE")]
     pub limits: Option<PathBuf>,
+    /// Announce the daemon's TCP addresses on the local network, so that clients find it with
+    /// `penstock discover` and PENSTOCK_NODES=discover
+    #[arg(long)]
+    pub announce: bool,
     /// Format of the log on standard error
     #[arg(long, value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,
@@ -95,6 +99,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             LogForm::Json => Log::Json,
         },
         limits: args.limits.clone(),
+        announce: args.announce,
         ends_with_parent: args.ends_with_parent,
         idle_end: args
             .idle_end

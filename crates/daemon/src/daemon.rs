@@ -15,6 +15,7 @@ use penstock_link::{
 use penstock_process::{Lock, Signal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use crate::announce::announce_all;
 use crate::client_list::ClientList;
 use crate::confinement::{ConfinementError, Levels};
 use crate::door::Door;
@@ -53,6 +54,8 @@ pub struct Options {
     pub log: Log,
     /// File of limits. Without it, only the built-in limits apply.
     pub limits: Option<PathBuf>,
+    /// Whether to announce the daemon on the local network.
+    pub announce: bool,
     /// Whether to end when the process that started the daemon ends.
     pub ends_with_parent: bool,
     /// Whether to end some time after the last client.
@@ -83,6 +86,9 @@ pub enum Error {
     /// The environment names an unknown transport.
     #[error(transparent)]
     Transport(#[from] UnknownTransport),
+    /// The daemon cannot be announced on the local network.
+    #[error("cannot announce the daemon: {0}")]
+    Announce(String),
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
@@ -196,6 +202,9 @@ pub fn serve_until(
         regions,
     });
     open_doors(&daemon, &listeners)?;
+    // Withdrawn when the daemon ends.
+    let _announced =
+        options.announce.then(|| announce_all(&daemon.addresses, &daemon.keys)).transpose()?;
     let reachable = reachable(&daemon.addresses);
     let launch = Launch {
         program: program.to_owned(),

@@ -26,6 +26,7 @@
 
 mod account;
 mod admission;
+mod announce;
 mod builder;
 mod client_list;
 mod confinement;

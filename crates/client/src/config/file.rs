@@ -1,7 +1,7 @@
 //! The file of the pool, `~/.config/penstock/pool.toml`:
 //!
 //! ```toml
-//! nodes = ["local", "tcp:gpu01", "tcp:gpu02:7400"]
+//! nodes = ["local", "tcp:gpu01", "tcp:gpu02:7400", "discover"]
 //! key = "key"            # beside this file
 //! platforms = "pool"     # or "node"
 //! timeout_ms = 3000
@@ -34,6 +34,8 @@ pub const BYTES_MAX: u64 = 512 << 10;
 pub struct PoolFile {
     /// Nodes of the pool; empty if they come from elsewhere.
     pub nodes: Vec<NodeAddress>,
+    /// Where the file asks for the daemons of the local network, too.
+    pub discover: Option<Where>,
     /// File with the key.
     pub key: Option<PathBuf>,
     pub platforms: Platforms,
@@ -49,6 +51,7 @@ impl Default for PoolFile {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
+            discover: None,
             key: None,
             platforms: Platforms::default(),
             timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
@@ -111,6 +114,11 @@ pub fn parse(
     let mut pool = PoolFile::default();
     for item in raw.nodes {
         let place = at(item.span());
+        if item.get_ref() == nodes::DISCOVER {
+            // The network is searched only if no variable names other nodes.
+            pool.discover = Some(place);
+            continue;
+        }
         let node = nodes::read(item.get_ref(), &place, base, surroundings)?;
         nodes::add(&mut pool.nodes, node, &place)?;
     }

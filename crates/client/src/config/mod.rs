@@ -20,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use nodes::{NO_NODES, NodeAddress};
+pub use nodes::{DISCOVER, NO_NODES, NodeAddress};
 use penstock_dql::Query;
 use penstock_link::{Address, EncryptionOptions, Keys, LinkError, Pins, Rule};
 use penstock_process::variable::{self, TIMEOUT_MS_MAX};
@@ -240,8 +240,16 @@ fn find_nodes(
     if let Some(list) = text(surroundings, NODES_VARIABLE)? {
         return Ok((nodes::read_list(&list, surroundings)?, Source::Variable));
     }
-    if let (false, Some(path)) = (file.nodes.is_empty(), path) {
-        return Ok((file.nodes.clone(), Source::File(path.to_path_buf())));
+    let names_any = !file.nodes.is_empty() || file.discover.is_some();
+    if let (true, Some(path)) = (names_any, path) {
+        let mut list = file.nodes.clone();
+        if let Some(place) = &file.discover {
+            nodes::add_found(&mut list, place, surroundings)?;
+            if list.is_empty() {
+                return Err(ConfigError::NothingFound { place: place.clone() });
+            }
+        }
+        return Ok((list, Source::File(path.to_path_buf())));
     }
     if let Some(list) = text(surroundings, SLURM_VARIABLE)? {
         let hosts = slurm::expand(&list)?;
@@ -357,7 +365,7 @@ pub enum ConfigError {
     /// The text is not an address.
     #[error(
         "{place}: `{value}` is not the address of a node ({reason}); write {}",
-        Address::forms(&["local"])
+        Address::forms(&["local", DISCOVER])
     )]
     Address {
         place: Where,
@@ -366,6 +374,15 @@ pub enum ConfigError {
         /// Reason why the text is not an address.
         reason: String,
     },
+    /// The local network cannot be searched for nodes.
+    #[error("{place}: cannot search the local network: {why}; name the nodes by their addresses")]
+    Search { place: Where, why: String },
+    /// No daemon announces itself on the local network, and no other node is named.
+    #[error(
+        "{place}: no daemon announces itself on the local network; start one there with `penstock \
+         serve --listen tcp:0.0.0.0 --announce`, or name the nodes by their addresses"
+    )]
+    NothingFound { place: Where },
     /// The text is not UTF-8.
     #[error("{place} is not UTF-8 text; set it anew")]
     NotText { place: Where },

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use penstock_discover::Found;
 use penstock_link::{Address, Completion, LinkError, Purpose};
 
 use super::{
@@ -12,6 +13,10 @@ use super::{
 /// Text in place of a list. It stands for a pool without nodes and overrides the file and the
 /// surroundings.
 pub const NO_NODES: &str = "none";
+
+/// Entry of a list in place of an address. It stands for the daemons that announce themselves on the
+/// local network.
+pub const DISCOVER: &str = "discover";
 
 /// A node of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,9 +94,37 @@ fn read_all(
         return Ok(nodes);
     }
     for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        add(&mut nodes, read_for(purpose, item, place, &base, surroundings)?, place)?;
+        if item == DISCOVER && purpose == Purpose::Connect {
+            add_found(&mut nodes, place, surroundings)?;
+        } else {
+            add(&mut nodes, read_for(purpose, item, place, &base, surroundings)?, place)?;
+        }
+    }
+    if nodes.is_empty() && list.contains(DISCOVER) {
+        return Err(ConfigError::NothingFound { place: place.clone() });
     }
     Ok(nodes)
+}
+
+/// Adds the daemons that announce themselves on the local network. The daemon of this host is
+/// reached through its Unix socket if it has one.
+///
+/// An announcement is only a place to knock at. Like any node over TCP, such a node is used only if
+/// it proves the pool's key in the hello.
+pub(super) fn add_found(
+    nodes: &mut Vec<NodeAddress>,
+    place: &Where,
+    surroundings: &Surroundings<'_>,
+) -> Result<(), ConfigError> {
+    let found =
+        surroundings.search().map_err(|why| ConfigError::Search { place: place.clone(), why })?;
+    for Found { name, address, .. } in found {
+        let own = surroundings.own_socket_if_present().filter(|_| surroundings.is_own_host(&name));
+        let address = own
+            .map_or_else(|| Address::tcp(&address.ip().to_string(), address.port()), Address::unix);
+        add(nodes, NodeAddress { name, address }, place)?;
+    }
+    Ok(())
 }
 
 /// Reads one address of a node: any that [`Address`] understands, or `local` for the user's own

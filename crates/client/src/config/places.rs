@@ -4,18 +4,27 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use penstock_discover::{DiscoverError, Found};
+use penstock_link::spawn_quiet;
 use penstock_process::variable;
 
 /// Name of the socket in the directory of [`Surroundings::runtime_directory`].
 const SOCKET_NAME: &str = "penstockd.sock";
 
 type Variables<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+type Search<'a> = dyn Fn() -> Result<Vec<Found>, String> + 'a;
+
+/// Stack of the thread that searches the network, in bytes: twice the standard library's smallest
+/// useful one, because the packets of multicast DNS are parsed on it.
+const SEARCH_STACK_BYTES: usize = 256 << 10;
 
 /// The properties of the process and the host on which the configuration depends. Tests supply
 /// their own.
 pub struct Surroundings<'a> {
     variable: Box<Variables<'a>>,
+    search: Box<Search<'a>>,
     host: String,
     uid: u32,
 }
@@ -34,6 +43,7 @@ impl<'a> Surroundings<'a> {
     pub fn of_process() -> Self {
         Self {
             variable: Box::new(variable::value),
+            search: Box::new(search_once),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             uid: rustix::process::getuid().as_raw(),
         }
@@ -41,7 +51,20 @@ impl<'a> Surroundings<'a> {
 
     /// Returns surroundings in which `variable` supplies the environment.
     pub fn new(host: &str, uid: u32, variable: impl Fn(&str) -> Option<OsString> + 'a) -> Self {
-        Self { variable: Box::new(variable), host: host.to_owned(), uid }
+        let search = Box::new(|| Ok(Vec::new()));
+        Self { variable: Box::new(variable), search, host: host.to_owned(), uid }
+    }
+
+    /// Returns the same surroundings, in which a search of the network has this result.
+    #[must_use]
+    pub fn with_search(mut self, search: impl Fn() -> Result<Vec<Found>, String> + 'a) -> Self {
+        self.search = Box::new(search);
+        self
+    }
+
+    /// Returns the daemons that announce themselves on the local network.
+    pub(super) fn search(&self) -> Result<Vec<Found>, String> {
+        (self.search)()
     }
 
     /// Returns a variable of the environment.
@@ -127,4 +150,19 @@ impl<'a> Surroundings<'a> {
             _ => base.join(path),
         }
     }
+}
+
+/// Searches the local network once in the life of a process, so that all faces of Penstock in it see
+/// the same pool, and only the first one waits.
+fn search_once() -> Result<Vec<Found>, String> {
+    static FOUND: OnceLock<Result<Vec<Found>, String>> = OnceLock::new();
+    let search = || -> Result<Vec<Found>, String> {
+        // The threads of the search inherit this thread's signal mask, so none of them takes the
+        // program's signals.
+        let thread = spawn_quiet("search", SEARCH_STACK_BYTES, penstock_discover::search);
+        let thread = thread.map_err(|error| error.to_string())?;
+        let found = thread.join().map_err(|_| "the search has panicked".to_owned())?;
+        found.map_err(|error: DiscoverError| error.to_string())
+    };
+    FOUND.get_or_init(search).clone()
 }

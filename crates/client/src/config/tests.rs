@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use penstock_discover::Found;
+
 use super::*;
 
 /// A home directory that is removed when the test ends.
@@ -187,7 +189,7 @@ fn errors_say_where_and_what_to_do() {
         error.starts_with("variable PENSTOCK_NODES: `gpu01` is not the address of a node"),
         "{error}"
     );
-    let forms = "write unix:PATH, tcp:HOST:PORT, vsock:CID:PORT, ssh:HOST or local";
+    let forms = "write unix:PATH, tcp:HOST:PORT, vsock:CID:PORT, ssh:HOST, local or discover";
     assert!(error.contains(forms), "{error}");
 
     let home = Home::new("errors").file("nodes = [\n  'tcp:a:1',\n  'tcp:a:x',\n]\n");
@@ -355,4 +357,69 @@ proptest::proptest! {
     fn no_file_breaks_the_parser(text in "[a-z_0-9=\\[\\]'\", \n#:.-]{0,80}") {
         let _ = file::parse(&text, Path::new("/f"), &Surroundings::new("h", 1, |_| None));
     }
+}
+
+/// A daemon that announces itself.
+fn announced(name: &str, address: &str) -> Found {
+    let address = address.parse().unwrap();
+    Found { name: name.to_owned(), address, protocol: None, fingerprint: None }
+}
+
+/// Loads the configuration where the network has these daemons.
+fn load_among(home: &Home, found: &[Found]) -> Result<Config, ConfigError> {
+    Config::load_in(&home.surroundings().with_search(|| Ok(found.to_vec())))
+}
+
+#[test]
+fn daemons_of_the_network_are_nodes_if_a_list_asks_for_them() {
+    let found = [announced("gpu01", "10.0.0.1:7367"), announced("gpu03", "[fd00::3]:7400")];
+    let texts = |home: &Home| -> Vec<(String, String)> {
+        let nodes = load_among(home, &found).unwrap().nodes;
+        nodes.iter().map(|node| (node.name.clone(), node.to_string())).collect()
+    };
+    let text = |name: &str, address: &str| (name.to_owned(), address.to_owned());
+    let expected = [text("gpu01", "tcp:10.0.0.1:7367"), text("gpu03", "tcp:[fd00::3]:7400")];
+    assert_eq!(texts(&Home::new("discover").set("PENSTOCK_NODES", "discover")), expected);
+    assert_eq!(texts(&Home::new("discover-file").file("nodes = [\"discover\"]")), expected);
+    // A node that is named as well is there once, under the name that the user has written.
+    let list = "tcp:10.0.0.1,discover";
+    let named = [text("tcp:10.0.0.1", "tcp:10.0.0.1:7367"), text("gpu03", "tcp:[fd00::3]:7400")];
+    assert_eq!(texts(&Home::new("discover-both").set("PENSTOCK_NODES", list)), named);
+}
+
+#[test]
+fn the_own_daemon_is_not_reached_over_the_network() {
+    let home = Home::new("discover-own").set("PENSTOCK_NODES", "discover").socket();
+    let config = load_among(&home, &[announced("gpu02", "10.0.0.2:7367")]).unwrap();
+    assert!(config.nodes[0].to_string().starts_with("unix:"), "{}", config.nodes[0]);
+}
+
+#[test]
+fn a_search_without_result_is_an_error_unless_other_nodes_are_named() {
+    let home = Home::new("discover-none").set("PENSTOCK_NODES", "discover");
+    let error = load_among(&home, &[]).unwrap_err().to_string();
+    assert!(error.contains("no daemon announces itself"), "{error}");
+    let home = Home::new("discover-none-file").file("nodes = [\"discover\"]");
+    let error = load_among(&home, &[]).unwrap_err().to_string();
+    assert!(error.contains("pool.toml:1: "), "{error}");
+    let home = Home::new("discover-some").set("PENSTOCK_NODES", "discover,tcp:gpu01");
+    assert_eq!(load_among(&home, &[]).unwrap().nodes.len(), 1);
+    let failed = home.surroundings().with_search(|| Err("no multicast".to_owned()));
+    let error = Config::load_in(&failed).unwrap_err().to_string();
+    assert!(error.contains("cannot search the local network: no multicast"), "{error}");
+}
+
+#[test]
+fn the_network_is_searched_only_if_its_nodes_are_wanted() {
+    let never = || panic!("the network was searched");
+    let home =
+        Home::new("discover-not").file("nodes = [\"discover\"]").set("PENSTOCK_NODES", "tcp:gpu01");
+    let config = Config::load_in(&home.surroundings().with_search(never)).unwrap();
+    assert_eq!(config.nodes.len(), 1);
+    let listen = nodes::read_listeners(
+        "discover",
+        &Where::Argument("--listen"),
+        &home.surroundings().with_search(never),
+    );
+    assert!(listen.is_err());
 }

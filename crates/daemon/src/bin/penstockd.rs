@@ -10,8 +10,8 @@ use penstock_link::{Address, EncryptionOptions, Rule, keys_folder};
 const USAGE: &str = "\
 usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:PORT]...
                  [--guest-memory ADDRESS=PATH[,size=SIZE][,sessions=N]]...
-                 [--key FILE] [--allow-user UID]... [--limits FILE] [--log text|json]
-                 [--confine LEVEL] [--require-confinement LEVEL] [--ends-with-parent]
+                 [--key FILE] [--allow-user UID]... [--limits FILE] [--announce]
+                 [--log text|json] [--confine LEVEL] [--require-confinement LEVEL] [--ends-with-parent]
 What each means: penstock serve --help";
 
 fn main() -> ExitCode {
@@ -55,6 +55,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                     .push(user.parse().map_err(|_| format!("`{user}` is no user's number"))?);
             }
             "--limits" => options.limits = Some(value()?.into()),
+            "--announce" => options.announce = true,
             "--log" => options.log = value()?.parse()?,
             "--confine" => options.confine = Some(level(&value()?)?),
             "--require-confinement" => options.require_confinement = Some(level(&value()?)?),
