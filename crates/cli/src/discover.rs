@@ -15,9 +15,9 @@ Examples:
   penstock discover
   PENSTOCK_NODES=discover penstock run -- ./program
 
-A daemon announces itself if it runs with --announce. Anybody on the network can announce anything, \
-so an announcement proves nothing: a program uses a daemon only if both prove that they have the \
-pool's key (penstock key).
+A daemon announces itself if it runs with --announce. Anybody on the network can announce \
+anything, so an announcement proves nothing: a program uses a daemon only if both prove that they \
+have the pool's key (penstock key).
 
 Exit status:
 0 if a daemon was found, 3 if none was.";

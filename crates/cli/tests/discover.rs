@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::Home;
 
-/// Longest time until an announcement is seen. The announcer first asks three times whether the name
-/// is in use, 250 ms apart (RFC 6762, 8.1).
+/// Longest time until an announcement is seen. The announcer first asks three times whether the
+/// name is in use, 250 ms apart (RFC 6762, 8.1).
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon that is killed when the test ends.

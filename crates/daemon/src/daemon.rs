@@ -171,11 +171,7 @@ pub fn serve_until(
     let keys = Keys::load(options.key.as_deref(), &options.encryption, Pins::Never)?;
     let file = options.limits.map(|path| LimitsFile::open(path, Instant::now())).transpose()?;
     let (file, limits) = file.unzip();
-    // Other allowed users must be able to connect; the hello then asks the kernel who they are.
-    let mode = if options.allow_users.is_empty() { 0o600 } else { 0o666 };
-    let listeners = options.listen.iter().map(|address| Listener::bind_with_mode(address, mode));
-    let listeners: Vec<Arc<Listener>> =
-        listeners.map(|it| it.map(Arc::new)).collect::<Result<_, _>>()?;
+    let listeners = listen(&options.listen, &options.allow_users)?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
     let regions = guest::regions(&options.listen, &options.guests)?;
     log::begin(options.log, false);
@@ -227,6 +223,14 @@ pub fn serve_until(
     daemon.supervise(&launch, end, &mut |now| daemon.is_unused(&mut idle, now, &listeners));
     daemon.end(&listeners);
     Ok(())
+}
+
+/// Binds the addresses.
+fn listen(addresses: &[Address], allow_users: &[u32]) -> Result<Vec<Arc<Listener>>, Error> {
+    // Other allowed users must be able to connect; the hello then asks the kernel who they are.
+    let mode = if allow_users.is_empty() { 0o600 } else { 0o666 };
+    let listeners = addresses.iter().map(|address| Listener::bind_with_mode(address, mode));
+    Ok(listeners.map(|listener| listener.map(Arc::new)).collect::<Result<_, _>>()?)
 }
 
 /// Starts the threads that accept connections and hear what they say.

@@ -4,9 +4,9 @@
 //! * [`announce`] tells the network about a daemon until the [`Announced`] is dropped.
 //! * [`search`] returns the daemons that answer.
 //!
-//! What this crate returns is what somebody on the network says, and anybody can say anything there.
-//! A [`Found`] is therefore only a place to knock at. Who really listens is decided by the hello of
-//! crate `link`, in which both sides prove the pool's key.
+//! What this crate returns is what somebody on the network says, and anybody can say anything
+//! there. A [`Found`] is therefore only a place to knock at. Who really listens is decided by the
+//! hello of crate `link`, in which both sides prove the pool's key.
 //!
 //! This is the mapper of clOpenCL (Alves and others, 2013), which found the nodes of a cluster by
 //! Open-MX's map of the network.
@@ -22,7 +22,8 @@ pub use answer::{FOUND_MAX, Found, NAME_BYTES_MAX};
 pub use patience::{QUIET, SEARCH_MAX};
 pub use search::search;
 
-/// The kind of service, as RFC 6763 names one: the registered name of the program, and the protocol.
+/// The kind of service, as RFC 6763 names one: the registered name of the program, and the
+/// protocol.
 const SERVICE: &str = "_penstock._tcp.local.";
 
 /// Keys in the text record of an announcement.

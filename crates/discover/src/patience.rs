@@ -7,14 +7,14 @@ use std::time::Duration;
 /// answer may take 120 ms (RFC 6762, 6), and the system needs some time.
 pub const SEARCH_MAX: Duration = Duration::from_millis(1_300);
 
-/// A search ends earlier if somebody has answered and nobody else has for this time: three times the
-/// 120 ms in which RFC 6762, 6 has everybody answer.
+/// A search ends earlier if somebody has answered and nobody else has for this time: three times
+/// the 120 ms in which RFC 6762, 6 has everybody answer.
 pub const QUIET: Duration = Duration::from_millis(360);
 
 /// Returns how long to wait for the next answer, or `None` if the search is over.
 ///
-/// `elapsed` is the time since the first question, and `silent` the time since the newest answer, if
-/// there is one.
+/// `elapsed` is the time since the first question, and `silent` the time since the newest answer,
+/// if there is one.
 pub(crate) fn wait(elapsed: Duration, silent: Option<Duration>) -> Option<Duration> {
     let left = SEARCH_MAX.saturating_sub(elapsed);
     let left = silent.map_or(left, |silent| left.min(QUIET.saturating_sub(silent)));

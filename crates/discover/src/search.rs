@@ -11,8 +11,8 @@ use crate::{DiscoverError, FINGERPRINT_KEY, PROTOCOL_KEY, SERVICE, patience};
 /// How long the end of the library's thread may take. The thread only closes its sockets.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// Answers that a search keeps before it arranges them. A flood of answers must not fill memory, and
-/// honest ones must still fit if a quarter are not of use.
+/// Answers that a search keeps before it arranges them. A flood of answers must not fill memory,
+/// and honest ones must still fit if a quarter are not of use.
 const ANSWERS_MAX: usize = 4 * FOUND_MAX;
 
 /// Asks the local networks of this host for daemons, and returns those that answer, in the order of

@@ -14,8 +14,8 @@ use super::{
 /// surroundings.
 pub const NO_NODES: &str = "none";
 
-/// Entry of a list in place of an address. It stands for the daemons that announce themselves on the
-/// local network.
+/// Entry of a list in place of an address. It stands for the daemons that announce themselves on
+/// the local network.
 pub const DISCOVER: &str = "discover";
 
 /// A node of the pool.

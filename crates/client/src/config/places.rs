@@ -152,8 +152,8 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// Searches the local network once in the life of a process, so that all faces of Penstock in it see
-/// the same pool, and only the first one waits.
+/// Searches the local network once in the life of a process, so that all faces of Penstock in it
+/// see the same pool, and only the first one waits.
 fn search_once() -> Result<Vec<Found>, String> {
     static FOUND: OnceLock<Result<Vec<Found>, String>> = OnceLock::new();
     let search = || -> Result<Vec<Found>, String> {

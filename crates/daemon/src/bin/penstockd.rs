@@ -11,7 +11,8 @@ const USAGE: &str = "\
 usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:PORT]...
                  [--guest-memory ADDRESS=PATH[,size=SIZE][,sessions=N]]...
                  [--key FILE] [--allow-user UID]... [--limits FILE] [--announce]
-                 [--log text|json] [--confine LEVEL] [--require-confinement LEVEL] [--ends-with-parent]
+                 [--log text|json] [--confine LEVEL] [--require-confinement LEVEL]
+                 [--ends-with-parent]
 What each means: penstock serve --help";
 
 fn main() -> ExitCode {
