@@ -204,5 +204,5 @@ fn a_worker_inside_a_driver_notices_that_its_guest_is_paused() {
 fn both_ends_agree_on_beats() {
     let Through { connecting, accepted, folder: _folder, .. } = Through::begin();
     let both = connecting.features() & accepted.features();
-    assert_eq!(both, feature::PEERS | feature::BEATS);
+    assert_eq!(both, feature::PEERS | feature::BEATS | feature::HEADERS);
 }
