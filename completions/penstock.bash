@@ -432,12 +432,16 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__key__subcmd__allow)
-            opts="-h --help"
+            opts="-h --quota --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --quota)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

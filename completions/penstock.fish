@@ -143,6 +143,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand key; and not __fish_se
 complete -c penstock -n "__fish_penstock_using_subcommand key; and not __fish_seen_subcommand_from list allow revoke" -f -a "allow" -d 'Accept a public key: of a node that this user reaches, or of a client of this user\'s daemon'
 complete -c penstock -n "__fish_penstock_using_subcommand key; and not __fish_seen_subcommand_from list allow revoke" -f -a "revoke" -d 'Accept a public key no longer. Running sessions of a client end within a second'
 complete -c penstock -n "__fish_penstock_using_subcommand key; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand key; and __fish_seen_subcommand_from allow" -l quota -d 'Section of the file of limits for a client: it has the limits of [user."key:QUOTA"], together with all other clients of this quota' -r
 complete -c penstock -n "__fish_penstock_using_subcommand key; and __fish_seen_subcommand_from allow" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand key; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand trace; and not __fish_seen_subcommand_from show replay" -s h -l help -d 'Print help'

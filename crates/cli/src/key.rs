@@ -37,6 +37,10 @@ pub enum KeyCommand {
         name: String,
         /// Public key, as `penstock key list` shows it on the other side
         key: String,
+        /// Section of the file of limits for a client: it has the limits of [user."key:QUOTA"],
+        /// together with all other clients of this quota
+        #[arg(long)]
+        quota: Option<String>,
     },
     /// Accept a public key no longer. Running sessions of a client end within a second
     Revoke {
@@ -50,7 +54,7 @@ pub fn key(args: &KeyArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         None => {}
         Some(KeyCommand::List) => return list(),
-        Some(KeyCommand::Allow { name, key }) => return allow(name, key),
+        Some(KeyCommand::Allow { name, key, quota }) => return allow(name, key, quota.as_deref()),
         Some(KeyCommand::Revoke { name }) => return revoke(name),
     }
     let path = key_path()?;
@@ -115,12 +119,18 @@ fn list() -> Result<ExitCode, Failure> {
 }
 
 /// Accepts the key of a node or client.
-fn allow(name: &str, key: &str) -> Result<ExitCode, Failure> {
+fn allow(name: &str, key: &str, quota: Option<&str>) -> Result<ExitCode, Failure> {
     let key: PublicKey = key.parse().map_err(|why| Failure::Argument {
         argument: key.to_owned(),
         reason: format!("{why}; copy it from `penstock key list` on the other side"),
     })?;
     if let Some(node) = node(name)? {
+        if let Some(quota) = quota {
+            return Err(Failure::Argument {
+                argument: format!("--quota {quota}"),
+                reason: format!("{node} is the address of a node, and only clients have quotas"),
+            });
+        }
         let pinned = KnownNodes::pin(&file(KNOWN_NODES_FILE)?, &node, key);
         pinned.map_err(LinkError::from)?;
         return said(&format!("{node} is known with the fingerprint {}\n", key.fingerprint()));
@@ -131,7 +141,8 @@ fn allow(name: &str, key: &str) -> Result<ExitCode, Failure> {
     if let Some(client) = known.with_key(&key).filter(|client| client.options.revoked) {
         AuthorizedClients::forget(&path, &client.name).map_err(LinkError::from)?;
     }
-    let client = AuthorizedClient { name: name.to_owned(), key, options: ClientOptions::default() };
+    let options = ClientOptions { quota: quota.map(str::to_owned), ..ClientOptions::default() };
+    let client = AuthorizedClient { name: name.to_owned(), key, options };
     AuthorizedClients::allow(&path, client).map_err(LinkError::from)?;
     said(&format!("client {name} is accepted with the fingerprint {}\n", key.fingerprint()))
 }

@@ -115,3 +115,14 @@ fn a_plain_client_and_an_unknown_rule_are_told_what_to_do() {
     let output = command.env("PENSTOCK_ENCRYPTION", "on").output().unwrap();
     assert!(stderr(&output).contains("write `never`, `remote`"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_quota_belongs_to_a_client() {
+    let home = Home::new("keys-quota");
+    let own = own(&home);
+    key_succeeds(&home, &["allow", "anna", &own, "--quota", "small"]);
+    let list = std::fs::read_to_string(home.path.join(".config/penstock/authorized_clients"));
+    assert!(list.unwrap().contains("quota=small"));
+    let refused = key(&home, &["allow", "tcp:gpu01", &own, "--quota", "small"]);
+    assert!(stderr(&refused).contains("only clients have quotas"), "{}", stderr(&refused));
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_link::{Accepted, Source};
+use penstock_link::{Accepted, Enrolled, Source};
 use penstock_quota::{
     FILE_BYTES_MAX, FileError, Ledger, Limit, Limits, Loan, NOT_ENFORCED, Refusal, Resource, Row,
     Scope, Terms, User,
@@ -44,8 +44,18 @@ pub enum LimitsError {
     Wrong(#[from] FileError),
 }
 
-/// Returns the user that a connection belongs to.
-pub(crate) fn user_of(source: Source) -> User {
+/// Returns the user that a client belongs to. A quota in the list of clients makes it one of the
+/// holders of this quota, wherever it connects from. Otherwise its host counts: with the pool's
+/// key, a client can enrol as many keys as it likes.
+pub(crate) fn user_of(client: &Accepted) -> User {
+    let quota = client.client.as_ref().and_then(|known| match &known.enrolled {
+        Enrolled::Known { quota } => quota.clone(),
+        Enrolled::Now | Enrolled::NotWritten(_) => None,
+    });
+    quota.map_or_else(|| user_at(client.source()), User::Key)
+}
+
+fn user_at(source: Source) -> User {
     match source {
         Source::User(number) => User::Number(number),
         Source::Network(address) => User::of_address(address),
@@ -374,9 +384,9 @@ mod tests {
     #[test]
     fn connections_have_users() {
         let network = Source::of_address([10, 0, 0, 7].into());
-        assert_eq!(user_of(network).to_string(), "host:10.0.0.7");
-        assert_eq!(user_of(Source::User(5)), User::Number(5));
-        assert_eq!(user_of(Source::Guest("/r/v".into())).to_string(), "guest:/r/v");
-        assert_eq!(user_of(Source::Unknown), User::Unknown);
+        assert_eq!(user_at(network).to_string(), "host:10.0.0.7");
+        assert_eq!(user_at(Source::User(5)), User::Number(5));
+        assert_eq!(user_at(Source::Guest("/r/v".into())).to_string(), "guest:/r/v");
+        assert_eq!(user_at(Source::Unknown), User::Unknown);
     }
 }

@@ -355,7 +355,12 @@ impl Workers {
         if self.is_hopeless() {
             return Arrival::Refused(client, self.why_hopeless());
         }
-        let user = user_of(client.source());
+        let user = user_of(&client);
+        if matches!(user, User::Key(_)) && !self.quota.ledger.limits().names(&user) {
+            // Whoever wrote the name into the list wanted a limit, and there is none.
+            tracing::warn!(%user, "the file of limits lacks the quota of a client");
+            return Arrival::Refused(client, Verdict::Restricted);
+        }
         if self.line.is_empty() && self.can_serve() && self.quota.ledger.may_enter(&user).is_ok() {
             return match self.take(client, user, now) {
                 Ok(matched) => Arrival::Served(matched),

@@ -53,8 +53,17 @@ impl Keyring {
         let key = self.pool_key();
         let environment =
             [("PENSTOCK_ENCRYPTION", rule), ("XDG_CONFIG_HOME", self.0.to_str().unwrap())];
+        let limits = self.limits();
         let options = ["--listen", "tcp:127.0.0.1:0", "--key", key.to_str().unwrap()];
+        let limits = ["--limits", limits.to_str().unwrap()].into_iter();
+        let limits = limits.filter(|_| self.limits().exists());
+        let options: Vec<&str> = options.into_iter().chain(limits).collect();
         Daemon::start_with(name, &options, &environment)
+    }
+
+    /// Returns the file of limits, which the daemon reads if there is one.
+    fn limits(&self) -> PathBuf {
+        self.0.join("limits.toml")
     }
 }
 
@@ -127,6 +136,36 @@ fn a_revoked_client_loses_its_sessions_and_does_not_come_back() {
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::Revoked, .. }), "{refused}");
     // The other client is not concerned.
     works(&mut other);
+}
+
+#[test]
+fn clients_of_a_quota_share_its_limits() {
+    let (ours, theirs) = (Keyring::new("quota-client"), Keyring::new("quota-node"));
+    let (others, lost) = (Keyring::new("quota-other"), Keyring::new("quota-lost"));
+    fs::write(theirs.limits(), "[user.\"key:small\"]\nsessions = 1\n").unwrap();
+    let lines = [("anna", &ours, "small"), ("ben", &others, "small"), ("eve", &lost, "large")]
+        .map(|(name, ring, quota)| format!("{name} {} quota={quota}\n", ring.public()));
+    theirs.keys(Rule::Always, None);
+    fs::write(theirs.0.join("penstock").join(AUTHORIZED_CLIENTS_FILE), lines.concat()).unwrap();
+    let daemon = theirs.serve("tls-quota", "always");
+    let open = |ring: &Keyring| daemon.open(&ring.keys(Rule::Always, Some(&theirs)), 1);
+    let (mut client, _) = open(&ours).unwrap();
+    works(&mut client);
+    let rows = daemon.status()["quota"]["rows"].clone();
+    let is_it = |row: &&serde_json::Value| row["user"] == "key:small" && row["held"] == 1;
+    assert!(rows.as_array().unwrap().iter().any(|row| is_it(&row)), "{rows}");
+    let refused = open(&others).map(drop).unwrap_err();
+    let LinkError::OverLimit { why, .. } = &refused else { panic!("{refused}") };
+    assert!(why.contains("sessions of user key:small is 1"), "{why}");
+    // Nothing limits the quota `large`.
+    let refused = open(&lost).map(drop).unwrap_err();
+    assert!(
+        matches!(refused, LinkError::Refused { verdict: Verdict::Restricted, .. }),
+        "{refused}"
+    );
+    drop(client);
+    soon("the end of the session", SOON, || daemon.sessions() == 0);
+    works(&mut open(&others).unwrap().0);
 }
 
 #[test]

@@ -171,8 +171,8 @@ impl Encryption {
     }
 
     /// Returns what the list says of a client.
-    pub(crate) fn listed(&self, key: &PublicKey) -> Result<Listed, LinkError> {
-        Ok(listed(&self.clients()?, key))
+    pub(crate) fn listed(&self, key: &PublicKey) -> Result<Standing, LinkError> {
+        Ok(Standing::of(&self.clients()?, key))
     }
 
     /// Writes down a client that has proved the pool's key. If two hellos of one client do this at
@@ -185,7 +185,7 @@ impl Encryption {
         let name = format!("enrolled-{}", key.fingerprint());
         let client = Client { name, key, options: ClientOptions::default() };
         match AuthorizedClients::allow(&self.file(AUTHORIZED_CLIENTS_FILE)?, client) {
-            Err(error) if self.listed(&key)? == Listed::No => Err(error.into()),
+            Err(error) if self.listed(&key)?.listed == Listed::No => Err(error.into()),
             _ => Ok(()),
         }
     }
@@ -195,7 +195,7 @@ impl Encryption {
     /// # Errors
     /// Fails if the list cannot be read.
     pub fn is_revoked(&self, key: &PublicKey) -> Result<bool, LinkError> {
-        Ok(self.listed(key)? == Listed::Revoked)
+        Ok(self.listed(key)?.listed == Listed::Revoked)
     }
 
     /// Returns the file of the clients that a daemon lets in.
@@ -225,16 +225,25 @@ impl Encryption {
     }
 }
 
-/// Returns what a list says of a client.
-fn listed(clients: &AuthorizedClients, key: &PublicKey) -> Listed {
-    match clients.with_key(key).map(|client| &client.options) {
-        None => Listed::No,
-        Some(ClientOptions { revoked: true, .. }) => Listed::Revoked,
-        // Nothing enforces these yet.
-        Some(
-            ClientOptions { devices: Devices::Only(_), .. } | ClientOptions { quota: Some(_), .. },
-        ) => Listed::Restricted,
-        Some(_) => Listed::Allowed,
+/// What a list says of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) listed: Listed,
+    /// Name of the client's quota. The daemon enforces it.
+    pub(crate) quota: Option<String>,
+}
+
+impl Standing {
+    fn of(clients: &AuthorizedClients, key: &PublicKey) -> Self {
+        let options = clients.with_key(key).map(|client| &client.options);
+        let listed = match options {
+            None => Listed::No,
+            Some(ClientOptions { revoked: true, .. }) => Listed::Revoked,
+            // Nothing enforces this yet.
+            Some(ClientOptions { devices: Devices::Only(_), .. }) => Listed::Restricted,
+            Some(_) => Listed::Allowed,
+        };
+        Self { listed, quota: options.and_then(|options| options.quota.clone()) }
     }
 }
 
@@ -355,8 +364,12 @@ mod tests {
             + &line("d", 4, " quota=small")
             + &line("e", 5, " quota=small revoked");
         let clients = AuthorizedClients::parse(Path::new("list"), &text).unwrap();
-        let found = [1, 2, 3, 4, 5, 6].map(|byte| listed(&clients, &key(byte)));
+        let found = [1, 2, 3, 4, 5, 6].map(|byte| Standing::of(&clients, &key(byte)));
         use Listed::{Allowed, No, Restricted, Revoked};
-        assert_eq!(found, [Allowed, Revoked, Restricted, Restricted, Revoked, No]);
+        let expected = [Allowed, Revoked, Restricted, Allowed, Revoked, No];
+        assert_eq!(found.clone().map(|it| it.listed), expected);
+        let quotas = found.map(|it| it.quota);
+        let small = || Some("small".to_owned());
+        assert_eq!(quotas, [None, None, None, small(), small(), None]);
     }
 }

@@ -4,12 +4,12 @@ use std::io::IoSlice;
 use std::time::Instant;
 
 use penstock_tls::{
-    Binding, ClientJudged, ENROLMENT_BYTES, Established, Handshake, HandshakeError, Listed,
-    NodeJudged, Pin, PoolKey, Proof, PublicKey, Side, Terms, judge_client, judge_node, limits,
+    Binding, ClientJudged, ENROLMENT_BYTES, Established, Handshake, HandshakeError, NodeJudged,
+    Pin, PoolKey, Proof, PublicKey, Side, Terms, judge_client, judge_node, limits,
 };
 use penstock_wire::hello::Verdict;
 
-use crate::encryption::{Encryption, Trust};
+use crate::encryption::{Encryption, Standing, Trust};
 use crate::error::LinkError;
 use crate::key::Key;
 use crate::stream::Stream;
@@ -29,8 +29,8 @@ pub struct KnownClient {
 /// How a client of an encrypted link was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Enrolled {
-    /// The list has its key.
-    Known,
+    /// The list has its key, and maybe the name of its quota.
+    Known { quota: Option<String> },
     /// It has proved the pool's key just now.
     Now,
     /// As [`Enrolled::Now`], but the list could not be written, for this reason.
@@ -165,9 +165,9 @@ impl Channel<'_> {
         terms: &Terms,
         proof: &[u8; ENROLMENT_BYTES],
     ) -> Result<Result<Enrolled, Verdict>, LinkError> {
-        let listed: Listed = self.encryption.listed(&self.peer)?;
+        let Standing { listed, quota } = self.encryption.listed(&self.peer)?;
         Ok(match judge_client(listed, self.proof(key, terms, proof)) {
-            ClientJudged::LetIn => Ok(Enrolled::Known),
+            ClientJudged::LetIn => Ok(Enrolled::Known { quota }),
             // The pool's key lets the client in, also where the list cannot be written.
             ClientJudged::Enrol => Ok(match self.encryption.enrol(self.peer) {
                 Ok(()) => Enrolled::Now,

@@ -92,6 +92,8 @@ fn accept<'a>(socket: TcpStream, trust: impl Into<Trust<'a>>) -> Result<Accepted
     accept_hello(stream(socket), trust, &|_| false, soon())
 }
 
+const KNOWN: Enrolled = Enrolled::Known { quota: None };
+
 type Met = (Result<Opened, LinkError>, Result<(Stream, Option<Enrolled>), LinkError>);
 
 /// Runs both sides of a hello.
@@ -139,7 +141,7 @@ fn the_pools_key_makes_both_sides_known_and_is_not_needed_again() {
     // Neither side has the pool's key any more, or they have different ones.
     for (ours, theirs) in [(None, None), (Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
         let again = works(meet(&client.keys(always, ours), &node.keys(always, theirs)));
-        assert_eq!(again, Some(Enrolled::Known), "{ours:?} {theirs:?}");
+        assert_eq!(again, Some(KNOWN), "{ours:?} {theirs:?}");
     }
 }
 
@@ -149,7 +151,7 @@ fn keys_that_people_have_entered_need_no_pool_key() {
     client.pin(node.public());
     node.allow("anna", client.public());
     let met = meet(&client.keys(Rule::Always, None), &node.keys(Rule::Always, None));
-    assert_eq!(works(met), Some(Enrolled::Known));
+    assert_eq!(works(met), Some(KNOWN));
 }
 
 #[test]
@@ -236,6 +238,15 @@ fn a_client_with_limits_that_nothing_enforces_is_refused() {
     let error =
         refused(meet(&client.keys(Rule::Always, Some(1)), &node.keys(Rule::Always, Some(1))));
     assert!(matches!(error, LinkError::Refused { verdict: Verdict::Restricted, .. }), "{error}");
+}
+
+#[test]
+fn the_list_names_the_quota_of_a_client() {
+    let (client, node) = folders("quota");
+    let line = format!("anna {} quota=small\n", client.public());
+    fs::write(node.file(AUTHORIZED_CLIENTS_FILE), line).unwrap();
+    let met = meet(&client.keys(Rule::Always, None), &node.keys(Rule::Always, None));
+    assert_eq!(works(met), Some(Enrolled::Known { quota: Some("small".to_owned()) }));
 }
 
 #[test]

@@ -130,6 +130,12 @@ impl Ledger {
         Self { limits, sessions: BTreeMap::new(), version: 0 }
     }
 
+    /// Returns the limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Replaces the limits. Sessions keep what they hold, also if that is more than they could get
     /// now.
     pub fn set_limits(&mut self, limits: Limits) {

@@ -37,7 +37,7 @@ pub struct NotEnforced {
 pub const NOT_ENFORCED: [NotEnforced; 3] = [
     NotEnforced {
         name: "compile_memory",
-        why: "compilers run inside the worker; limit the memory of the daemon's unit (MemoryMax=)",
+        why: "PENSTOCK_BUILD_MIB of the daemon limits each build, and not each user",
     },
     NotEnforced {
         name: "cache_disk",

@@ -102,6 +102,12 @@ impl Limits {
         Some(Rule { max: Some(max), origin: Origin::BuiltIn(name) })
     }
 
+    /// Returns whether the limits name this user.
+    #[must_use]
+    pub fn names(&self, user: &User) -> bool {
+        self.users.contains_key(user)
+    }
+
     /// Returns the users that the limits name.
     pub fn named(&self) -> impl Iterator<Item = &User> {
         self.users.keys()

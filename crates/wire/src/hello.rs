@@ -178,7 +178,7 @@ pub enum Verdict {
     Revoked = 15,
     /// The list of clients restricts this client in a way that the daemon cannot enforce.
     #[error(
-        "its list of clients limits our devices or names a quota for us, which it cannot enforce"
+        "its list of clients limits our devices, or names a quota that its file of limits lacks"
     )]
     Restricted = 16,
 }
