@@ -6,7 +6,7 @@ use rustix::process::Resource;
 /// one for each core in each of two drivers for CPUs, some 64 for GPUs, peers and links, and the
 /// drivers' once more for a builder.
 const fn tasks_of_worker(cores: u64) -> u64 {
-    4 * cores + 64
+    cores.saturating_mul(4).saturating_add(64)
 }
 
 /// A limit that a worker sets for itself, soft and hard.

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_process::variable;
 use rustix::mm::MapFlags;
@@ -45,7 +45,7 @@ const TRIAL_MAX: Duration = Duration::from_micros(160);
 /// the memory. Without a cache it takes more than 16 times as long. If both take as long, the clock
 /// or the processor is slow, as those of an emulated guest on a busy host can be.
 const TRIAL_RATIO: u32 = 4;
-/// Number of trials, of which the fastest counts. Another thread may have had the core.
+/// Number of trials, of which the fastest counts. An interrupt may have had the core.
 const TRIALS: u32 = 6;
 
 /// File of a device's memory whose header is that of the worker's region.
@@ -154,14 +154,21 @@ pub(super) fn is_uncached(window: &Window) -> bool {
     // processor finds pages in a table with one place for many pages, and a copy between two pages
     // of one place takes ten times as long.
     for _ in 0..TRIALS {
-        let before = Instant::now();
+        let before = time_of_thread();
         window.read_words(0, TRIAL_BYTES);
-        let between = Instant::now();
+        let between = time_of_thread();
         read_own_words(&ordinary);
-        let times = [between - before, between.elapsed()];
+        let after = time_of_thread();
+        let times = [between.saturating_sub(before), after.saturating_sub(between)];
         fastest = [fastest[0].min(times[0]), fastest[1].min(times[1])];
     }
     is_slow(fastest[0], fastest[1])
+}
+
+/// Returns the time that this thread has had a core. Waits for one on a busy machine do not count.
+fn time_of_thread() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
 }
 
 /// Returns whether the trial of the shared memory says that the memory has no cache.
