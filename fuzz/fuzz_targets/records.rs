@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_tls::{Intake, Message, Records, Side, Suite, TrafficSecret};
-use ring::{aead, hkdf};
+use aws_lc_rs::{aead, hkdf};
 
 /// Most of what a record can have: the padding comes on top.
 const CONTENT_BYTES_MAX: usize = 16_000;

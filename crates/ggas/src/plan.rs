@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::error::HeapError;
 use crate::layout::{BYTES_MAX, PES_MAX, VERSION, stride};

@@ -16,8 +16,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use penstock_wire::hello::{INSTANCE_BYTES, SIGNATURE_BYTES};
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
 use crate::error::LinkError;
 use crate::key::fill_random;

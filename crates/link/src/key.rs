@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use aws_lc_rs::hmac;
 use penstock_tls::PoolKey;
 use penstock_wire::hello::{KEY_BYTES, PROOF_BYTES};
-use ring::hmac;
 
 use crate::error::LinkError;
 
@@ -116,8 +116,8 @@ impl fmt::Debug for Key {
 
 /// Fills `bytes` with cryptographically secure random bytes.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), LinkError> {
-    use ring::rand::SecureRandom;
-    ring::rand::SystemRandom::new().fill(bytes).map_err(|_| LinkError::System {
+    use aws_lc_rs::rand::SecureRandom;
+    aws_lc_rs::rand::SystemRandom::new().fill(bytes).map_err(|_| LinkError::System {
         doing: "asking the system for random bytes",
         source: std::io::Error::from(std::io::ErrorKind::Other),
     })

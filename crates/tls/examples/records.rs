@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use penstock_tls::limits::{PLAIN_BYTES_MAX, RECORD_OVERHEAD_BYTES, SEAL_BYTES_MIN};
 use penstock_tls::{
-    Expected, Handshakes, Identity, Intake, Landing, Opener, Pieces, Records, Sealer, Side, Suite,
+    Expected, Handshakes, Identity, Intake, Opener, Pieces, Records, Sealer, Side, Suite,
     TrafficSecret,
 };
 
@@ -27,8 +27,6 @@ const ALONE_BYTES: usize = 64 << 20;
 const SEND_BYTES: [usize; 3] = [64 << 10, 128 << 10, 256 << 10];
 /// Largest part that is received at a time: so much stays in the core's cache until it is opened.
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
-/// Room in the target below which the rest goes through the intake.
-const DIRECT_BYTES_MIN: usize = 16 << 10;
 
 fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1).map(|word| word.parse::<usize>());
@@ -232,26 +230,12 @@ fn receive(
     intake: &mut Intake,
     target: &mut [u8],
 ) -> Result<(), Failure> {
-    let mut landing = Landing::new(target, intake);
-    while landing.room().len() >= DIRECT_BYTES_MIN {
-        let room = landing.room();
-        let bytes = room.len().min(RECEIVE_BYTES_MAX);
-        let got = input.read(room.get_mut(..bytes).unwrap_or_default())?;
-        landing.filled(got, opener)?;
-    }
-    intake.begin_with(landing.rest(), opener)?;
-    let mut done = landing.verified();
+    let mut done = 0;
     while let Some(rest) = target.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        let count = intake.verified().len().min(rest.len());
-        if count == 0 {
-            let got = input.read(intake.room())?;
-            intake.filled(got, opener)?;
-            continue;
-        }
-        let (now, _) = rest.split_at_mut(count);
-        now.copy_from_slice(intake.verified().get(..count).unwrap_or_default());
-        intake.take(count);
-        done += count;
+        let bytes = rest.len().clamp(RECORD_OVERHEAD_BYTES, RECEIVE_BYTES_MAX);
+        let room = intake.room_for(bytes);
+        let got = input.read(room.get_mut(..bytes).unwrap_or_default())?;
+        done += intake.filled_into(got, opener, rest)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use ring::hmac;
+use aws_lc_rs::hmac;
 use zeroize::Zeroizing;
 
 use crate::key::PublicKey;

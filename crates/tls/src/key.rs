@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ring::digest::{SHA256, digest};
+use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::text::{from_base64, spoken, to_base64};
 

@@ -44,6 +44,6 @@ pub use list::{
     PinError,
 };
 pub use record::{
-    HANDOVER_BYTES, Handover, Intake, Landing, Message, Opener, Pieces, Records, Sealer, Side,
+    HANDOVER_BYTES, Handover, Intake, Message, Opener, Pieces, Records, Sealer, Side,
 };
 pub use suite::{Suite, TrafficSecret};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use ring::aead::{self, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::hkdf;
+use aws_lc_rs::aead::{self, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::hkdf;
 use zeroize::Zeroizing;
 
 use crate::error::RecordError;

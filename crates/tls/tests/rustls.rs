@@ -12,7 +12,9 @@ use penstock_tls::{
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
+use rustls::crypto::{
+    CryptoProvider, aws_lc_rs as algorithms, verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::{
     CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
 };
@@ -37,7 +39,7 @@ impl AnyKey {
         key: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
+        let algorithms = algorithms::default_provider().signature_verification_algorithms;
         let key = SubjectPublicKeyInfoDer::from(key.as_ref());
         verify_tls13_signature_with_raw_key(message, &key, signed, &algorithms)
     }
@@ -107,16 +109,16 @@ impl ClientCertVerifier for AnyKey {
 }
 
 fn provider(suite: Suite) -> Arc<CryptoProvider> {
-    let mut provider = ring::default_provider();
+    let mut provider = algorithms::default_provider();
     provider.cipher_suites.retain(|known| u16::from(known.suite()) == suite.code());
     Arc::new(provider)
 }
 
 fn certified() -> Arc<CertifiedKey> {
     let document =
-        ::ring::signature::Ed25519KeyPair::generate_pkcs8(&::ring::rand::SystemRandom::new());
+        aws_lc_rs::signature::Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new());
     let pkcs8 = PrivatePkcs8KeyDer::from(document.unwrap().as_ref().to_vec());
-    let key = ring::sign::any_eddsa_type(&pkcs8).unwrap();
+    let key = algorithms::sign::any_eddsa_type(&pkcs8).unwrap();
     let spki = CertificateDer::from(key.public_key().unwrap().to_vec());
     Arc::new(CertifiedKey::new(vec![spki], key))
 }

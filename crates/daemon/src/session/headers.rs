@@ -19,13 +19,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use penstock_cl_sys::{CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS};
 use penstock_process::Lock;
 use penstock_wire::describe::BuildReport;
 use penstock_wire::headers::{ABSOLUTE, Headers, OptionPart, components};
 use penstock_wire::limits::{HEADER_ENTRIES_MAX, HEADERS_WAITING_BYTES_MAX};
 use penstock_wire::{FrameError, frame};
-use ring::digest::{SHA256, digest};
 
 /// Why the files that a program includes are not laid out.
 #[derive(Debug, thiserror::Error)]

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use penstock_link::{LinkError, Stream};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use super::arrivals::Label;
 use super::carrier::UcxCarrier;

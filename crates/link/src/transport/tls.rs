@@ -6,7 +6,7 @@
 //!
 //! Small content is received exactly to the end of its record, so that another process can take
 //! over in the middle of a stream. Large content is received in large pieces, and its records are
-//! opened in the memory of the caller.
+//! opened into the memory of the caller.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -21,7 +21,7 @@ use penstock_tls::limits::{
     UPDATE_RECORD_BYTES,
 };
 use penstock_tls::{
-    Alert, HANDOVER_BYTES, Intake, Landing, Opener, Pieces, RecordError, Records, Sealer, Suite,
+    Alert, HANDOVER_BYTES, Intake, Opener, Pieces, RecordError, Records, Sealer, Suite,
 };
 use penstock_wire::hello::feature;
 
@@ -42,8 +42,8 @@ const RECEIVE_AT_ONCE: usize = 256 << 10;
 /// Number of slices that one call seals. What does not fit comes with the next call.
 const PIECES_MAX: usize = 65;
 
-/// Smallest memory in which records are opened directly. The beginning of a record, which the
-/// intake may hold, always fits.
+/// Smallest memory into which records are opened directly. It is larger than the beginning of a
+/// record, which the intake may hold.
 const LANDING_BYTES_MIN: usize = RECORD_BYTES_MAX;
 
 /// Features that need memory beside the connection. What would move there is not encrypted.
@@ -287,34 +287,20 @@ impl In {
             return self.receive_exactly(over, into);
         }
         let opener = self.opener.as_mut().ok_or(LinkError::Closed)?;
-        let mut landing = Landing::new(into, &mut self.intake);
-        let mut state = Ok(());
-        while state.is_ok() && landing.verified() == 0 && !landing.is_closed() {
-            let room = landing.room();
-            let most = room.len().min(RECEIVE_AT_ONCE);
-            if most == 0 {
-                // Records without content came before one that is not complete. The rest of that
-                // record has room in the intake.
-                break;
+        loop {
+            // All content that can come of these bytes has its place in `into`: a record is longer
+            // than its content.
+            let most = RECEIVE_AT_ONCE.min(into.len() - self.intake.unopened().len());
+            let room = self.intake.room_for(most).get_mut(..most).unwrap_or_default();
+            let Some(bytes) = over.recv_now(room)? else { return Ok(None) };
+            let verified = self.intake.filled_into(bytes, opener, into)?;
+            self.closed = self.intake.is_closed();
+            if verified > 0 {
+                return Ok(Some(verified));
             }
-            match over.recv_now(room.get_mut(..most).unwrap_or_default()) {
-                Ok(Some(bytes)) => {
-                    state = landing.filled(bytes, opener).map_err(LinkError::Record);
-                }
-                Ok(None) => break,
-                Err(error) => state = Err(error),
+            if self.closed {
+                return Err(LinkError::Closed);
             }
-        }
-        let (verified, closed) = (landing.verified(), landing.is_closed());
-        if state.is_ok() {
-            self.intake.begin_with(landing.rest(), opener)?;
-        }
-        state?;
-        self.closed = closed;
-        match verified {
-            0 if closed => Err(LinkError::Closed),
-            0 => Ok(None),
-            bytes => Ok(Some(bytes)),
         }
     }
 

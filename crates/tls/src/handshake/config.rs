@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, ClientConfig, Resumption};
-use rustls::crypto::{CryptoProvider, ring as algorithms};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as algorithms};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, ServerConfig};
 use rustls::sign::CertifiedKey;

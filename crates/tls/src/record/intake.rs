@@ -1,18 +1,19 @@
 //! Where the bytes of a stream belong until their records are complete.
 //!
-//! In a piece of memory the verified bytes come first. Behind them, with a gap, are the received
-//! bytes of records that are not complete:
+//! In the buffer the verified bytes come first. Behind them, with a gap, are the received bytes of
+//! records that are not complete:
 //!
 //! ```text
-//!   | verified | gap | received | room |
-//!   0        opened from        to
+//!   | taken | verified | gap | received | room |
+//!   0                opened from        to
 //! ```
-//! A record is opened where it lies, and its content moves down to the end of the verified bytes.
-//! So the content of many records becomes one slice without a copy of its own.
+//! A record of small content is opened where it lies, and its content moves down to the end of the
+//! verified bytes. A record of large content is opened into the caller's memory at once, so that
+//! the content is not copied once more.
 
 use std::fmt;
 
-use super::open::{Message, Opener};
+use super::open::{Message, Opener, opened_bytes};
 use crate::error::RecordError;
 use crate::limits::{HEADER_BYTES, RECORD_BYTES_MAX};
 
@@ -32,23 +33,49 @@ struct Marks {
 impl Marks {
     /// Opens the records that are complete.
     fn open(&mut self, memory: &mut [u8], opener: &mut Opener) -> Result<(), RecordError> {
-        while let Some(end) = self.next_end(memory, opener)? {
-            if end > self.to {
-                break;
-            }
-            let at = self.from - self.opened;
-            let room = memory.get_mut(self.opened..end).unwrap_or_default();
-            match opener.open_down(room, at)? {
-                Message::Data(data) => self.opened += data.len(),
-                Message::Handled => {}
-                Message::Closed => self.closed = true,
-            }
-            self.from = end;
+        while let Some(end) = self.complete(memory, opener)? {
+            self.open_one(memory, end, opener)?;
         }
+        self.settle();
+        Ok(())
+    }
+
+    /// Opens the next record, which ends at `end`, and moves its content down.
+    fn open_one(
+        &mut self,
+        memory: &mut [u8],
+        end: usize,
+        opener: &mut Opener,
+    ) -> Result<(), RecordError> {
+        let at = self.from - self.opened;
+        let room = memory.get_mut(self.opened..end).unwrap_or_default();
+        let message = opener.open_down(room, at)?;
+        self.opened += self.pass(message, end);
+        Ok(())
+    }
+
+    /// Takes note that the next record, which ends at `end`, is opened. Returns the number of bytes
+    /// of its content.
+    fn pass(&mut self, message: Message<'_>, end: usize) -> usize {
+        self.from = end;
+        match message {
+            Message::Data(data) => return data.len(),
+            Message::Handled => {}
+            Message::Closed => self.closed = true,
+        }
+        0
+    }
+
+    /// Takes the memory of opened records as room again if nothing is behind them.
+    fn settle(&mut self) {
         if self.from == self.to {
             (self.from, self.to) = (self.opened, self.opened);
         }
-        Ok(())
+    }
+
+    /// Returns where the next record ends, if all of it has come.
+    fn complete(&self, memory: &[u8], opener: &mut Opener) -> Result<Option<usize>, RecordError> {
+        Ok(self.next_end(memory, opener)?.filter(|&end| end <= self.to))
     }
 
     /// Returns where the next record ends. `None` if its header is not complete.
@@ -96,18 +123,33 @@ impl Intake {
         self.marks.closed
     }
 
+    /// Takes verified bytes from the front to the start of `target`. Returns their number.
+    pub fn take_into(&mut self, target: &mut [u8]) -> usize {
+        let count = self.verified().len().min(target.len());
+        let (now, _) = target.split_at_mut(count);
+        now.copy_from_slice(self.verified().get(..count).unwrap_or_default());
+        self.take(count);
+        count
+    }
+
     /// Returns room for received bytes, at least for the rest of the next record. The buffer grows
     /// if the caller leaves more verified bytes there than it holds.
     pub fn room(&mut self) -> &mut [u8] {
+        self.room_for(0)
+    }
+
+    /// Returns room for at least `bytes` received bytes, and for the rest of the next record.
+    pub fn room_for(&mut self, bytes: usize) -> &mut [u8] {
         let Marks { opened, from, to, .. } = self.marks;
-        if self.memory.len() - from < RECORD_BYTES_MAX {
+        let need = RECORD_BYTES_MAX.max(to - from + bytes);
+        if self.memory.len() - from < need {
             let verified = opened - self.taken;
             self.memory.copy_within(self.taken..opened, 0);
             self.memory.copy_within(from..to, verified);
             self.taken = 0;
             self.marks =
                 Marks { opened: verified, from: verified, to: verified + to - from, ..self.marks };
-            self.memory.resize(self.memory.len().max(verified + RECORD_BYTES_MAX), 0);
+            self.memory.resize(self.memory.len().max(verified + need), 0);
         }
         self.memory.get_mut(self.marks.to..).unwrap_or_default()
     }
@@ -122,6 +164,38 @@ impl Intake {
         self.marks.open(&mut self.memory, opener)
     }
 
+    /// Like [`Intake::filled`], but hands out verified bytes to the start of `target`. Returns
+    /// their number.
+    ///
+    /// Content goes there directly if its place in `target` has room for the whole opened record.
+    /// The order of the bytes holds, because a record is opened there only while the buffer has no
+    /// verified bytes. If the last record does not fit, its rest waits in the buffer.
+    ///
+    /// # Errors
+    /// See [`Intake::filled`]. The start of `target` may have content of records that were good.
+    pub fn filled_into(
+        &mut self,
+        bytes: usize,
+        opener: &mut Opener,
+        target: &mut [u8],
+    ) -> Result<usize, RecordError> {
+        self.marks.filled(bytes, self.memory.len());
+        let mut done = self.take_into(target);
+        while let Some(end) = self.marks.complete(&self.memory, opener)? {
+            let rest = target.get_mut(done..).unwrap_or_default();
+            let record = self.memory.get(self.marks.from..end).unwrap_or_default();
+            done += if self.verified().is_empty() && opened_bytes(record) <= rest.len() {
+                let message = opener.open_apart(record, rest)?;
+                self.marks.pass(message, end)
+            } else {
+                self.marks.open_one(&mut self.memory, end, opener)?;
+                self.take_into(rest)
+            };
+        }
+        self.marks.settle();
+        Ok(done)
+    }
+
     /// Returns the number of bytes that complete the next record, as far as its length is known.
     /// A caller that must not receive anything behind that record receives no more than this.
     ///
@@ -133,7 +207,8 @@ impl Intake {
         Ok(end.unwrap_or(from + HEADER_BYTES).saturating_sub(to))
     }
 
-    /// Takes back what a [`Landing`] has received and not opened. The buffer must be empty.
+    /// Begins with bytes that another process has received and not opened. The buffer must be
+    /// empty.
     ///
     /// # Errors
     /// See [`Intake::filled`].
@@ -156,81 +231,10 @@ impl Intake {
     pub fn unopened(&self) -> &[u8] {
         self.memory.get(self.marks.from..self.marks.to).unwrap_or_default()
     }
-
-    /// Returns the received bytes that are not opened, and removes them.
-    fn take_rest(&mut self) -> &[u8] {
-        let Marks { from, to, opened, .. } = self.marks;
-        (self.marks.from, self.marks.to) = (opened, opened);
-        self.memory.get(from..to).unwrap_or_default()
-    }
 }
 
 impl fmt::Debug for Intake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Intake").field("marks", &self.marks).finish_non_exhaustive()
-    }
-}
-
-/// Memory of the caller into which records are received, and in which they are opened, so that
-/// large content is not copied once more.
-pub struct Landing<'a> {
-    target: &'a mut [u8],
-    marks: Marks,
-}
-
-impl<'a> Landing<'a> {
-    /// Starts to fill `target`, first from the intake of the same stream.
-    pub fn new(target: &'a mut [u8], intake: &mut Intake) -> Self {
-        let count = intake.verified().len().min(target.len());
-        target
-            .get_mut(..count)
-            .unwrap_or_default()
-            .copy_from_slice(intake.verified().get(..count).unwrap_or_default());
-        intake.take(count);
-        let mut marks = Marks { opened: count, from: count, to: count, closed: intake.is_closed() };
-        let received = intake.marks.to - intake.marks.from;
-        if intake.verified().is_empty() && received <= target.len() - count {
-            let rest = intake.take_rest();
-            target.get_mut(count..count + received).unwrap_or_default().copy_from_slice(rest);
-            marks.to += received;
-        }
-        Self { target, marks }
-    }
-
-    /// Returns the number of bytes that are verified and in their place.
-    pub fn verified(&self) -> usize {
-        self.marks.opened
-    }
-
-    /// Returns whether the peer has sent everything.
-    pub fn is_closed(&self) -> bool {
-        self.marks.closed
-    }
-
-    /// Returns room for received bytes. If the room is empty, the rest goes through the [`Intake`].
-    pub fn room(&mut self) -> &mut [u8] {
-        self.target.get_mut(self.marks.to..).unwrap_or_default()
-    }
-
-    /// Takes note of bytes that were received into [`Landing::room`], and opens the records that
-    /// are complete.
-    ///
-    /// # Errors
-    /// Fails if a record is not what the peer may send. [`Landing::verified`] tells how many bytes
-    /// were good.
-    pub fn filled(&mut self, bytes: usize, opener: &mut Opener) -> Result<(), RecordError> {
-        self.marks.filled(bytes, self.target.len());
-        self.marks.open(self.target, opener)
-    }
-
-    /// Returns the received bytes that are not opened, for [`Intake::begin_with`].
-    pub fn rest(&self) -> &[u8] {
-        self.target.get(self.marks.from..self.marks.to).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Landing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Landing").field("marks", &self.marks).finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
 //! The record layer of TLS 1.3 after the handshake (RFC 8446, 5).
 //!
-//! A [`Sealer`] makes records from the caller's memory, and an [`Opener`] opens them in place. Both
-//! are pure: bytes in, bytes out. An [`Intake`] and a [`Landing`] say where the bytes of a stream
-//! belong until their records are complete.
+//! A [`Sealer`] makes records from the caller's memory, and an [`Opener`] opens them, in place or
+//! into the caller's memory. Both are pure: bytes in, bytes out. An [`Intake`] keeps the bytes of a
+//! stream until their records are complete.
 //!
 //! ```text
 //!   header: 23, version, length | content ... | content type | zeros ... | tag
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub use handover::{HANDOVER_BYTES, Handover};
-pub use intake::{Intake, Landing};
+pub use intake::Intake;
 pub use open::{Message, Opener};
 pub use seal::{Pieces, Sealer};
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ring::aead::Aad;
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use aws_lc_rs::error::Unspecified;
 
 use super::format::{Direction, Side, Updates, body_bytes, content, message};
 use crate::alert::Alert;
 use crate::error::RecordError;
-use crate::limits::{HEADER_BYTES, IDLE_RECORDS_MAX, PLAIN_BYTES_MAX, TICKET_BYTES_MAX};
+use crate::limits::{HEADER_BYTES, IDLE_RECORDS_MAX, PLAIN_BYTES_MAX, TAG_BYTES, TICKET_BYTES_MAX};
 use crate::suite::{RecordKey, TrafficSecret};
 
 /// Receiving direction of a connection.
@@ -89,8 +90,8 @@ impl Opener {
         let Some((header, body)) = record.split_first_chunk_mut::<HEADER_BYTES>() else {
             return self.fail(RecordError::TooShort { bytes: 0 });
         };
-        let header = *header;
-        self.open_body(&header, body, 0)
+        let (header, bytes) = (*header, body.len());
+        self.open_with(&header, bytes, move |key, nonce, aad| key.open_in_place(nonce, aad, body))
     }
 
     /// Opens the record that fills `memory` from `at` to its end, and moves its content to the
@@ -107,7 +108,45 @@ impl Opener {
         let Some(header) = header.copied() else {
             return self.fail(RecordError::TooShort { bytes: 0 });
         };
-        self.open_body(&header, memory, at + HEADER_BYTES)
+        let from = at + HEADER_BYTES;
+        let bytes = memory.len().saturating_sub(from);
+        self.open_with(&header, bytes, move |key, nonce, aad| {
+            key.open_within(nonce, aad, memory, from..)
+        })
+    }
+
+    /// Opens a whole record into other memory. Content, type and padding come to the start of
+    /// `target`, which has at least [`opened_bytes`] bytes. If the record does not verify, that
+    /// part of `target` is cleared.
+    ///
+    /// Nobody sees the record but this call, so a program that writes to `target` meanwhile spoils
+    /// its own bytes and nothing else. The type of the content is an exception: it is behind the
+    /// content for the moment until it is looked at.
+    ///
+    /// # Errors
+    /// See [`Opener::open`]. With too little room, the record can still be opened elsewhere.
+    pub(super) fn open_apart<'a>(
+        &mut self,
+        record: &[u8],
+        target: &'a mut [u8],
+    ) -> Result<Message<'a>, RecordError> {
+        let parts = record.split_first_chunk::<HEADER_BYTES>();
+        let parts = parts.and_then(|(header, body)| Some((header, body.split_last_chunk()?)));
+        let Some((header, (sealed, tag))) = parts else {
+            return self.fail(RecordError::TooShort { bytes: record.len() });
+        };
+        let tag: &[u8; TAG_BYTES] = tag;
+        let opened = target.get_mut(..sealed.len()).ok_or(RecordError::NoRoom)?;
+        self.open_with(header, sealed.len() + tag.len(), move |key, nonce, aad| {
+            match key.open_separate_gather(nonce, aad, sealed, tag, opened) {
+                Ok(()) => Ok(opened),
+                Err(forged) => {
+                    // The library promises nothing about what it has written by then.
+                    opened.fill(0);
+                    Err(forged)
+                }
+            }
+        })
     }
 
     /// Takes note that the stream has ended.
@@ -147,11 +186,13 @@ impl Opener {
         }
     }
 
-    fn open_body<'a>(
+    /// Opens a record with `bytes` bytes behind its header. `decrypt` verifies them and returns
+    /// their content, its type and the padding.
+    fn open_with<'a>(
         &mut self,
         header: &[u8; HEADER_BYTES],
-        memory: &'a mut [u8],
-        from: usize,
+        bytes: usize,
+        decrypt: impl FnOnce(&LessSafeKey, Nonce, Aad<[u8; HEADER_BYTES]>) -> Decrypted<'a>,
     ) -> Result<Message<'a>, RecordError> {
         match self.state {
             State::Open => {}
@@ -160,11 +201,10 @@ impl Opener {
             State::Closed => return Ok(Message::Closed),
             State::Failed(error) => return Err(error),
         }
-        let (kind, bytes) = match self.decrypt(header, memory, from) {
+        let (kind, content) = match self.verify(header, bytes, decrypt) {
             Ok(opened) => opened,
             Err(error) => return self.fail(error),
         };
-        let content = memory.get_mut(..bytes).unwrap_or_default();
         match self.dispatch(kind, content) {
             Ok(Step::Data) => Ok(Message::Data(content)),
             Ok(Step::Handled) => Ok(Message::Handled),
@@ -173,24 +213,19 @@ impl Opener {
         }
     }
 
-    /// Decrypts the body that fills `memory` from `from` on, to the start of `memory`. Returns the
-    /// type of the content and the number of its bytes.
-    fn decrypt(
+    /// Decrypts a record. Returns the type of its content, and the content.
+    fn verify<'a>(
         &mut self,
         header: &[u8; HEADER_BYTES],
-        memory: &mut [u8],
-        from: usize,
-    ) -> Result<(u8, usize), RecordError> {
-        let bytes = body_bytes(header)?;
-        if memory.len().checked_sub(from) != Some(bytes) {
-            return Err(RecordError::TooShort { bytes: memory.len().saturating_sub(from) });
+        bytes: usize,
+        decrypt: impl FnOnce(&LessSafeKey, Nonce, Aad<[u8; HEADER_BYTES]>) -> Decrypted<'a>,
+    ) -> Result<(u8, &'a mut [u8]), RecordError> {
+        if body_bytes(header)? != bytes {
+            return Err(RecordError::TooShort { bytes });
         }
         let nonce = self.key.nonce(self.records_max)?;
-        let inner = self
-            .key
-            .aead
-            .open_within(nonce, Aad::from(header), memory, from..)
-            .map_err(|_| RecordError::Forged)?;
+        let inner = decrypt(&self.key.aead, nonce, Aad::from(*header))
+            .map_err(|Unspecified| RecordError::Forged)?;
         self.key.sequence += 1;
         // RFC 8446, 5.4: "the full encoded TLSInnerPlaintext MUST NOT exceed 2^14 + 1 octets".
         if inner.len() > PLAIN_BYTES_MAX + 1 {
@@ -201,8 +236,9 @@ impl Opener {
         // message." And: "If a receiving implementation does not find a non-zero octet in the
         // cleartext, it MUST terminate the connection with an "unexpected_message" alert."
         let at = inner.iter().rposition(|&byte| byte != 0).ok_or(RecordError::NoContentType)?;
-        let kind = inner.get(at).copied().ok_or(RecordError::NoContentType)?;
-        Ok((kind, at))
+        let (content, end) = inner.split_at_mut(at);
+        let kind = end.first().copied().ok_or(RecordError::NoContentType)?;
+        Ok((kind, content))
     }
 
     fn dispatch(&mut self, kind: u8, content: &[u8]) -> Result<Step, RecordError> {
@@ -342,6 +378,14 @@ impl Opener {
             State::Failed(error) => Err(error),
         }
     }
+}
+
+/// Content, type and padding of a record that verifies.
+type Decrypted<'a> = Result<&'a mut [u8], Unspecified>;
+
+/// Returns the number of bytes that [`Opener::open_apart`] writes.
+pub(super) fn opened_bytes(record: &[u8]) -> usize {
+    record.len().saturating_sub(HEADER_BYTES + TAG_BYTES)
 }
 
 /// What a record's content means for the caller.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ring::aead::Aad;
+use aws_lc_rs::aead::Aad;
 
 use super::format::{Direction, Updates, content, message};
 use crate::alert::Alert;
@@ -67,7 +67,7 @@ impl Sealer {
                 written += self.update(false, room)?;
             }
             let room = out.get_mut(written..).unwrap_or_default();
-            written += self.record(content::DATA, plain, room, |into| pieces.copy_into(into))?;
+            written += self.record(content::DATA, pieces, plain, room)?;
         }
         if written == 0 && pieces.left() > 0 { Err(RecordError::NoRoom) } else { Ok(written) }
     }
@@ -82,9 +82,8 @@ impl Sealer {
             return Err(RecordError::Closed);
         }
         let update = [message::KEY_UPDATE, 0, 0, 1, u8::from(ask)];
-        let written = self.record(content::HANDSHAKE, update.len(), out, |into| {
-            into.copy_from_slice(&update);
-        })?;
+        let written =
+            self.record(content::HANDSHAKE, &mut Pieces::new(&[&update]), update.len(), out)?;
         // RFC 8446, 4.6.3: "After sending a KeyUpdate message, the sender SHALL send all its
         // traffic using the next generation of keys".
         self.secret = self.secret.next();
@@ -118,9 +117,7 @@ impl Sealer {
             return Err(RecordError::Closed);
         }
         let bytes = [alert.level(), alert.0];
-        let written = self.record(content::ALERT, bytes.len(), out, |into| {
-            into.copy_from_slice(&bytes);
-        })?;
+        let written = self.record(content::ALERT, &mut Pieces::new(&[&bytes]), bytes.len(), out)?;
         self.closed = true;
         Ok(written)
     }
@@ -137,32 +134,36 @@ impl Sealer {
         self.key.sequence >= self.update_records || self.updates.owed.load(Ordering::Relaxed)
     }
 
-    /// Writes one record with `plain` bytes of content, which `fill` writes into their place.
+    /// Writes one record with the next `plain` bytes of `pieces`.
+    ///
+    /// The cipher reads content that lies in one piece where it is. Memory that the program changes
+    /// meanwhile makes a record of old and new bytes, as a copy would, and no bad record: the tag
+    /// is computed over what was written to `out`.
     fn record(
         &mut self,
         kind: u8,
+        pieces: &mut Pieces<'_>,
         plain: usize,
         out: &mut [u8],
-        fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, RecordError> {
         let (head, rest) =
             out.split_first_chunk_mut::<HEADER_BYTES>().ok_or(RecordError::NoRoom)?;
-        let (body, rest) = rest.split_at_mut_checked(plain + 1).ok_or(RecordError::NoRoom)?;
-        let tag_room = rest.first_chunk_mut::<TAG_BYTES>().ok_or(RecordError::NoRoom)?;
+        let (sealed, rest) = rest.split_at_mut_checked(plain).ok_or(RecordError::NoRoom)?;
+        let end = rest.first_chunk_mut::<{ 1 + TAG_BYTES }>().ok_or(RecordError::NoRoom)?;
         let nonce = self.key.nonce(self.secret.suite().records_max())?;
         // RFC 8446, 5.2: "legacy_record_version: The legacy_record_version field is always 0x0303."
         let [high, low] =
-            u16::try_from(body.len() + TAG_BYTES).map_err(|_| RecordError::Overflow)?.to_be_bytes();
+            u16::try_from(plain + end.len()).map_err(|_| RecordError::Overflow)?.to_be_bytes();
         *head = [content::DATA, 3, 3, high, low];
-        let (inner, last) = body.split_at_mut_checked(plain).ok_or(RecordError::NoRoom)?;
-        fill(inner);
-        last.fill(kind);
-        let tag = self
-            .key
-            .aead
-            .seal_in_place_separate_tag(nonce, Aad::from(&*head), body)
-            .map_err(|_| RecordError::Overflow)?;
-        tag_room.copy_from_slice(tag.as_ref());
+        let (aead, aad) = (&self.key.aead, Aad::from(*head));
+        match pieces.next_slice(plain) {
+            Some(slice) => aead.seal_out_of_place_scatter(nonce, aad, slice, sealed, &[kind], end),
+            None => {
+                pieces.copy_into(sealed);
+                aead.seal_in_place_scatter(nonce, aad, sealed, &[kind], end)
+            }
+        }
+        .map_err(|_| RecordError::Overflow)?;
         self.key.sequence += 1;
         Ok(plain + RECORD_OVERHEAD_BYTES)
     }
@@ -194,6 +195,19 @@ impl<'a> Pieces<'a> {
     /// Returns the number of bytes that are not sealed yet.
     pub fn left(&self) -> usize {
         self.left
+    }
+
+    /// Takes the next bytes, if they lie in one piece.
+    fn next_slice(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        while let Some((first, others)) = self.pieces.split_first()
+            && self.offset == first.len()
+        {
+            (self.pieces, self.offset) = (others, 0);
+        }
+        let slice = self.pieces.first()?.get(self.offset..)?.get(..bytes)?;
+        self.offset += bytes;
+        self.left -= bytes;
+        Some(slice)
     }
 
     /// Fills `into` with the next bytes. The caller has checked that there are as many.

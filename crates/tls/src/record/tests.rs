@@ -1,9 +1,9 @@
 //! Each rule of the record layer, with records that break it.
 
-use ring::aead::Aad;
+use aws_lc_rs::aead::Aad;
 
 use super::format::{Direction, content, message};
-use super::{Intake, Landing, Message, Pieces, Records, Side};
+use super::{Intake, Message, Pieces, Records, Side};
 use crate::alert::Alert;
 use crate::error::RecordError;
 use crate::limits::*;
@@ -466,7 +466,7 @@ fn an_intake_gathers_small_records_and_tells_what_is_missing() {
     assert_eq!(intake.verified()[..8], *b"record\x05\x05");
 }
 
-/// Receives `target.len()` bytes as a link does: large parts in place, the rest through the intake.
+/// Receives `target.len()` bytes as a link does: large content goes to its place at once.
 fn read(
     stream: &mut &[u8],
     step: usize,
@@ -474,28 +474,13 @@ fn read(
     records: &mut Records,
     target: &mut [u8],
 ) -> Result<(), RecordError> {
-    let mut fill = |room: &mut [u8]| {
-        let bytes = room.len().min(step).min(stream.len());
-        room[..bytes].copy_from_slice(&stream[..bytes]);
-        *stream = &stream[bytes..];
-        bytes
-    };
-    let mut landing = Landing::new(target, intake);
-    if intake.is_empty() {
-        while landing.room().len() > 100 {
-            let bytes = fill(landing.room());
-            landing.filled(bytes, &mut records.opener)?;
-        }
-        intake.begin_with(landing.rest(), &mut records.opener)?;
-    }
-    let mut done = landing.verified();
+    let mut done = intake.take_into(target);
     while done < target.len() {
-        let bytes = fill(intake.room());
-        intake.filled(bytes, &mut records.opener)?;
-        let count = intake.verified().len().min(target.len() - done);
-        target[done..done + count].copy_from_slice(&intake.verified()[..count]);
-        intake.take(count);
-        done += count;
+        let rest = &mut target[done..];
+        let bytes = step.min(stream.len()).min(rest.len().max(1_000));
+        intake.room_for(bytes)[..bytes].copy_from_slice(&stream[..bytes]);
+        *stream = &stream[bytes..];
+        done += intake.filled_into(bytes, &mut records.opener, rest)?;
     }
     Ok(())
 }
@@ -522,17 +507,70 @@ fn content_lands_in_its_target_whatever_the_parts_are() {
 
 #[test]
 fn a_bad_record_leaves_nothing_of_itself_in_a_target() {
-    let (mut client, mut server) = pair(Suite::Aes128Gcm);
-    let plain = vec![7; 4 * PLAIN_BYTES_MAX];
-    let mut stream = sealed(&mut client, &[&plain]);
-    let third = 2 * (PLAIN_BYTES_MAX + RECORD_OVERHEAD_BYTES);
-    stream[third + 9_000] ^= 1;
-    let mut target = vec![0; stream.len()];
-    let mut landing = Landing::new(&mut target, &mut Intake::new(0));
-    landing.room().copy_from_slice(&stream);
-    assert_eq!(landing.filled(stream.len(), &mut server.opener), Err(RecordError::Forged));
-    assert_eq!(landing.verified(), 2 * PLAIN_BYTES_MAX);
-    assert!(target[2 * PLAIN_BYTES_MAX..3 * PLAIN_BYTES_MAX].iter().all(|&byte| byte != 7));
+    for suite in Suite::ALL {
+        let (mut client, mut server) = pair(suite);
+        let plain = vec![7; 4 * PLAIN_BYTES_MAX];
+        let mut stream = sealed(&mut client, &[&plain]);
+        let third = 2 * (PLAIN_BYTES_MAX + RECORD_OVERHEAD_BYTES);
+        stream[third + 9_000] ^= 1;
+        let mut target = vec![0; stream.len()];
+        let mut intake = Intake::new(0);
+        intake.room_for(stream.len())[..stream.len()].copy_from_slice(&stream);
+        let filled = intake.filled_into(stream.len(), &mut server.opener, &mut target);
+        assert_eq!(filled, Err(RecordError::Forged));
+        let (good, bad) = target.split_at(2 * PLAIN_BYTES_MAX);
+        assert!(good.iter().all(|&byte| byte == 7) && bad.iter().all(|&byte| byte != 7));
+        assert!(intake.verified().is_empty());
+    }
+}
+
+/// The opened record, with its type and its padding, is longer than its content. It must not spoil
+/// what is behind the target, and content that waits must stay in front.
+#[test]
+fn a_target_of_any_size_gets_the_next_bytes_and_no_others() {
+    let contents = [b"some".to_vec(), vec![5; 700], b"x".to_vec(), vec![6; 300]];
+    for bytes in 0..contents.concat().len() {
+        let (mut server, mut forge) = forged(Side::Server);
+        let mut stream = Vec::new();
+        for (number, content) in contents.iter().enumerate() {
+            stream.extend(forge.record(content::DATA, content, 40 * (number % 2)));
+        }
+        let mut memory = vec![0xee; bytes + 50];
+        let (target, behind) = memory.split_at_mut(bytes);
+        let mut intake = Intake::new(0);
+        intake.room_for(stream.len())[..stream.len()].copy_from_slice(&stream);
+        let filled = intake.filled_into(stream.len(), &mut server.opener, target);
+        assert_eq!(filled, Ok(bytes));
+        assert!(behind.iter().all(|&byte| byte == 0xee));
+        assert!([target, intake.verified()].concat() == contents.concat(), "{bytes} bytes");
+        let mut rest = vec![0; 2_000];
+        let count = intake.filled_into(0, &mut server.opener, &mut rest).unwrap();
+        assert!([target, &rest[..count]].concat() == contents.concat(), "{bytes} bytes");
+        assert!(intake.is_empty());
+    }
+}
+
+/// Content in one piece is sealed where it lies, and other content is gathered first.
+#[test]
+fn records_are_the_same_however_the_content_is_cut() {
+    let plain: Vec<u8> = (0..40_000_u32).flat_map(|at| at.to_be_bytes()).collect();
+    for suite in Suite::ALL {
+        let whole = sealed(&mut pair(suite).0, &[&plain]);
+        assert_eq!(opened_data(&mut pair(suite).1, &whole), plain);
+        let full = PLAIN_BYTES_MAX;
+        for cuts in [vec![1], vec![full], vec![full - 1, full], vec![0, 7, 7, 2 * full, 3 * full]] {
+            let mut pieces = Vec::new();
+            let mut rest = plain.as_slice();
+            let mut last = 0;
+            for cut in cuts {
+                let (piece, later) = rest.split_at(cut - last);
+                pieces.push(piece);
+                (rest, last) = (later, cut);
+            }
+            pieces.push(rest);
+            assert!(sealed(&mut pair(suite).0, &pieces) == whole, "{suite:?}");
+        }
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::{fs, thread};
 
 use penstock_trial::{Need, Random, skip};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as algorithms, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::TLS13;
@@ -76,7 +76,7 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
+        let algorithms = algorithms::default_provider().signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signed, &algorithms)
     }
 
