@@ -9,13 +9,20 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::LinkError;
-use crate::transport::contract::{Completion, Endpoint, Purpose};
+use crate::transport::contract::{Completion, Destination, Endpoint, Purpose};
 use crate::transport::{self, tcp, unix};
 
 /// Address of a daemon or a worker: a scheme, which names the transport, and what the transport
 /// makes of the rest.
 #[derive(Clone, Debug)]
 pub struct Address(Arc<dyn Endpoint>);
+
+/// Address that leads to one destination.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    pub address: Address,
+    pub destination: Destination,
+}
 
 impl Address {
     /// Returns the address of a Unix socket.
@@ -71,6 +78,18 @@ impl Address {
             return Err(LinkError::Address { text, why, forms: transport::forms(&[]) });
         }
         Ok(address)
+    }
+
+    /// Returns where connections to this address lead, each as an address of its own. Returns
+    /// nothing if only a user may name the address.
+    ///
+    /// # Errors
+    /// Fails if a name has no numeric address. The search for it may take longer than a hello.
+    pub fn resolve(&self) -> Result<Vec<Resolved>, LinkError> {
+        let failed = |source| self.0.failure(self.to_string(), source);
+        let found = self.0.resolve().map_err(failed)?.into_iter();
+        let resolved = |(destination, endpoint)| Resolved { address: Self(endpoint), destination };
+        Ok(found.map(resolved).collect())
     }
 
     /// Returns whether connecting logs in on another host with the identity of this process's user.
@@ -251,6 +270,23 @@ mod tests {
         assert!(!login.needs_key() && login.rank() > Address::tcp("a", 1).rank());
         assert_eq!(login.advertised("here"), None);
         assert!(Address::for_listener("ssh:a").is_err());
+    }
+
+    #[test]
+    fn an_address_says_where_it_leads() {
+        let of = |text: &str| text.parse::<Address>().unwrap().resolve().unwrap();
+        let first = |text: &str| {
+            let resolved = of(text);
+            (resolved[0].destination, resolved[0].address.to_string())
+        };
+        assert_eq!(first("unix:/a"), (Destination::File, "unix:/a".to_owned()));
+        let here = Destination::Host("127.0.0.1".parse().unwrap());
+        assert_eq!(first("tcp:127.0.0.1:7"), (here, "tcp:127.0.0.1:7".to_owned()));
+        // The name is gone: a second look-up could give another address.
+        assert!(of("tcp:localhost:7").iter().all(|it| !it.address.to_string().contains("local")));
+        assert_eq!(first("vsock:2:7"), (Destination::Machine(2), "vsock:2:7".to_owned()));
+        // A user logs in at the first, and the second is any socket of this host.
+        assert!(of("ssh:a").is_empty() && of("vsock:/run/a.sock:7").is_empty());
     }
 
     #[test]

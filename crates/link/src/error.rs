@@ -40,6 +40,13 @@ pub enum LinkError {
     /// Nobody answers at the address.
     #[error("cannot connect to {address}: {source}; is penstockd running there?")]
     Connect { address: String, source: io::Error },
+    /// The daemon of this node has made no connection for its worker.
+    #[error("this node's daemon made no connection to `{address}`: {why}")]
+    Unreached {
+        address: String,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// SSH did not lead to a daemon.
     #[error("cannot reach {address}: {why}")]
     Ssh {

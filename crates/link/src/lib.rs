@@ -50,7 +50,7 @@ mod trace;
 mod transport;
 mod wait;
 
-pub use address::Address;
+pub use address::{Address, Resolved};
 pub use arena::Arena;
 pub use bridge::{bridge, end_shared_ssh, let_ssh_ask, share_ssh_in};
 pub use encryption::{
@@ -77,7 +77,7 @@ pub use secure::{Enrolled, KnownClient};
 pub use sender::Sender;
 pub use stream::Stream;
 pub use threads::spawn_quiet;
-pub use transport::contract::{Completion, Credentials, Purpose, Side, Source, Way};
+pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};
 pub use transport::region::layout::MemoryUse;

@@ -99,6 +99,15 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// Fails if nobody answers before the deadline.
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>>;
 
+    /// Returns where a connection would lead, with an endpoint for each destination. Returns
+    /// nothing if only a user may name the endpoint, and not another process.
+    ///
+    /// # Errors
+    /// Fails if a name has no numeric address. The search for it may take long.
+    fn resolve(&self) -> io::Result<Vec<(Destination, Arc<dyn Endpoint>)>> {
+        Ok(Vec::new())
+    }
+
     /// Listens. `mode` has the permissions of a socket that lies in the file system.
     ///
     /// # Errors
@@ -298,6 +307,18 @@ pub(crate) enum Exposure {
     Loopback,
     /// Everybody on the network.
     Network,
+}
+
+/// Where a connection leads that this process makes, for rules about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Destination {
+    /// Socket in the file system of this host.
+    File,
+    /// Host with this numeric address.
+    Host(IpAddr),
+    /// Machine with this vsock number.
+    Machine(u32),
 }
 
 /// Origin of a connection, for limits that all connections of one origin share.

@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
-    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Exposure, Source, Transport,
+    Accepting, BACKLOG, Bound, Completion, Connection, Destination, Endpoint, Exposure, Source,
+    Transport,
 };
 use super::host_port;
 use super::syscall::{self, Readiness, wait_fd};
@@ -141,6 +142,21 @@ impl Endpoint for TcpEndpoint {
             }
         }
         Err(failure)
+    }
+
+    /// Each endpoint is numeric, so that a later connection leads where the caller has looked.
+    fn resolve(&self) -> io::Result<Vec<(Destination, Arc<dyn Endpoint>)>> {
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
+        let numeric = |address: SocketAddr| {
+            let host = match address {
+                SocketAddr::V6(six) if six.scope_id() != 0 => {
+                    format!("{}%{}", six.ip(), six.scope_id())
+                }
+                _ => address.ip().to_string(),
+            };
+            (Destination::Host(address.ip()), at(host, self.port))
+        };
+        Ok(addresses.map(numeric).collect())
     }
 
     fn listen(&self, _mode: u32) -> io::Result<Bound> {

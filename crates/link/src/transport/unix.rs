@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
-    Accepting, BACKLOG, Bound, Completion, Connection, Credentials, Endpoint, Rings, Side,
-    Source, Transport,
+    Accepting, BACKLOG, Bound, Completion, Connection, Credentials, Destination, Endpoint, Rings,
+    Side, Source, Transport,
 };
 use super::rings;
 use crate::error::LinkError;
@@ -100,6 +100,10 @@ impl Endpoint for UnixEndpoint {
 
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
         TRANSPORT.adopt(connect_to(&self.0, deadline)?, &[])
+    }
+
+    fn resolve(&self) -> io::Result<Vec<(Destination, Arc<dyn Endpoint>)>> {
+        Ok(vec![(Destination::File, at(self.0.clone()))])
     }
 
     fn listen(&self, mode: u32) -> io::Result<Bound> {

@@ -56,7 +56,8 @@ use penstock_wire::hello::feature;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
-    Accepting, BACKLOG, Bound, Completion, Connection, Endpoint, Purpose, Source, Transport,
+    Accepting, BACKLOG, Bound, Completion, Connection, Destination, Endpoint, Purpose, Source,
+    Transport,
 };
 use super::syscall::{self, Readiness};
 use crate::error::LinkError;
@@ -173,6 +174,10 @@ impl Endpoint for VsockEndpoint {
         }
         let connected = place::connect(self.0, deadline);
         VsockConnection::boxed(connected.map_err(|error| self.0.explain(error))?)
+    }
+
+    fn resolve(&self) -> io::Result<Vec<(Destination, Arc<dyn Endpoint>)>> {
+        Ok(vec![(Destination::Machine(self.0.cid), Arc::new(Self(self.0)))])
     }
 
     fn listen(&self, _mode: u32) -> io::Result<Bound> {
