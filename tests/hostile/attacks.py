@@ -25,6 +25,7 @@ import daemons
 import escapes
 import greed
 import isolation
+import outgoing
 import peers
 import quotas
 import rings
@@ -47,6 +48,7 @@ ATTACKS = [
         confinement,
         escapes,
         builds,
+        outgoing,
         daemons,
     )
     for attack in kind.ATTACKS

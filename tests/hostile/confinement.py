@@ -206,18 +206,18 @@ STOPPED_BY = {
     opens_memory_of_the_daemon: "basic" if os.getuid() == 0 else "off",
     signals_the_daemon: "calls",
     connects_out: "calls",
+    connects_to_a_local_service: "calls",
     forks: "calls",
     lets_others_inspect_it: "calls",
     reads_the_key: "files",
     includes_a_key: "files",
     reads_a_file_of_the_user: "files",
     writes_a_file_of_the_user: "files",
-    connects_to_a_local_service: "full",
 }
 
 
 def node_at(level, driver, *options, environment=None, **more):
-    """Starts a daemon at a level. Without a key on the command line its network is closed."""
+    """Starts a daemon at a level."""
     environment = {"PENSTOCK_CONFINE": level} | (environment or {})
     if driver == "intel":
         environment |= {"OCL_ICD_VENDORS": str(INTEL), "OPENCL_VENDOR_PATH": str(INTEL)}
@@ -328,18 +328,6 @@ def a_build_without_end(node):
     wait_for(lambda: not is_alive(worker), 2, "the worker compiles on")
 
 
-def a_key_keeps_the_network_open(node):
-    """Workers of nodes with a key connect to other nodes themselves. The status says so."""
-    told = node.control()["confinement"]
-    assert (told["level"], told["network"].split(",")[0]) == ("full", "open"), told
-    kernel = Kernel(node)
-    assert connects_out(node, kernel)
-    # Other families than the links need are closed all the same.
-    for family in (socket.AF_PACKET, socket.AF_ALG):
-        assert kernel.call(SOCKET, family, socket.SOCK_RAW, 0) == -errno.EPERM
-    kernel.client.close()
-
-
 def without_landlock():
     """Makes the calls of Landlock fail in this process and its children, as in an old kernel."""
     allow, enosys = 0x7FFF0000, 0x00050000 | errno.ENOSYS
@@ -421,7 +409,6 @@ ATTACKS = [attacks_at(level, driver) for driver in DRIVERS for level in LEVELS] 
     a_kernel_that_fills_the_disk,
     a_fork_bomb,
     a_build_without_end,
-    a_key_keeps_the_network_open,
     a_host_without_landlock,
     what_is_left_of_a_daemon_that_was_killed,
 ]

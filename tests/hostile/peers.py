@@ -4,6 +4,7 @@ link."""
 import contextlib
 import os
 import socket
+import threading
 import time
 
 import wire
@@ -196,4 +197,47 @@ def peers_to_anywhere(node):
     listener.close()
 
 
-ATTACKS = [tickets, data_of_another_peer, garbage_of_a_peer, peers_to_anywhere]
+def a_scan_through_the_daemon(node):
+    """A client names addresses to learn which ports answer. The answer is the same for each port,
+    and after some failures there is no attempt."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.2)
+    here = f"tcp:127.0.0.1:{listener.getsockname()[1]}"
+    client = Client(node)
+
+    def knock(number, addresses):
+        request = client.id()
+        client.send("ConnectPeer", request, number, payload=wire.invitation(addresses, bytes(32)))
+        client.until(lambda: request in client.replies)
+        return client.replies[request]
+
+    def is_knocked():
+        try:
+            listener.accept()[0].close()
+        except TimeoutError:
+            return False
+        return True
+
+    # The daemon connects in its client's name, and not to what only serves the machine itself.
+    refused = knock(100, ["tcp:169.254.169.254:80", "tcp:0.0.0.0:22", "vsock:2:1", "ssh:localhost"])
+    assert refused[0] == wire.NODE_LOST and node.control()["dials"] == 0
+    threading.Thread(target=is_knocked, daemon=True).start()
+    assert knock(101, [here]) == knock(102, ["tcp:127.0.0.1:1"]), "the answer shows which is open"
+    for number in range(110, 130):
+        knock(number, ["tcp:127.0.0.1:1"] * 16)
+    knock(130, [here])
+    assert not is_knocked(), "a client can try ports without end"
+    assert "no node of the pool has answered at the last" in node.said()
+    # Nobody else is affected, and nothing is left.
+    assert node.control()["dials"] == 0
+    client.close()
+    listener.close()
+
+
+ATTACKS = [
+    tickets,
+    data_of_another_peer,
+    garbage_of_a_peer,
+    peers_to_anywhere,
+    a_scan_through_the_daemon,
+]

@@ -160,9 +160,16 @@ impl Begun {
             return Report::off();
         }
         if self.level >= Level::Calls {
+            let has_services = drivers::has_mps();
+            if has_services {
+                let what =
+                    "NVIDIA's MPS runs here, so kernels may connect to services of this host";
+                self.notes.push(Lack::new(what, "serve CPU devices by another daemon"));
+            }
             let context = Context {
                 process: std::process::id(),
                 has_network: self.network == Network::Open,
+                has_services,
                 runs_programs,
             };
             let applied = Filter::of(&calls::forbidden(&context)).and_then(|filter| filter.apply());

@@ -11,8 +11,10 @@ use std::ffi::c_long;
 pub struct Context {
     /// Number of the worker's process.
     pub process: u32,
-    /// Whether the worker connects to other nodes itself.
+    /// Whether something in the worker makes connections to networks itself.
     pub has_network: bool,
+    /// Whether a driver connects to a service of this host: NVIDIA's MPS.
+    pub has_services: bool,
     /// Whether a driver runs programs: PoCL runs the linker.
     pub runs_programs: bool,
 }
@@ -228,6 +230,12 @@ fn by_argument(context: &Context) -> Vec<Call> {
     if !context.runs_programs {
         calls.push(call("execve", libc::SYS_execve, "no driver here runs programs", Vec::new()));
     }
+    if !context.has_network {
+        calls.extend(connecting_sends());
+    }
+    if !has_connections(context) {
+        calls.extend(connections());
+    }
     calls
 }
 
@@ -252,16 +260,52 @@ fn priorities() -> impl Iterator<Item = Call> {
 /// From `linux/ioprio.h`.
 const IOPRIO_WHO_PROCESS: u32 = 1;
 
-/// Sockets of other families than a worker uses are refused. Drivers speak to their own services
-/// (Unix) and to the kernel (netlink).
+/// Returns whether anything in the worker makes connections. Its daemon makes those to other nodes.
+fn has_connections(context: &Context) -> bool {
+    context.has_network || context.has_services
+}
+
+/// A worker has connected sockets from its daemon, and must not connect them to anything else.
+/// A pair of datagram sockets is refused because each of them could send to any other such socket.
+/// These kinds have the second bit of the number.
+fn connections() -> [Call; 2] {
+    let why = "reaches services of this host and networks";
+    let is_unix = Argument { place: 0, test: Test::Is(libc::AF_UNIX.unsigned_abs()) };
+    let kind = u64::from(libc::SOCK_DGRAM.unsigned_abs());
+    let pair = vec![is_unix, Argument { place: 1, test: Test::Has(kind) }];
+    [
+        call("connect", libc::SYS_connect, why, Vec::new()),
+        call("socketpair", libc::SYS_socketpair, why, vec![pair]),
+    ]
+}
+
+/// Sends that also connect. Landlock does not see these connections.
+fn connecting_sends() -> [Call; 3] {
+    let fast = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
+    let rows = [
+        ("sendto", libc::SYS_sendto, 3),
+        ("sendmsg", libc::SYS_sendmsg, 2),
+        ("sendmmsg", libc::SYS_sendmmsg, 3),
+    ];
+    rows.map(|(name, number, place)| {
+        let fast = vec![vec![Argument { place, test: Test::Has(fast) }]];
+        call(name, number, "connects past the rules for connecting", fast)
+    })
+}
+
+/// Sockets of other families than a worker uses are refused. Drivers speak to the kernel (netlink)
+/// and may speak to a service of their own (Unix).
 fn socket(context: &Context) -> Call {
-    let mut families = vec![libc::AF_UNIX, libc::AF_NETLINK];
+    let mut families = vec![libc::AF_NETLINK];
+    if has_connections(context) {
+        families.push(libc::AF_UNIX);
+    }
     if context.has_network {
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK]);
     }
     let families = families.into_iter().map(i32::unsigned_abs);
     let case = families.map(|family| Argument { place: 0, test: Test::IsNot(family) }).collect();
-    call("socket", libc::SYS_socket, "reaches networks", vec![case])
+    call("socket", libc::SYS_socket, "reaches services of this host and networks", vec![case])
 }
 
 /// Threads start as ever. A process starts only as the C library starts a program.
@@ -302,7 +346,7 @@ mod tests {
     const PROCESS: u32 = 4711;
 
     fn context() -> Context {
-        Context { process: PROCESS, has_network: false, runs_programs: true }
+        Context { process: PROCESS, has_network: false, has_services: false, runs_programs: true }
     }
 
     fn is_forbidden(context: &Context, number: c_long, first: u64) -> bool {
@@ -339,7 +383,8 @@ mod tests {
             (libc::SYS_sched_setaffinity, 0),
             (libc::SYS_execve, 0),
             (libc::SYS_ioctl, 0),
-            (libc::SYS_socket, libc::AF_UNIX as u64),
+            (libc::SYS_socket, libc::AF_NETLINK as u64),
+            (libc::SYS_socketpair, libc::AF_UNIX as u64),
             (libc::SYS_clone, SPAWN_FLAGS),
             (libc::SYS_clone, (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64),
             (libc::SYS_kill, u64::from(PROCESS)),
@@ -387,12 +432,42 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_open_only_for_workers_with_peers() {
+    fn only_workers_with_a_service_connect_within_the_host() {
+        let service = Context { has_services: true, ..context() };
+        let unix = u64::from(libc::AF_UNIX.unsigned_abs());
+        let pair = |context: &Context, kind: i32| {
+            let kind = u64::from((kind | libc::SOCK_CLOEXEC).unsigned_abs());
+            forbids(&forbidden(context), libc::SYS_socketpair, [unix, kind, 0, 0, 0, 0])
+        };
+        for number in [libc::SYS_connect, libc::SYS_socket] {
+            assert!(is_forbidden(&context(), number, unix), "{number}");
+            assert!(!is_forbidden(&service, number, unix), "{number}");
+        }
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            assert!(pair(&context(), kind) && !pair(&service, kind), "{kind}");
+        }
+        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+            assert!(!pair(&context(), kind), "{kind}");
+        }
+        let inet = u64::from(libc::AF_INET.unsigned_abs());
+        assert!(is_forbidden(&service, libc::SYS_socket, inet));
+    }
+
+    #[test]
+    fn networks_are_open_only_for_workers_that_connect_themselves() {
         let open = Context { has_network: true, ..context() };
         for family in [libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK] {
             let family = u64::from(family.unsigned_abs());
             assert!(is_forbidden(&context(), libc::SYS_socket, family), "{family}");
             assert!(!is_forbidden(&open, libc::SYS_socket, family), "{family}");
+        }
+        let flags = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
+        for (number, place) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)] {
+            let mut arguments = [0; 6];
+            assert!(!forbids(&forbidden(&context()), number, arguments));
+            arguments[place] = flags | u64::from(libc::MSG_NOSIGNAL.unsigned_abs());
+            assert!(forbids(&forbidden(&context()), number, arguments));
+            assert!(!forbids(&forbidden(&open), number, arguments));
         }
         for family in [libc::AF_PACKET, libc::AF_ALG, libc::AF_BLUETOOTH, libc::AF_XDP] {
             assert!(is_forbidden(&open, libc::SYS_socket, u64::from(family.unsigned_abs())));

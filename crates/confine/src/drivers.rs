@@ -16,6 +16,12 @@ const LIBRARY_LISTS: [&str; 3] = ["OCL_ICD_FILENAMES", "OPENCL_LAYERS", "OPENCL_
 /// Where ICD loaders look for the files that name drivers.
 const VENDORS: &str = "/etc/OpenCL/vendors";
 
+/// Device of NVIDIA's driver.
+const NVIDIA_CONTROL: &str = "/dev/nvidiactl";
+
+/// Where NVIDIA's multi-process service has its pipes, unless a variable says otherwise.
+const MPS_PIPES: &str = "/tmp/nvidia-mps";
+
 /// Most bytes of such a file that are read; it holds one path.
 const ICD_BYTES_MAX: usize = 4096;
 
@@ -47,6 +53,12 @@ pub(crate) fn surroundings(order: &Order) -> Surroundings {
         sessions: real_of(&order.sessions),
         uses_ucx: variable::HEAP_TRANSPORT.value().is_some_and(|it| it == "ucx"),
     }
+}
+
+/// Returns whether NVIDIA's multi-process service runs. The driver connects to it while it works.
+pub(crate) fn has_mps() -> bool {
+    let pipes = path("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| MPS_PIPES.into());
+    Path::new(NVIDIA_CONTROL).exists() && pipes.join("control").exists()
 }
 
 /// Returns a path without links, or the path itself if it leads nowhere.

@@ -10,7 +10,7 @@ use crate::level::Level;
 pub enum Network {
     /// The worker makes no sockets for networks.
     Closed,
-    /// Workers connect to workers of other nodes, so nothing restricts to which.
+    /// Something in the worker connects to networks itself, so nothing restricts to which.
     #[default]
     Open,
 }

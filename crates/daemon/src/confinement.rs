@@ -64,9 +64,12 @@ pub(crate) fn told(report: Option<&Report>, required: Level) -> Value {
         "about": report.level.about(),
         "wanted": report.wanted.name(),
         "required": required.name(),
-        "network": match report.network {
-            Network::Closed => "closed",
-            Network::Open => "open, because workers connect to other nodes themselves",
+        "network": match (report.network, report.level) {
+            (Network::Closed, _) => "closed",
+            (Network::Open, Level::Off) => "open, because nothing confines workers",
+            (Network::Open, _) => {
+                "open, because UCX or PENSTOCK_LIBCUDA_NODES makes connections in workers"
+            }
         },
         "runs_programs": report.runs_programs,
         "threads": report.threads,
@@ -95,6 +98,7 @@ mod tests {
         assert_eq!(told(None, Level::Off), Value::Null);
         let off = told(Some(&Report::off()), Level::Files);
         assert_eq!((off["level"].as_str(), off["required"].as_str()), (Some("off"), Some("files")));
+        assert_eq!(off["network"], "open, because nothing confines workers");
         assert!(off["refusal"].as_str().unwrap().contains("--confine off"), "{off}");
         assert_eq!(told(Some(&Report::off()), Level::Off)["refusal"], Value::Null);
     }

@@ -18,6 +18,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use crate::announce::announce_all;
 use crate::client_list::ClientList;
 use crate::confinement::{ConfinementError, Levels};
+use crate::dial::Wish;
+use crate::dials::Dials;
 use crate::door::Door;
 use crate::doorstep::Hellos;
 use crate::folders::{Folders, SESSION_BYTES_MAX};
@@ -26,6 +28,7 @@ use crate::idle::{Idle, IdleEnd};
 use crate::launch::Launch;
 use crate::log::{self, Log, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
+use crate::permitted::{Permitted, WrongNetwork};
 use crate::quota::{LimitsError, LimitsFile};
 use crate::transport::{Transport, UnknownTransport};
 use crate::workers::{Ended, Signs, Workers};
@@ -89,6 +92,9 @@ pub enum Error {
     /// The daemon cannot be announced on the local network.
     #[error("cannot announce the daemon: {0}")]
     Announce(String),
+    /// The environment names no network.
+    #[error(transparent)]
+    Network(#[from] WrongNetwork),
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
@@ -124,6 +130,10 @@ pub(crate) struct Daemon {
     /// Wakes the daemon's own thread.
     wake: OwnedFd,
     pub(crate) hellos: Hellos,
+    /// Where the daemon connects for its workers.
+    pub(crate) permitted: Permitted,
+    /// The connections that it makes for them.
+    pub(crate) dials: Lock<Dials>,
     /// Milliseconds from the start until the last connection came.
     pub(crate) last_came_ms: AtomicU64,
     /// Number of tools that wait for the node's description.
@@ -189,6 +199,8 @@ pub fn serve_until(
         changed: Signal::new(),
         wake,
         hellos: Hellos::create().map_err(Error::system("waiting for connections"))?,
+        permitted: Permitted::configured(&addresses)?,
+        dials: Lock::default(),
         last_came_ms: AtomicU64::new(0),
         surveys: AtomicUsize::new(0),
         refused: AtomicU64::new(0),
@@ -206,7 +218,6 @@ pub fn serve_until(
         program: program.to_owned(),
         addresses: reachable,
         key: options.key,
-        encryption: options.encryption,
         log: options.log,
         level: levels.wanted,
         folders,
@@ -283,7 +294,7 @@ impl Daemon {
     /// Supervises the workers until `end` becomes readable or `watch` says so. `watch` returns the
     /// time at which it must be asked again, or that the daemon ends.
     fn supervise(
-        &self,
+        self: &Arc<Self>,
         launch: &Launch,
         end: BorrowedFd<'_>,
         watch: &mut dyn FnMut(Instant) -> ControlFlow<(), Option<Instant>>,
@@ -439,9 +450,12 @@ impl Daemon {
 
     /// Takes a worker's messages, or notes its end. Takes a limited number, so that a worker that
     /// sends without end does not hold up the others.
-    fn hear(&self, id: u32, control: &Control) {
+    fn hear(self: &Arc<Self>, id: u32, control: &Arc<Control>) {
         for _ in 0..MESSAGES_PER_TURN {
             match control.receive::<ToDaemon>(Patience::Never) {
+                Ok(Some((ToDaemon::Connect { number, address, ticket }, _))) => {
+                    self.dial(id, control, Wish { number, address, ticket });
+                }
                 Ok(Some((message, came))) => {
                     // All workers find the same problem, so it is logged once.
                     let known = self.workers().problem.clone();
@@ -465,7 +479,7 @@ impl Daemon {
     }
 
     /// Notes that the process of a worker has ended, whether or not its control socket has closed.
-    fn note_exit(&self, sign: &Signs) {
+    fn note_exit(self: &Arc<Self>, sign: &Signs) {
         // Its last message says why the session has ended.
         self.hear(sign.worker, &sign.control);
         self.workers().closed(sign.worker, Instant::now());
@@ -512,6 +526,13 @@ impl Daemon {
     pub(crate) fn note_dropped(&self, why: &io::Error) {
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
             tracing::warn!(error = %why, suppressed, "a connection was dropped");
+        }
+    }
+
+    /// Logs that no node of the pool answers at an address, unless there are too many such lines.
+    pub(crate) fn note_unreached(&self, worker: u32, address: &str, error: &LinkError) {
+        if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
+            tracing::warn!(worker, address, %error, suppressed, "no connection for a worker");
         }
     }
 

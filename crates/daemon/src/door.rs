@@ -17,7 +17,7 @@ use rustix::net::Shutdown;
 use crate::daemon::Daemon;
 use crate::doorstep::Arrived;
 use crate::message::ToWorker;
-use crate::workers::{Arrival, Match, hand_over};
+use crate::workers::{Arrival, Match};
 
 /// Stack of a hello's thread, in bytes: the handshake of TLS, for which rustls needs some 64 KiB, a
 /// few messages of fixed size and a log line.
@@ -148,11 +148,11 @@ impl Daemon {
         let handed = stream.and_then(|stream| {
             if let Some(part) = part {
                 let message = ToWorker::Part { place: part.place() };
-                hand_over(&control, &message, part.open()?.as_fd())?;
+                control.send(&message, Some(part.open()?.as_fd()))?;
             }
             let (note, terms) = (stream.note()?, *terms);
             let message = ToWorker::Client { features, turn, stream: note, loans, terms };
-            hand_over(&control, &message, stream.as_fd())
+            control.send(&message, Some(stream.as_fd()))
         });
         if handed.is_ok() {
             tracing::info!(client = %peer, "session");
@@ -180,7 +180,7 @@ impl Daemon {
         };
         let stream = accepted.finish(Verdict::Welcome)?;
         let message = ToWorker::Peer { ticket, stream: stream.note()? };
-        hand_over(&control, &message, stream.as_fd())
+        control.send(&message, Some(stream.as_fd()))
     }
 
     /// Sends the node's description, as soon as the first worker has found it out.

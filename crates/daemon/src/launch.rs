@@ -11,7 +11,6 @@ use std::sync::Arc;
 use penstock_confine::environment::{self, PRIVATE};
 use penstock_confine::files::WRITTEN_VARIABLES;
 use penstock_confine::{Level, Network, Order};
-use penstock_link::EncryptionOptions;
 use penstock_process::variable;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustix::process::PidfdFlags;
@@ -27,8 +26,8 @@ pub(crate) struct Launch {
     pub(crate) program: PathBuf,
     /// Addresses of the daemon for other nodes.
     pub(crate) addresses: Vec<String>,
+    /// File of the pool's key, which workers do not read.
     pub(crate) key: Option<PathBuf>,
-    pub(crate) encryption: EncryptionOptions,
     pub(crate) log: Log,
     /// How far workers confine themselves.
     pub(crate) level: Level,
@@ -54,27 +53,19 @@ impl Launch {
         let (child, control) = self.spawn(folder.as_ref())?;
         let order = Order {
             level: self.level,
-            network: self.network(),
+            network: network(),
             folder: folder.as_ref().map(|folder| folder.path().to_owned()),
             key: self.key.clone(),
             home: variable::HOME.path(),
             sessions: folder.as_ref().map(|folder| folder.base().to_owned()),
             sessions_max: SESSIONS_PER_DAEMON_MAX as u64,
         };
-        let (addresses, key) = (self.addresses.clone(), self.key.clone());
-        let encryption = (self.encryption.rule.word().to_owned(), self.encryption.folder.clone());
-        let start = ToWorker::Start { addresses, key, encryption, log: self.log, order };
+        let addresses = self.addresses.clone();
+        let start = ToWorker::Start { addresses, log: self.log, order };
         control.send(&start, None).map_err(io::Error::other)?;
         let pid = rustix::process::Pid::from_child(&child);
         let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
         Ok(Launched { child, control, exit, folder })
-    }
-
-    /// Workers connect to workers of other nodes themselves, and without the pool's key they can
-    /// connect to none.
-    fn network(&self) -> Network {
-        let has_nodes = variable::LIBCUDA_NODES.is_set();
-        if self.key.is_some() || has_nodes { Network::Open } else { Network::Closed }
     }
 
     /// Starts a worker's process; its standard input is the control socket.
@@ -124,4 +115,12 @@ fn relative_places(level: Level) -> Vec<(OsString, PathBuf)> {
         Some((name, std::path::absolute(place).ok().filter(|_| is_relative)?))
     };
     variable::everything().filter(|(name, _)| is_of_place(name)).filter_map(full).collect()
+}
+
+/// The daemon connects to other nodes for its workers. What makes sockets in a worker is UCX, and
+/// Penstock's own library where a test shows it another pool.
+fn network() -> Network {
+    let has_nodes = variable::LIBCUDA_NODES.is_set();
+    let has_ucx = Transport::configured().is_ok_and(Transport::makes_sockets);
+    if has_nodes || has_ucx { Network::Open } else { Network::Closed }
 }

@@ -8,8 +8,9 @@
 //!
 //! A file uses only files of its own layer and of the layers below it:
 //!
-//! 1. The processes: `daemon`, `door` and `status` are the daemon, `worker` is a worker, and
-//!    `workers` is the daemon's list of its workers. `builder/` has the processes of compilers.
+//! 1. The processes: `daemon`, `door`, `dial` and `status` are the daemon, `worker` and `outgoing`
+//!    are a worker, and `workers` is the daemon's list of its workers. `builder/` has the processes
+//!    of compilers.
 //! 2. The calls: `session/call/` has the handlers of the client's calls, with one file for each
 //!    kind of object.
 //! 3. The session: `session/mod.rs` has its tables of objects, and the loop that reads its link.
@@ -19,9 +20,9 @@
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`, `flights`
-//!    and `launches` in `session/`; outside it `doorstep`, `admission`, `line`, `refill`, `idle`,
-//!    `quota`, `account`, `message`, `launch`, `folders`, `confinement`, `node`, `pocl`,
-//!    `usage`, `transport`, `log` and `sys`.
+//!    and `launches` in `session/`; outside it `doorstep`, `admission`, `dials`, `permitted`,
+//!    `line`, `refill`, `idle`, `quota`, `account`, `message`, `launch`, `folders`, `confinement`,
+//!    `node`, `pocl`, `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
@@ -31,6 +32,8 @@ mod builder;
 mod client_list;
 mod confinement;
 mod daemon;
+mod dial;
+mod dials;
 mod door;
 mod doorstep;
 mod folders;
@@ -41,6 +44,8 @@ mod line;
 pub mod log;
 mod message;
 pub mod node;
+mod outgoing;
+mod permitted;
 mod pocl;
 mod quota;
 mod refill;
@@ -58,6 +63,7 @@ pub use guest::{Guest, GuestError, read_guest_memory};
 pub use idle::{IdleEnd, open_lock};
 pub use log::Log;
 pub use penstock_confine::{Level, UnknownLevel};
+pub use permitted::WrongNetwork;
 pub use quota::LimitsError;
 pub use transport::UnknownTransport;
 pub use worker::worker_main;

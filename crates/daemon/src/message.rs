@@ -1,7 +1,6 @@
 //! Messages between a daemon and its workers, over a pair of sockets that preserves messages.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 
 use penstock_confine::{Order, Report};
 use penstock_link::{LinkError, Patience, recv_fd, send_fd};
@@ -24,10 +23,6 @@ pub(crate) enum ToWorker {
     Start {
         /// Addresses of the daemon.
         addresses: Vec<String>,
-        /// File of the pool's key.
-        key: Option<PathBuf>,
-        /// Word of a [`penstock_link::Rule`], and the folder of the keys for encrypted links.
-        encryption: (String, Option<PathBuf>),
         log: Log,
         /// How it confines itself.
         order: Order,
@@ -62,6 +57,14 @@ pub(crate) enum ToWorker {
         /// What [`penstock_link::Stream::resume`] needs.
         stream: Vec<u8>,
     },
+    /// Answer to [`ToDaemon::Connect`]; the socket comes with the message.
+    Connected {
+        number: u64,
+        /// What [`penstock_link::Stream::resume`] needs.
+        stream: Vec<u8>,
+    },
+    /// Answer to [`ToDaemon::Connect`]: there is no connection, for this reason.
+    Unreached { number: u64, why: String },
 }
 
 /// A device that a worker found.
@@ -89,6 +92,14 @@ pub(crate) enum ToDaemon {
     Admit([u8; TICKET_BYTES]),
     /// Nobody will bring this ticket.
     Forget([u8; TICKET_BYTES]),
+    /// Connect to another node at this address, and show it this ticket. Answered by
+    /// [`ToWorker::Connected`] or [`ToWorker::Unreached`].
+    Connect {
+        /// Chosen by the worker.
+        number: u64,
+        address: String,
+        ticket: [u8; TICKET_BYTES],
+    },
     /// The session and its client have settled whether they use the memory of a guest. Has the
     /// number of a [`penstock_link::MemoryUse`].
     Settled(u64),

@@ -69,6 +69,7 @@ impl Daemon {
             "spare_workers": workers.spare(),
             "starting_workers": workers.starting(),
             "waiting_clients": workers.line.len(),
+            "dials": self.dials.lock().total(),
             "refused": self.refused.load(Ordering::Relaxed),
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
             "problem": workers.problem,

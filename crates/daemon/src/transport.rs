@@ -41,6 +41,11 @@ impl Transport {
             .then_some("this build has no UCX (cargo build --features ucx makes one that has)")
     }
 
+    /// Returns whether it makes sockets of its own in a worker.
+    pub(crate) fn makes_sockets(self) -> bool {
+        self == Self::Ucx && self.lack().is_none()
+    }
+
     /// Returns the variables that a worker needs in its environment before it starts.
     pub(crate) fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -72,5 +77,7 @@ mod tests {
     fn tcp_lacks_nothing_and_changes_no_environment() {
         assert_eq!((Transport::Tcp.lack(), Transport::Tcp.environment().len()), (None, 0));
         assert_eq!(Transport::Ucx.lack().is_none(), cfg!(feature = "ucx"));
+        assert!(!Transport::Tcp.makes_sockets());
+        assert_eq!(Transport::Ucx.makes_sockets(), cfg!(feature = "ucx"));
     }
 }

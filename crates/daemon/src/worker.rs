@@ -8,10 +8,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{
-    Encryption, EncryptionOptions, Keys, LinkError, Patience, Pins, Rule, Settled, Side, Stream,
-    WorkersPart,
-};
+use penstock_link::{LinkError, Patience, Settled, Side, Stream, WorkersPart};
 use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::{TICKET_BYTES, feature};
@@ -20,8 +17,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::builder::{self, Builders};
 use crate::log::{self, Log};
-use crate::message::{Control, Found, ToDaemon, ToWorker};
+use crate::message::{Control, Found, Received, ToDaemon, ToWorker};
 use crate::node::Node;
+use crate::outgoing::Outgoing;
 use crate::session::allowance::{Allowance, Lender, Refused};
 use crate::session::times::Times;
 use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
@@ -50,18 +48,17 @@ fn run() -> io::Result<()> {
     let control = Control::of(take_stdin()?);
     OomEntry::of_this_process().set(OomPriority::Worker);
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, key, encryption, log: format, order }, _))) =
+    let Ok(Some((ToWorker::Start { addresses, log: format, order }, _))) =
         control.receive(Patience::Forever)
     else {
         return Ok(());
     };
     log::begin(format, true);
-    // Compilers get nothing that the worker reads from now on, such as keys.
+    // Compilers get nothing that the worker reads from now on.
     let (control, foreman) = builder::engage(control, &order);
     let control = Arc::new(control);
-    // The last files that the worker opens outside its folder. From the next line on, the threads
-    // that it starts and the drivers that it loads are restricted.
-    let keys = Arc::new(keys_for_others(key.as_deref(), encryption));
+    // From the next line on, the threads that the worker starts and the drivers that it loads are
+    // restricted.
     let begun = order.begin();
     end_at_panic();
     let output = Output::capture()?;
@@ -94,27 +91,7 @@ fn run() -> io::Result<()> {
     }
     let headers = order.folder.as_deref().map(enter);
     let Some(client) = await_client(&control, &node, headers) else { return Ok(()) };
-    let setup = PeerSetup { keys, admissions: Some(Arc::new(Daemon(control.clone()))) };
-    serve(client, &node, &control, setup, output)
-}
-
-/// Returns the keys for links to other nodes. Without them there are no such links.
-fn keys_for_others(key: Option<&Path>, (rule, folder): (String, Option<PathBuf>)) -> Keys {
-    let rule = Rule::from_word(&rule).unwrap_or(Rule::Always);
-    let options = EncryptionOptions { rule, folder };
-    // The file of known nodes belongs to a person. A worker asks each node for its proof anew.
-    let loaded = Keys::load(key, &options, Pins::Never).and_then(|keys| {
-        // A confined worker can no longer read its identity at first use.
-        keys.encryption.as_ref().map(Encryption::public).transpose()?;
-        Ok(keys)
-    });
-    match loaded {
-        Ok(keys) => keys,
-        Err(error) => {
-            tracing::warn!(%error, "no key for other nodes");
-            Keys { pool: None, encryption: Encryption::new(&options, Pins::Never) }
-        }
-    }
+    serve(client, &node, &control, output)
 }
 
 /// Makes the worker's folder the current one. Returns the place in it for the files that programs
@@ -191,7 +168,6 @@ fn serve(
     client: Client,
     node: &Node,
     control: &Arc<Control>,
-    setup: PeerSetup,
     output: Arc<Output>,
 ) -> io::Result<()> {
     // This thread watches for the client's end, because the serving thread may be inside a driver.
@@ -202,6 +178,11 @@ fn serve(
     let lender = Box::new(Daemon(control.clone()));
     let allowance = Allowance::new(Some(lender), client.loans, client.terms.clone());
     let allowance = Arc::new(allowance);
+    let outgoing = Arc::new(Outgoing::new(control.clone()));
+    let setup = PeerSetup {
+        dialer: Some(outgoing.clone()),
+        admissions: Some(Arc::new(Daemon(control.clone()))),
+    };
     thread::scope(|scope| {
         let (started, start) = mpsc::channel();
         let bell = &bell;
@@ -222,7 +203,7 @@ fn serve(
         };
         thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
         let (start, end) = (&start, &end);
-        let events = Events { client: &watched, control, bell, start, end, allowance };
+        let events = Events { client: &watched, control, bell, start, end, allowance, outgoing };
         let hung_up = events.watch(beats);
         let why = match hung_up {
             Watched::Ended(why) => Some(why.to_string()),
@@ -281,6 +262,7 @@ struct Events<'a> {
     start: &'a mpsc::Receiver<Arc<SharedSession>>,
     end: &'a mpsc::Receiver<LinkError>,
     allowance: Arc<Allowance>,
+    outgoing: Arc<Outgoing>,
 }
 
 impl Events<'_> {
@@ -314,22 +296,11 @@ impl Events<'_> {
                 let Ok(message) = self.control.receive::<ToWorker>(Patience::Never) else {
                     return Watched::HungUp;
                 };
-                match message {
-                    // The session may wait for this on its way to its start.
-                    Some((ToWorker::Lent { question, resource, answer }, _)) => {
-                        self.allowance.answered(question, resource, answer);
+                if let Some((other, socket)) = message.and_then(|it| self.note(it, &mut times)) {
+                    session = session.or_else(|| self.start.recv_timeout(END_MAX).ok());
+                    if let Some(session) = &session {
+                        hear(session, other, socket);
                     }
-                    Some((ToWorker::Terms(terms), _)) => {
-                        times.set(&terms, Instant::now());
-                        self.allowance.apply(terms);
-                    }
-                    Some((other, socket)) => {
-                        session = session.or_else(|| self.start.recv_timeout(END_MAX).ok());
-                        if let Some(session) = &session {
-                            hear(session, other, socket);
-                        }
-                    }
-                    None => {}
                 }
             }
             if times.next().is_some_and(|at| Instant::now() >= at) {
@@ -346,6 +317,32 @@ impl Events<'_> {
                 }
             }
         }
+    }
+}
+
+impl Events<'_> {
+    /// Handles a message for which the session need not have started. It may wait for this on its
+    /// way to its start. Returns any other message.
+    fn note(
+        &self,
+        (message, socket): Received<ToWorker>,
+        times: &mut Times,
+    ) -> Option<Received<ToWorker>> {
+        match message {
+            ToWorker::Lent { question, resource, answer } => {
+                self.allowance.answered(question, resource, answer);
+            }
+            ToWorker::Terms(terms) => {
+                times.set(&terms, Instant::now());
+                self.allowance.apply(terms);
+            }
+            ToWorker::Connected { number, stream } => {
+                self.outgoing.connected(number, socket, &stream);
+            }
+            ToWorker::Unreached { number, why } => self.outgoing.answered(number, Err(why)),
+            other => return Some((other, socket)),
+        }
+        None
     }
 }
 

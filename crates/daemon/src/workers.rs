@@ -9,7 +9,7 @@ mod waiting;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -345,6 +345,8 @@ impl Workers {
             ToDaemon::GiveBack { resource, amount } => {
                 self.quota.ledger.give_back(id, resource, amount);
             }
+            // `Daemon::hear` has taken it.
+            ToDaemon::Connect { .. } => {}
             ToDaemon::Ended(why) => worker.ended = Some(why),
         }
     }
@@ -581,13 +583,4 @@ impl Workers {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
-}
-
-/// Hands a connected socket to a worker.
-pub(crate) fn hand_over(
-    control: &Control,
-    message: &ToWorker,
-    socket: BorrowedFd<'_>,
-) -> Result<(), penstock_link::LinkError> {
-    control.send(message, Some(socket))
 }

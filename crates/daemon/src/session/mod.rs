@@ -50,7 +50,7 @@ use allowance::Allowance;
 use flights::Stall;
 use heap_view::Views;
 pub use output::Output;
-pub use peer::{Admissions, PeerSetup};
+pub use peer::{Admissions, Dialer, PeerSetup};
 use program::Program;
 use queue::Queue;
 pub use shared_session::SharedSession;

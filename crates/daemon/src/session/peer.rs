@@ -2,23 +2,30 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Keys, LinkError, Outbox, Stream};
+use penstock_link::{LinkError, Outbox, Stream};
 use penstock_process::Lock;
 use penstock_wire::describe::PeerInvitation;
-use penstock_wire::hello::{Role, TICKET_BYTES};
+use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::id::kind;
-use penstock_wire::limits::HELLO_MS_MAX;
 use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What a worker needs to reach other workers and to be reached.
 #[derive(Clone, Default)]
 pub struct PeerSetup {
-    /// Keys for other nodes over TCP.
-    pub keys: Arc<Keys>,
+    /// Without it there are no links to other nodes.
+    pub dialer: Option<Arc<dyn Dialer>>,
     pub admissions: Option<Arc<dyn Admissions>>,
+}
+
+/// Connects to other nodes: the daemon, which has the keys.
+pub trait Dialer: Send + Sync {
+    /// Connects to the worker that has admitted this ticket. Waits for a limited time.
+    ///
+    /// # Errors
+    /// Fails if the daemon may not connect there, or no node of the pool answers.
+    fn dial(&self, address: &str, ticket: &[u8; TICKET_BYTES]) -> Result<Stream, LinkError>;
 }
 
 /// Admits peers: the daemon, which has the listening sockets.
@@ -38,8 +45,8 @@ const PEERS_MAX: usize = 1024;
 /// workers before it lets them tell each other anything.
 const JOBS_MAX: usize = limits::EVENTS_PER_SESSION_MAX;
 
-/// Most addresses of an invitation that are tried: each may take [`HELLO_MS_MAX`] of its thread's
-/// time. A daemon listens on one or two; more are names of a host with many networks.
+/// Most addresses of an invitation that are tried: each may take [`limits::HELLO_MS_MAX`] of its
+/// thread's time. A daemon listens on one or two; more are names of a host with many networks.
 const ADDRESSES_MAX: usize = 16;
 
 /// The other workers of the client.
@@ -218,12 +225,9 @@ impl Peers {
     ) -> Result<T, E> {
         let mut failure = E::from(LinkError::Closed);
         for address in invitation.addresses.iter().take(ADDRESSES_MAX) {
-            let opened = Address::of_stranger(address).and_then(|address| {
-                let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
-                let keys = &*self.setup.keys;
-                penstock_link::open(&address, Role::Peer, Some(invitation.ticket), keys, deadline)
-            });
-            match opened.map_err(E::from).and_then(|opened| meet(opened.stream)) {
+            let dialer = self.setup.dialer.as_ref().ok_or(LinkError::Closed);
+            let stream = dialer.and_then(|dialer| dialer.dial(address, &invitation.ticket));
+            match stream.map_err(E::from).and_then(&mut meet) {
                 Ok(met) => return Ok(met),
                 Err(error) => failure = error,
             }
@@ -243,6 +247,6 @@ impl Peers {
 
 impl fmt::Debug for PeerSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerSetup").field("keys", &self.keys).finish_non_exhaustive()
+        f.debug_struct("PeerSetup").finish_non_exhaustive()
     }
 }

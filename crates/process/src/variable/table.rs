@@ -88,6 +88,9 @@ variables! {
             "as how many devices a daemon shows each GPU of CUDA's driver";
         HEAP_TRANSPORT = "PENSTOCK_HEAP_TRANSPORT": Kind::Choice(&["tcp", "ucx"]), "`tcp`",
             "how symmetric heaps reach other nodes";
+        PEER_NETWORKS = "PENSTOCK_PEER_NETWORKS": Kind::Text, "all, except special ones",
+            "the networks in which the daemon connects to other nodes for its workers, as \
+             ADDRESS/BITS, separated by commas, or `none`";
         CONFINE = "PENSTOCK_CONFINE": Kind::Choice(&["off", "basic", "calls", "files", "full"]),
             "`full`",
             "how far the daemon confines its workers";

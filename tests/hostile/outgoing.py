@@ -1,0 +1,129 @@
+"""Links of workers to other nodes: the daemon makes them, so a kernel finds no key in its worker,
+opens no connection, and leads none of those that the worker has to anywhere else."""
+
+import errno
+import os
+import socket
+import struct
+from pathlib import Path
+
+import keystate
+import wire
+from confinement import CONNECT, LEVELS, SOCKET, Kernel, connects_out, node_at
+from node import Node, wait_for
+from peers import admitted
+from processes import is_alive
+from wire import Client
+
+DUP, SENDTO, SOCKETPAIR = 32, 44, 53
+MSG_FASTOPEN = 0x20000000
+
+
+def linked(here, there):
+    """Has a worker of one daemon connect to a worker of the other. Returns the status."""
+    guest, host = Client(here), Client(there)
+    ticket, request = os.urandom(32), guest.id()
+    assert host.request("AdmitPeer", 5, payload=ticket)[0] == 0
+    invited = wire.invitation([there.address("tcp")], ticket)
+    guest.send("ConnectPeer", request, 6, payload=invited)
+    guest.until(lambda: request in guest.replies)
+    return guest, host, guest.replies[request][0]
+
+
+def keys_of_a_linked_worker(node):
+    """Workers of two daemons have an encrypted link. Neither has the pool's key or an identity in
+    its memory. Their daemons have both."""
+    encrypted = {
+        "PENSTOCK_ENCRYPTION": "always",
+        "XDG_CONFIG_HOME": str(node.folder),
+        "PENSTOCK_KEY": str(node.folder / "key"),
+    }
+    here, there = Node((), encrypted), Node((), encrypted)
+    left = []
+    try:
+        guest, host, status = linked(here, there)
+        assert status == 0, status
+        identity = keystate.of_identity(node.folder / "penstock" / "identity")
+        secrets = {"key": [keystate.of_key(node.key), node.key], "identity": identity}
+        # Only root may look into processes that hide their memory.
+        if os.getuid() == 0:
+            for name, secret in secrets.items():
+                for daemon in (here, there):
+                    found = keystate.has_in_memory(daemon.daemon.pid, secret)
+                    assert found, f"the test does not know what to look for: {name}"
+                for client in (guest, host):
+                    found = keystate.has_in_memory(client.worker, secret)
+                    assert not found, f"a kernel can find the {name}"
+        guest.close()
+        host.close()
+        wait_for(lambda: not is_alive(guest.worker), 3, "the worker lives on")
+    finally:
+        for each in (here, there):
+            left.append(each.stop())
+            each.remove()
+    assert not any(left), left
+
+
+def a_key_does_not_open_the_network(node):
+    """The daemon has a key, and its workers have no sockets for networks all the same."""
+    told = node.control()["confinement"]
+    assert (told["level"], told["network"]) == ("full", "closed"), told
+    kernel = Kernel(node)
+    assert not connects_out(node, kernel), "a kernel connects out"
+    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_VSOCK):
+        assert kernel.call(SOCKET, family, socket.SOCK_STREAM, 0) == -errno.EPERM, family
+    for kind, result in ((socket.SOCK_DGRAM, -errno.EPERM), (socket.SOCK_STREAM, 0)):
+        assert kernel.call(SOCKETPAIR, socket.AF_UNIX, kind, 0, kernel.put(64, bytes(8))) == result
+    kernel.client.close()
+
+
+def reconnects(node, kernel):
+    """A kernel takes the socket of a link to another worker, ends the connection, and connects the
+    socket to another port. Returns how many of the ways there worked."""
+    peer = admitted(node, kernel.client, 77)
+    inodes = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
+    links = Path(f"/proc/{kernel.client.worker}/fd").iterdir()
+    sockets = {os.readlink(link).removeprefix("socket:").strip("[]"): link for link in links}
+    found = [int(link.name) for inode, link in sockets.items() if inode in inodes]
+    assert len(found) == 1, f"the worker has other sockets than that of the peer: {sockets}"
+    worked = 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = struct.pack(">H", listener.getsockname()[1])
+        where = struct.pack("<H", socket.AF_INET) + port + socket.inet_aton("127.0.0.1") + bytes(8)
+        # The worker closes its own descriptor when the link has ended.
+        file = kernel.call(DUP, found[0])
+        assert file >= 0, file
+        nowhere, there = kernel.put(600, bytes(16)), kernel.put(512, where)
+        worked += kernel.call(CONNECT, file, nowhere, 16) == 0
+        worked += kernel.call(CONNECT, file, there, 16) == 0
+        kernel.call(CONNECT, file, nowhere, 16)
+        worked += kernel.call(SENDTO, file, there, 1, MSG_FASTOPEN, there, 16) == 1
+    peer.close()
+    return worked
+
+
+def reconnects_at(level):
+    def run(_):
+        node = node_at(level, "pocl")
+        try:
+            node.settle()
+            kernel = Kernel(node)
+            worked = reconnects(node, kernel)
+            expected = 3 if LEVELS.index(level) < LEVELS.index("calls") else 0
+            assert worked == expected, f"{worked} of 3 ways worked"
+            kernel.client.close()
+            node.must_live()
+        finally:
+            left = node.stop()
+            node.remove()
+        assert not left, left
+
+    run.__name__ = f"a_link_that_a_kernel_leads_elsewhere_at_level_{level}"
+    return run
+
+
+ATTACKS = [
+    *(reconnects_at(level) for level in LEVELS),
+    keys_of_a_linked_worker,
+    a_key_does_not_open_the_network,
+]
