@@ -1,6 +1,7 @@
 """Links of workers to other nodes: the daemon makes them, so a kernel finds no key in its worker,
 opens no connection, and leads none of those that the worker has to anywhere else."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -77,15 +78,25 @@ def a_key_does_not_open_the_network(node):
     kernel.client.close()
 
 
+def tcp_sockets(process):
+    """Returns the descriptors of a process that are sockets of TCP."""
+    inodes = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
+    found = {}
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        # A descriptor may have been closed since the folder was read.
+        with contextlib.suppress(FileNotFoundError):
+            found[os.readlink(link).removeprefix("socket:").strip("[]")] = int(link.name)
+    return [descriptor for inode, descriptor in found.items() if inode in inodes]
+
+
 def reconnects(node, kernel):
     """A kernel takes the socket of a link to another worker, ends the connection, and connects the
     socket to another port. Returns how many of the ways there worked."""
     peer = admitted(node, kernel.client, 77)
-    inodes = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
-    links = Path(f"/proc/{kernel.client.worker}/fd").iterdir()
-    sockets = {os.readlink(link).removeprefix("socket:").strip("[]"): link for link in links}
-    found = [int(link.name) for inode, link in sockets.items() if inode in inodes]
-    assert len(found) == 1, f"the worker has other sockets than that of the peer: {sockets}"
+    # The daemon hands the socket to the worker after it has welcomed the peer.
+    wait_for(lambda: tcp_sockets(kernel.client.worker), 5, "the worker has no socket of the peer")
+    found = tcp_sockets(kernel.client.worker)
+    assert len(found) == 1, f"the worker has other sockets than that of the peer: {found}"
     worked = 0
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = struct.pack(">H", listener.getsockname()[1])
