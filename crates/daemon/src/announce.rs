@@ -2,22 +2,35 @@
 
 use std::net::IpAddr;
 
-use penstock_discover::{Announced, Announcement, announce};
-use penstock_link::{Address, Keys};
+use penstock_discover::{Announced, Announcement, DiscoverError, announce};
+use penstock_link::{Address, Keys, LinkError};
 use penstock_wire::limits::PROTOCOL_VERSION;
 
-use crate::daemon::Error;
+/// Why a daemon does not announce itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnnounceError {
+    #[error("it has no key, so nobody could use it; make one (penstock key)")]
+    NoKey,
+    #[error("it listens at no TCP address; add one with a number, such as --listen tcp:0.0.0.0")]
+    NoAddress,
+    #[error(transparent)]
+    Key(#[from] LinkError),
+    #[error(transparent)]
+    Network(#[from] DiscoverError),
+}
 
 /// Announces the daemon at each of its TCP addresses, until the result is dropped.
 ///
 /// # Errors
 /// Fails if no address can be announced, and if there is no key: a client uses an announced daemon
 /// only if both prove that they have the pool's key.
-pub(crate) fn announce_all(addresses: &[Address], keys: &Keys) -> Result<Vec<Announced>, Error> {
+pub(crate) fn announce_all(
+    addresses: &[Address],
+    keys: &Keys,
+) -> Result<Vec<Announced>, AnnounceError> {
     if keys.pool.is_none() {
-        return Err(Error::Announce(
-            "it has no key, so nobody could use it; make one (penstock key)".to_owned(),
-        ));
+        return Err(AnnounceError::NoKey);
     }
     let key = keys.encryption.as_ref().map(penstock_link::Encryption::public).transpose()?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -34,13 +47,9 @@ pub(crate) fn announce_all(addresses: &[Address], keys: &Keys) -> Result<Vec<Ann
                 fingerprint: key.as_ref().map(penstock_link::PublicKey::fingerprint),
             })
         })
-        .collect::<Result<_, _>>()
-        .map_err(|error| Error::Announce(error.to_string()))?;
+        .collect::<Result<_, _>>()?;
     if announced.is_empty() {
-        return Err(Error::Announce(
-            "it listens at no TCP address; add one with a number, such as --listen tcp:0.0.0.0"
-                .to_owned(),
-        ));
+        return Err(AnnounceError::NoAddress);
     }
     Ok(announced)
 }

@@ -15,7 +15,7 @@ use penstock_link::{
 use penstock_process::{Lock, Signal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use crate::announce::announce_all;
+use crate::announce::{AnnounceError, announce_all};
 use crate::client_list::ClientList;
 use crate::confinement::{ConfinementError, Levels};
 use crate::dial::Wish;
@@ -91,7 +91,7 @@ pub enum Error {
     Transport(#[from] UnknownTransport),
     /// The daemon cannot be announced on the local network.
     #[error("cannot announce the daemon: {0}")]
-    Announce(String),
+    Announce(#[from] AnnounceError),
     /// The environment names no network.
     #[error(transparent)]
     Network(#[from] WrongNetwork),

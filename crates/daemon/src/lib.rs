@@ -57,6 +57,7 @@ mod usage;
 mod worker;
 mod workers;
 
+pub use announce::AnnounceError;
 pub use confinement::ConfinementError;
 pub use daemon::{Error, Options, serve, serve_until};
 pub use guest::{Guest, GuestError, read_guest_memory};
