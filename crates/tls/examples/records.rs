@@ -24,9 +24,9 @@ const HANDSHAKES: usize = 200;
 /// Content that is sealed and opened without a network.
 const ALONE_BYTES: usize = 64 << 20;
 /// Sizes of the send buffer that are compared.
-const SEND_BYTES: [usize; 3] = [64 << 10, 128 << 10, 256 << 10];
+const SEND_BYTES: [usize; 3] = [128 << 10, 256 << 10, 512 << 10];
 /// Largest part that is received at a time: so much stays in the core's cache until it is opened.
-const RECEIVE_BYTES_MAX: usize = 256 << 10;
+const RECEIVE_BYTES_MAX: usize = 512 << 10;
 
 fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1).map(|word| word.parse::<usize>());

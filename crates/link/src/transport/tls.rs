@@ -32,12 +32,14 @@ use crate::error::LinkError;
 use crate::fork::Owner;
 use crate::instance::End;
 
-/// Number of bytes that are sealed before they are sent: 16 records, which stay in a core's
-/// second-level cache until the system has copied them.
-const SEAL_AT_ONCE: usize = 16 * PLAIN_BYTES_MAX;
+/// Number of bytes that are sealed before they are sent: 32 records, half of a core's second-level
+/// cache, where they stay until the system has copied them. Each part wakes the peer once, so that
+/// parts of half the size cost a tenth of the speed on busy cores. Parts of twice the size make
+/// reads slower.
+const SEAL_AT_ONCE: usize = 32 * PLAIN_BYTES_MAX;
 
-/// Number of bytes that are received before their records are opened, for the same reason.
-const RECEIVE_AT_ONCE: usize = 256 << 10;
+/// Number of bytes that are received before their records are opened, for the same reasons.
+const RECEIVE_AT_ONCE: usize = 512 << 10;
 
 /// Number of slices that one call seals. What does not fit comes with the next call.
 const PIECES_MAX: usize = 65;
