@@ -115,6 +115,16 @@ fn files_are_there_for_one_build_and_the_report_has_the_clients_paths() {
     let (status, report) = case.build_again(program, None);
     assert_eq!(status, Status::BUILD_PROGRAM_FAILURE);
     assert!(log(&report).contains("'a.h' file not found"), "{}", log(&report));
+    // That includes a build that did not begin.
+    let call = to_worker::ProgramHeaders { program };
+    case.client.send(call, &[], &frame::encode(&wanted));
+    let order = BuildOrder { devices: vec![99], ..BuildOrder::default() };
+    let call = to_worker::BuildProgram { request: Id::NONE, program };
+    let (status, _) = case.client.request(call, &frame::encode(&order));
+    assert_eq!(status, Status::INVALID_DEVICE);
+    let (status, report) = case.build_again(program, None);
+    assert_eq!(status, Status::BUILD_PROGRAM_FAILURE);
+    assert!(log(&report).contains("'a.h' file not found"), "{}", log(&report));
     let wrong = headers(vec![file("/inc/a.h", "int 1wrong;\n")], vec![]);
     let (status, report) = case.build(&wrong);
     assert_eq!(status, Status::BUILD_PROGRAM_FAILURE);

@@ -42,6 +42,10 @@ impl Session {
         order: BuildOrder,
         compile: bool,
     ) {
+        // Also if this build does not begin: the files and the options that came with them are not
+        // those of the next build.
+        let named = self.objects.programs.get(id);
+        let waiting = named.ok().and_then(|program| program.take_headers());
         let prepared = self.objects.programs.get(id).and_then(|program| {
             let devices = self.objects.devices_with_indices(&order.devices)?;
             let headers = order.programs.iter().map(|(name, id)| {
@@ -55,7 +59,6 @@ impl Session {
             Ok(prepared) => prepared,
             Err(status) => return self.shared.reply::<()>(request, &Err(status)),
         };
-        let waiting = busy.0.take_headers();
         let rehearsal = self.objects.rehearse_build(&busy.0, &order, compile, waiting.is_some());
         self.in_thread(request, answer, move || {
             let program = busy.0.device()?;
