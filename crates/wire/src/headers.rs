@@ -2,9 +2,13 @@
 //! the program, and the worker lays them out as a part of the client's file system: each file under
 //! its own path, below a folder that only the session has.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
 
-use crate::limits::{HEADER_DEPTH_MAX, HEADER_PATH_BYTES_MAX};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::limits::{HEADER_DEPTH_MAX, HEADER_ENTRIES_MAX, HEADER_PATH_BYTES_MAX};
 
 /// First component of the name of an absolute path in an `#include`. The client writes this word
 /// in front of such names, and the worker has a folder to search that contains only this name.
@@ -14,14 +18,19 @@ pub const ABSOLUTE: &str = "penstock-absolute";
 /// absolute paths of the client. [`components`] says which ones a worker accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headers {
+    #[serde(deserialize_with = "short_list")]
     pub files: Vec<HeaderFile>,
     /// Symbolic links on the way to the files. No file lies below one of these paths.
+    #[serde(deserialize_with = "short_list")]
     pub links: Vec<HeaderLink>,
     /// Folders that must exist although no file lies in them, because a name goes through them.
+    #[serde(deserialize_with = "short_list")]
     pub folders: Vec<Vec<u8>>,
     /// The folders that options name.
+    #[serde(deserialize_with = "short_list")]
     pub search: Vec<SearchFolder>,
     /// The options of the build. They replace those of the [`crate::describe::BuildOrder`].
+    #[serde(deserialize_with = "short_list")]
     pub options: Vec<OptionPart>,
 }
 
@@ -59,6 +68,37 @@ pub enum OptionPart {
     Absolute,
 }
 
+/// Longest list of [`Headers`]: two parts of the options for each folder, and as much again. An
+/// entry has one byte on the wire and up to 56 in memory, so a list without a limit would take
+/// gigabytes.
+const LIST_MAX: usize = 4 * HEADER_ENTRIES_MAX;
+
+/// Reads a list of at most [`LIST_MAX`] entries.
+fn short_list<'a, T: Deserialize<'a>, D: Deserializer<'a>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(ShortList(PhantomData))
+}
+
+struct ShortList<T>(PhantomData<T>);
+
+impl<'a, T: Deserialize<'a>> Visitor<'a> for ShortList<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {LIST_MAX} entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_element()? {
+            if list.len() >= LIST_MAX {
+                return Err(A::Error::custom("a list of included files is too long"));
+            }
+            list.push(entry);
+        }
+        Ok(list)
+    }
+}
+
 /// Returns the components of a path below the root, or `None` if a worker accepts no such path:
 /// it is relative or too long, has more than [`HEADER_DEPTH_MAX`] components, or one of them is
 /// empty, `.`, `..` or no name of a file. The path of the root itself has no components.
@@ -86,6 +126,7 @@ pub fn components(path: &[u8]) -> Option<Vec<&[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame;
 
     #[test]
     fn a_path_has_names_only() {
@@ -109,6 +150,18 @@ mod tests {
         ] {
             assert_eq!(components(path), None, "{}", path.escape_ascii());
         }
+    }
+
+    #[test]
+    fn a_list_that_is_short_on_the_wire_is_not_long_in_memory() {
+        let folders = |count| Headers { folders: vec![Vec::new(); count], ..Headers::default() };
+        let most = folders(LIST_MAX);
+        let decoded =
+            |headers: &Headers| frame::decode::<Headers>("headers", &frame::encode(headers));
+        assert_eq!(decoded(&most).unwrap(), most);
+        assert!(decoded(&folders(LIST_MAX + 1)).is_err());
+        let options = vec![OptionPart::Absolute; LIST_MAX + 1];
+        assert!(decoded(&Headers { options, ..Headers::default() }).is_err());
     }
 
     #[test]
