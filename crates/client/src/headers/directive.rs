@@ -7,6 +7,9 @@ use std::borrow::Cow;
 
 use penstock_wire::headers::ABSOLUTE;
 
+/// What editors of some systems put in front of a text in UTF-8.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How a directive names its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
@@ -124,7 +127,7 @@ fn may_include(text: &[u8]) -> bool {
         let word = rest.trim_ascii_start();
         has_condition |= word.starts_with(b"if") || word.starts_with(b"el");
         // A comment or a continued line may stand before the word, or inside it.
-        let starts = [&b"in"[..], b"im", b"i\\", b"\\", b"/"];
+        let starts = [&b"in"[..], b"im", b"i\\", b"\\", b"/", b"\x0b"];
         if starts.iter().any(|start| word.starts_with(start)) {
             return true;
         }
@@ -143,10 +146,13 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&mut self) {
+        if self.text.starts_with(BYTE_ORDER_MARK) {
+            self.at = BYTE_ORDER_MARK.len();
+        }
         let mut at_start = true;
         while let Some(byte) = self.peek() {
             match byte {
-                b'\n' => {
+                byte if is_line_end(byte) => {
                     at_start = true;
                     self.at += 1;
                     continue;
@@ -176,10 +182,9 @@ impl Reader<'_> {
     fn peek(&mut self) -> Option<u8> {
         loop {
             let rest = self.text.get(self.at..)?;
-            match rest {
-                [b'\\', b'\n', ..] => self.at += 2,
-                [b'\\', b'\r', b'\n', ..] => self.at += 3,
-                _ => return rest.first().copied(),
+            match continued(rest) {
+                Some(bytes) => self.at += bytes,
+                None => return rest.first().copied(),
             }
         }
     }
@@ -206,9 +211,7 @@ impl Reader<'_> {
         self.at += 1;
         match self.peek() {
             Some(b'/') => {
-                while self.peek().is_some_and(|byte| byte != b'\n') {
-                    self.at += 1;
-                }
+                self.skip_line();
                 true
             }
             Some(b'*') => {
@@ -230,16 +233,23 @@ impl Reader<'_> {
         }
     }
 
+    /// Skips all bytes until the end of the line.
+    fn skip_line(&mut self) {
+        while self.peek().is_some_and(|byte| !is_line_end(byte)) {
+            self.at += 1;
+        }
+    }
+
     /// Skips a literal. One without an end ends with its line: an apostrophe in text that a
     /// condition excludes.
     fn skip_literal(&mut self, quote: u8) {
         self.at += 1;
         while let Some(byte) = self.peek() {
             match byte {
-                b'\n' => return,
+                byte if is_line_end(byte) => return,
                 b'\\' => {
                     self.at += 1;
-                    if self.peek().is_none_or(|escaped| escaped == b'\n') {
+                    if self.peek().is_none_or(is_line_end) {
                         return;
                     }
                 }
@@ -281,6 +291,8 @@ impl Reader<'_> {
             b"include" | b"import" => self.operand(false),
             b"include_next" => self.operand(true),
             b"define" => self.define(),
+            // The rest is a message, in which neither comments nor literals begin.
+            b"warning" => self.skip_line(),
             _ => {}
         }
     }
@@ -295,7 +307,7 @@ impl Reader<'_> {
             return;
         }
         self.skip_blanks();
-        let is_all = self.peek().is_none_or(|byte| byte == b'\n');
+        let is_all = self.peek().is_none_or(is_line_end);
         self.found.computed.push(is_all.then_some(word));
     }
 
@@ -320,7 +332,7 @@ impl Reader<'_> {
         let mut path = Vec::new();
         loop {
             match self.peek()? {
-                b'\n' => return None,
+                byte if is_line_end(byte) => return None,
                 byte if byte == end => break,
                 byte => path.push(byte),
             }
@@ -353,12 +365,29 @@ impl Reader<'_> {
             _ => Value::Macro(Some(self.word()).filter(|word| !word.is_empty())?),
         };
         self.skip_blanks();
-        self.peek().is_none_or(|byte| byte == b'\n').then_some(value)
+        self.peek().is_none_or(is_line_end).then_some(value)
     }
 }
 
 fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c)
+}
+
+/// Clang ends lines at either byte.
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+/// Returns the size of the backslash and the line end with which a text begins, if it begins so.
+/// Clang accepts blanks between them, with a warning.
+fn continued(text: &[u8]) -> Option<usize> {
+    let behind = text.strip_prefix(b"\\")?;
+    let blanks = behind.iter().take_while(|byte| is_blank(**byte)).count();
+    match behind.get(blanks..)? {
+        [b'\r', b'\n', ..] => Some(blanks + 3),
+        [b'\n' | b'\r', ..] => Some(blanks + 2),
+        _ => None,
+    }
 }
 
 fn is_of_word(byte: u8) -> bool {
@@ -402,6 +431,11 @@ mod tests {
             "# if __has_include ( \"a/b.h\" )\n#endif",
             "// a comment\n#include \"a/b.h\"",
             "int a; // \"\n#include \"a/b.h\"",
+            "\u{feff}#include \"a/b.h\"",
+            "#warning see kernels/*.cl\n#include \"a/b.h\"",
+            "// old line ends\r#include \"a/b.h\"\r",
+            "#include \\ \n \"a/b.h\"",
+            "#\u{b}include \"a/b.h\"",
         ] {
             assert_eq!(names(text), ["\"a/b.h\""], "{text}");
             assert!(Directives::of(text.as_bytes()).is_some(), "{text}");

@@ -7,7 +7,7 @@ use penstock_ggas::with_header;
 use penstock_wire::headers::{HeaderFile, HeaderLink, Headers, OptionPart, SearchFolder};
 use penstock_wire::limits::{HEADER_ENTRIES_MAX, HEADERS_BYTES_MAX};
 
-use super::directive::{Define, Directives, Form, Include, Name, Value};
+use super::directive::{BYTE_ORDER_MARK, Define, Directives, Form, Include, Name, Value};
 use super::options::Options;
 use super::tree::{Files, Found, TooLarge, Ways, joined};
 
@@ -247,7 +247,7 @@ impl<'a> Search<'a> {
                 let content = self.files.read(&found.file, bytes_max);
                 let content = content.map_err(|TooLarge| TooMuch::Bytes { file: file() })?;
                 let Some(content) = content else { return Ok(false) };
-                let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&content);
+                let content = content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&content);
                 let content = with_header(content);
                 let directives = Rc::new(Directives::read(&content));
                 self.has_absolute |= directives.has_absolute();
