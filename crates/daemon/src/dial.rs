@@ -11,7 +11,7 @@ use penstock_wire::hello::{Role, TICKET_BYTES};
 use penstock_wire::limits::HELLO_MS_MAX;
 
 use crate::daemon::Daemon;
-use crate::dials::ADDRESS_BYTES_MAX;
+use crate::dials::{ADDRESS_BYTES_MAX, Wish};
 use crate::message::{Control, ToWorker};
 
 /// Stack of a connection's thread, in bytes: the handshake of TLS, for which rustls needs some
@@ -21,14 +21,6 @@ const DIAL_STACK_BYTES: usize = 512 << 10;
 /// What a worker learns of a connection that failed. Whether a port is closed, filtered or open
 /// must not be seen in the answer.
 const NOBODY: &str = "no node of the pool answers there; the log of this node's daemon says why";
-
-/// What a worker asks for.
-pub(crate) struct Wish {
-    /// Chosen by the worker.
-    pub(crate) number: u64,
-    pub(crate) address: String,
-    pub(crate) ticket: [u8; TICKET_BYTES],
-}
 
 /// A connection that is being made, counted until it is dropped.
 struct Dial {

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use penstock_quota::User;
+use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
 
@@ -44,6 +45,14 @@ pub(crate) enum Busy {
          named; it tries one more each second"
     )]
     Failures,
+}
+
+/// What a worker asks for.
+pub(crate) struct Wish {
+    /// Chosen by the worker.
+    pub(crate) number: u64,
+    pub(crate) address: String,
+    pub(crate) ticket: [u8; TICKET_BYTES],
 }
 
 /// The connections that are being made.
