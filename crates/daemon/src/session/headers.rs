@@ -24,7 +24,7 @@ use penstock_cl_sys::{CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS};
 use penstock_process::Lock;
 use penstock_wire::describe::BuildReport;
 use penstock_wire::headers::{ABSOLUTE, Headers, OptionPart, components};
-use penstock_wire::limits::{HEADER_ENTRIES_MAX, HEADERS_WAITING_BYTES_MAX};
+use penstock_wire::limits::{HEADER_ENTRIES_MAX, HEADERS_BYTES_MAX, HEADERS_WAITING_BYTES_MAX};
 use penstock_wire::{FrameError, frame};
 
 /// Why the files that a program includes are not laid out.
@@ -308,12 +308,14 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Replaces all occurrences of `from`.
+/// Replaces the occurrences of `from`, as long as the result is no longer than all included files
+/// may be: a client chooses how often a log has a name, and how long the name is.
 fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let may_grow = |bytes: usize| (bytes + to.len()) as u64 <= HEADERS_BYTES_MAX;
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(byte) = rest.first() {
-        if let Some(behind) = rest.strip_prefix(from) {
+        if let Some(behind) = rest.strip_prefix(from).filter(|_| may_grow(out.len())) {
             out.extend_from_slice(to);
             rest = behind;
         } else {
@@ -322,4 +324,17 @@ fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_with_long_names_stays_short() {
+        assert_eq!(replaced(b"a/x b/x a/y", b"a/", b"long/"), b"long/x b/x long/y");
+        let name = vec![b'n'; 1 << 20];
+        let log = b"a/ ".repeat(100);
+        assert!(replaced(&log, b"a/", &name).len() as u64 <= HEADERS_BYTES_MAX + log.len() as u64);
+    }
 }
