@@ -36,6 +36,8 @@ const ABI_OF_SCOPES: ABI = ABI::V6;
 pub struct Order {
     pub level: Level,
     pub network: Network,
+    /// Whether clients may be in guests, whose kernels the worker asks for a sign of life.
+    pub asks_guests: bool,
     /// The worker's own folder.
     pub folder: Option<PathBuf>,
     /// The file of the pool's key, which must be out of reach.
@@ -53,6 +55,7 @@ pub struct Order {
 pub struct Begun {
     level: Level,
     network: Network,
+    asks_guests: bool,
     steps: Steps,
     lacks: Vec<Lack>,
     notes: Vec<Lack>,
@@ -76,6 +79,7 @@ impl Order {
         let mut begun = Begun {
             level: self.level,
             network: self.network,
+            asks_guests: self.asks_guests,
             steps: Steps::default(),
             lacks: Vec::new(),
             notes: Vec::new(),
@@ -166,10 +170,16 @@ impl Begun {
                     "NVIDIA's MPS runs here, so kernels may connect to services of this host";
                 self.notes.push(Lack::new(what, "serve CPU devices by another daemon"));
             }
+            if self.asks_guests {
+                let what =
+                    "the daemon serves guests, so kernels may connect to services of this host";
+                self.notes.push(Lack::new(what, "serve guests by another daemon"));
+            }
             let context = Context {
                 process: std::process::id(),
                 has_network: self.network == Network::Open,
                 has_services,
+                asks_guests: self.asks_guests,
                 runs_programs,
             };
             let applied = Filter::of(&calls::forbidden(&context)).and_then(|filter| filter.apply());

@@ -219,6 +219,7 @@ pub fn serve_until(
         key: options.key,
         log: options.log,
         level: levels.wanted,
+        asks_guests: daemon.addresses.iter().any(Address::is_of_machines),
         folders,
     };
     daemon.start_workers(&launch);

@@ -31,6 +31,8 @@ pub(crate) struct Launch {
     pub(crate) log: Log,
     /// How far workers confine themselves.
     pub(crate) level: Level,
+    /// Whether clients may be in guests.
+    pub(crate) asks_guests: bool,
     /// Where their folders are. Workers that are not confined may have none.
     pub(crate) folders: Option<Arc<Folders>>,
 }
@@ -54,6 +56,7 @@ impl Launch {
         let order = Order {
             level: self.level,
             network: network(),
+            asks_guests: self.asks_guests,
             folder: folder.as_ref().map(|folder| folder.path().to_owned()),
             key: self.key.clone(),
             home: variable::HOME.path(),

@@ -118,6 +118,13 @@ impl Address {
         self.0.transport().rank()
     }
 
+    /// Returns whether a listener with this address serves other machines on this host, or the host
+    /// of this machine, over vsock.
+    #[must_use]
+    pub fn is_of_machines(&self) -> bool {
+        self.0.transport().scheme() == "vsock"
+    }
+
     /// Returns the name of the transport for messages, for example "Unix sockets".
     pub fn transport_name(&self) -> &'static str {
         self.0.transport().name()
