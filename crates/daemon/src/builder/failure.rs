@@ -65,8 +65,8 @@ impl Failure {
             ),
             Self::NoBuilder(why) => (
                 format!("no process for the compiler could be started: {why}"),
-                "try again, or ask the administrator of the node, who can let programs build \
-                 without limits with PENSTOCK_BUILD_SECONDS=0 for its daemon",
+                "start the program again, or ask the administrator of the node, who can let \
+                 programs build without limits with PENSTOCK_BUILD_SECONDS=0 for its daemon",
             ),
         };
         format!(
@@ -127,7 +127,7 @@ mod tests {
             (Failure::TimedOut(exit(9, 0)), ["longer than 7 s", "PENSTOCK_BUILD_SECONDS"]),
             (crash(6, 1 << 29), ["512 MiB, may have 1024 MiB", "PENSTOCK_BUILD_MIB"]),
             (crash(11, 1 << 20), ["signal 11", "defect of the device's driver"]),
-            (Failure::NoBuilder("no room".into()), ["no room", "try again"]),
+            (Failure::NoBuilder("no room".into()), ["no room", "start the program again"]),
         ] {
             let log = failure.log(&place(), &LIMITS);
             for word in words.iter().chain(&["node gpu01", "device pthread", "session goes on"]) {
