@@ -73,7 +73,9 @@ fn an_announced_daemon_is_found_and_used_only_with_the_key() {
         command.env("PENSTOCK_NODES", "discover").env("PENSTOCK_TIMEOUT_MS", "3000");
         command
     };
-    let is_served = |output: &Output| text(&output.stdout).contains("worker");
+    // A node that answers has a row with its version.
+    let is_row = |line: &str| line.contains(&address) && line.contains(env!("CARGO_PKG_VERSION"));
+    let is_served = |output: &Output| text(&output.stdout).lines().any(is_row);
     let with_key = run_until(status, is_served);
     assert!(is_served(&with_key), "{with_key:?}");
 

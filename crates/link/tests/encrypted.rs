@@ -245,7 +245,7 @@ fn the_list_names_the_quota_of_a_client() {
     let (client, node) = folders("quota");
     let line = format!("anna {} quota=small\n", client.public());
     fs::write(node.file(AUTHORIZED_CLIENTS_FILE), line).unwrap();
-    let met = meet(&client.keys(Rule::Always, None), &node.keys(Rule::Always, None));
+    let met = meet(&client.keys(Rule::Always, Some(1)), &node.keys(Rule::Always, Some(1)));
     assert_eq!(works(met), Some(Enrolled::Known { quota: Some("small".to_owned()) }));
 }
 
