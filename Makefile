@@ -168,6 +168,8 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/,system user)
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|' packaging/penstockd.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/penstockd.service
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|' packaging/penstock.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/user/penstock.service
+	install -d $(DESTDIR)$(PREFIX)/share/penstock
+	install -m 644 packaging/worker-users.conf $(DESTDIR)$(PREFIX)/share/penstock
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(BIN)/penstock completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock
 	$(BIN)/penstock completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock
@@ -177,6 +179,7 @@ uninstall: ## remove from PREFIX what `make install` copied there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/penstock-check bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h include/penstock_cuda.h)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/,system/penstockd.service user/penstock.service)
+	rm -rf $(DESTDIR)$(PREFIX)/share/penstock
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1/wtrd.1 man5/pool.toml.5 man5/limits.toml.5 man8/penstockd.8)
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish

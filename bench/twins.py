@@ -1,10 +1,15 @@
 """Compares two settings of the daemon: two daemons run at the same time, and `clbench` runs over
 both in turn, so that varying load of the machine affects both."""
 
+import json
 import statistics
+import subprocess
 import sys
+import time
 
 import run
+
+SETTLE_S = 30
 
 
 def measure(folder, listen, ways, groups, rounds, quick, shared=()):
@@ -23,11 +28,28 @@ def measure(folder, listen, ways, groups, rounds, quick, shared=()):
         for number in range(rounds):
             order = list(ways)
             for way in order[number % 2 :] + order[: number % 2]:
+                # Workers that start in place of the last ones would take the cores of this round.
+                for environment in environments.values():
+                    settle(places, environment)
                 samples[way].append(one_round(places, environments[way], groups, quick))
                 print(f"round {number + 1} of {rounds}: {way}", file=sys.stderr)
     finally:
         pool.stop()
     return samples
+
+
+def settle(places, env):
+    """Waits until the daemon serves no client and starts no worker."""
+    until_s = time.monotonic() + SETTLE_S
+    while True:
+        command = [str(places.penstock), "status", "--json"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        node = json.loads(done.stdout)["nodes"][0]["status"]
+        if not node["sessions"] and not node["starting_workers"] and node["spare_workers"]:
+            return
+        if time.monotonic() > until_s:
+            sys.exit(f"a daemon does not come to rest within {SETTLE_S} s: {node}")
+        time.sleep(0.05)
 
 
 def one_round(places, env, groups, quick):

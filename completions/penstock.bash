@@ -182,7 +182,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__bridge)
-            opts="-h --check --help"
+            opts="-h --check --direct --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -500,7 +500,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --guest-memory --allow-user --idle-end --limits --announce --log --confine --require-confinement --ends-with-parent --detached --help"
+            opts="-h --listen --guest-memory --allow-user --idle-end --limits --announce --log --confine --require-confinement --worker-users --ends-with-parent --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -535,6 +535,10 @@ _penstock() {
                     return 0
                     ;;
                 --require-confinement)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --worker-users)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -53,11 +53,13 @@ complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'Form
 json\t'One JSON object per line'"
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l confine -d 'How far to confine the workers, which run the kernels of clients: off, basic, calls, files or full. A system that can do less does what it can, and `penstock status` says so [default: full, or PENSTOCK_CONFINE]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l require-confinement -d 'Refuse clients if workers are confined less than this [default: off, or PENSTOCK_REQUIRE_CONFINEMENT]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l worker-users -d 'Give each worker a Unix user and a group of its own from this range, such as 600000-600511, so that the kernels of different clients have different users. No user or group of this host may have a number of the range. The range has at least 512 numbers and belongs to this daemon alone, which root must run [default: workers have the user of the daemon]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l announce -d 'Announce the daemon\'s TCP addresses on the local network, so that clients find it with `penstock discover` and PENSTOCK_NODES=discover'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l ends-with-parent -d 'End when the process that started this one ends'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l detached -d 'Leave the session and the directory of the process that started this one'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c penstock -n "__fish_penstock_using_subcommand bridge" -l check -d 'Only find or start the daemon, and say where it is'
+complete -c penstock -n "__fish_penstock_using_subcommand bridge" -l direct -d 'Let the client connect to the daemon directly, if it can: ask the daemon for a one-time key'
 complete -c penstock -n "__fish_penstock_using_subcommand bridge" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l json -d 'Write the list as JSON'

@@ -74,11 +74,15 @@ class Roll:
 
 
 def shared_memory():
-    """Returns the names of this user's shared memory."""
+    """Returns the names of this user's shared memory. Tests that run at the same time may make two
+    things that stay: podman's lock, and the folder in which `penstock run` makes its own ones."""
+    names = os.listdir("/dev/shm") if os.path.exists("/dev/shm") else ()
     return {
         name
-        for name in (os.listdir("/dev/shm") if os.path.exists("/dev/shm") else ())
+        for name in names
         if is_ours(name)
+        and not name.startswith("libpod_")
+        and not os.path.isdir(f"/dev/shm/{name}")
     }
 
 

@@ -23,11 +23,14 @@ fi
 
 # Copies real inputs to start with, from the tests, to the folder of a corpus.
 fill_corpus() {
-    mkdir -p "$1/ptx" "$1/fatbins" "$1/trees" "$1/keylists" "$1/includes"
+    mkdir -p "$1/ptx" "$1/fatbins" "$1/trees" "$1/keylists" "$1/includes" "$1/greetings"
     printf '# lab\nanna ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA quota=a devices=0,1\n' \
         >"$1/keylists/clients"
     printf -- '-I /inc -DM=<ah>\0#include "ah"\n#define N "bh"\n#include N\n#include </xh>\n' \
         >"$1/includes/forms"
+    # The target makes control characters of exclamation marks.
+    printf 'motd\n!penstock-bridge! 1 user=5 release=0.1.0 direct=4567 at=::1 key=%s once=%064d\n' \
+        ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA 7 >"$1/greetings/direct"
     cp crates/doctor/tests/trees/*.tree "$1/trees"
     cp crates/ptx/tests/ptx/*.ptx "$1/ptx"
     cp crates/ptx/tests/ptx/*.fatbin "$1/fatbins"

@@ -42,8 +42,12 @@ packages_of() {
             echo bubblewrap podman runc
             # Both MPIs side by side; the network simulator; a C++ compiler, because one header must
             # compile as C++, too.
-            echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
-        cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
+            echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++
+            # What serves the calls of cuBLAS and cuFFT.
+            echo libopenblas0-pthread libfftw3-single3 libfftw3-double3 ;;
+        cuda)
+            echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv
+            echo libopenblas0-pthread libfftw3-single3 libfftw3-double3 ;;
         programs) echo clpeak ;;
         openmm) echo python3 python3-venv ;;
         guest) echo qemu-system-x86 busybox-static libxml2-utils ;;

@@ -196,6 +196,7 @@ stage_guests() {
     # Guests wait more than they work.
     runner tests/guests/faults.py --times 3 &
     runner tests/guests/run.py
+    runner tests/guests/groups.py
     wait
 }
 stage_load() { runner tests/load/run.py --programs 40 --on tcp --alone 4; }

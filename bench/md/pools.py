@@ -63,7 +63,13 @@ class Pools:
         (self.folder / "pool/penstock.icd").write_text(f"{library}\n")
         (self.folder / "driver").mkdir()
         shutil.copy(driver, self.folder / "driver")
-        self.base = dict(os.environ, POCL_DEVICES="pthread", PENSTOCK_KEY=str(self.folder / "key"))
+        # Plain also between namespaces, as in the figures of the study.
+        self.base = dict(
+            os.environ,
+            POCL_DEVICES="pthread",
+            PENSTOCK_KEY=str(self.folder / "key"),
+            PENSTOCK_ENCRYPTION="never",
+        )
         subprocess.run(
             [self.penstock, "key", "--create"], env=self.base, check=True, stdout=subprocess.DEVNULL
         )

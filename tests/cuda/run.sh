@@ -30,7 +30,8 @@ mkdir -p "$out/log"
 
 examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock
     convolutionSeparable fastWalshTransform imageDenoising matrixMul)
-scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cupy_arrays)
+scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cublas cufft cupy_arrays
+    cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
     graph_calls object_calls older_calls runtime_calls runtime_calls_per_thread nvml_structs
     images_size images_speed images_none images_two images_machine errors information devices
@@ -101,7 +102,8 @@ with_path() { pool_run "$1" env LD_LIBRARY_PATH="$libraries" "${@:2}"; }
 # Sets `command` to the command of a program.
 command_of() {
     case $name in
-        numba_* | nvrtc_* | nvml) command=(as_user 120 "$python" "$here/$name.py") ;;
+        numba_* | nvrtc_* | nvml | cublas | cufft)
+            command=(as_user 120 "$python" "$here/$name.py") ;;
         sharing) command=(with_path 120 "$python" "$here/sharing.py" "$out/tests/sharing") ;;
         # Its modules contain the runtime, which `penstock run` cannot see in the program.
         cupy_*) command=(as_user 120 env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$name.py") ;;

@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 from processes import tree
+from tally import tell
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
@@ -267,11 +268,7 @@ def main():
             check(path, place, options.show, tally)
     finally:
         place.close()
-    if path := os.environ.get("TEST_TALLY"):
-        with open(path, "a") as file:
-            file.write(f"{tally['ok']} {tally['FAIL']} {tally['skip']}\n")
-    print(f"{tally['ok']} passed, {tally['FAIL']} failed, {tally['skip']} skipped")
-    return 1 if tally["FAIL"] else 0
+    return tell(tally["ok"], tally["FAIL"], tally["skip"])
 
 
 sys.exit(main())

@@ -61,9 +61,16 @@ def must_live(other):
         raise Fault(f"the other client ended: {other.lines[-3:]}")
 
 
+def is_at_rest(node):
+    """Returns whether the daemon has all the workers that it keeps ready."""
+    status = node.status()
+    return status["spare_workers"] >= 2 and not status["starting_workers"]
+
+
 def kill_clients(times, kind, folder):
     """Clients are killed. Their workers must end; the daemon and another client must go on."""
     with node_in_use(folder, kind) as (node, other):
+        wait_for(lambda: is_at_rest(node), PATIENCE_S, lambda: f"starting workers: {node.status()}")
         before = set(node.workers())
         for turn in range(times):
             client = node.client(MODES[turn % len(MODES)])

@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from processes import Roll, tree
+from tally import tell
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
@@ -343,11 +344,7 @@ def main():
             )
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)
-    if path := os.environ.get("TEST_TALLY"):
-        with open(path, "a") as file:
-            file.write(f"{counts['ok']} {counts['FAIL']} {counts['skip']}\n")
-    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
-    return counts["FAIL"] > 0
+    return tell(counts["ok"], counts["FAIL"], counts["skip"])
 
 
 if __name__ == "__main__":

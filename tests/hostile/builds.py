@@ -6,7 +6,7 @@ The daemon has small limits here, so that the attacks end soon.
 
 import time
 
-from confinement import DRIVERS, node_at
+from confinement import DRIVERS, LEVELS, node_at
 from node import wait_for
 from processes import is_alive, tree
 from wire import Client, numbers, text, varint
@@ -16,6 +16,8 @@ BUILD_FAILED, COMPILE_FAILED = -11, -15
 # machine the compiler takes a minute for so much memory.
 SHORT, SMALL = (8, 4096), (300, 700)
 SECONDS = SHORT[0]
+# For the run at each level. Also a busy machine needs less for the good builds there.
+BRIEF = (3, 4096)
 
 
 def doubled(first, depth):
@@ -83,17 +85,38 @@ def builds_of(driver):
     return run
 
 
-def with_limits(driver, limits, attack):
+def builds_at(level, driver):
+    """At one level: a build without end, and one that crashes the compiler. From `basic` on, each
+    costs a build. Without confinement the worker compiles, so the crash costs the session."""
+
+    def run(_):
+        with_limits(driver, BRIEF, at_level if level != "off" else without_builders, level)
+
+    run.__name__ = f"builds_that_fail_{driver}_at_level_{level}"
+    return run
+
+
+def at_level(node):
+    client = Client(node).works()
+    must_fail(build(client, ENDLESS + KERNEL), BUILD_FAILED, f"longer than {BRIEF[0]} s")
+    must_fail(build(client, DEEP), BUILD_FAILED, "the compiler crashed", "signal")
+    client.works()
+
+
+def without_builders(node):
+    client, other = Client(node).works(), Client(node).works()
+    client.send("BuildProgram", client.id(), created(client, DEEP), payload=order())
+    client.end_of(60)
+    other.works()
+    node.must_live()
+
+
+def with_limits(driver, limits, attack, level="full"):
     seconds, mib = map(str, limits)
     limits = {"PENSTOCK_BUILD_SECONDS": seconds, "PENSTOCK_BUILD_MIB": mib}
-    node = node_at("full", driver, is_closed=True, environment=limits)
-    try:
+    with node_at(level, driver, is_closed=True, environment=limits) as node:
         node.settle()
         attack(node)
-    finally:
-        left = node.stop()
-        node.remove()
-        assert not left, left
 
 
 def greedy(node):
@@ -137,3 +160,4 @@ def endless(node):
 
 
 ATTACKS = [builds_of(driver) for driver in DRIVERS]
+ATTACKS += [builds_at(level, driver) for driver in DRIVERS for level in LEVELS]

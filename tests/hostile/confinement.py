@@ -5,13 +5,16 @@ against a daemon at each level, on PoCL and, where it is installed, on Intel's r
 must work below the level that stops it, so that no test passes because the attack is broken.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -109,14 +112,22 @@ def reads_the_key(node, kernel):
 
 
 def includes_a_key(node, kernel):
-    """A message of the compiler names what it does not understand. This key begins with a letter,
-    because the message about a number names less."""
+    return tells_a_key(node, kernel, f"{node.folder}/other-key", "")
+
+
+def includes_a_key_of_a_folder(node, kernel):
+    return tells_a_key(node, kernel, "other-key", f"-I {node.folder}")
+
+
+def tells_a_key(node, kernel, name, options):
+    """Returns whether the log of a build has a key. A message of the compiler names what it does
+    not understand. This key begins with a letter, because the message about a number names less."""
     client, program = kernel.client, kernel.client.id()
     secret = "a" + os.urandom(31).hex()
     (node.folder / "other-key").write_text(secret)
-    source = f'kernel void k(global int *a) {{ a[0] =\n#include "{node.folder}/other-key"\n; }}'
+    source = f'kernel void k(global int *a) {{ a[0] =\n#include "{name}"\n; }}'
     client.send("CreateProgramWithSource", program, client.context, payload=source.encode())
-    order = numbers([0]) + b"\1" + text("") + b"\0\0"
+    order = numbers([0]) + b"\1" + text(options) + b"\0\0"
     _, report = client.request("BuildProgram", program, payload=order, patience=120)
     return secret.encode() in report
 
@@ -211,6 +222,7 @@ STOPPED_BY = {
     lets_others_inspect_it: "calls",
     reads_the_key: "files",
     includes_a_key: "files",
+    includes_a_key_of_a_folder: "files",
     reads_a_file_of_the_user: "files",
     writes_a_file_of_the_user: "files",
 }
@@ -226,8 +238,7 @@ def node_at(level, driver, *options, environment=None, **more):
 
 def attacks_at(level, driver):
     def run(_):
-        node = node_at(level, driver, is_closed=True)
-        try:
+        with node_at(level, driver, is_closed=True) as node:
             node.settle()
             told = node.control()["confinement"]
             assert told["level"] == level, f"the status tells of {told}"
@@ -249,10 +260,6 @@ def attacks_at(level, driver):
                 LEVELS.index(stops) <= LEVELS.index(level) for stops in STOPPED_BY.values()
             )
             return f"{stopped} of {len(STOPPED_BY)} attacks stopped, {told['threads']} threads"
-        finally:
-            left = node.stop()
-            node.remove()
-            assert not left, left
 
     run.__name__ = f"kernels_that_attack_{driver}_at_level_{level}"
     return run
@@ -278,11 +285,50 @@ def a_kernel_that_fills_the_disk(node):
     kernel.client.end_of(20)
     wait_for(lambda: not folder.exists(), 5, f"{folder} is left")
     assert "its files take more than 1024 MiB" in node.said(), "the log does not say why"
+    if LEVELS.index(node.control()["confinement"]["level"]) < LEVELS.index("files"):
+        return
     # Nowhere else is room.
     other = Kernel(node)
     for place in ("/tmp", "/dev/shm", "/var/tmp", node.folder):
         assert other.open(f"{place}/penstock-large", O_CREAT_WRITE) == -errno.EACCES, place
     other.client.close()
+
+
+def a_kernel_that_fills_the_disk_of_its_user(_):
+    """The sessions of a user have a limit together. The one with the largest folder ends, and its
+    client learns why. Caches that are kept for the user stay within the limit, too."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-limits."))
+    limits = folder / "limits.toml"
+    limits.write_text('[user.default]\ncache_disk = "64M"\n')
+    try:
+        with node_at("full", "pocl", "--limits", str(limits)) as node:
+            small, large = Kernel(node), Kernel(node)
+            for kernel, mebi in ((small, 24), (large, 60)):
+                place = own_folder(node, kernel.client.worker) / "cache" / "large"
+                file = kernel.open(place, O_CREAT_WRITE)
+                assert file >= 0 and kernel.call(FALLOCATE, file, 0, 0, mebi * MEBI) == 0
+            why = large.client.end_of(20)
+            for words in ("cache_disk of user", "64 MiB", "limits.toml, line 2"):
+                assert words in why, why
+            assert small.call(39) > 0, "the other session has ended, too"
+            wait_for(lambda: not place.exists(), 5, "the folder of the session is left")
+            small.client.close()
+            node.settle()
+            kept = Path(node.env["PENSTOCK_CACHE"]) / "users"
+
+            def taken():
+                total = 0
+                for place, _, names in os.walk(kept):
+                    for name in names:
+                        # A cache that gives way is removed meanwhile.
+                        with contextlib.suppress(FileNotFoundError):
+                            total += os.lstat(os.path.join(place, name)).st_blocks * 512
+                return total // MEBI
+
+            # The larger one was kept first, and gives way.
+            wait_for(lambda: 24 <= taken() < 40, 5, lambda: f"{taken()} MiB are kept")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def own_folder(node, worker):
@@ -347,17 +393,13 @@ def without_landlock():
 
 def a_host_without_landlock(_):
     """Workers reach less, the status says why, and a daemon that requires more refuses clients."""
-    node = node_at("full", "pocl", before=without_landlock)
-    try:
+    with node_at("full", "pocl", before=without_landlock) as node:
         node.settle()
         told = node.control()["confinement"]
         assert told["level"] == "calls" and "no Landlock" in told["lacks"][0]["what"], told
         assert not reads_memory_of_a_session_by_file(node, Kernel(node))
-    finally:
-        node.stop()
-        node.remove()
-    node = node_at("full", "pocl", "--require-confinement", "files", before=without_landlock)
-    try:
+    required = ("--require-confinement", "files")
+    with node_at("full", "pocl", *required, before=without_landlock) as node:
         wait_for(lambda: node.control()["confinement"], 20, "no worker became ready")
         try:
             Client(node)
@@ -376,9 +418,6 @@ def a_host_without_landlock(_):
         )
         said = client.stdout + client.stderr
         assert "--require-confinement" in said, said
-    finally:
-        node.stop()
-        node.remove()
 
 
 def what_is_left_of_a_daemon_that_was_killed(_):
@@ -393,12 +432,8 @@ def what_is_left_of_a_daemon_that_was_killed(_):
         first.daemon.wait()
         wait_for(lambda: not any(map(is_alive, workers)), 5, "workers are left")
         old = set(place.iterdir())
-        second = node_at("full", "pocl", cache=first.folder / "cache")
-        try:
+        with node_at("full", "pocl", cache=first.folder / "cache"):
             wait_for(lambda: not old & set(place.iterdir()), 5, f"{old} is left")
-        finally:
-            second.stop()
-            second.remove()
     finally:
         first.remove()
 
@@ -406,9 +441,8 @@ def what_is_left_of_a_daemon_that_was_killed(_):
 DRIVERS = ["pocl"] + (["intel"] if (INTEL / "intel.icd").exists() else [])
 ATTACKS = [attacks_at(level, driver) for driver in DRIVERS for level in LEVELS] + [
     a_kernel_that_kills_the_daemon,
-    a_kernel_that_fills_the_disk,
     a_fork_bomb,
-    a_build_without_end,
+    a_kernel_that_fills_the_disk_of_its_user,
     a_host_without_landlock,
     what_is_left_of_a_daemon_that_was_killed,
 ]

@@ -1,7 +1,7 @@
 """What a process keeps of its keys, and whether a process has it in its memory.
 
 A process does not keep the pool's key. It keeps the state of SHA-256 after the first block of HMAC
-(RFC 2104), from which it makes each proof, and from which everybody who has it can make proofs.
+(RFC 2104). It makes each proof from that state, and so can everybody else who has the state.
 """
 
 import base64
@@ -77,6 +77,13 @@ def of_identity(file):
     scalar[0] &= 248
     scalar[31] = scalar[31] & 127 | 64
     return [seed, bytes(scalar), digest[32:]]
+
+
+def of_handovers():
+    """Returns how the notes begin with which a process hands over an encrypted connection. The
+    traffic secrets come right behind these bytes."""
+    suites, is_server = (b"\x13\x01", b"\x13\x02", b"\x13\x03"), (b"\0", b"\1")
+    return [b"tcp:\1" + suite + side for suite in suites for side in is_server]
 
 
 def has_in_memory(process, contents):

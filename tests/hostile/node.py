@@ -35,7 +35,7 @@ def wait_for(condition, patience, what):
 class Node:
     """A daemon in a folder of its own. It listens on a Unix socket and on TCP; if it is closed, it
     has no key and listens on the Unix socket alone. `before` runs in the daemon's process before
-    the daemon."""
+    the daemon. At the end of a `with` block the daemon must leave nothing behind."""
 
     def __init__(self, options=(), environment=None, is_closed=False, before=None, cache=None):
         resource.setrlimit(
@@ -154,6 +154,16 @@ class Node:
         left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
         left += left_memory(self.shm)
         return f"files left: {left}" if left else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            left = self.stop()
+        finally:
+            self.remove()
+        assert not left, left
 
     def remove(self):
         if self.daemon.poll() is None:

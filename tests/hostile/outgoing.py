@@ -33,15 +33,14 @@ def linked(here, there):
 
 def keys_of_a_linked_worker(node):
     """Workers of two daemons have an encrypted link. Neither has the pool's key or an identity in
-    its memory. Their daemons have both."""
+    its memory. Their daemons have both. Nobody keeps the messages in which the daemons have handed
+    over the ends of the link."""
     encrypted = {
         "PENSTOCK_ENCRYPTION": "always",
         "XDG_CONFIG_HOME": str(node.folder),
         "PENSTOCK_KEY": str(node.folder / "key"),
     }
-    here, there = Node((), encrypted), Node((), encrypted)
-    left = []
-    try:
+    with Node((), encrypted) as here, Node((), encrypted) as there:
         guest, host, status = linked(here, there)
         assert status == 0, status
         identity = keystate.of_identity(node.folder / "penstock" / "identity")
@@ -55,14 +54,12 @@ def keys_of_a_linked_worker(node):
                 for client in (guest, host):
                     found = keystate.has_in_memory(client.worker, secret)
                     assert not found, f"a kernel can find the {name}"
+            for process in (here.daemon.pid, there.daemon.pid, guest.worker, host.worker):
+                found = keystate.has_in_memory(process, keystate.of_handovers())
+                assert not found, "a message with the secrets of a link was not cleared"
         guest.close()
         host.close()
         wait_for(lambda: not is_alive(guest.worker), 3, "the worker lives on")
-    finally:
-        for each in (here, there):
-            left.append(each.stop())
-            each.remove()
-    assert not any(left), left
 
 
 def a_key_does_not_open_the_network(node):
@@ -115,8 +112,7 @@ def reconnects(node, kernel):
 
 def reconnects_at(level):
     def run(_):
-        node = node_at(level, "pocl")
-        try:
+        with node_at(level, "pocl") as node:
             node.settle()
             kernel = Kernel(node)
             worked = reconnects(node, kernel)
@@ -124,10 +120,6 @@ def reconnects_at(level):
             assert worked == expected, f"{worked} of 3 ways worked"
             kernel.client.close()
             node.must_live()
-        finally:
-            left = node.stop()
-            node.remove()
-        assert not left, left
 
     run.__name__ = f"a_link_that_a_kernel_leads_elsewhere_at_level_{level}"
     return run

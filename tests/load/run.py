@@ -24,6 +24,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from tally import tell
+
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 
@@ -222,12 +225,8 @@ def main():
     args.cores = sorted(os.sched_getaffinity(0))[: args.cores]
     os.sched_setaffinity(0, args.cores)
     program = build()
-    tally = [run(kind, args, program) for kind in args.on.split(",")]
-    if path := os.environ.get("TEST_TALLY"):
-        with open(path, "a") as file:
-            file.write(f"{tally.count(True)} {tally.count(False)} 0\n")
-    print(f"{tally.count(True)} passed, {tally.count(False)} failed, 0 skipped")
-    return 0 if all(tally) else 1
+    good = [run(kind, args, program) for kind in args.on.split(",")]
+    return tell(good.count(True), good.count(False))
 
 
 sys.exit(main())

@@ -20,6 +20,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+from tally import tell
+
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 LIBRARIES = {
@@ -155,7 +158,7 @@ def a_node_that_is_not_there(place, kind):
     one(
         said(place.client(kind, PENSTOCK_NODES=f"{nobody},{address}"), "pool"),
         f"node {nobody} is left out: ",
-        "penstockd",
+        "no daemon has made this socket (penstock serve)",
     )
     # NVML also works without devices.
     one(
@@ -271,6 +274,80 @@ def a_program_that_waits_in_line(place):
     )
 
 
+def command(place, *words, **variables):
+    return subprocess.run(
+        [BIN / "penstock", *words],
+        env=place.env | variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+def a_command_that_is_mistyped_or_asks_in_vain(place):
+    """Each message says what happened and what to do, and the exit status says so to scripts."""
+    _, address = place.serve(f"unix:{place.folder}/node.sock")
+    # Nobody can listen on a port that another socket is bound to.
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    closed = f"tcp:127.0.0.1:{taken.getsockname()[1]}"
+    devices = ("devices", "--no-local", "--nodes")
+    for status, words, part in [
+        (2, ("run", "--node", "x", "--", "true"), "penstock run has no such option; is --nodes"),
+        (2, ("energy", "--jsn", "--", "true"), "energy has no such option; is --json meant"),
+        (127, ("energy", "--idle", "0", "--", "no-such-one"), "no-such-one: there is no such"),
+        (2, (*devices, "gpu01"), "for a host, write tcp:gpu01 or ssh:gpu01"),
+        (2, (*devices, "gpu01:7367"), "for a host, write tcp:gpu01:7367 or ssh:gpu01"),
+        (3, (*devices, closed), "no daemon listens there (penstock serve)"),
+        (3, (*devices, "tcp:no-such-host.invalid"), "is the address right?"),
+        (3, (*devices, address, "SELECT WHERE name = 'none'"), "the query selects none"),
+        (0, ("status", "--nodes", address), ""),
+        (1, ("status", "--nodes", f"{address},{closed}"), "1 of the pool's 2 nodes do not answer"),
+    ]:
+        done = command(place, *words)
+        assert done.returncode == status, f"{words}: exit {done.returncode}: {done.stderr}"
+        assert part in done.stderr, f"{words}: {done.stderr}"
+    taken.close()
+
+
+def a_pool_file_with_a_wrong_node(place):
+    """A mistake in the list of nodes concerns only those who use the list."""
+    _, address = place.serve(f"unix:{place.folder}/node.sock")
+    config = place.folder / ".config/penstock"
+    config.mkdir(parents=True)
+    (config / "pool.toml").write_text('nodes = ["gpu01"]\n')
+    one(command(place, "devices").stderr.splitlines(), "pool.toml:1: `gpu01` is not the address")
+    run = place.run("--no-local", "--nodes", address)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "started\n", ""), run
+    _, other = place.serve(f"unix:{place.folder}/other.sock")
+    assert other.startswith("unix:"), other
+
+
+def a_key_that_appears_later(place):
+    """A daemon without the pool's key says so, and reads the key when it is there."""
+    (place.folder / "key").unlink()
+    del place.env["PENSTOCK_KEY"]
+    log = open(place.folder / "daemon.log", "w+")
+    daemon = subprocess.Popen(
+        [BIN / "penstock", "serve", "--listen", "tcp:127.0.0.1:0"],
+        env=place.env,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    place.daemons.append(daemon)
+    address = daemon.stdout.readline().strip().removeprefix("listening on ")
+    said_so = (place.folder / "daemon.log").read_text()
+    assert "nobody is let in over TCP and vsock" in said_so, said_so
+    ask = ("devices", "--no-local", "--nodes", address)
+    assert command(place, *ask).returncode == 3
+    assert command(place, "key", "--create").returncode == 0
+    there = command(place, *ask)
+    assert there.returncode == 0 and there.stderr == "", there
+    assert "the pool's key is there now" in (place.folder / "daemon.log").read_text()
+    log.close()
+
+
 KINDS = [
     nothing_where_nothing_is_wrong,
     a_wrong_configuration,
@@ -280,8 +357,15 @@ KINDS = [
     a_query_that_selects_nothing,
     a_node_without_devices,
 ]
+ONCE = [
+    a_node_that_is_lost,
+    a_program_that_waits_in_line,
+    a_command_that_is_mistyped_or_asks_in_vain,
+    a_pool_file_with_a_wrong_node,
+    a_key_that_appears_later,
+]
 CASES = [(f"{case.__name__} {kind}", case, (kind,)) for case in KINDS for kind in LIBRARIES]
-CASES += [(case.__name__, case, ()) for case in (a_node_that_is_lost, a_program_that_waits_in_line)]
+CASES += [(case.__name__, case, ()) for case in ONCE]
 
 
 def main():
@@ -306,11 +390,7 @@ def main():
             f"{verdict} {'notices/' + name:<52} {time.monotonic() - started:5.1f} s  {note}",
             flush=True,
         )
-    if path := os.environ.get("TEST_TALLY"):
-        with open(path, "a") as file:
-            file.write(f"{tally['PASS']} {tally['FAIL']} {tally['SKIP']}\n")
-    print(f"{tally['PASS']} passed, {tally['FAIL']} failed, {tally['SKIP']} skipped")
-    return 1 if tally["FAIL"] else 0
+    return tell(tally["PASS"], tally["FAIL"], tally["SKIP"])
 
 
 sys.exit(main())

@@ -70,7 +70,9 @@ def programs_get_right_results(place):
     busy = place.client("transfers", 600)
     busy.wait_busy()
     table = place.penstock("status").stdout
-    must_say(table, "SSH (all data goes through the SSH connection, which is slower")
+    must_say(
+        table, "SSH (all data goes through the SSH connection, because PENSTOCK_SSH_DIRECT=never"
+    )
     busy.kill()
     place.must_be_left_alone()
 

@@ -20,17 +20,20 @@ from pathlib import Path
 from server import BIN, SSHD, Fault, Place
 
 import cases
+import direct
 import tally
 from node import build_load
 
 
-def run(case, servers):
+def run(case, servers, direct):
     """Returns whether the case passed, and its line."""
     # Paths of sockets are short.
     folder = tempfile.mkdtemp(prefix="ps.", dir="/tmp")
     started, note, place = time.monotonic(), "", None
     try:
-        place = Place(folder, servers)
+        # Two nodes on one host would reach each other by Unix sockets.
+        are_apart = direct and servers > 1 and os.getuid() == 0
+        place = Place(folder, servers, direct, are_apart=are_apart)
         note, verdict = case(place) or "", "ok"
     except (Fault, AssertionError, subprocess.SubprocessError, OSError) as fault:
         verdict, note = "FAIL", str(fault) or type(fault).__name__
@@ -60,14 +63,16 @@ def main():
         is_set_up = "openssl" in os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
         return 1 if is_set_up else 77
     build_load()
-    wanted = {
-        case: servers
-        for case, servers in cases.CASES.items()
-        if not arguments.case or any(part in case.__name__ for part in arguments.case)
-    }
+    known = [(case, servers, False) for case, servers in cases.CASES.items()]
+    known += [(case, servers, True) for case, servers in direct.CASES.items()]
+    wanted = [
+        it
+        for it in known
+        if not arguments.case or any(part in it[0].__name__ for part in arguments.case)
+    ]
     passed = 0
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        running = [pool.submit(run, case, servers) for case, servers in wanted.items()]
+        running = [pool.submit(run, *it) for it in wanted]
         for future in running:
             is_right, line = future.result()
             passed += is_right

@@ -12,12 +12,14 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests/faults")]
 
+import relay
 from node import BIN, LOAD, Client, Fault, wait_for
 from processes import is_alive
 
@@ -41,7 +43,8 @@ def free_port():
 class Server:
     """A server whose logins find Penstock, and daemons of their own below its folder."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, delay_s=None, is_apart=False):
+        self.is_apart = is_apart
         self.folder, self.name, self.port = folder / name, name, free_port()
         (self.folder / "home").mkdir(parents=True)
         (self.folder / "run").mkdir(mode=0o700)
@@ -67,8 +70,22 @@ class Server:
         self.log_path = self.folder / "sshd.log"
         with open(self.log_path, "w") as log:
             command = [SSHD, "-D", "-e", "-f", self.folder / "config"]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+            self.process = subprocess.Popen(
+                [*self.around(), *command], stdin=subprocess.DEVNULL, stderr=log
+            )
         wait_for(lambda: self.answers(), PATIENCE_S, lambda: f"sshd did not start: {self.log()}")
+        if delay_s is not None:
+            self.port = relay.start(("127.0.0.1", self.port), delay_s)
+
+    def around(self):
+        """Returns what starts the server so that its host seems to have started at another time
+        than the other servers, as other hosts have. Only root can do that."""
+        if not self.is_apart:
+            return []
+        boot = self.folder / "boot"
+        boot.write_text(f"{uuid.uuid4()}\n")
+        script = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, boot]
 
     def answers(self):
         if self.process.poll() is not None:
@@ -100,9 +117,11 @@ class Server:
 class Place:
     """Servers, and the configuration of SSH with which programs find them."""
 
-    def __init__(self, folder, servers=1):
-        self.folder = Path(folder)
-        self.servers = [Server(self.folder, f"node{number}") for number in range(servers)]
+    def __init__(self, folder, servers=1, direct=False, delay_s=None, are_apart=False):
+        self.folder, self.delay_s = Path(folder), delay_s
+        self.servers = [
+            Server(self.folder, f"node{number}", delay_s, are_apart) for number in range(servers)
+        ]
         (self.folder / "run").mkdir(mode=0o700)
         (self.folder / "vendors").mkdir()
         (self.folder / "vendors/penstock.icd").write_text(f"{BIN}/libpenstock_opencl.so\n")
@@ -117,6 +136,8 @@ class Place:
             "XDG_RUNTIME_DIR": str(self.folder / "run"),
             "PENSTOCK_SSH": f"ssh -F '{self.folder}/ssh_config'",
             "PENSTOCK_LIB": str(BIN / "libpenstock_opencl.so"),
+            # The cases of direct connections say otherwise.
+            "PENSTOCK_SSH_DIRECT": "auto" if direct else "never",
         }
         vendors = str(self.folder / "vendors")
         self.icd = {"OCL_ICD_VENDORS": vendors, "OPENCL_VENDOR_PATH": vendors}
@@ -152,6 +173,19 @@ class Place:
     def status(self, **variables):
         said = self.penstock("status", "--json", **variables)
         return [node["status"] for node in json.loads(said.stdout)["nodes"] if node["answers"]]
+
+    def ways(self, **variables):
+        """Returns how the bytes of each session travel, as the daemons tell."""
+        return [
+            session["transport"]
+            for status in self.status(**variables)
+            for session in status["sessions"]
+        ]
+
+    def meddling(self, *words):
+        """Returns the setting with which a test comes between a bridge and its client."""
+        words = " ".join(f"'{word}'" for word in words)
+        return {"PENSTOCK_SSH_BRIDGE": f"python3 '{HERE}/meddle.py' {words}"}
 
     def processes(self):
         """Returns the processes that were started below the folder, except for the servers that

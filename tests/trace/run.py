@@ -89,6 +89,12 @@ def frames(events, direction):
     return [{key: event[key] for key in keys} for event in events if event["event"] == direction]
 
 
+def names(frame):
+    """Returns the request and the event that a call names, and by which its answer names them."""
+    fields = frame["fields"]
+    return {(key, fields[key]) for key in ("request", "event") if fields.get(key)}
+
+
 def both_sides_tell_the_same(place, client, worker):
     client, worker = place.show(client), place.show(worker)
     sent, received = frames(client, "sent"), frames(worker, "received")
@@ -97,8 +103,12 @@ def both_sides_tell_the_same(place, client, worker):
     assert {"LaunchKernel", "CreateBuffer", "Finish"} & calls, calls
     # The worker may end before it has received the last calls of a program that ends.
     assert received == sent[: len(received)], "the worker received what the client did not send"
-    assert len(received) > 20, f"the worker's trace has only {len(received)} calls"
     answers, taken = frames(worker, "sent"), frames(client, "received")
+    # It has received each call whose answer the client has.
+    answered = [names(frame) for frame in taken]
+    last = max(at for at, frame in enumerate(sent) if any(names(frame) & it for it in answered))
+    assert last > 10, f"the last call with an answer is call {last}"
+    assert len(received) > last, f"the worker's trace has only {len(received)} of {last + 1} calls"
     assert taken == answers[: len(taken)], "the client received what the worker did not send"
 
 

@@ -70,7 +70,7 @@ start_hosts() {
         address=10.79.0.$((node + 1))
         ip -n "$(host $node)" addr add $address/24 dev eth0
         ip -n "$(host $node)" link set eth0 up
-        (on_host $node "$PENSTOCK_BIN/penstock" serve --listen tcp:$address:7367) >"$POOL_DIR/host$node.out" 2>"$POOL_DIR/host$node.log" &
+        (on_host $node env "XDG_CONFIG_HOME=$POOL_DIR/config$node" "$PENSTOCK_BIN/penstock" serve --listen tcp:$address:7367) >"$POOL_DIR/host$node.out" 2>"$POOL_DIR/host$node.log" &
         POOL_PIDS+=($!)
         for _ in $(seq 100); do
             grep -q '^listening on' "$POOL_DIR/host$node.out" && break
@@ -79,7 +79,8 @@ start_hosts() {
         POOL_ENV+=("NODES_HOST_$node=$(host $node)")
     done
     # TCP probes an idle peer after 2 s, and 3 times in 3 s. Waiting threads check once a second.
-    POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2" NODES_LOSS_S=6.5)
+    POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2" NODES_LOSS_S=6.5
+        "XDG_CONFIG_HOME=$POOL_DIR/config")
 }
 
 # Runs a command on the pool, from the first host if there are hosts.
@@ -89,6 +90,14 @@ on_pool() {
     else
         pool_run "$PROGRAM_S" "$@"
     fi
+}
+
+# Whether the program has met the other host over an encrypted link, although nothing asked for it:
+# both have written each other down. The address of its own host is within the host, and plain.
+encrypted_by_default() {
+    local known=$POOL_DIR/config/penstock/known_nodes
+    grep '^enrolled-' "$POOL_DIR/config1/penstock/authorized_clients" &&
+        grep '^tcp:10.79.0.2:' "$known" && ! grep '^tcp:10.79.0.1:' "$known"
 }
 
 # Runs a test and reports its result.
@@ -163,6 +172,7 @@ for app in perlin_noise nbody knn floyd matrix_mul lin_reg; do
     check "$app" application "$app" "${sizes[@]}"
 done
 [ "$kind" != local ] || check together on_pool ./nodes together
+[ "$kind" != hosts ] || check encrypted encrypted_by_default
 if [ $nodes = 2 ]; then
     check nodes on_pool ./nodes
     # Otherwise the shell would report its end.

@@ -4,10 +4,15 @@
 #   tools/cuda/link.sh FOLDER [PART...]
 #
 # FOLDER is target/debug or target/release; the libraries go to FOLDER/cuda. Parts are runtime,
-# patch and names (default: all):
+# libraries, patch and names (default: all):
 #
 #   libcudart.so.12, libcudart.so.13   from libpenstock_cudart.a, with NVIDIA's names and the symbol
 #                                      versions listed beside this script
+#   libcublas.so.12 and .13, libcublasLt.so.12 and .13, libcufft.so.11 and .12
+#                                      from libpenstock_cudalib.a, in the same way. A symbol that no
+#                                      function of the archive has gets a function that names itself
+#                                      once on standard error, and returns the library's code for
+#                                      what is not supported
 #   libcuda.so.1, libnvidia-ml.so.1    libpenstock_cuda.so and libpenstock_nvml.so under these names
 #   libpenstock_cudapatch.so           from libpenstock_cuda_patch.a, for programs with the runtime
 #                                      linked in or with NVRTC
@@ -52,6 +57,39 @@ runtime() {
     mv -f "$work/$name" "$out/$name"
 }
 
+# library NAME MAJOR VERSION UNSUPPORTED: one of CUDA's libraries. VERSION is the number that it
+# reports, and UNSUPPORTED its code for what is not supported. The library looks for the driver in
+# its own folder, too.
+library() {
+    local name=lib$1.so.$2 list=$here/$1-$2.symbols archive=$folder/libpenstock_cudalib.a
+    fresh "$out/$name" "$archive" "$list" "$here/link.sh" && return 0
+    version_script "$name" "$list" >"$work/$1-$2.map"
+    {
+        printf 'const int penstock_cudalib_version = %s;\n' "$3"
+        echo 'void penstock_cudalib_unserved(const char *name, int *said);'
+        echo '#define UNSERVED(name) int name(void) \'
+        echo '    { static int said; penstock_cudalib_unserved(#name, &said); return '"$4"'; }'
+        nm --defined-only "$archive" 2>/dev/null | awk '$2 == "T" { print $3 }' | sort -u |
+            comm -13 - <(sort -u "$list") |
+            sed 's/.*/UNSERVED(&)/'
+    } >"$work/$1-$2.c"
+    "$cc" -O2 -fPIC -fno-builtin -c -o "$work/$1-$2.o" "$work/$1-$2.c"
+    "$cc" "${options[@]}" -Wl,-soname,"$name" -Wl,-rpath,'$ORIGIN' \
+        -Wl,--version-script,"$work/$1-$2.map" -o "$work/$name" "$work/$1-$2.o" \
+        -Wl,--whole-archive "$archive" -Wl,--no-whole-archive "${system[@]}"
+    mv -f "$work/$name" "$out/$name"
+}
+
+# The versions are those of the libraries from which the lists of symbols were taken.
+libraries() {
+    library cublas 12 120903 15
+    library cublas 13 131000 15
+    library cublasLt 12 120903 15
+    library cublasLt 13 131000 15
+    library cufft 11 11401 16
+    library cufft 12 12500 16
+}
+
 patch() {
     local name=libpenstock_cudapatch.so archive=$folder/libpenstock_cuda_patch.a
     fresh "$out/$name" "$archive" "$here/patch.c" "$here/link.sh" && return 0
@@ -69,10 +107,11 @@ renamed() {
     mv -f "$work/$2" "$out/$2"
 }
 
-[ $# -gt 0 ] || set -- runtime patch names
+[ $# -gt 0 ] || set -- runtime libraries patch names
 for part in "$@"; do
     case $part in
         runtime) runtime 12 && runtime 13 ;;
+        libraries) libraries ;;
         patch) patch ;;
         names)
             renamed libpenstock_cuda.so libcuda.so.1

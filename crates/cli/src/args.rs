@@ -22,7 +22,7 @@ node may take to answer. With PENSTOCK_LOG=1 the library and the embedded daemon
 
 Exit status:
 0 if the command succeeded; 1 if it failed; 2 if the command line or the configuration is wrong; \
-3 if no node is configured, or if none answers.
+3 if no node is configured, if none answers, or if a query selects no device.
 `penstock run` exits as its program does, or with 125 if the pool could not be set up, 126 if the \
 program cannot be executed, 127 if it is not found.";
 
@@ -34,7 +34,8 @@ Examples:
 
 Security:
 Everyone who may use a daemon can run programs as the user that started the daemon. Over TCP and \
-vsock both sides must have the same key file: see `penstock key`. TCP is not encrypted.";
+vsock both sides must have the same key file: see `penstock key`. Over TCP, what leaves \
+the host is encrypted unless PENSTOCK_ENCRYPTION says otherwise.";
 
 const AFTER_BRIDGE: &str = "\
 Examples:
@@ -118,7 +119,10 @@ client. NODE J is the joules of the whole node, for all its users, while the cli
 For each device, IN USE S is the seconds from the client's first command on the device until all \
 its commands were known to have ended; CORE-S and J are the core-seconds and joules of the \
 device, if they can be told from those of others. A figure that is not known is `unavailable \
-(reason)`, and null in JSON. See docs/energy.md.";
+(reason)`, and null in JSON. See docs/energy.md.
+
+Exit status:
+0 if all nodes answer; 1 if some do and others do not; 3 if none does.";
 
 const AFTER_KEY: &str = "\
 Examples:
@@ -316,6 +320,9 @@ pub struct BridgeArgs {
     /// Only find or start the daemon, and say where it is
     #[arg(long)]
     pub check: bool,
+    /// Let the client connect to the daemon directly, if it can: ask the daemon for a one-time key
+    #[arg(long, hide = true)]
+    pub direct: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,11 +1,14 @@
 //! `penstock bridge`: what SSH runs on a node for a program on another host.
 //!
 //! It finds the daemon of its user, or starts one, and copies bytes between its standard input and
-//! output and the daemon's socket. A lock keeps two bridges from starting two daemons, and a daemon
-//! that ends by itself from ending while a bridge connects.
+//! output and the daemon's socket. For a session it first asks the daemon for a one-time key, with
+//! which the client may connect directly, and copies nothing if the client does. A lock keeps two
+//! bridges from starting two daemons, and a daemon that ends by itself from ending while a bridge
+//! connects.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _};
+use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use penstock_client::config::Surroundings;
 use penstock_daemon::open_lock;
-use penstock_link::{Address, LinkError, Stream};
+use penstock_link::{Address, LinkError, Offer, Stream};
 
 use crate::args::BridgeArgs;
 use crate::embedded::{START_MAX, await_listening, last_line};
@@ -55,13 +58,53 @@ pub fn bridge(args: &BridgeArgs) -> Result<ExitCode, Failure> {
     let plain = |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(Failure::Output);
     let input = plain(io::stdin().as_fd().try_clone_to_owned())?;
     let output = plain(io::stdout().as_fd().try_clone_to_owned())?;
+    let (offer, daemon) =
+        if args.direct { offer(daemon)? } else { (Offer::NotAsked, Some(daemon)) };
+    // A daemon that has been asked for a key takes another connection for the bytes of a client.
+    let connect = || match daemon {
+        Some(daemon) => blocking(daemon, &surroundings.own_socket()),
+        None => {
+            let again = find_or_start(&surroundings).map_err(io::Error::other)?;
+            blocking(again.0, &surroundings.own_socket())
+        }
+    };
     // The client learns of the end by the hang-up, whatever its reason is.
-    _ = penstock_link::bridge(input, output, daemon);
+    _ = penstock_link::bridge(input, output, &offer, connect);
     Ok(ExitCode::SUCCESS)
 }
 
+/// Asks the daemon for a one-time key, unless this user forbids that. Returns the connection if it
+/// was not needed.
+fn offer(daemon: Stream) -> Result<(Offer, Option<Stream>), Failure> {
+    let allowed = penstock_link::direct_ssh_allowed().map_err(failed)?;
+    if !allowed {
+        return Ok((Offer::Forbidden, Some(daemon)));
+    }
+    // Without it, this process was not started by an SSH server.
+    let connection = penstock_process::variable::text("SSH_CONNECTION");
+    let at = connection.and_then(|text| server_address(&text));
+    let Some(at) = at else { return Ok((Offer::Unavailable, Some(daemon))) };
+    // A daemon of an earlier release refuses, and takes clients through this bridge.
+    let asked = penstock_link::ask_for_invitation(daemon, at, Instant::now() + CONNECT_MAX);
+    Ok((asked.unwrap_or(Offer::Unavailable), None))
+}
+
+/// Returns the address of this host in `SSH_CONNECTION`: "client IP address, client port number,
+/// server IP address, and server port number" (ssh(1)). Returns `None` for an address with a zone,
+/// which means nothing to the client.
+fn server_address(connection: &str) -> Option<IpAddr> {
+    connection.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+fn blocking(daemon: Stream, socket: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::from(OwnedFd::from(daemon));
+    let set = stream.set_nonblocking(false).map_err(Failure::file(socket, "use"));
+    set.map_err(io::Error::other)?;
+    Ok(stream)
+}
+
 /// Connects to the user's own daemon. Starts one if none runs, and also returns whether it did.
-fn find_or_start(surroundings: &Surroundings<'_>) -> Result<(UnixStream, bool), Failure> {
+fn find_or_start(surroundings: &Surroundings<'_>) -> Result<(Stream, bool), Failure> {
     let directory = own_directory(surroundings)?;
     let socket = surroundings.own_socket();
     let _turn = take_turn(&directory.join(BRIDGE_LOCK))?;
@@ -88,13 +131,9 @@ fn take_turn(path: &Path) -> Result<File, Failure> {
 }
 
 /// Connects to the socket. Returns `None` if nobody listens there.
-fn connect(socket: &Path) -> Result<Option<UnixStream>, Failure> {
+fn connect(socket: &Path) -> Result<Option<Stream>, Failure> {
     match Stream::connect(&Address::unix(socket), Instant::now() + CONNECT_MAX) {
-        Ok(stream) => {
-            let stream = UnixStream::from(OwnedFd::from(stream));
-            stream.set_nonblocking(false).map_err(Failure::file(socket, "use"))?;
-            Ok(Some(stream))
-        }
+        Ok(stream) => Ok(Some(stream)),
         Err(LinkError::Connect { source, .. })
             if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
         {
@@ -124,4 +163,19 @@ fn start(log: &Path) -> Result<(), Failure> {
 
 fn failed(reason: String) -> Failure {
     Failure::Daemon(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_address_is_the_third_word() {
+        let of = |text| server_address(text).map(|it| it.to_string());
+        assert_eq!(of("10.0.0.1 5000 10.0.0.2 22").as_deref(), Some("10.0.0.2"));
+        assert_eq!(of("::1 5000 2001:db8::2 22").as_deref(), Some("2001:db8::2"));
+        for text in ["", "10.0.0.1 5000", "a 1 b 2", "fe80::1%eth0 1 fe80::2%eth0 22"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
 }

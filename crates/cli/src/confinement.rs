@@ -23,26 +23,32 @@ pub fn notes(probed: &[Probed]) -> String {
     let mut lines = String::new();
     for probed in probed {
         let Ok(status) = &probed.answer else { continue };
-        let Some(confinement) = confinement(status) else { continue };
         let node = status.get("host").and_then(Value::as_str).unwrap_or("-");
         let mut say = |text: String| lines.push_str(&format!("node {node}: {text}\n"));
-        let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
-        if let Some(refusal) = text(confinement, "refusal") {
+        if let Some(groups) = status.get("control_groups") {
+            lacks(groups, "lacks").into_iter().for_each(&mut say);
+        }
+        let Some(confinement) = confinement(status) else { continue };
+        let text = |name: &str| confinement.get(name).and_then(Value::as_str);
+        if let Some(refusal) = text("refusal") {
             say(format!("clients are refused: {refusal}"));
         }
         for list in ["lacks", "notes"] {
-            let list = confinement.get(list).and_then(Value::as_array);
-            for lack in list.into_iter().flatten() {
-                if let (Some(what), Some(remedy)) = (text(lack, "what"), text(lack, "remedy")) {
-                    say(format!("{what}; {remedy}"));
-                }
-            }
+            lacks(confinement, list).into_iter().for_each(&mut say);
         }
-        if let Some(open) = text(confinement, "network").filter(|it| it.starts_with("open")) {
+        if let Some(open) = text("network").filter(|it| it.starts_with("open")) {
             say(format!("the network is {open}"));
         }
     }
     lines
+}
+
+/// Returns what is missing and what an administrator can do, a line each.
+fn lacks(of: &Value, list: &str) -> Vec<String> {
+    let list = of.get(list).and_then(Value::as_array).into_iter().flatten();
+    let text = |lack: &Value, name: &str| lack.get(name)?.as_str().map(str::to_owned);
+    list.filter_map(|lack| Some(format!("{}; {}", text(lack, "what")?, text(lack, "remedy")?)))
+        .collect()
 }
 
 fn confinement(status: &Value) -> Option<&Value> {
@@ -70,6 +76,14 @@ mod tests {
         assert_eq!(level(full.answer.as_ref().unwrap()), "full");
         assert_eq!(notes(&[full]), "");
         assert_eq!((level(&json!({})), notes(&[probed(Value::Null)])), ("-".into(), String::new()));
+    }
+
+    #[test]
+    fn a_lack_of_control_groups_is_told() {
+        let mut of = probed(Value::Null);
+        let groups = json!({ "lacks": [{ "what": "no groups", "remedy": "delegate them" }] });
+        of.answer = Ok(json!({ "host": "a", "control_groups": groups }));
+        assert_eq!(notes(&[of]), "node a: no groups; delegate them\n");
     }
 
     #[test]

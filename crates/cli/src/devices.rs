@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use penstock_cl_sys::*;
-use penstock_client::config::NodeAddress;
+use penstock_client::config::{DEVICES_VARIABLE, NodeAddress};
 use penstock_client::{Pool, notice};
 use penstock_dql::Query;
 use penstock_link::Address;
 use penstock_wire::describe::{self, DeviceDescription, NodeDescription, PlatformDescription};
+use penstock_wire::library::{DEVICE_LIBRARIES, Kind, Libraries};
 use serde::Serialize;
 use serde_json::json;
 
@@ -36,6 +37,18 @@ struct Device {
     compute_units: u64,
     memory_bytes: u64,
     version: String,
+    /// CUDA's libraries whose calls the device serves.
+    libraries: Vec<&'static str>,
+    /// CUDA's libraries that the device could serve, each with what its node lacks.
+    missing_libraries: Vec<MissingLibrary>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct MissingLibrary {
+    library: &'static str,
+    needs: &'static str,
+    /// The packages of Debian.
+    packages: &'static str,
 }
 
 /// Lists all devices of the pool, or those that a query selects.
@@ -68,19 +81,21 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
             .map(|(address, error)| json!({ "address": address, "error": error }))
             .collect();
         table::print(&format!("{:#}\n", json!({ "devices": devices, "absent": absent })))?;
-    } else if devices.is_empty() && pool.devices().next().is_some() {
-        eprintln!(
-            "penstock: the query selects none of the pool's {} devices",
-            pool.devices().count()
-        );
-    } else if !pool.nodes().is_empty() {
+    } else if !devices.is_empty() || pool.devices().next().is_none() && !pool.nodes().is_empty() {
         table::print(&as_table(&devices, &nodes).render(table::terminal_width()))?;
     }
     // A node that answers and has no device may be another host, whose files are not here.
     if pool.devices().next().is_none() && nodes.iter().any(is_this_host) {
         doctor::hint();
     }
-    if pool.nodes().is_empty() { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
+    match pool.devices().count() {
+        _ if pool.nodes().is_empty() => Err(Failure::NoneAnswers),
+        all if devices.is_empty() && all > 0 => {
+            let by = if args.query.is_some() { "the query" } else { DEVICES_VARIABLE };
+            Err(Failure::NoneSelected { by, all })
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn describe_selected(pool: &Pool, device: &penstock_client::Device) -> Option<Device> {
@@ -98,6 +113,7 @@ fn describe_device(
 ) -> Device {
     let number = |name| describe::find(&device.info, name).map_or(0, number);
     let types = number(CL_DEVICE_TYPE);
+    let served = describe::find(&device.info, DEVICE_LIBRARIES).map(Libraries::from_bytes);
     Device {
         node: node.host.clone(),
         address,
@@ -111,6 +127,17 @@ fn describe_device(
         compute_units: number(CL_DEVICE_MAX_COMPUTE_UNITS),
         memory_bytes: number(CL_DEVICE_GLOBAL_MEM_SIZE),
         version: text(describe::find(&device.info, CL_DEVICE_VERSION)),
+        libraries: served.map_or_else(Vec::new, |served| {
+            Kind::ALL.into_iter().filter(|kind| served.has(*kind)).map(Kind::face).collect()
+        }),
+        missing_libraries: served.map_or_else(Vec::new, |served| {
+            let missing = |kind: Kind| MissingLibrary {
+                library: kind.face(),
+                needs: kind.provider(),
+                packages: kind.packages(),
+            };
+            served.missing().map(missing).collect()
+        }),
     }
 }
 
@@ -176,6 +203,7 @@ mod tests {
                         (CL_DEVICE_NAME, b"Some GPU \0".to_vec()),
                         (CL_DEVICE_MAX_COMPUTE_UNITS, 80u32.to_le_bytes().to_vec()),
                         (CL_DEVICE_GLOBAL_MEM_SIZE, (8u64 << 30).to_le_bytes().to_vec()),
+                        (DEVICE_LIBRARIES, 1u64.to_le_bytes().to_vec()),
                     ],
                     ..DeviceDescription::default()
                 }],
@@ -190,6 +218,8 @@ mod tests {
             Some("gpu01  tcp:gpu01:7367  Some Platform  Some GPU  GPU      80   8 GiB")
         );
         assert_eq!((devices[0].index, devices[0].version.as_str()), (3, ""));
+        assert_eq!(devices[0].libraries, ["cuBLAS"]);
+        assert_eq!(devices[0].missing_libraries[0].needs, "FFTW");
     }
 
     #[test]

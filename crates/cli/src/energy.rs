@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::args::EnergyArgs;
 use crate::failure::Failure;
 use crate::table::{self, Table};
+use crate::words;
 
 /// Text of a cell without a number.
 const NONE: &str = "-";
@@ -38,6 +39,7 @@ pub fn energy(args: &EnergyArgs) -> Result<ExitCode, Failure> {
         list(&channels, args)?;
         return require(args, is_measurable).map(|()| ExitCode::SUCCESS);
     }
+    words::split("energy", &args.program)?;
     require(args, is_measurable)?;
     // The file is opened before the program runs. If it could not be written later, the figures
     // would be lost.
@@ -91,8 +93,11 @@ fn list(channels: &[Channel], args: &EnergyArgs) -> Result<(), Failure> {
 
 /// Writes the figures to `out`, which is separate from the program's own output.
 fn tell(args: &EnergyArgs, outcome: &Outcome, out: &mut dyn Write) -> Result<(), Failure> {
-    let text =
-        if args.json { format!("{:#}\n", document(args, outcome)) } else { words(&outcome.report) };
+    let text = if args.json {
+        format!("{:#}\n", document(args, outcome))
+    } else {
+        as_text(&outcome.report)
+    };
     match (out.write_all(text.as_bytes()).and_then(|()| out.flush()), &args.output) {
         (Err(error), Some(path)) => Err(Failure::file(path, "write")(error)),
         // If standard error is closed, nobody wants the figures.
@@ -110,7 +115,7 @@ fn document(args: &EnergyArgs, outcome: &Outcome) -> Value {
     document
 }
 
-fn words(report: &Report) -> String {
+fn as_text(report: &Report) -> String {
     let mut table =
         Table::new(&["COMPONENT", "SOURCE", ">JOULES", ">NET", ">WATTS", ">IDLE WATTS", "REMARK"]);
     for figure in &report.figures {

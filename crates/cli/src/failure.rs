@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use penstock_client::config::{ConfigError, DEVICES_VARIABLE};
+use penstock_client::config::ConfigError;
 use penstock_link::LinkError;
 
 /// Exit status: the command failed.
@@ -55,15 +55,20 @@ pub enum Failure {
     /// No node of the pool answers. Each has been named on standard error before.
     #[error("no node of the pool answers")]
     NoneAnswers,
+    /// Some nodes of the pool do not answer. Each has been named on standard error before.
+    #[error("{silent} of the pool's {all} nodes do not answer")]
+    SomeSilent { silent: usize, all: usize },
     /// The nodes of the pool answer, but none has a device. Each has been named on standard error
     /// before.
     #[error("the pool has no devices")]
     NoDevices,
     /// The device query selects nothing.
     #[error(
-        "{DEVICES_VARIABLE} selects none of the pool's {all} devices (penstock devices shows what a query selects)"
+        "{by} selects none of the pool's {all} devices (penstock devices shows what a query selects)"
     )]
     NoneSelected {
+        /// The query or the variable that selects.
+        by: &'static str,
         /// Number of devices in the pool.
         all: usize,
     },
@@ -121,7 +126,7 @@ pub enum Failure {
     #[error("{0}")]
     Run(Box<Failure>),
     /// `penstock run` could not execute the program.
-    #[error("{}: cannot run it: {source}", program.display())]
+    #[error("{}: {}", program.display(), not_run(source))]
     Execute { program: PathBuf, source: io::Error },
 }
 
@@ -148,6 +153,15 @@ impl Failure {
             _ => FAILED,
         }
     }
+}
+
+/// Says why a program cannot be run.
+fn not_run(source: &io::Error) -> String {
+    if source.kind() == io::ErrorKind::NotFound {
+        // The system says the same of a script whose interpreter is missing.
+        return "there is no such program (a name without a slash is searched in PATH)".to_owned();
+    }
+    format!("cannot run it: {source}")
 }
 
 fn list(paths: &[PathBuf]) -> String {

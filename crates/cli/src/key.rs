@@ -161,8 +161,9 @@ fn revoke(name: &str) -> Result<ExitCode, Failure> {
     let revoked = AuthorizedClients::revoke(&file(AUTHORIZED_CLIENTS_FILE)?, name);
     revoked.map_err(LinkError::from)?.ok_or_else(|| unknown("client"))?;
     said(&format!(
-        "client {name} is revoked; its sessions end within a second. A client that has the pool's \
-         key can come back with a new key of its own: if it has, give the pool a new key\n"
+        "client {name} is revoked; its sessions and links end within a second. A client that has \
+         the pool's key can come back with a new key of its own: if it has, give the pool a new \
+         key\n"
     ))
 }
 

@@ -27,6 +27,7 @@ mod status;
 mod table;
 mod trace;
 mod vm;
+mod words;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -1,14 +1,15 @@
 //! `penstock serve`: the daemon of this host.
 
 use std::fs::DirBuilder;
+use std::io::IsTerminal as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use penstock_client::config::{Config, Surroundings, Where, nodes};
-use penstock_daemon::{Guest, IdleEnd, Level, Log, Options, read_guest_memory};
+use penstock_client::config::{Config, Surroundings, Wanted, Where, nodes};
+use penstock_daemon::{Guest, IdleEnd, Level, Log, Options, UserRange, read_guest_memory};
 use penstock_link::Address;
 
 use crate::failure::Failure;
@@ -55,6 +56,12 @@ pub struct ServeArgs {
     /// PENSTOCK_REQUIRE_CONFINEMENT]
     #[arg(long, value_name = "LEVEL")]
     pub require_confinement: Option<Level>,
+    /// Give each worker a Unix user and a group of its own from this range, such as 600000-600511,
+    /// so that the kernels of different clients have different users. No user or group of this host
+    /// may have a number of the range. The range has at least 512 numbers and belongs to this
+    /// daemon alone, which root must run [default: workers have the user of the daemon]
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub worker_users: Option<UserRange>,
     /// End when the process that started this one ends
     #[arg(long, hide = true)]
     pub ends_with_parent: bool,
@@ -84,8 +91,10 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.detached {
         detach()?;
     }
-    let (listen, config) = (addresses(&args.listen)?, Config::load()?);
-    let lock = Surroundings::of_process().runtime_directory().join(BRIDGE_LOCK);
+    let surroundings = Surroundings::of_process();
+    let listen = addresses(&args.listen)?;
+    let config = Config::load_for(Wanted::Nothing, &surroundings)?;
+    let lock = surroundings.runtime_directory().join(BRIDGE_LOCK);
     let options = Options {
         allow_users: args
             .allow_user
@@ -93,6 +102,8 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             .map(|user| user_number(user))
             .collect::<Result<_, _>>()?,
         encryption: config.encryption_options(),
+        // The default file need not exist yet.
+        awaited_key: surroundings.key_file().filter(|_| config.key.is_none()),
         key: config.key,
         log: match args.log {
             LogForm::Text => Log::Text,
@@ -106,6 +117,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
             .map(|seconds| IdleEnd { after: Duration::from_secs(seconds), lock: lock.clone() }),
         confine: args.confine,
         require_confinement: args.require_confinement,
+        worker_users: args.worker_users,
         guests: args.guest_memory.iter().map(|text| guest(text)).collect::<Result<_, _>>()?,
         listen,
     };
@@ -124,6 +136,10 @@ fn detach() -> Result<(), Failure> {
 }
 
 fn announce(addresses: &[Address]) {
+    // At a terminal the log on standard error has just said it.
+    if std::io::stdout().is_terminal() && std::io::stderr().is_terminal() {
+        return;
+    }
     let lines: String = addresses.iter().map(|address| format!("{LISTENING}{address}\n")).collect();
     // A daemon works just as well if nobody reads its output.
     _ = table::print(&lines);

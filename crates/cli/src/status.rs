@@ -82,7 +82,11 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             table::print(&clients(&probed))?;
         }
     }
-    if answers == 0 { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
+    match probed.len() - answers {
+        _ if answers == 0 => Err(Failure::NoneAnswers),
+        0 => Ok(ExitCode::SUCCESS),
+        silent => Err(Failure::SomeSilent { silent, all: probed.len() }),
+    }
 }
 
 fn told(probed: &[Probed]) -> Vec<limits::Told<'_>> {

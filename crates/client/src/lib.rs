@@ -13,6 +13,7 @@
 //! * [`Heap`]: memory on several devices that kernels on all of them reach.
 //! * [`Queue`], [`Event`]: commands, and their completion.
 //! * [`headers`]: the files that programs include, which travel with their builds.
+//! * [`LibraryMemory`]: what calls of libraries use.
 //! * [`Program`], [`Kernel`], [`Sampler`]: the objects that launches use.
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod image;
 mod issued;
 mod kernel;
 mod launch;
+mod library;
 mod memory;
 pub mod notice;
 mod order;
@@ -59,6 +61,7 @@ pub use event::{Event, Times};
 pub use grant::{Grant, Stranger};
 pub use heap::{HEADER, Heap, HeapOptions};
 pub use kernel::{ArgValue, Kernel, Sampler};
+pub use library::{LibraryMemory, LibraryOperand};
 pub use memory::{ImageShape, Memory, MemoryKind};
 pub use order::{may_be_read, may_be_written, set_user_event, user_event};
 pub use penstock_coherence::HostShape;

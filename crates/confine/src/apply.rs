@@ -8,7 +8,7 @@ use landlock::{
     PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
     RulesetError, Scope,
 };
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +36,6 @@ const ABI_OF_SCOPES: ABI = ABI::V6;
 pub struct Order {
     pub level: Level,
     pub network: Network,
-    /// Whether clients may be in guests, whose kernels the worker asks for a sign of life.
-    pub asks_guests: bool,
     /// The worker's own folder.
     pub folder: Option<PathBuf>,
     /// The file of the pool's key, which must be out of reach.
@@ -46,8 +44,18 @@ pub struct Order {
     pub home: Option<PathBuf>,
     /// The folder with the files of all sessions, which must be out of reach, too.
     pub sessions: Option<PathBuf>,
-    /// Most sessions of the daemon.
-    pub sessions_max: u64,
+    /// Most tasks of the worker's user.
+    pub tasks_max: u64,
+    /// The user that the worker becomes, if the daemon has users for its workers.
+    pub user: Option<WorkerUser>,
+}
+
+/// The user of one worker. Its main group has the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerUser {
+    pub number: u32,
+    /// Groups that own the nodes of devices.
+    pub groups: Vec<u32>,
 }
 
 /// A worker after the first step.
@@ -55,7 +63,6 @@ pub struct Order {
 pub struct Begun {
     level: Level,
     network: Network,
-    asks_guests: bool,
     steps: Steps,
     lacks: Vec<Lack>,
     notes: Vec<Lack>,
@@ -72,6 +79,30 @@ pub fn harden() -> io::Result<()> {
 }
 
 impl Order {
+    /// Makes this process one of the worker's user, for good. Call this before the first thread and
+    /// before anything of a client.
+    ///
+    /// # Errors
+    /// Fails if the process has threads, or if the system refuses. Such a process must end.
+    pub fn change_user(&self) -> io::Result<()> {
+        let Some(WorkerUser { number, groups }) = &self.user else { return Ok(()) };
+        // The calls below change one thread.
+        if threads::of_this_process()?.len() != 1 {
+            return Err(io::Error::other("a thread had started before the user was changed"));
+        }
+        rustix::thread::set_no_new_privs(true)?;
+        let (user, group) = (Uid::from_raw(*number), Gid::from_raw(*number));
+        let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+        rustix::thread::set_thread_groups(&groups)?;
+        rustix::thread::set_thread_res_gid(group, group, group)?;
+        rustix::thread::set_thread_res_uid(user, user, user)?;
+        no_capabilities()?;
+        // The daemon must be able to end all processes of this user, at each level.
+        lower(Resource::Nproc, self.tasks_max)?;
+        // The change has hidden the process from itself: what is in /proc/self belonged to root.
+        Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+    }
+
     /// Restricts what must be restricted before the first thread starts: rights, limits and files.
     /// A worker opens before it what it needs from elsewhere.
     #[must_use]
@@ -79,7 +110,6 @@ impl Order {
         let mut begun = Begun {
             level: self.level,
             network: self.network,
-            asks_guests: self.asks_guests,
             steps: Steps::default(),
             lacks: Vec::new(),
             notes: Vec::new(),
@@ -102,12 +132,8 @@ impl Order {
 
     fn basic(&self) -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
-        let none = CapabilitySet::empty();
-        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-        rustix::thread::set_capabilities(None, sets)?;
-        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let cores = u64::try_from(cores).unwrap_or(u64::MAX);
-        for limit in limits::of_worker(cores, self.sessions_max) {
+        no_capabilities()?;
+        for limit in limits::of_worker(self.tasks_max) {
             lower(limit.resource, limit.value)?;
         }
         harden()
@@ -170,16 +196,10 @@ impl Begun {
                     "NVIDIA's MPS runs here, so kernels may connect to services of this host";
                 self.notes.push(Lack::new(what, "serve CPU devices by another daemon"));
             }
-            if self.asks_guests {
-                let what =
-                    "the daemon serves guests, so kernels may connect to services of this host";
-                self.notes.push(Lack::new(what, "serve guests by another daemon"));
-            }
             let context = Context {
                 process: std::process::id(),
                 has_network: self.network == Network::Open,
                 has_services,
-                asks_guests: self.asks_guests,
                 runs_programs,
             };
             let applied = Filter::of(&calls::forbidden(&context)).and_then(|filter| filter.apply());
@@ -263,6 +283,12 @@ impl Begun {
             );
         }
     }
+}
+
+fn no_capabilities() -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
 /// Lowers a limit of this process for good, and leaves a lower one as it is.

@@ -15,9 +15,6 @@ pub struct Context {
     pub has_network: bool,
     /// Whether a driver connects to a service of this host: NVIDIA's MPS.
     pub has_services: bool,
-    /// Whether the worker may serve a guest. It asks the guest's kernel for a sign of life by a
-    /// connection: over vsock, or to the socket of the guest's monitor.
-    pub asks_guests: bool,
     /// Whether a driver runs programs: PoCL runs the linker.
     pub runs_programs: bool,
 }
@@ -265,7 +262,7 @@ const IOPRIO_WHO_PROCESS: u32 = 1;
 
 /// Returns whether anything in the worker makes connections. Its daemon makes those to other nodes.
 fn has_connections(context: &Context) -> bool {
-    context.has_network || context.has_services || context.asks_guests
+    context.has_network || context.has_services
 }
 
 /// A worker has connected sockets from its daemon, and must not connect them to anything else.
@@ -303,11 +300,8 @@ fn socket(context: &Context) -> Call {
     if has_connections(context) {
         families.push(libc::AF_UNIX);
     }
-    if context.has_network || context.asks_guests {
-        families.push(libc::AF_VSOCK);
-    }
     if context.has_network {
-        families.extend([libc::AF_INET, libc::AF_INET6]);
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK]);
     }
     let families = families.into_iter().map(i32::unsigned_abs);
     let case = families.map(|family| Argument { place: 0, test: Test::IsNot(family) }).collect();
@@ -352,13 +346,7 @@ mod tests {
     const PROCESS: u32 = 4711;
 
     fn context() -> Context {
-        Context {
-            process: PROCESS,
-            has_network: false,
-            has_services: false,
-            asks_guests: false,
-            runs_programs: true,
-        }
+        Context { process: PROCESS, has_network: false, has_services: false, runs_programs: true }
     }
 
     fn is_forbidden(context: &Context, number: c_long, first: u64) -> bool {
@@ -465,13 +453,6 @@ mod tests {
         assert!(is_forbidden(&service, libc::SYS_socket, inet));
         let vsock = u64::from(libc::AF_VSOCK.unsigned_abs());
         assert!(is_forbidden(&service, libc::SYS_socket, vsock));
-        let asking = Context { asks_guests: true, ..context() };
-        for (number, family) in
-            [(libc::SYS_connect, 0), (libc::SYS_socket, unix), (libc::SYS_socket, vsock)]
-        {
-            assert!(!is_forbidden(&asking, number, family), "{number} {family}");
-        }
-        assert!(is_forbidden(&asking, libc::SYS_socket, inet));
     }
 
     #[test]

@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn files_of_other_sessions_are_below_no_rule() {
-        let base = Path::new("/tmp/penstock-cache-1000");
+        let base = Path::new("/tmp/sessions");
         let around = Surroundings {
             sessions: Some(base.into()),
             own: Some(base.join("daemons/1-2/0")),
@@ -355,7 +355,7 @@ mod tests {
             (&plan.refused[..], &plan.too_wide[..]),
             (&["/tmp".into()][..], &["/tmp".into()][..])
         );
-        assert_eq!(access(&plan, "/tmp/penstock-cache-1000/daemons/1-2/0"), Some(Access::Own));
+        assert_eq!(access(&plan, "/tmp/sessions/daemons/1-2/0"), Some(Access::Own));
         let among = Surroundings { sessions: Some("/opt/penstock/cache".into()), ..around };
         assert_eq!(super::plan(&among).sharing, [PathBuf::from("/opt")]);
     }

@@ -113,13 +113,8 @@ mod tests {
     #[test]
     fn the_filter_fits_into_the_kernel() {
         for has_network in [false, true] {
-            let context = Context {
-                process: 1,
-                has_network,
-                has_services: has_network,
-                asks_guests: has_network,
-                runs_programs: true,
-            };
+            let context =
+                Context { process: 1, has_network, has_services: has_network, runs_programs: true };
             let filter = Filter::of(&forbidden(&context)).unwrap();
             // BPF_MAXINSNS.
             assert!(filter.forbidden.len() < 4096, "{}", filter.forbidden.len());

@@ -7,13 +7,7 @@ use penstock_confine::calls::{Argument, Call, Context, SPAWN_FLAGS, Test, forbid
 use penstock_confine::restrict_this_thread;
 
 fn context(runs_programs: bool) -> Context {
-    Context {
-        process: std::process::id(),
-        has_network: false,
-        has_services: false,
-        asks_guests: false,
-        runs_programs,
-    }
+    Context { process: std::process::id(), has_network: false, has_services: false, runs_programs }
 }
 
 /// Makes a call, and returns its result or the number of its error.

@@ -25,7 +25,7 @@
 //! * ends: `primary`, `destroy`, `memory`.
 //! * graphs: `graph/*`, `event_query`.
 //! * commands: `launch`, `heap_launch`, `module`, `library`, `link`, `copy`, `row`, `slice`,
-//!   `memset`, `callback`, `event`, `pool`, `array`, `texture`.
+//!   `memset`, `library_call`, `callback`, `event`, `pool`, `array`, `texture`.
 //! * streams: `default_stream`, `stream_list`, `order`, `watch`, `context`, `stream`, `control`.
 //! * devices: `platform`, `device`, `attribute`, `build`, `program`, `native/module`,
 //!   `native/variable`, `heap`.

@@ -29,7 +29,7 @@ pub(crate) fn announce_all(
     addresses: &[Address],
     keys: &Keys,
 ) -> Result<Vec<Announced>, AnnounceError> {
-    if keys.pool.is_none() {
+    if keys.pool().is_none() {
         return Err(AnnounceError::NoKey);
     }
     let key = keys.encryption.as_ref().map(penstock_link::Encryption::public).transpose()?;

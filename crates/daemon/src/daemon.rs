@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -10,105 +10,34 @@ use std::{io, thread};
 
 use penstock_confine::Level;
 use penstock_link::{
-    Address, EncryptionOptions, Instance, Keys, LinkError, Listener, Patience, Pins, Region,
+    Address, AwaitedKey, Instance, Keys, LinkError, Listener, Patience, Pins, Region,
 };
 use penstock_process::{Lock, Signal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use crate::announce::{AnnounceError, announce_all};
+use crate::announce::announce_all;
 use crate::client_list::ClientList;
-use crate::confinement::{ConfinementError, Levels};
+use crate::confinement::Levels;
+use crate::desk::Desk;
 use crate::dials::{Dials, Wish};
 use crate::door::Door;
-use crate::doorstep::Hellos;
-use crate::folders::{Folders, SESSION_BYTES_MAX};
-use crate::guest::{self, Guest, GuestError};
-use crate::idle::{Idle, IdleEnd};
+use crate::doorstep::{Entry, Hellos};
+use crate::folders::{Folders, Full, SESSION_BYTES_MAX};
+use crate::groups::{Groups, NoGroups, note_groups};
+use crate::guest;
+use crate::idle::Idle;
 use crate::launch::Launch;
-use crate::log::{self, Log, Throttle};
+use crate::log::{self, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
-use crate::permitted::{Permitted, WrongNetwork};
-use crate::quota::{LimitsError, LimitsFile};
-use crate::transport::{Transport, UnknownTransport};
+use crate::options::{Error, Options};
+use crate::permitted::Permitted;
+use crate::quota::LimitsFile;
+use crate::transport::Transport;
+use crate::users::Users;
 use crate::workers::{Ended, Signs, Workers};
 
 /// Most messages taken from one worker before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
-
-/// Options of a daemon.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Addresses to listen on.
-    pub listen: Vec<Address>,
-    /// Users besides the daemon's own that may connect through Unix sockets.
-    pub allow_users: Vec<u32>,
-    /// Memory that guests share with this host, each with the address at which its guest connects.
-    pub guests: Vec<Guest>,
-    /// File of the pool's key. Without a key, the daemon serves nobody over TCP or
-    /// vsock.
-    pub key: Option<PathBuf>,
-    /// How far workers confine themselves; otherwise the environment says it.
-    pub confine: Option<Level>,
-    /// The level of confinement below which clients are refused; otherwise the environment says it.
-    pub require_confinement: Option<Level>,
-    /// Which TCP links are encrypted, and with which keys.
-    pub encryption: EncryptionOptions,
-    pub log: Log,
-    /// File of limits. Without it, only the built-in limits apply.
-    pub limits: Option<PathBuf>,
-    /// Whether to announce the daemon on the local network.
-    pub announce: bool,
-    /// Whether to end when the process that started the daemon ends.
-    pub ends_with_parent: bool,
-    /// Whether to end some time after the last client.
-    pub idle_end: Option<IdleEnd>,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// No address was given.
-    #[error(
-        "no address to listen on; give one with --listen unix:PATH, --listen tcp:HOST:PORT or \
-         --listen vsock:PORT"
-    )]
-    NoAddress,
-    /// The memory of a guest belongs to no address, or to one of another guest.
-    #[error(transparent)]
-    Guest(#[from] GuestError),
-    /// An address or the key cannot be used.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The levels of confinement are wrong.
-    #[error(transparent)]
-    Confinement(#[from] ConfinementError),
-    /// The file of limits cannot be used.
-    #[error(transparent)]
-    Limits(#[from] LimitsError),
-    /// The environment names an unknown transport.
-    #[error(transparent)]
-    Transport(#[from] UnknownTransport),
-    /// The daemon cannot be announced on the local network.
-    #[error("cannot announce the daemon: {0}")]
-    Announce(#[from] AnnounceError),
-    /// The environment names no network.
-    #[error(transparent)]
-    Network(#[from] WrongNetwork),
-    /// A system call failed.
-    #[error("{doing}: {source}")]
-    System {
-        /// Action that failed, for example "making an eventfd".
-        doing: &'static str,
-        /// Reason of the failure.
-        source: io::Error,
-    },
-}
-
-impl Error {
-    fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self::System { doing, source: error.into() }
-    }
-}
 
 /// State that all threads of a daemon share.
 pub(crate) struct Daemon {
@@ -129,6 +58,9 @@ pub(crate) struct Daemon {
     /// Wakes the daemon's own thread.
     wake: OwnedFd,
     pub(crate) hellos: Hellos,
+    pub(crate) worker_users: Option<Arc<Users>>,
+    /// Where clients with one-time keys connect.
+    pub(crate) desk: Desk,
     /// Where the daemon connects for its workers.
     pub(crate) permitted: Permitted,
     /// The connections that it makes for them.
@@ -140,7 +72,7 @@ pub(crate) struct Daemon {
     pub(crate) refused: AtomicU64,
     refusals: Throttle,
     /// Limits the log lines about problems that workers report.
-    complaints: Throttle,
+    pub(crate) complaints: Throttle,
 }
 
 /// Runs a daemon until SIGTERM, SIGINT or SIGHUP, or until its parent ends if `ends_with_parent` is
@@ -158,10 +90,13 @@ pub fn serve(options: Options, ready: impl FnOnce(&[Address])) -> Result<(), Err
         rustix::process::set_parent_process_death_signal(signal)
             .map_err(Error::system("asking to end with the parent"))?;
     }
-    serve_until(options, Path::new("/proc/self/exe"), signals.as_fd(), ready)
+    // This process is the daemon, so its control group is the daemon's.
+    let groups = Groups::divide();
+    run(options, Path::new("/proc/self/exe"), groups, signals.as_fd(), ready)
 }
 
-/// As [`serve`], but with another executable for the workers, and until `end` becomes readable.
+/// As [`serve`], but with another executable for the workers, without control groups, and until
+/// `end` becomes readable.
 ///
 /// # Errors
 /// As [`serve`].
@@ -171,33 +106,47 @@ pub fn serve_until(
     end: BorrowedFd<'_>,
     ready: impl FnOnce(&[Address]),
 ) -> Result<(), Error> {
+    run(options, program, Err(NoGroups::NotAsked), end, ready)
+}
+
+fn run(
+    options: Options,
+    program: &Path,
+    groups: Result<Arc<Groups>, NoGroups>,
+    end: BorrowedFd<'_>,
+    ready: impl FnOnce(&[Address]),
+) -> Result<(), Error> {
     if options.listen.is_empty() {
         return Err(Error::NoAddress);
     }
     let transport = Transport::configured()?;
     let levels = Levels::choose(options.confine, options.require_confinement)?;
     crate::sys::raise_descriptor_limit();
-    let keys = Keys::load(options.key.as_deref(), &options.encryption, Pins::Never)?;
-    let file = options.limits.map(|path| LimitsFile::open(path, Instant::now())).transpose()?;
-    let (file, limits) = file.unzip();
+    let keys = keys(&options)?;
+    let open = |path| LimitsFile::open(path, Instant::now());
+    let (file, limits) = options.limits.clone().map(open).transpose()?.unzip();
     let listeners = listen(&options.listen, &options.allow_users)?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
     let regions = guest::regions(&options.listen, &options.guests)?;
     log::begin(options.log, false);
-    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-        .map_err(Error::system("making an eventfd"))?;
-    let folders = folders(levels, &wake)?;
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let wake = eventfd(0, flags).map_err(Error::system("making an eventfd"))?;
+    let users = worker_users(&options)?;
+    let folders = folders(levels, &wake, users.is_some())?;
+    let workers = Workers::new(levels.required, limits.unwrap_or_default(), groups);
     let daemon = Arc::new(Daemon {
         keys,
         instance: Instance::create()?,
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
-        workers: Lock::new(Workers::new(levels.required, limits.unwrap_or_default())),
+        workers: Lock::new(workers),
         limits: Lock::new(file),
         changed: Signal::new(),
         wake,
         hellos: Hellos::create().map_err(Error::system("waiting for connections"))?,
+        worker_users: users.clone(),
+        desk: Desk::default(),
         permitted: Permitted::configured(&addresses)?,
         dials: Lock::default(),
         last_came_ms: AtomicU64::new(0),
@@ -212,28 +161,35 @@ pub fn serve_until(
     // Withdrawn when the daemon ends.
     let _announced =
         options.announce.then(|| announce_all(&daemon.addresses, &daemon.keys)).transpose()?;
-    let reachable = reachable(&daemon.addresses);
     let launch = Launch {
         program: program.to_owned(),
-        addresses: reachable,
-        key: options.key,
+        addresses: reachable(&daemon.addresses),
+        key: options.key.or(options.awaited_key),
         log: options.log,
         level: levels.wanted,
-        asks_guests: daemon.addresses.iter().any(Address::is_of_machines),
         folders,
+        groups: daemon.workers().groups.as_ref().ok().cloned(),
+        users,
     };
     daemon.start_workers(&launch);
-    if let Some(why) = transport.lack() {
-        tracing::warn!(why, "heaps reach other nodes over TCP");
-    }
-    for address in &daemon.addresses {
-        tracing::info!(%address, "listening");
-    }
+    daemon.note_start(transport);
     ready(&daemon.addresses);
     let mut idle = Idle::new(options.idle_end, Instant::now());
     daemon.supervise(&launch, end, &mut |now| daemon.is_unused(&mut idle, now, &listeners));
     daemon.end(&listeners);
     Ok(())
+}
+
+/// Takes the users for the workers.
+fn worker_users(options: &Options) -> Result<Option<Arc<Users>>, Error> {
+    let users = |range| Users::of_range(range, &options.allow_users);
+    Ok(options.worker_users.map(users).transpose()?)
+}
+
+/// Reads the keys.
+fn keys(options: &Options) -> Result<Keys, Error> {
+    let keys = Keys::load(options.key.as_deref(), &options.encryption, Pins::Never)?;
+    Ok(Keys { awaited: options.awaited_key.clone().map(AwaitedKey::at), ..keys })
 }
 
 /// Binds the addresses.
@@ -253,7 +209,8 @@ fn open_doors(daemon: &Arc<Daemon>, listeners: &[Arc<Listener>]) -> Result<(), E
         .map_err(Error::system("starting a thread"))?;
     for (listener, region) in listeners.iter().zip(&daemon.regions) {
         let region = region.clone();
-        let door = Door { daemon: daemon.clone(), listener: listener.clone(), region };
+        let (daemon, listener, entry) = (daemon.clone(), listener.clone(), Entry::Usual);
+        let door = Door { daemon, listener, region, entry };
         thread::Builder::new()
             .name("accept".into())
             .spawn(move || door.run())
@@ -267,6 +224,11 @@ impl Daemon {
         self.workers.lock()
     }
 
+    /// Returns the number of the daemon's own user.
+    pub(crate) fn user(&self) -> u32 {
+        self.user
+    }
+
     /// Returns whether a Unix user may use this daemon.
     pub(crate) fn allows(&self, user: u32) -> bool {
         user == self.user || user == 0 || self.allow_users.contains(&user)
@@ -276,6 +238,16 @@ impl Daemon {
     pub(crate) fn wake(&self) {
         // If the counter is full, the eventfd is readable already.
         _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Says in the log what is in force.
+    fn note_start(&self, transport: Transport) {
+        if let Some(why) = transport.lack() {
+            tracing::warn!(why, "heaps reach other nodes over TCP");
+        }
+        note_groups(&self.workers().groups);
+        self.workers().note_unenforced();
+        self.tell_addresses();
     }
 
     fn start_workers(&self, launch: &Launch) {
@@ -307,7 +279,8 @@ impl Daemon {
                 (workers.signs(), workers.next_look(Instant::now()).into_iter().chain(watched))
             };
             let limits = self.limits.lock().as_ref().map(LimitsFile::next_look);
-            let next = next.chain(limits).chain(list.next_look()).min();
+            let next =
+                next.chain(limits).chain(list.next_look()).chain(self.desk.next_look()).min();
             let mut fds = vec![
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
@@ -344,7 +317,9 @@ impl Daemon {
             for id in hanging {
                 tracing::warn!(worker = id, "a worker hangs while it starts and is killed");
             }
+            self.workers().share_devices(Instant::now());
             self.look_at_limits();
+            self.desk.sweep(Instant::now());
             self.end_revoked(&mut list);
             self.serve_line();
             self.end_full(launch);
@@ -384,15 +359,20 @@ impl Daemon {
             let workers = self.workers();
             workers.serving() > 0 || !workers.line.is_empty()
         };
-        has_clients || !self.hellos.is_empty() || self.surveys.load(Ordering::Relaxed) > 0
+        has_clients
+            || self.desk.expects_guests()
+            || !self.hellos.is_empty()
+            || self.surveys.load(Ordering::Relaxed) > 0
     }
 
     /// Ends the sessions whose folders are too large.
     fn end_full(&self, launch: &Launch) {
         let full = launch.folders.as_ref().map(|folders| folders.full()).unwrap_or_default();
-        for worker in &full {
-            let limit = SESSION_BYTES_MAX >> 20;
-            tracing::warn!(worker, "a session ends: its files take more than {limit} MiB, or hide");
+        for Full { worker, limit } in &full {
+            let built_in = SESSION_BYTES_MAX >> 20;
+            let built_in = || format!("its files take more than {built_in} MiB, or hide");
+            let why = limit.clone().unwrap_or_else(built_in);
+            tracing::warn!(worker, "a session ends: {why}");
         }
         if !full.is_empty() {
             self.workers().end_full(&full);
@@ -400,7 +380,7 @@ impl Daemon {
     }
 
     /// Gives workers to waiting clients, and tells the other clients in line that the daemon lives.
-    fn serve_line(&self) {
+    fn serve_line(self: &Arc<Self>) {
         loop {
             let matched = self.workers().serve_next(Instant::now());
             let Some(matched) = matched else { break };
@@ -440,7 +420,12 @@ impl Daemon {
         let looked = self.limits.lock().as_mut().map_or(Ok(None), |it| it.look(Instant::now()));
         match looked {
             Ok(Some(limits)) => {
-                self.workers().quota.ledger.set_limits(limits);
+                let mut workers = self.workers();
+                workers.quota.ledger.set_limits(limits);
+                workers.limit_groups();
+                workers.limit_folders();
+                workers.note_unenforced();
+                drop(workers);
                 tracing::info!("the limits have changed");
             }
             Ok(None) => {}
@@ -456,6 +441,9 @@ impl Daemon {
                 Ok(Some((ToDaemon::Connect { number, address, ticket }, _))) => {
                     self.dial(id, control, Wish { number, address, ticket });
                 }
+                Ok(Some((ToDaemon::Ask { number, machine }, _))) => {
+                    self.ask(id, control, number, &machine);
+                }
                 Ok(Some((message, came))) => {
                     // All workers find the same problem, so it is logged once.
                     let known = self.workers().problem.clone();
@@ -465,7 +453,12 @@ impl Daemon {
                     {
                         tracing::warn!(worker = id, %problem, "drivers");
                     }
+                    let describes = matches!(message, ToDaemon::Describe);
+                    let is_new = describes && self.workers().description().is_none();
                     self.workers().heard(id, message, came);
+                    if is_new {
+                        self.tell_missing_libraries();
+                    }
                     self.changed.notify_all();
                 }
                 Ok(None) => return,
@@ -484,6 +477,15 @@ impl Daemon {
         self.hear(sign.worker, &sign.control);
         self.workers().closed(sign.worker, Instant::now());
         self.changed.notify_all();
+    }
+
+    /// Logs which calls of CUDA's libraries the node could serve and does not.
+    fn tell_missing_libraries(&self) {
+        let Some(node) = self.workers().description() else { return };
+        for kind in crate::node::missing_libraries(&node) {
+            let (face, needs, packages) = (kind.face(), kind.provider(), kind.packages());
+            tracing::info!(needs, packages, "calls of {face} are not served");
+        }
     }
 
     fn tell_end(&self, ended: &Ended) {
@@ -506,6 +508,7 @@ impl Daemon {
             // Wakes the accepting thread. The file goes with the last reference to the listener.
             listener.stop();
         }
+        self.desk.end();
         self.workers().end_all();
         self.changed.notify_all();
         self.hellos.end();
@@ -547,9 +550,10 @@ impl Daemon {
 
 /// Makes the place of the workers' folders. Workers that are not confined use the files of the
 /// daemon's user, and a folder only for the files that programs include. They can do without it.
-fn folders(levels: Levels, wake: &OwnedFd) -> Result<Option<Arc<Folders>>, Error> {
-    let made = wake.try_clone().and_then(Folders::make);
+fn folders(levels: Levels, wake: &OwnedFd, has_users: bool) -> Result<Option<Arc<Folders>>, Error> {
+    let made = wake.try_clone().and_then(|wake| Folders::make(wake, has_users));
     if levels.wanted == Level::Off
+        && !has_users
         && let Err(error) = &made
     {
         let what = "no folder for files that programs include; PENSTOCK_CACHE names one";

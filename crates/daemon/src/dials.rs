@@ -15,6 +15,9 @@ use rustc_hash::FxHashMap;
 /// Longest address in bytes. Names of hosts have at most 253, paths of sockets at most 107.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 512;
 
+/// Most peers of a session, each on a node of its own.
+pub(crate) const PEERS_PER_SESSION_MAX: usize = 1024;
+
 /// Most connections that the daemon makes for one session at a time. A client asks for one after
 /// the other, for each of its contexts.
 pub(crate) const PER_SESSION_MAX: usize = 2;

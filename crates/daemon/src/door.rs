@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Accepted, Enrolled, LinkError, Listener, Region, Stream, accept_hello_as};
+use penstock_link::{
+    Accepted, Address, Enrolled, LinkError, Listener, Region, Stream, Trust, accept_hello_as,
+};
 use penstock_wire::describe::Survey;
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
@@ -15,9 +17,11 @@ use penstock_wire::limits::{HELLO_MS_MAX, LINE_NOTE_MS, PENDING_HELLOS_MAX};
 use rustix::net::Shutdown;
 
 use crate::daemon::Daemon;
-use crate::doorstep::Arrived;
+use crate::desk::Expected;
+use crate::doorstep::{Arrived, Entry};
 use crate::message::ToWorker;
-use crate::workers::{Arrival, Match};
+use crate::node::only;
+use crate::workers::{Arrival, Match, Signs};
 
 /// Stack of a hello's thread, in bytes: the handshake of TLS, for which rustls needs some 64 KiB, a
 /// few messages of fixed size and a log line.
@@ -35,6 +39,7 @@ pub(crate) struct Door {
     pub(crate) listener: Arc<Listener>,
     /// Memory that the guest at this address shares with the host.
     pub(crate) region: Option<Arc<Region>>,
+    pub(crate) entry: Entry,
 }
 
 impl Door {
@@ -47,7 +52,7 @@ impl Door {
                     Some(region) => stream.of_guest(region.clone()),
                     None => stream,
                 }),
-                Err(_) if self.daemon.is_ending() => return,
+                Err(_) if self.daemon.is_ending() || self.listener.is_stopped() => return,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     thread::sleep(ACCEPT_RETRY);
@@ -60,7 +65,7 @@ impl Door {
         let came_ms = u64::try_from(self.daemon.started.elapsed().as_millis());
         self.daemon.last_came_ms.store(came_ms.unwrap_or(u64::MAX), Ordering::Relaxed);
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
-        if let Err(error) = self.daemon.hellos.begin(stream, deadline) {
+        if let Err(error) = self.daemon.hellos.begin(stream, self.entry, deadline) {
             self.daemon.note_dropped(&error);
         }
     }
@@ -84,11 +89,11 @@ impl Daemon {
         }
     }
 
-    fn hear_hello(self: &Arc<Self>, Arrived { id, stream, deadline }: Arrived) {
+    fn hear_hello(self: &Arc<Self>, Arrived { id, stream, entry, deadline }: Arrived) {
         let daemon = self.clone();
         let hello = move || {
             let peer = stream.peer();
-            let met = daemon.meet(stream, id, deadline);
+            let met = daemon.meet(stream, entry, id, deadline);
             daemon.hellos.end_one(id);
             if let Err(error) = met {
                 daemon.note_refusal(&peer, &error);
@@ -103,9 +108,21 @@ impl Daemon {
     }
 
     /// Hears a hello and hands the connection on by its role.
-    fn meet(&self, stream: Stream, id: u64, deadline: Instant) -> Result<(), LinkError> {
+    fn meet(
+        self: &Arc<Self>,
+        stream: Stream,
+        entry: Entry,
+        id: u64,
+        deadline: Instant,
+    ) -> Result<(), LinkError> {
+        self.look_for_key();
         let allow = |peer: &penstock_link::Credentials| self.allows(peer.uid);
-        let accepted = accept_hello_as(Some(&self.instance), stream, &self.keys, &allow, deadline)?;
+        let expected = Expected(self);
+        let trust = match entry {
+            Entry::Usual => Trust::from(&self.keys),
+            Entry::WithKey => self.desk.trust(&expected)?,
+        };
+        let accepted = accept_hello_as(Some(&self.instance), stream, trust, &allow, deadline)?;
         if let Some(known) = &accepted.client
             && let Enrolled::NotWritten(why) = &known.enrolled
         {
@@ -118,10 +135,47 @@ impl Daemon {
             Role::Peer => self.meet_peer(accepted),
             Role::Control => self.tell_status(accepted, deadline),
             Role::Survey => self.tell_node(accepted),
+            Role::Invitation => self.tell_invitation(accepted),
         }
     }
 
-    fn meet_client(&self, accepted: Accepted) -> Result<(), LinkError> {
+    /// Says at the start where the daemon listens, and if nobody can connect there for want of a
+    /// key.
+    pub(crate) fn tell_addresses(&self) {
+        for address in &self.addresses {
+            tracing::info!(%address, "listening");
+        }
+        if self.keys.pool().is_some() || !self.addresses.iter().any(Address::needs_key) {
+            return;
+        }
+        let what = "nobody is let in over TCP and vsock, because the pool's key is missing";
+        match &self.keys.awaited {
+            Some(awaited) => tracing::warn!(
+                file = %awaited.path().display(),
+                "{what}; create it with `penstock key --create`, or copy it there from another \
+                 node; the daemon then reads it"
+            ),
+            None => tracing::warn!("{what}; name its file with --key"),
+        }
+    }
+
+    /// Reads the pool's key if its file has appeared since the start.
+    fn look_for_key(&self) {
+        let Some(awaited) = &self.keys.awaited else { return };
+        match awaited.look() {
+            Some(Ok(())) => {
+                tracing::info!(file = %awaited.path().display(), "the pool's key is there now");
+            }
+            Some(Err(error))
+                if self.complaints.pass(self.started.elapsed().as_secs()).is_some() =>
+            {
+                tracing::warn!(%error, "the pool's key cannot be used");
+            }
+            _ => {}
+        }
+    }
+
+    fn meet_client(self: &Arc<Self>, accepted: Accepted) -> Result<(), LinkError> {
         let arrival = self.workers().arrive(accepted, Instant::now());
         match arrival {
             Arrival::Served(matched) => {
@@ -140,9 +194,11 @@ impl Daemon {
     }
 
     /// Hands a client to its worker.
-    pub(crate) fn hand(&self, matched: Match) -> Result<(), LinkError> {
+    pub(crate) fn hand(self: &Arc<Self>, matched: Match) -> Result<(), LinkError> {
         let Match { client, control, turn, part, loans, terms } = matched;
         let (features, peer) = (client.features, client.peer().to_owned());
+        let reach = self.reach_for(&client, &control);
+        let devices = devices_of(&client);
         // If this fails, the worker sees the hang-up and ends.
         let stream = self.last_verdict(&client).and_then(|verdict| client.finish(verdict));
         let handed = stream.and_then(|stream| {
@@ -150,8 +206,9 @@ impl Daemon {
                 let message = ToWorker::Part { place: part.place() };
                 control.send(&message, Some(part.open()?.as_fd()))?;
             }
-            let (note, terms) = (stream.note()?, *terms);
-            let message = ToWorker::Client { features, turn, stream: note, loans, terms };
+            let (note, terms) = (stream.note()?.into(), *terms);
+            let message =
+                ToWorker::Client { features, turn, reach, stream: note, loans, terms, devices };
             control.send(&message, Some(stream.as_fd()))
         });
         if handed.is_ok() {
@@ -169,18 +226,29 @@ impl Daemon {
         let (Some(encryption), Some(known)) = (&self.keys.encryption, &client.client) else {
             return Ok(Verdict::Welcome);
         };
-        let is_revoked = encryption.is_revoked(&known.key)?;
+        let Some(key) = known.lasting_key() else { return Ok(Verdict::Welcome) };
+        let is_revoked = encryption.is_revoked(&key)?;
         Ok(if is_revoked { Verdict::Revoked } else { Verdict::Welcome })
     }
 
     fn meet_peer(&self, accepted: Accepted) -> Result<(), LinkError> {
         let ticket = accepted.ticket;
-        let Some(control) = self.workers().redeem(&ticket) else {
+        let node = accepted.client.as_ref().and_then(|known| known.lasting_key());
+        // A ticket is good once, whatever happens next.
+        let redeemed = self.workers().redeem(&ticket);
+        let Some(Signs { worker, control, .. }) = redeemed else {
             return accepted.finish(Verdict::WrongTicket).map(drop);
         };
+        if !self.note_node(worker, node) {
+            return accepted.finish(Verdict::Full).map(drop);
+        }
         let stream = accepted.finish(Verdict::Welcome)?;
-        let message = ToWorker::Peer { ticket, stream: stream.note()? };
-        control.send(&message, Some(stream.as_fd()))
+        self.workers().learn_machine(worker, &stream);
+        let key = node.map(|node| *node.as_bytes());
+        let message = ToWorker::Peer { ticket, node: key, stream: stream.note()?.into() };
+        control.send(&message, Some(stream.as_fd()))?;
+        self.end_if_revoked(node);
+        Ok(())
     }
 
     /// Sends the node's description, as soon as the first worker has found it out.
@@ -190,6 +258,10 @@ impl Daemon {
         let mut workers = self.workers();
         let survey = loop {
             if let Some(node) = workers.description() {
+                let node = match devices_of(&accepted) {
+                    Some(devices) => only(node, &devices),
+                    None => node,
+                };
                 break Survey { node, problem: workers.problem.clone() };
             }
             let refusal = if workers.is_hopeless() {
@@ -244,4 +316,9 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Returns the numbers of the devices that a client may use; `None` for all.
+fn devices_of(client: &Accepted) -> Option<Vec<u32>> {
+    client.client.as_ref()?.devices().map(<[u32]>::to_vec)
 }

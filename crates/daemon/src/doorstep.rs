@@ -31,11 +31,21 @@ const SWEPT_AT_ONCE: usize = 32;
 /// Stands for the eventfd in the epoll set. Connections are counted from 0.
 const WAKE: u64 = u64::MAX;
 
+/// The kind of keys that let a connection in at a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Users that the kernel names, and those with a key of the pool or in the list.
+    Usual,
+    /// Clients with one-time keys, and nobody else.
+    WithKey,
+}
+
 /// A connection that has spoken, or whose time is over.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) id: u64,
     pub(crate) stream: Stream,
+    pub(crate) entry: Entry,
     /// The hello must be complete by then.
     pub(crate) deadline: Instant,
 }
@@ -44,7 +54,7 @@ pub(crate) struct Arrived {
 #[derive(Debug)]
 enum Held {
     /// Nothing has come from it.
-    Silent { stream: Stream, deadline: Instant },
+    Silent { stream: Stream, entry: Entry, deadline: Instant },
     /// A thread hears its hello. This descriptor hangs up.
     Heard(OwnedFd),
 }
@@ -91,13 +101,13 @@ impl Hellos {
     ///
     /// # Errors
     /// Fails if the system cannot watch the connection, which is then closed.
-    pub(crate) fn begin(&self, stream: Stream, deadline: Instant) -> io::Result<()> {
+    pub(crate) fn begin(&self, stream: Stream, entry: Entry, deadline: Instant) -> io::Result<()> {
         let (source, may_be_strange) = (stream.source(), stream.needs_key());
         let mut places = self.places.lock();
         if places.admission.is_full() {
             places.sweep();
         }
-        let held = Held::Silent { stream, deadline };
+        let held = Held::Silent { stream, entry, deadline };
         let admitted = places.admission.arrive(source, may_be_strange, held);
         let watched = self.watch(&mut places, admitted.id);
         if watched.is_err() {
@@ -175,7 +185,8 @@ impl Hellos {
     fn take(&self, places: &mut Places, id: u64) -> Option<io::Result<Arrived>> {
         let held = places.admission.handle(id)?;
         let Held::Silent { stream, .. } = &*held else { return None };
-        if have_hung_up(&[stream]) == [true] {
+        // The hello cannot become complete any more, because the peer must answer.
+        if stream.has_hung_up() {
             places.admission.leave(id);
             return Some(Err(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -183,7 +194,9 @@ impl Hellos {
         let hang_up = epoll::delete(&self.events, stream)
             .and_then(|()| rustix::io::fcntl_dupfd_cloexec(stream, 0));
         match hang_up.map(|hang_up| std::mem::replace(held, Held::Heard(hang_up))) {
-            Ok(Held::Silent { stream, deadline }) => Some(Ok(Arrived { id, stream, deadline })),
+            Ok(Held::Silent { stream, entry, deadline }) => {
+                Some(Ok(Arrived { id, stream, entry, deadline }))
+            }
             Ok(Held::Heard(_)) => None,
             Err(error) => {
                 places.admission.leave(id);
@@ -193,9 +206,7 @@ impl Hellos {
     }
 }
 
-/// Returns for each connection whether its peer has hung up, or will send no more. The hello of
-/// such a connection cannot become complete, because the peer must answer. So it needs no thread,
-/// and takes no place from others.
+/// Returns for each connection what [`Stream::has_hung_up`] returns, with one system call.
 fn have_hung_up(streams: &[&Stream]) -> Vec<bool> {
     let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     let mut fds: Vec<_> = streams.iter().map(|it| PollFd::new(*it, PollFlags::RDHUP)).collect();

@@ -9,22 +9,29 @@
 //! session at a time, and later to sessions of the same user only. The daemon moves it into the
 //! worker's folder before the client's first byte, and out of it when the worker has ended.
 
+mod disk;
+mod owner;
+mod remover;
 mod tree;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_confine::environment::PRIVATE;
 use penstock_process::{Lock, variable};
 use rustix::fs::{FlockOperation, flock};
+
+use crate::users::Lease;
+pub(crate) use disk::DiskLimit;
+use remover::Remover;
 
 /// Name of the part of a worker's folder that may be kept.
 const CACHE: &str = "cache";
@@ -32,9 +39,6 @@ const CACHE: &str = "cache";
 /// Most bytes in the folder of a session. The compiled kernels of the largest programs that we
 /// know take 60 MB.
 pub(crate) const SESSION_BYTES_MAX: u64 = 1 << 30;
-
-/// Most files in the folder of a session, as many as 1 GiB has blocks of 4 KiB.
-const SESSION_FILES_MAX: u64 = SESSION_BYTES_MAX >> 12;
 
 /// Most bytes of a cache that is kept, and the number of caches of a user: 1 GiB together.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
@@ -60,7 +64,7 @@ pub(crate) struct Folders {
     next: AtomicU64,
     jobs: Lock<Option<Sender<Job>>>,
     watched: Arc<Lock<Vec<Watched>>>,
-    full: Arc<Lock<Vec<u32>>>,
+    full: Arc<Lock<Vec<Full>>>,
     remover: Option<JoinHandle<()>>,
     done: Lock<Receiver<()>>,
 }
@@ -70,15 +74,33 @@ pub(crate) struct Folders {
 struct Watched {
     worker: u32,
     folder: PathBuf,
+    limit: Option<DiskLimit>,
+}
+
+/// A session that has used too much.
+#[derive(Clone, Debug)]
+pub(crate) struct Full {
+    pub(crate) worker: u32,
+    /// The limit of its user, if that is the reason. Otherwise its folder is too large.
+    pub(crate) limit: Option<String>,
 }
 
 /// What the thread that removes folders does next.
 #[derive(Debug)]
 enum Job {
     /// Remove a worker's folder; first put the cache among those that this user keeps.
-    Clear { folder: PathBuf, user: Option<u32> },
+    Clear(Leaving),
     /// A session has begun: measure.
     Measure,
+}
+
+/// A folder that is removed.
+#[derive(Debug)]
+struct Leaving {
+    folder: PathBuf,
+    user: Option<u32>,
+    lease: Option<Lease>,
+    limit: Option<DiskLimit>,
 }
 
 /// The folder of a worker. When it is dropped, it is removed.
@@ -88,24 +110,46 @@ pub(crate) struct Folder {
     all: Arc<Folders>,
     /// The user that keeps the cache.
     user: Option<u32>,
+    /// The worker's own user, to whom the folder belongs.
+    lease: Option<Lease>,
+    /// What the files of the session's user may take.
+    limit: Option<DiskLimit>,
 }
 
 impl Folders {
     /// Makes the daemon's folder at the first place that can have one. `wake` becomes readable when
-    /// a session has used too much.
+    /// a session has used too much. If workers have users of their own, these can reach the folder.
     ///
     /// # Errors
     /// Fails with the reason for the last place.
-    pub(crate) fn make(wake: OwnedFd) -> io::Result<Arc<Self>> {
+    pub(crate) fn make(wake: OwnedFd, has_users: bool) -> io::Result<Arc<Self>> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         let mut wake = Some(wake);
-        for base in places() {
-            match Self::make_at(base, &mut wake) {
+        for base in places(has_users) {
+            let made = Self::make_at(base, &mut wake)
+                .and_then(|it| if has_users { it.open_to_users() } else { Ok(it) });
+            match made {
                 Ok(folders) => return Ok(Arc::new(folders)),
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Lets all users pass through to the folders of workers, each of which belongs to one user.
+    /// Nobody else can list what is there.
+    fn open_to_users(self) -> io::Result<Self> {
+        let daemons = self.base.join("daemons");
+        for folder in [&self.base, &daemons, &self.own] {
+            fs::set_permissions(folder, Permissions::from_mode(0o711))?;
+        }
+        let is_closed =
+            |folder: &&Path| fs::metadata(folder).is_ok_and(|about| about.mode() & 0o001 == 0);
+        if let Some(closed) = self.base.ancestors().find(is_closed) {
+            let why = format!("users of workers cannot pass through {}", closed.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        Ok(self)
     }
 
     fn make_at(base: PathBuf, wake: &mut Option<OwnedFd>) -> io::Result<Self> {
@@ -123,7 +167,7 @@ impl Folders {
         let (watched, full) = (Arc::default(), Arc::default());
         for folder in stale {
             // The thread below takes them; it has not ended.
-            _ = jobs.send(Job::Clear { folder, user: None });
+            _ = jobs.send(Job::Clear(Leaving { folder, user: None, lease: None, limit: None }));
         }
         let thread = Remover {
             base: base.clone(),
@@ -150,18 +194,22 @@ impl Folders {
         })
     }
 
-    /// Makes the folder of a worker.
-    pub(crate) fn worker(self: &Arc<Self>) -> io::Result<Folder> {
+    /// Makes the folder of a worker, which belongs to the worker's own user if it has one.
+    pub(crate) fn worker(self: &Arc<Self>, lease: Option<Lease>) -> io::Result<Folder> {
         let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
-        make_private(&path)?;
+        if let Err(error) = make_private(&path) {
+            lease.into_iter().for_each(Lease::end);
+            return Err(error);
+        }
         // From here on the folder is removed if anything fails.
-        let folder = Folder { path, all: self.clone(), user: None };
+        let folder = Folder { path, all: self.clone(), user: None, lease, limit: None };
         folder.furnish()?;
+        folder.give()?;
         Ok(folder)
     }
 
-    /// Returns the workers whose sessions have used too much since the last call.
-    pub(crate) fn full(&self) -> Vec<u32> {
+    /// Returns the sessions that have used too much since the last call.
+    pub(crate) fn full(&self) -> Vec<Full> {
         std::mem::take(&mut *self.full.lock())
     }
 
@@ -190,6 +238,11 @@ impl Drop for Folders {
 }
 
 impl Folder {
+    /// Returns the worker's own user, if it has one.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        self.lease.as_ref().map(Lease::number)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -206,15 +259,30 @@ impl Folder {
         })
     }
 
+    /// Gives the folder to the worker's own user.
+    fn give(&self) -> io::Result<()> {
+        self.lease.as_ref().map_or(Ok(()), |lease| owner::give(&self.path, lease.number()))
+    }
+
     /// Begins a session of `worker`. If a user is known, the session has a cache of this user, and
     /// the user keeps the cache.
-    pub(crate) fn begin(&mut self, worker: u32, user: Option<u32>) {
+    pub(crate) fn begin(&mut self, worker: u32, user: Option<u32>, limit: Option<DiskLimit>) {
         if let Some(user) = user {
             self.user = Some(user);
             self.take_kept(user);
         }
-        self.all.watched.lock().push(Watched { worker, folder: self.path.clone() });
+        self.limit = limit.clone();
+        self.all.watched.lock().push(Watched { worker, folder: self.path.clone(), limit });
         self.all.tell(Job::Measure);
+    }
+
+    /// Sets what the files of the session's user may take from now on.
+    pub(crate) fn limit_disk(&mut self, limit: Option<DiskLimit>) {
+        let mut watched = self.all.watched.lock();
+        if let Some(watched) = watched.iter_mut().find(|it| it.folder == self.path) {
+            watched.limit.clone_from(&limit);
+        }
+        self.limit = limit;
     }
 
     /// Puts a kept cache in place of the new one, if the user has one that no session uses.
@@ -231,7 +299,7 @@ impl Folder {
             // The worker then has a cache that is empty, as without a kept one.
             _ = fs::rename(&fresh, &cache);
         }
-        if let Err(error) = self.furnish() {
+        if let Err(error) = self.furnish().and_then(|()| self.give()) {
             tracing::warn!(%error, folder = %self.path.display(), "a cache is incomplete");
         }
     }
@@ -240,82 +308,12 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         self.all.watched.lock().retain(|watched| watched.folder != self.path);
-        self.all.tell(Job::Clear { folder: self.path.clone(), user: self.user });
-    }
-}
-
-/// The thread that removes and measures folders, so that the daemon waits for no disk.
-struct Remover {
-    base: PathBuf,
-    watched: Arc<Lock<Vec<Watched>>>,
-    full: Arc<Lock<Vec<u32>>>,
-    wake: Option<OwnedFd>,
-}
-
-impl Remover {
-    fn run(&self, jobs: &Receiver<Job>) {
-        // Jobs that come all the time must not keep this thread from measuring.
-        let mut measured = Instant::now();
-        loop {
-            // Without sessions this thread sleeps until there is one.
-            let job = if self.watched.lock().is_empty() {
-                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                jobs.recv_timeout(MEASURE_EVERY.saturating_sub(measured.elapsed()))
-            };
-            match job {
-                Ok(Job::Clear { folder, user }) => self.clear(&folder, user),
-                Ok(Job::Measure) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            if measured.elapsed() >= MEASURE_EVERY {
-                self.measure();
-                measured = Instant::now();
-            }
-        }
-    }
-
-    fn clear(&self, folder: &Path, user: Option<u32>) {
-        if let Some(user) = user {
-            let cache = folder.join(CACHE);
-            let size = tree::measure(&cache, KEPT_BYTES_MAX, SESSION_FILES_MAX);
-            let fits = !size.exceeds(KEPT_BYTES_MAX, SESSION_FILES_MAX);
-            if tree::is_folder(&cache) && size.bytes > 0 && fits {
-                self.keep(&cache, user);
-            }
-        }
-        // Two daemons that start at the same time find the same folder of one that has ended.
-        if let Err(error) = tree::remove(folder)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, folder = %folder.display(), "a folder is left behind");
-        }
-    }
-
-    /// Puts a cache into the first free place of the user.
-    fn keep(&self, cache: &Path, user: u32) {
-        let made = make_private(&self.base.join("users").join(user.to_string()));
-        // A name that has files is taken, and rename(2) fails.
-        let kept = made.is_ok()
-            && (0..KEPT_PER_USER_MAX)
-                .any(|slot| fs::rename(cache, kept_at(&self.base, user, slot)).is_ok());
-        if !kept {
-            tracing::debug!(user, "a cache is not kept, because the user has enough of them");
-        }
-    }
-
-    fn measure(&self) {
-        let watched = self.watched.lock().clone();
-        for Watched { worker, folder } in watched {
-            let size = tree::measure(&folder, SESSION_BYTES_MAX, SESSION_FILES_MAX);
-            if size.exceeds(SESSION_BYTES_MAX, SESSION_FILES_MAX) {
-                self.full.lock().push(worker);
-                if let Some(wake) = &self.wake {
-                    // A full counter is readable already.
-                    _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
-                }
-            }
-        }
+        self.all.tell(Job::Clear(Leaving {
+            folder: self.path.clone(),
+            user: self.user,
+            lease: self.lease.take(),
+            limit: self.limit.take(),
+        }));
     }
 }
 
@@ -324,7 +322,7 @@ fn kept_at(base: &Path, user: u32, slot: u32) -> PathBuf {
 }
 
 /// Returns the places for the folders, the best one first.
-fn places() -> Vec<PathBuf> {
+fn places(has_users: bool) -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let home = variable::HOME.path().map(|home| home.join(".cache"));
     let cache = variable::CACHE_HOME.path().or(home).map(|cache| cache.join("penstock"));
@@ -332,6 +330,10 @@ fn places() -> Vec<PathBuf> {
         return vec![chosen];
     }
     let unit = variable::CACHE_DIRECTORY.path();
+    if has_users {
+        // Nobody else can pass through the home of root.
+        return unit.into_iter().chain([PathBuf::from("/var/cache/penstock")]).collect();
+    }
     let temporary = std::env::temp_dir().join(format!("penstock-cache-{user}"));
     unit.into_iter().chain(cache).filter(|it| it.is_absolute()).chain([temporary]).collect()
 }
@@ -390,189 +392,4 @@ fn folders_of_the_dead(daemons: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn folders(name: &str) -> (PathBuf, Arc<Folders>) {
-        let base = std::env::temp_dir().join(format!("penstock-{name}-{}", std::process::id()));
-        _ = fs::remove_dir_all(&base);
-        let folders = Folders::make_at(base.clone(), &mut None).unwrap();
-        (base, Arc::new(folders))
-    }
-
-    fn until(what: &str, done: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !done() {
-            assert!(Instant::now() < deadline, "{what}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Makes a folder whose path is too long.
-    fn hide_in(mut folder: PathBuf) {
-        while folder.as_os_str().len() < 3_900 {
-            folder.push("n".repeat(100));
-        }
-        fs::create_dir_all(&folder).unwrap();
-        let mut mkdir = std::process::Command::new("mkdir");
-        let made = mkdir.arg("n".repeat(200)).current_dir(&folder).status();
-        assert!(made.unwrap().success());
-    }
-
-    #[test]
-    fn a_worker_has_a_folder_that_goes_with_it() {
-        let (base, folders) = folders("own-folder");
-        let (one, two) = (folders.worker().unwrap(), folders.worker().unwrap());
-        assert_ne!(one.path(), two.path());
-        for (_, inner) in PRIVATE {
-            assert!(one.path().join(inner).is_dir(), "{inner}");
-        }
-        let path = one.path().to_owned();
-        drop(one);
-        until("it stays", || !path.exists());
-        drop((two, folders));
-        assert_eq!(fs::read_dir(base.join("daemons")).unwrap().count(), 0);
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn a_cache_comes_back_to_its_user_only() {
-        let (base, folders) = folders("kept");
-        let mut first = folders.worker().unwrap();
-        first.begin(1, Some(1000));
-        fs::write(first.path().join("cache/pocl/kernel"), "code").unwrap();
-        drop(first);
-        until("it is not kept", || kept_at(&base, 1000, 0).exists());
-        for (user, has) in [(Some(1001), false), (None, false), (Some(1000), true)] {
-            let mut later = folders.worker().unwrap();
-            later.begin(2, user);
-            assert_eq!(later.path().join("cache/pocl/kernel").exists(), has, "{user:?}");
-            // While a session has it, another one of the same user has a cache of its own.
-            if has {
-                let mut beside = folders.worker().unwrap();
-                beside.begin(3, user);
-                assert!(!beside.path().join("cache/pocl/kernel").exists());
-                assert!(beside.path().join("cache/pocl").is_dir());
-            }
-        }
-        drop(folders);
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn a_link_in_place_of_a_cache_leads_nowhere() {
-        let (base, folders) = folders("link");
-        let target = base.join("target");
-        fs::create_dir(&target).unwrap();
-        let mut folder = folders.worker().unwrap();
-        folder.begin(1, Some(7));
-        let cache = folder.path().join("cache");
-        fs::remove_dir_all(&cache).unwrap();
-        std::os::unix::fs::symlink(&target, &cache).unwrap();
-        fs::write(target.join("file"), [1; 5000]).unwrap();
-        let path = folder.path().to_owned();
-        drop(folder);
-        until("it stays", || !path.exists());
-        assert!(!tree::is_folder(&kept_at(&base, 7, 0)) && target.join("file").exists());
-        // Not even if it had got there.
-        make_private(&base.join("users/7")).unwrap();
-        std::os::unix::fs::symlink(&target, kept_at(&base, 7, 0)).unwrap();
-        let mut later = folders.worker().unwrap();
-        later.begin(2, Some(7));
-        assert!(later.path().join("cache/pocl").is_dir());
-        assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
-        drop((later, folders));
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn a_session_without_a_user_leaves_nothing() {
-        let (base, folders) = folders("no-user");
-        let mut folder = folders.worker().unwrap();
-        folder.begin(1, None);
-        fs::write(folder.path().join("cache/pocl/kernel"), "code").unwrap();
-        drop((folder, folders));
-        assert_eq!(fs::read_dir(base.join("users")).unwrap().count(), 0);
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn folders_of_a_daemon_that_was_killed_are_removed() {
-        let (base, folders) = folders("stale");
-        let daemons = base.join("daemons");
-        let (dead, lives) = (daemons.join("1-2"), folders.own.clone());
-        fs::create_dir(&dead).unwrap();
-        File::create(daemons.join("1-2.lock")).unwrap();
-        // The daemon that removed its lock was killed before it removed the folder.
-        let orphan = daemons.join("3-4");
-        fs::create_dir(&orphan).unwrap();
-        let other = Folders::make_at(base.clone(), &mut None).unwrap();
-        until("it stays", || !dead.exists() && !orphan.exists());
-        assert!(lives.exists(), "a folder of a daemon that lives is gone");
-        drop((folders, other));
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn daemons_that_start_at_the_same_time_keep_their_folders() {
-        let base = std::env::temp_dir().join(format!("penstock-crowd-{}", std::process::id()));
-        let all = thread::scope(|scope| {
-            let starts = (0..8).map(|_| {
-                scope.spawn(|| {
-                    let make = || Folders::make_at(base.clone(), &mut None).unwrap();
-                    (0..50).map(|_| make()).next_back()
-                })
-            });
-            let starts: Vec<_> = starts.collect();
-            starts.into_iter().filter_map(|it| it.join().unwrap()).collect::<Vec<_>>()
-        });
-        for folders in &all {
-            assert!(folders.own.is_dir() && folders.lock_path.is_file());
-        }
-        assert_eq!(all.len(), 8);
-        drop(all);
-        assert_eq!(fs::read_dir(base.join("daemons")).unwrap().count(), 0);
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn a_folder_is_measured_while_sessions_come_and_go() {
-        let (base, folders) = folders("measured");
-        let mut folder = folders.worker().unwrap();
-        folder.begin(1, None);
-        hide_in(folder.path().join("tmp"));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        // Again and again, another session begins before it is time to measure.
-        while !folders.full().contains(&1) {
-            assert!(Instant::now() < deadline, "nobody measures");
-            folders.tell(Job::Measure);
-            thread::sleep(MEASURE_EVERY / 10);
-        }
-        drop((folder, folders));
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn a_cache_that_hides_something_is_not_kept() {
-        let (base, folders) = folders("hides");
-        let mut folder = folders.worker().unwrap();
-        folder.begin(1, Some(7));
-        fs::write(folder.path().join("cache/pocl/kernel"), "code").unwrap();
-        hide_in(folder.path().join("cache"));
-        let path = folder.path().to_owned();
-        drop(folder);
-        until("it stays", || !path.exists());
-        assert!(!kept_at(&base, 7, 0).exists());
-        drop(folders);
-        fs::remove_dir_all(base).unwrap();
-    }
-
-    #[test]
-    fn a_folder_that_others_can_change_is_refused() {
-        let folder = std::env::temp_dir().join(format!("penstock-open-{}", std::process::id()));
-        DirBuilder::new().mode(0o777).recursive(true).create(&folder).unwrap();
-        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(Folders::make_at(folder.clone(), &mut None).is_err());
-        fs::remove_dir_all(folder).unwrap();
-    }
-}
+mod tests;

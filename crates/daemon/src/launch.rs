@@ -10,15 +10,18 @@ use std::sync::Arc;
 
 use penstock_confine::environment::{self, PRIVATE};
 use penstock_confine::files::WRITTEN_VARIABLES;
+use penstock_confine::limits::tasks_of_daemon;
 use penstock_confine::{Level, Network, Order};
 use penstock_process::variable;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustix::process::PidfdFlags;
 
 use crate::folders::{Folder, Folders};
+use crate::groups::{self, Group, Groups};
 use crate::log::Log;
 use crate::message::{Control, ToWorker};
 use crate::transport::Transport;
+use crate::users::{Lease, Users};
 
 /// What all workers of a daemon are started with.
 #[derive(Debug)]
@@ -31,10 +34,12 @@ pub(crate) struct Launch {
     pub(crate) log: Log,
     /// How far workers confine themselves.
     pub(crate) level: Level,
-    /// Whether clients may be in guests.
-    pub(crate) asks_guests: bool,
     /// Where their folders are. Workers that are not confined may have none.
     pub(crate) folders: Option<Arc<Folders>>,
+    /// Their control groups, if the daemon can make any.
+    pub(crate) groups: Option<Arc<Groups>>,
+    /// Their users, if each has one of its own.
+    pub(crate) users: Option<Arc<Users>>,
 }
 
 /// A process that becomes a worker.
@@ -46,41 +51,55 @@ pub(crate) struct Launched {
     /// has no such descriptors (before Linux 5.3) or none left.
     pub(crate) exit: Option<OwnedFd>,
     pub(crate) folder: Option<Folder>,
+    pub(crate) group: Option<Group>,
 }
 
 impl Launch {
     /// Starts a worker.
     pub(crate) fn start(&self) -> io::Result<Launched> {
-        let folder = self.folders.as_ref().map(|folders| folders.worker()).transpose()?;
-        let (child, control) = self.spawn(folder.as_ref())?;
+        let lease = self.users.as_ref().map(Users::lease).transpose()?;
+        let user = lease.as_ref().map(Lease::worker);
+        let folder = self.folders.as_ref().map(|folders| folders.worker(lease)).transpose()?;
+        let group = self.groups.as_ref().map(Groups::worker).transpose()?;
+        let (mut child, control) = self.spawn(folder.as_ref())?;
+        // The process waits for the message below before it loads or starts anything.
+        if let Some(group) = &group
+            && let Err(error) = group.take(child.id())
+        {
+            // It has done nothing yet, so the wait is short.
+            _ = child.kill().and_then(|()| child.wait());
+            return Err(error);
+        }
         let order = Order {
             level: self.level,
             network: network(),
-            asks_guests: self.asks_guests,
             folder: folder.as_ref().map(|folder| folder.path().to_owned()),
             key: self.key.clone(),
             home: variable::HOME.path(),
             sessions: folder.as_ref().map(|folder| folder.base().to_owned()),
-            sessions_max: SESSIONS_PER_DAEMON_MAX as u64,
+            tasks_max: tasks_max(user.is_some()),
+            user,
         };
         let addresses = self.addresses.clone();
         let start = ToWorker::Start { addresses, log: self.log, order };
         control.send(&start, None).map_err(io::Error::other)?;
         let pid = rustix::process::Pid::from_child(&child);
         let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Launched { child, control, exit, folder })
+        Ok(Launched { child, control, exit, folder, group })
     }
 
     /// Starts a worker's process; its standard input is the control socket.
     fn spawn(&self, folder: Option<&Folder>) -> io::Result<(Child, Control)> {
         let (ours, theirs) = Control::pair()?;
         let mut command = Command::new(&self.program);
-        if self.level > Level::Off {
+        // A worker of its own user cannot use the places of the daemon's user.
+        let has_private = self.level > Level::Off || self.users.is_some();
+        if has_private {
             let folder = folder.map(Folder::path);
             let settings = environment::of_worker(variable::everything(), folder);
             command.env_clear().envs(settings.into_iter().map(|it| (it.name, it.value)));
         }
-        for (name, value) in relative_places(self.level) {
+        for (name, value) in relative_places(has_private) {
             command.env(name, value);
         }
         let nodes = variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into());
@@ -104,11 +123,20 @@ impl Launch {
     }
 }
 
+/// Returns the most tasks of a worker's user.
+fn tasks_max(has_own_user: bool) -> u64 {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) as u64;
+    if has_own_user {
+        return groups::tasks_of_worker(cores);
+    }
+    tasks_of_daemon(cores, SESSIONS_PER_DAEMON_MAX as u64)
+}
+
 /// Returns the variables that name a place for files in relation to the daemon's current folder,
 /// with the places' full paths. A worker's current folder is its own one.
-fn relative_places(level: Level) -> Vec<(OsString, PathBuf)> {
-    // A confined worker has private places of its own.
-    let private = if level > Level::Off { &[][..] } else { PRIVATE };
+fn relative_places(has_private: bool) -> Vec<(OsString, PathBuf)> {
+    // Such a worker has private places of its own.
+    let private = if has_private { &[][..] } else { PRIVATE };
     let is_of_place = |name: &OsStr| {
         WRITTEN_VARIABLES.iter().any(|it| name == *it) || private.iter().any(|it| name == it.0)
     };

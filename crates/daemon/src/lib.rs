@@ -8,9 +8,9 @@
 //!
 //! A file uses only files of its own layer and of the layers below it:
 //!
-//! 1. The processes: `daemon`, `door`, `dial` and `status` are the daemon, `worker` and `outgoing`
-//!    are a worker, and `workers` is the daemon's list of its workers. `builder/` has the processes
-//!    of compilers.
+//! 1. The processes: `daemon`, `door`, `desk`, `dial` and `status` are the daemon, `worker` and
+//!    `outgoing` are a worker, and `workers` is the daemon's list of its workers. `builder/` has
+//!    the processes of compilers.
 //! 2. The calls: `session/call/` has the handlers of the client's calls, with one file for each
 //!    kind of object.
 //! 3. The session: `session/mod.rs` has its tables of objects, and the loop that reads its link.
@@ -19,52 +19,64 @@
 //! 5. What all threads of a session use: `session/shared_session.rs`.
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
-//! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`, `flights`
-//!    and `launches` in `session/`; outside it `doorstep`, `admission`, `dials`, `permitted`,
-//!    `line`, `refill`, `idle`, `quota`, `account`, `message`, `launch`, `folders`, `confinement`,
-//!    `node`, `pocl`, `usage`, `transport`, `log` and `sys`.
+//! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`,
+//!    `flights`, `launches` and `turns` in `session/`; outside it `doorstep`, `admission`, `dials`,
+//!    `permitted`, `invitations`, `line`, `links`, `refill`, `idle`, `quota`, `sharing`, `groups`,
+//!    `users`, `asks`, `account`, `message`, `launch`, `folders`, `confinement`, `node`, `pocl`,
+//!    `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
 mod admission;
 mod announce;
+mod asker;
+mod asks;
 mod builder;
 mod client_list;
 mod confinement;
 mod daemon;
+mod desk;
 mod dial;
 mod dials;
 mod door;
 mod doorstep;
 mod folders;
+mod groups;
 mod guest;
 mod idle;
+mod invitations;
 mod launch;
 mod line;
+mod links;
 pub mod log;
 mod message;
 pub mod node;
+mod options;
 mod outgoing;
 mod permitted;
 mod pocl;
 mod quota;
 mod refill;
 pub mod session;
+mod sharing;
 mod status;
 mod sys;
 mod transport;
 mod usage;
+mod users;
 mod worker;
 mod workers;
 
 pub use announce::AnnounceError;
 pub use confinement::ConfinementError;
-pub use daemon::{Error, Options, serve, serve_until};
+pub use daemon::{serve, serve_until};
 pub use guest::{Guest, GuestError, read_guest_memory};
 pub use idle::{IdleEnd, open_lock};
 pub use log::Log;
+pub use options::{Error, Options};
 pub use penstock_confine::{Level, UnknownLevel};
 pub use permitted::WrongNetwork;
 pub use quota::LimitsError;
 pub use transport::UnknownTransport;
+pub use users::{NotARange, UserRange, UsersError, WORKER_USERS_MIN};
 pub use worker::worker_main;

@@ -1,20 +1,59 @@
 //! Messages between a daemon and its workers, over a pair of sockets that preserves messages.
 
+use std::fmt;
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use penstock_confine::{Order, Report};
-use penstock_link::{LinkError, Patience, recv_fd, send_fd};
+use penstock_link::{Answer, LinkError, Machine, PUBLIC_KEY_BYTES, Patience, recv_fd, send_fd};
 use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::describe::Turn;
 use penstock_wire::hello::TICKET_BYTES;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::log::Log;
+use crate::sharing::Gates;
 
 /// Longest message in bytes; the longest ones list a daemon's addresses or a node's devices.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Note of a connection. It may have the secrets of the connection, so it is cleared when it is
+/// dropped, and no text shows it.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Note(Vec<u8>);
+
+impl From<Zeroizing<Vec<u8>>> for Note {
+    fn from(mut bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self(std::mem::take(&mut *bytes))
+    }
+}
+
+impl Deref for Note {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Note").finish_non_exhaustive()
+    }
+}
+
+/// Bytes of the public key of a node.
+pub(crate) type NodeKey = [u8; PUBLIC_KEY_BYTES];
 
 /// Messages from a daemon to a worker.
 #[derive(Serialize, Deserialize, Debug)]
@@ -39,32 +78,49 @@ pub(crate) enum ToWorker {
         features: u64,
         /// The client's place among the daemon's clients.
         turn: Turn,
+        /// Another address at which workers of other nodes reach this session's worker.
+        reach: Option<String>,
         /// What [`penstock_link::Stream::resume`] needs.
-        stream: Vec<u8>,
+        stream: Note,
         /// What the session may have from the start, by the index in [`Resource::ALL`].
         loans: [Loan; Resource::ALL.len()],
         terms: Terms,
+        /// Numbers of the devices that the client may use; `None` for all.
+        devices: Option<Vec<u32>>,
     },
     /// Answer to [`ToDaemon::Borrow`].
     Lent { question: u64, resource: Resource, answer: Result<Loan, String> },
     /// Other limits from now on.
     Terms(Terms),
+    /// Which devices the session must leave to other users for now.
+    Gates(Gates),
     /// The daemon has registered this ticket.
     Admitted([u8; TICKET_BYTES]),
     /// A peer has brought this ticket; the socket comes with the message.
     Peer {
         ticket: [u8; TICKET_BYTES],
+        /// Public key of its node, if the link is encrypted.
+        node: Option<NodeKey>,
         /// What [`penstock_link::Stream::resume`] needs.
-        stream: Vec<u8>,
+        stream: Note,
     },
     /// Answer to [`ToDaemon::Connect`]; the socket comes with the message.
     Connected {
         number: u64,
+        /// Public key of the other node, if the link is encrypted.
+        node: Option<NodeKey>,
         /// What [`penstock_link::Stream::resume`] needs.
-        stream: Vec<u8>,
+        stream: Note,
     },
+    /// Answer to [`ToDaemon::Ask`]. The socket on which the machine answers comes with the message,
+    /// unless nobody could ask.
+    Asked { number: u64, answer: Option<Answer> },
     /// Answer to [`ToDaemon::Connect`]: there is no connection, for this reason.
     Unreached { number: u64, why: String },
+    /// The session has exceeded a limit of its user, and ends.
+    Over(String),
+    /// End all links to the node with this public key: the key was revoked.
+    EndLinks(NodeKey),
 }
 
 /// A device that a worker found.
@@ -100,6 +156,13 @@ pub(crate) enum ToDaemon {
         address: String,
         ticket: [u8; TICKET_BYTES],
     },
+    /// Ask the machine at the other end of a link for a sign of life. Answered by
+    /// [`ToWorker::Asked`].
+    Ask {
+        /// Chosen by the worker.
+        number: u64,
+        machine: Machine,
+    },
     /// The session and its client have settled whether they use the memory of a guest. Has the
     /// number of a [`penstock_link::MemoryUse`].
     Settled(u64),
@@ -131,14 +194,14 @@ impl Control {
         Self(fd)
     }
 
-    /// Sends a message and a descriptor. Never blocks: a receiver that takes no messages has
-    /// failed.
+    /// Sends a message and a descriptor, and clears the buffer. Never blocks: a receiver that takes
+    /// no messages has failed.
     pub(crate) fn send<M: Serialize>(
         &self,
         message: &M,
         fd: Option<BorrowedFd<'_>>,
     ) -> Result<(), LinkError> {
-        let bytes = penstock_wire::frame::encode(message);
+        let bytes = Zeroizing::new(penstock_wire::frame::encode_in_place(message));
         match fd {
             Some(fd) => send_fd(self.0.as_fd(), fd, &bytes, Patience::Never),
             None => {
@@ -157,7 +220,7 @@ impl Control {
         }
     }
 
-    /// Receives a message; returns `None` if none comes in time.
+    /// Receives a message, and clears the buffer. Returns `None` if none comes in time.
     pub(crate) fn receive<M: DeserializeOwned>(
         &self,
         patience: Patience,
@@ -167,9 +230,10 @@ impl Control {
         if count == 0 {
             return Ok(None);
         }
-        let message =
-            penstock_wire::frame::decode("a message", bytes.get(..count).unwrap_or_default())?;
-        Ok(Some((message, fd)))
+        let filled = bytes.get_mut(..count).unwrap_or_default();
+        let message = penstock_wire::frame::decode("a message", filled);
+        filled.zeroize();
+        Ok(Some((message?, fd)))
     }
 }
 
@@ -190,14 +254,15 @@ mod tests {
         let (other, _end) = Control::pair().unwrap();
         let turn = Turn { before: 9, beside: 2 };
         let loans = Resource::ALL.map(|_| Loan::default());
-        let stream = b"unix:".to_vec();
-        let client = ToWorker::Client { features: 7, turn, stream, loans, terms: Terms::default() };
+        let stream = Note(b"unix:".to_vec());
+        let (reach, terms, devices) = (None, Terms::default(), Some(vec![1]));
+        let client = ToWorker::Client { features: 7, turn, reach, stream, loans, terms, devices };
         daemon.send(&client, Some(other.as_fd())).unwrap();
         let (message, fd) = worker.receive::<ToWorker>(Patience::Never).unwrap().unwrap();
         let ToWorker::Client { features: 7, turn: heard, stream, .. } = message else {
             panic!("another message came: {message:?}");
         };
-        assert_eq!((heard, stream), (turn, b"unix:".to_vec()));
+        assert_eq!((heard, &*stream), (turn, &b"unix:"[..]));
         assert!(fd.is_some());
         assert!(worker.receive::<ToWorker>(Patience::Never).unwrap().is_none());
         drop(daemon);

@@ -8,7 +8,10 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use penstock_device as device;
-use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Turn};
+use penstock_wire::describe::{
+    DeviceDescription, NodeDescription, PlatformDescription, Turn, find,
+};
+use penstock_wire::library::{DEVICE_LIBRARIES, Kind, Libraries};
 use penstock_wire::{frame, limits};
 
 use crate::builder::{Builders, Rehearsals};
@@ -95,9 +98,14 @@ impl Node {
     }
 
     /// Encodes the description as it is sent before any call: length and content, with the client's
-    /// `turn`. Leaves out the last platforms if the description would be too long.
-    pub fn encoded(&self, turn: Turn) -> Vec<u8> {
+    /// `turn` and perhaps another address of the daemon. Has only the devices with these numbers,
+    /// if any are given. Leaves out the last platforms if the description would be too long.
+    pub fn encoded(&self, turn: Turn, reach: Option<String>, devices: Option<&[u32]>) -> Vec<u8> {
         let mut description = NodeDescription { turn, ..self.description.clone() };
+        description.addresses.extend(reach);
+        if let Some(devices) = devices {
+            description = only(description, devices);
+        }
         let mut bytes = frame::encode(&description);
         while bytes.len() > limits::DESCRIPTION_BYTES_MAX && description.platforms.pop().is_some() {
             bytes = frame::encode(&description);
@@ -108,9 +116,20 @@ impl Node {
     }
 }
 
+/// Leaves only the devices with these numbers. All platforms stay, because clients and workers know
+/// a platform by its position.
+pub(crate) fn only(mut description: NodeDescription, devices: &[u32]) -> NodeDescription {
+    for platform in &mut description.platforms {
+        platform.devices.retain(|device| devices.contains(&device.index));
+    }
+    description
+}
+
 /// Describes a device that has this index in the node.
 pub(crate) fn describe(device: &device::Device, index: u32) -> DeviceDescription {
-    let (info, gpu) = (device.info(), device.gpu());
+    let (mut info, gpu) = (device.info(), device.gpu());
+    let libraries = device.libraries();
+    info.extend(libraries.map(|served| (DEVICE_LIBRARIES, served.to_bytes().to_vec())));
     DeviceDescription { index, info, shares_host_memory: device.shares_host_memory(), gpu }
 }
 
@@ -132,6 +151,14 @@ pub(crate) fn read_description(memory: OwnedFd) -> Option<NodeDescription> {
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, 0).ok()?;
     frame::decode("the node's description", &bytes).ok()
+}
+
+/// Returns the calls of CUDA's libraries that a device of the node could serve and does not.
+pub(crate) fn missing_libraries(node: &NodeDescription) -> Vec<Kind> {
+    let devices = node.platforms.iter().flat_map(|platform| &platform.devices);
+    let served = devices.filter_map(|device| find(&device.info, DEVICE_LIBRARIES));
+    let all: Vec<_> = served.map(Libraries::from_bytes).collect();
+    Kind::ALL.into_iter().filter(|kind| all.iter().any(|served| !served.has(*kind))).collect()
 }
 
 impl fmt::Debug for Node {

@@ -1,7 +1,6 @@
 //! A worker's connections to other nodes. Its daemon makes them, because a worker has no keys and
 //! may make no sockets for networks.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,15 +39,6 @@ struct Asked {
 impl Outgoing {
     pub(crate) fn new(control: Arc<Control>) -> Self {
         Self { control, asked: Lock::default(), changed: Signal::new() }
-    }
-
-    /// Takes a connection from the daemon.
-    pub(crate) fn connected(&self, number: u64, socket: Option<OwnedFd>, note: &[u8]) {
-        let answer = socket.map_or_else(
-            || Err("its socket did not come; this process may have too many files open".to_owned()),
-            |socket| Stream::resume(socket, note).map_err(|error| error.to_string()),
-        );
-        self.answered(number, answer);
     }
 
     /// Takes the daemon's answer. It is dropped if the thread that asked has given up.
@@ -130,7 +120,7 @@ mod tests {
         thread::sleep(Duration::from_millis(20));
         assert!(daemon.receive::<ToDaemon>(Patience::Never).unwrap().is_none());
         let (here, _there) = UnixStream::pair().unwrap();
-        outgoing.connected(numbers[0], Some(here.into()), b"unix:");
+        outgoing.answered(numbers[0], Ok(Stream::from_fd(here.into()).unwrap()));
         let waited = next(&daemon);
         for number in numbers.into_iter().skip(1).chain([waited]) {
             outgoing.answered(number, Err(format!("number {number}")));

@@ -17,6 +17,7 @@ use penstock_wire::limits::CLIENTS_IN_LINE_MAX;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
+use crate::groups::{Groups, NoGroups};
 use crate::message::{Control, ToWorker};
 
 /// Interval at which the file of limits is looked at. An administrator who has changed it waits
@@ -44,14 +45,18 @@ pub enum LimitsError {
     Wrong(#[from] FileError),
 }
 
-/// Returns the user that a client belongs to. A quota in the list of clients makes it one of the
-/// holders of this quota, wherever it connects from. Otherwise its host counts: with the pool's
-/// key, a client can enrol as many keys as it likes.
+/// Returns the user that a client belongs to. A client with a one-time key belongs to the user
+/// whose bridge has got the key. A quota in the list of clients makes it one of the holders of this
+/// quota, wherever it connects from. Otherwise its host counts: with the pool's key, a client can
+/// enrol as many keys as it likes.
 pub(crate) fn user_of(client: &Accepted) -> User {
     let quota = client.client.as_ref().and_then(|known| match &known.enrolled {
-        Enrolled::Known { quota } => quota.clone(),
-        Enrolled::Now | Enrolled::NotWritten(_) => None,
+        Enrolled::Known { quota, .. } => quota.clone(),
+        _ => None,
     });
+    if let Some(user) = client.user() {
+        return User::Number(user);
+    }
     quota.map_or_else(|| user_at(client.source()), User::Key)
 }
 
@@ -181,7 +186,7 @@ impl Quota {
     }
 
     /// Returns every limit with its use, who set it, and how it is enforced, as JSON.
-    pub(crate) fn status(&self) -> Value {
+    pub(crate) fn status(&self, groups: &Result<Arc<Groups>, NoGroups>) -> Value {
         let row = |row: Row| {
             let scope = match row.scope {
                 Scope::Session => "session",
@@ -198,7 +203,13 @@ impl Quota {
                 "set_by": row.rule.map(|rule| rule.origin.to_string()),
             })
         };
-        let enforced = Limit::ALL.map(|limit| way(limit.name(), true, limit.enforcement()));
+        let enforced = Limit::ALL.map(|limit| match (limit, Groups::memory_told(groups)) {
+            (Limit::WorkerMemory, Err(why)) => way(limit.name(), false, &why),
+            (Limit::WorkerMemory, Ok(default)) => {
+                way(limit.name(), true, &format!("{}. {default}", limit.enforcement()))
+            }
+            _ => way(limit.name(), true, limit.enforcement()),
+        });
         let not = NOT_ENFORCED.map(|limit| way(limit.name, false, limit.why));
         json!({
             "rows": self.ledger.report().into_iter().map(row).collect::<Vec<_>>(),

@@ -8,6 +8,7 @@ use penstock_wire::limits;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
+use crate::groups::Groups;
 use crate::quota::LimitsFile;
 use crate::{account, confinement};
 
@@ -48,6 +49,7 @@ impl Daemon {
                     "why_not_better": session.way.why_not_better,
                 },
                 "confinement": session.level.name(),
+                "worker_user": session.user,
                 "key": session.key.map(|key| key.to_string()),
                 "seconds": session.since.elapsed().as_secs(),
                 "core_seconds": cores,
@@ -74,7 +76,9 @@ impl Daemon {
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
             "problem": workers.problem,
             "confinement": confinement::told(workers.confinement.as_ref(), workers.required),
-            "quota": workers.quota.status(),
+            "worker_users": self.worker_users.as_ref().map(|users| users.range().to_string()),
+            "control_groups": Groups::told(&workers.groups),
+            "quota": workers.limits_status(),
             "limits_file": self.limits.lock().as_ref().map(LimitsFile::status),
             "limits": {
                 "sessions": limits::SESSIONS_PER_DAEMON_MAX,

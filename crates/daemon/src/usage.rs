@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use penstock_link::{LinkError, SharedMemory};
 use penstock_process::Lock;
@@ -114,20 +115,34 @@ impl Used {
         SharedMemory::of_peer(memory).map(Self)
     }
 
+    /// Returns of each of the first `count` devices whether it is in use, and for how long it was
+    /// up to now.
+    pub(crate) fn all(&self, count: usize) -> Vec<(bool, Duration)> {
+        let mut page = [0; PAGE_BYTES];
+        let got = rustix::io::pread(&self.0, &mut page, 0).unwrap_or_default();
+        let words = page.get(..got).unwrap_or_default().chunks_exact(size_of::<u64>());
+        let now = now_ns();
+        let read = |word: &[u8]| {
+            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
+            (word & IN_USE != 0, time_of(word, now))
+        };
+        words.take(count).map(read).collect()
+    }
+
     /// Returns the seconds for which this device was in use up to now.
     pub(crate) fn seconds(&self, index: usize) -> Option<f64> {
         let mut word = [0; size_of::<u64>()];
         let at = u64::try_from(index.checked_mul(word.len())?).ok()?;
         // Read and not mapped, so that a worker cannot crash the daemon.
         let got = rustix::io::pread(&self.0, &mut word, at).ok()?;
-        (got == word.len()).then(|| seconds_of(u64::from_ne_bytes(word), now_ns()))
+        let time = time_of(u64::from_ne_bytes(word), now_ns());
+        (got == word.len()).then_some(time.as_secs_f64())
     }
 }
 
-fn seconds_of(word: u64, now_ns: u64) -> f64 {
+fn time_of(word: u64, now_ns: u64) -> Duration {
     let time = word >> 1;
-    let ns = if word & IN_USE == 0 { time } else { now_ns.saturating_sub(time) };
-    std::time::Duration::from_nanos(ns).as_secs_f64()
+    Duration::from_nanos(if word & IN_USE == 0 { time } else { now_ns.saturating_sub(time) })
 }
 
 /// Returns ns since boot, on a clock that all processes share; 63 bits last for 292 years.
@@ -140,7 +155,7 @@ fn now_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use std::thread::sleep;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 
@@ -166,6 +181,9 @@ mod tests {
         meter.begin();
         meter.end();
         assert!(used.seconds(1).unwrap() >= all);
+        let both = used.all(2);
+        assert_eq!(both.first(), Some(&(false, Duration::ZERO)));
+        assert!(both.get(1).is_some_and(|(in_use, time)| !in_use && time.as_secs_f64() >= all));
         assert_eq!((used.seconds(0), used.seconds(DEVICES_MAX)), (Some(0.0), None));
     }
 

@@ -10,19 +10,23 @@ use std::time::{Duration, Instant};
 
 use penstock_link::{LinkError, Patience, Settled, Side, Stream, WorkersPart};
 use penstock_quota::{Loan, Resource, Terms};
+use penstock_wire::Status;
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::limits::{BEAT_MS, HELLO_MS_MAX};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::asker::Questions;
 use crate::builder::{self, Builders};
+use crate::links::Links;
 use crate::log::{self, Log};
-use crate::message::{Control, Found, Received, ToDaemon, ToWorker};
+use crate::message::{Control, Found, Note, Received, ToDaemon, ToWorker};
 use crate::node::Node;
 use crate::outgoing::Outgoing;
 use crate::session::allowance::{Allowance, Lender, Refused};
 use crate::session::times::Times;
 use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
+use crate::sharing::Gates;
 use crate::sys::{OomEntry, OomPriority};
 
 /// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
@@ -54,6 +58,10 @@ fn run() -> io::Result<()> {
         return Ok(());
     };
     log::begin(format, true);
+    order.change_user()?;
+    // A process that changes its user loses this request. If the daemon has ended meanwhile, the
+    // first message to it fails.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // Compilers get nothing that the worker reads from now on.
     let (control, foreman) = builder::engage(control, &order);
     let control = Arc::new(control);
@@ -105,7 +113,7 @@ fn enter(folder: &Path) -> PathBuf {
 
 /// Returns the client that the daemon hands over, or `None` if the daemon ends.
 fn await_client(control: &Control, node: &Node, headers: Option<PathBuf>) -> Option<Client> {
-    let (mut part, mut newer) = (None, None);
+    let (mut part, mut newer, mut gates) = (None, None, Gates::default());
     loop {
         match control.receive(Patience::Forever) {
             Ok(Some((ToWorker::Part { place }, Some(memory)))) => {
@@ -114,8 +122,12 @@ fn await_client(control: &Control, node: &Node, headers: Option<PathBuf>) -> Opt
                     .inspect_err(|error| tracing::warn!(%error, "no memory of the guest"))
                     .ok();
             }
-            Ok(Some((ToWorker::Client { features, turn, stream: note, loans, terms }, socket))) => {
-                let (socket, description) = (socket?, node.encoded(turn));
+            Ok(Some((
+                ToWorker::Client { features, turn, reach, stream: note, loans, terms, devices },
+                socket,
+            ))) => {
+                let description = node.encoded(turn, reach, devices.as_deref());
+                let socket = socket?;
                 let terms = newer.unwrap_or(terms);
                 return Some(Client {
                     socket,
@@ -126,10 +138,13 @@ fn await_client(control: &Control, node: &Node, headers: Option<PathBuf>) -> Opt
                     headers,
                     loans,
                     terms,
+                    devices,
+                    gates,
                 });
             }
             // They changed before the daemon could hand over the client.
             Ok(Some((ToWorker::Terms(terms), _))) => newer = Some(terms),
+            Ok(Some((ToWorker::Gates(newer), _))) => gates = newer,
             _ => return None,
         }
     }
@@ -153,13 +168,16 @@ fn take_stdin() -> io::Result<OwnedFd> {
 
 struct Client {
     socket: OwnedFd,
-    note: Vec<u8>,
+    note: Note,
     features: u64,
     description: Vec<u8>,
     /// Part of the memory that the client's guest shares with this host.
     part: Option<WorkersPart>,
     loans: [Loan; Resource::ALL.len()],
     terms: Terms,
+    /// Numbers of the devices that the client may use; `None` for all.
+    devices: Option<Vec<u32>>,
+    gates: Gates,
     /// Folder for the files that the client's programs include.
     headers: Option<PathBuf>,
 }
@@ -178,7 +196,9 @@ fn serve(
     let lender = Box::new(Daemon(control.clone()));
     let allowance = Allowance::new(Some(lender), client.loans, client.terms.clone());
     let allowance = Arc::new(allowance);
+    allowance.turns.set(client.gates);
     let outgoing = Arc::new(Outgoing::new(control.clone()));
+    let questions = Questions::to_daemon(control.clone());
     let setup = PeerSetup {
         dialer: Some(outgoing.clone()),
         admissions: Some(Arc::new(Daemon(control.clone()))),
@@ -203,7 +223,8 @@ fn serve(
         };
         thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
         let (start, end) = (&start, &end);
-        let events = Events { client: &watched, control, bell, start, end, allowance, outgoing };
+        let client = &watched;
+        let events = Events { client, control, bell, start, end, allowance, outgoing, questions };
         let hung_up = events.watch(beats);
         let why = match hung_up {
             Watched::Ended(why) => Some(why.to_string()),
@@ -238,7 +259,10 @@ fn open(
         // If this fails, the daemon has ended.
         _ = control.send(&ToDaemon::Settled(*outcome as u64), None);
     }
-    let session = Session::within(allowance, node, sender, setup, Some(output));
+    let mut session = Session::within(allowance, node, sender, setup, Some(output));
+    if let Some(devices) = &client.devices {
+        session.leave_only(devices);
+    }
     if let Some(headers) = client.headers {
         session.shared().keep_headers_in(headers);
     }
@@ -250,7 +274,7 @@ enum Watched {
     HungUp,
     /// The session has ended by itself.
     Ended(LinkError),
-    /// The session has exceeded a limit of time. Its client is told.
+    /// The session has exceeded a limit. Its client is told.
     Over(String),
 }
 
@@ -263,6 +287,7 @@ struct Events<'a> {
     end: &'a mpsc::Receiver<LinkError>,
     allowance: Arc<Allowance>,
     outgoing: Arc<Outgoing>,
+    questions: Arc<Questions>,
 }
 
 impl Events<'_> {
@@ -272,6 +297,7 @@ impl Events<'_> {
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
         let mut session = None;
         let mut beat_at = beats.then(|| Instant::now() + BEAT_EVERY);
+        let mut links = Links::default();
         let mut times = Times::default();
         times.set(&self.allowance.terms(), Instant::now());
         loop {
@@ -296,10 +322,19 @@ impl Events<'_> {
                 let Ok(message) = self.control.receive::<ToWorker>(Patience::Never) else {
                     return Watched::HungUp;
                 };
-                if let Some((other, socket)) = message.and_then(|it| self.note(it, &mut times)) {
+                if let Some((ToWorker::Over(why), _)) = &message {
+                    session = session.or_else(|| self.start.try_recv().ok());
+                    if let Some(session) = &session {
+                        session.fault(Status::OUT_OF_RESOURCES, why);
+                    }
+                    return Watched::Over(why.clone());
+                }
+                if let Some((other, socket)) =
+                    message.and_then(|it| self.note(it, &mut times, &mut links))
+                {
                     session = session.or_else(|| self.start.recv_timeout(END_MAX).ok());
                     if let Some(session) = &session {
-                        hear(session, other, socket);
+                        hear(session, other, socket, &mut links);
                     }
                 }
             }
@@ -327,6 +362,7 @@ impl Events<'_> {
         &self,
         (message, socket): Received<ToWorker>,
         times: &mut Times,
+        links: &mut Links,
     ) -> Option<Received<ToWorker>> {
         match message {
             ToWorker::Lent { question, resource, answer } => {
@@ -336,9 +372,12 @@ impl Events<'_> {
                 times.set(&terms, Instant::now());
                 self.allowance.apply(terms);
             }
-            ToWorker::Connected { number, stream } => {
-                self.outgoing.connected(number, socket, &stream);
+            ToWorker::Gates(gates) => self.allowance.turns.set(gates),
+            ToWorker::Connected { number, node, stream } => {
+                self.outgoing.answered(number, links.resume(socket, &stream, node));
             }
+            ToWorker::Asked { number, answer } => self.questions.answered(number, answer, socket),
+            ToWorker::EndLinks(node) => links.end(&node),
             ToWorker::Unreached { number, why } => self.outgoing.answered(number, Err(why)),
             other => return Some((other, socket)),
         }
@@ -353,11 +392,16 @@ fn until(at: Instant) -> Timespec {
     Timespec { tv_sec, tv_nsec: left.subsec_nanos().into() }
 }
 
-fn hear(session: &Arc<SharedSession>, message: ToWorker, socket: Option<OwnedFd>) {
-    match (message, socket) {
-        (ToWorker::Admitted(ticket), _) => session.admitted(&ticket),
-        (ToWorker::Peer { ticket, stream: note }, Some(socket)) => {
-            if let Ok(stream) = Stream::resume(socket, &note) {
+fn hear(
+    session: &Arc<SharedSession>,
+    message: ToWorker,
+    socket: Option<OwnedFd>,
+    links: &mut Links,
+) {
+    match message {
+        ToWorker::Admitted(ticket) => session.admitted(&ticket),
+        ToWorker::Peer { ticket, node, stream: note } => {
+            if let Ok(stream) = links.resume(socket, &note, node) {
                 session.arrived(&ticket, stream);
             }
         }

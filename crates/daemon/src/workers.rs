@@ -3,8 +3,11 @@
 //! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
+mod dying;
 mod group;
+mod groups;
 mod keys;
+mod sharing;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -15,36 +18,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
-use penstock_link::{Accepted, MemoryUse, Part, PublicKey, Way};
-use penstock_quota::{Limits, Loan, Refusal, Resource, Terms, User};
+use penstock_link::{Accepted, Machine, MemoryUse, Part, PublicKey, Way};
+use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::account::{Account, Joules};
-use crate::folders::Folder;
+use crate::asks::Asks;
+use crate::dials::PEERS_PER_SESSION_MAX;
+use crate::folders::{DiskLimit, Folder};
+use crate::groups::{Group, Groups, NoGroups};
 use crate::launch::{Launch, Launched};
 use crate::line::Line;
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill};
+use crate::sharing::{Sharing, means_here};
 use crate::usage::Used;
-use group::{describe, end_group, end_group_of_ended};
+pub(crate) use dying::Ended;
+use dying::{DYING_LOOK, Dying};
+use group::end_group;
 
 /// Longest start of a worker; a longer one hangs. The slowest seen took 8 s, with eight GPUs after
 /// boot.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Most open tickets of one worker, as many as a session has peers. Bounds the daemon's memory.
-const TICKETS_PER_WORKER_MAX: usize = 1024;
-
-/// Time that a worker has to end after it has closed its control socket; then it is killed.
-const DYING_MAX: Duration = Duration::from_millis(200);
-
-/// Interval at which dying workers are checked.
-const DYING_LOOK: Duration = Duration::from_millis(5);
+/// Most open tickets of one worker. Bounds the daemon's memory.
+const TICKETS_PER_WORKER_MAX: usize = PEERS_PER_SESSION_MAX;
 
 /// All workers, and the clients that wait for one.
 pub(crate) struct Workers {
@@ -72,10 +75,13 @@ pub(crate) struct Workers {
     /// Set when the daemon ends: no more workers are started.
     pub(crate) ending: bool,
     pub(crate) account: Account,
+    pub(crate) sharing: Sharing,
     /// How far the last worker is confined that became ready.
     pub(crate) confinement: Option<Report>,
     /// The level of confinement below which clients are refused.
     pub(crate) required: Level,
+    /// The control groups of the workers, or why there are none.
+    pub(crate) groups: Result<Arc<Groups>, NoGroups>,
 }
 
 struct Worker {
@@ -92,30 +98,20 @@ struct Worker {
     /// Part of a guest's memory that the session uses.
     part: Option<Arc<Part>>,
     folder: Option<Folder>,
+    group: Option<Group>,
     /// How far it is confined, as soon as it is ready.
     level: Level,
+    /// Keys of the nodes to which it has been linked.
+    nodes: FxHashSet<PublicKey>,
+    /// The machines that it may have the daemon ask.
+    asks: Asks,
+    /// Whether it was told that its session ends because of a limit.
+    is_over: bool,
 }
 
-struct Dying {
-    worker: u32,
-    /// Whether the daemon has ended it, because it was a surplus spare.
-    retired: bool,
-    child: Child,
-    client: Option<String>,
-    told: Option<String>,
-    since: Instant,
-    killed: bool,
-    /// Kept until the process has ended, because it has the part mapped.
-    _part: Option<Arc<Part>>,
-    /// Kept, too: a cache that its user keeps must not change any more.
-    _folder: Option<Folder>,
-}
-
-impl Dying {
-    fn of(worker: u32, child: Child, since: Instant) -> Self {
-        let (client, told, _part, _folder) = (None, None, None, None);
-        let (retired, killed) = (false, false);
-        Self { worker, retired, child, client, told, since, killed, _part, _folder }
+impl Worker {
+    fn signs(&self, worker: u32) -> Signs {
+        Signs { worker, control: self.control.clone(), exit: self.exit.clone() }
     }
 }
 
@@ -140,6 +136,8 @@ pub(crate) struct Session {
     pub(crate) level: Level,
     /// Public key of the client, if the link is encrypted.
     pub(crate) key: Option<PublicKey>,
+    /// The user of its worker, if the daemon has users for its workers.
+    pub(crate) user: Option<u32>,
 }
 
 /// What tells of a worker: its messages, and the end of its process.
@@ -147,18 +145,6 @@ pub(crate) struct Signs {
     pub(crate) worker: u32,
     pub(crate) control: Arc<Control>,
     pub(crate) exit: Option<Arc<OwnedFd>>,
-}
-
-/// How a worker ended.
-pub(crate) struct Ended {
-    pub(crate) worker: u32,
-    /// Its client, if it had one.
-    pub(crate) client: Option<String>,
-    /// The reason that the worker gave in its last message, if it sent one.
-    pub(crate) told: Option<String>,
-    pub(crate) status: String,
-    /// Whether it reported its end.
-    pub(crate) orderly: bool,
 }
 
 /// A client and the worker that it gets.
@@ -188,7 +174,13 @@ pub(crate) enum Arrival {
 }
 
 impl Workers {
-    pub(crate) fn new(required: Level, limits: Limits) -> Self {
+    pub(crate) fn new(
+        required: Level,
+        limits: Limits,
+        groups: Result<Arc<Groups>, NoGroups>,
+    ) -> Self {
+        let has_shares = groups.as_ref().is_ok_and(|groups| groups.shares_processors());
+        let means = if has_shares { Means::Priority } else { means_here() };
         Self {
             quota: Quota::new(limits),
             table: FxHashMap::default(),
@@ -203,8 +195,10 @@ impl Workers {
             description: None,
             ending: false,
             account: Account::default(),
+            sharing: Sharing::new(means, cores()),
             confinement: None,
             required,
+            groups,
         }
     }
 
@@ -221,7 +215,8 @@ impl Workers {
         });
         let dying = (!self.dying.is_empty()).then(|| now + DYING_LOOK);
         let refill = self.refill.next_look(self.census(), now);
-        starts.chain(refill).chain(self.line.next_note()).chain(dying).min()
+        let sharing = self.sharing.next_look();
+        starts.chain(refill).chain(self.line.next_note()).chain(dying).chain(sharing).min()
     }
 
     fn census(&self) -> Census {
@@ -251,19 +246,14 @@ impl Workers {
 
     /// Returns what tells of all workers, to wait on.
     pub(crate) fn signs(&self) -> Vec<Signs> {
-        let signs = |(id, it): (&u32, &Worker)| Signs {
-            worker: *id,
-            control: it.control.clone(),
-            exit: it.exit.clone(),
-        };
-        self.table.iter().map(signs).collect()
+        self.table.iter().map(|(id, it)| it.signs(*id)).collect()
     }
 
     /// Starts a worker. Only the daemon's own thread may call this.
     pub(crate) fn start(&mut self, launch: &Launch, now: Instant) -> io::Result<u32> {
         self.refill.start_began();
         match launch.start() {
-            Ok(Launched { child, control, exit, folder }) => {
+            Ok(Launched { child, control, exit, folder, group }) => {
                 let id = child.id();
                 let state = State::Starting(now);
                 let worker = Worker {
@@ -276,7 +266,11 @@ impl Workers {
                     usage: None,
                     part: None,
                     folder,
+                    group,
                     level: Level::Off,
+                    nodes: FxHashSet::default(),
+                    asks: Asks::new(now),
+                    is_over: false,
                 };
                 self.table.insert(id, worker);
                 Ok(id)
@@ -345,8 +339,8 @@ impl Workers {
             ToDaemon::GiveBack { resource, amount } => {
                 self.quota.ledger.give_back(id, resource, amount);
             }
-            // `Daemon::hear` has taken it.
-            ToDaemon::Connect { .. } => {}
+            // `Daemon::hear` has taken them.
+            ToDaemon::Connect { .. } | ToDaemon::Ask { .. } => {}
             ToDaemon::Ended(why) => worker.ended = Some(why),
         }
     }
@@ -366,7 +360,7 @@ impl Workers {
         if self.line.is_empty() && self.can_serve() && self.quota.ledger.may_enter(&user).is_ok() {
             return match self.take(client, user, now) {
                 Ok(matched) => Arrival::Served(matched),
-                Err(client) => Arrival::Refused(client, Verdict::NoWorker),
+                Err(client) => Arrival::Refused(*client, Verdict::NoWorker),
             };
         }
         if let Some(refusal) = self.quota.refuses_in_line(&self.line, &user) {
@@ -407,30 +401,44 @@ impl Workers {
     }
 
     /// Takes a spare for a client.
-    fn take(&mut self, client: Accepted, user: User, now: Instant) -> Result<Match, Accepted> {
+    fn take(&mut self, client: Accepted, user: User, now: Instant) -> Result<Match, Box<Accepted>> {
         let turn = self.turn();
-        let Some(id) = self.spares.pop_front() else { return Err(client) };
-        let Some(worker) = self.table.get_mut(&id) else { return Err(client) };
+        let Some(id) = self.spares.pop_front() else { return Err(client.into()) };
+        let Some(worker) = self.table.get_mut(&id) else { return Err(client.into()) };
         self.refill.spare_taken(now);
         self.account.open();
         let mark = self.account.now().ok();
         let (name, usage) = (client.peer().to_owned(), worker.usage.clone());
-        let (way, key) = (client.way(), client.client.as_ref().map(|known| known.key));
+        let (way, key) = (client.way(), client.client.as_ref().and_then(|it| it.lasting_key()));
+        worker.asks.learn(Machine::of(&client.source()));
         let part = client.take_part().map(Arc::new);
         worker.part.clone_from(&part);
+        let mut user_of_worker = None;
         if let Some(folder) = &mut worker.folder {
-            folder.begin(
-                id,
-                client.credentials.filter(|_| worker.level >= Level::Files).map(|it| it.uid),
-            );
+            user_of_worker = folder.owner();
+            // Otherwise other sessions could write to the cache.
+            let is_apart = worker.level >= Level::Files || user_of_worker.is_some();
+            let kept_for = client.user().filter(|_| is_apart);
+            let limit = DiskLimit::of(self.quota.ledger.limits(), &user);
+            folder.begin(id, kept_for, limit);
         }
         let level = worker.level;
-        let session =
-            Session { worker: id, client: name, way, since: now, mark, usage, level, key };
+        let session = Session {
+            worker: id,
+            client: name,
+            way,
+            since: now,
+            mark,
+            usage,
+            level,
+            key,
+            user: user_of_worker,
+        };
         worker.state = State::Serving(session);
         self.served += 1;
         let (loans, terms) = self.quota.enter(id, user);
         let (control, terms) = (worker.control.clone(), Box::new(terms));
+        self.limit_groups();
         Ok(Match { client, control, turn, part, loans, terms })
     }
 
@@ -444,12 +452,16 @@ impl Workers {
         Some(NodeDescription { turn: self.turn(), ..description })
     }
 
+    pub(crate) fn knows(&self, ticket: &[u8; TICKET_BYTES]) -> bool {
+        self.tickets.contains_key(ticket)
+    }
+
     /// Returns the worker that registered a ticket, and forgets the ticket.
-    pub(crate) fn redeem(&mut self, ticket: &[u8; TICKET_BYTES]) -> Option<Arc<Control>> {
+    pub(crate) fn redeem(&mut self, ticket: &[u8; TICKET_BYTES]) -> Option<Signs> {
         let id = self.tickets.remove(ticket)?;
         let worker = self.table.get_mut(&id)?;
         worker.tickets = worker.tickets.saturating_sub(1);
-        Some(worker.control.clone())
+        Some(worker.signs(id))
     }
 
     /// Returns whether a client would wait for a worker in vain. The reason is that the daemon is
@@ -468,23 +480,13 @@ impl Workers {
         self.confinement.as_ref().is_some_and(|report| report.level < self.required)
     }
 
-    /// Ends the sessions of workers whose folders are too large.
-    pub(crate) fn end_full(&mut self, full: &[u32]) {
-        for id in full {
-            if let Some(worker) = self.table.get_mut(id) {
-                // If it has ended meanwhile, it is reaped as well.
-                _ = worker.child.kill();
-            }
-        }
-    }
-
     /// Notes that a worker has ended, or has closed its control socket and is about to end.
     pub(crate) fn closed(&mut self, id: u32, now: Instant) {
         let Some(worker) = self.table.remove(&id) else { return };
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);
         self.quota.leave(id);
-        let Worker { child, state, ended: told, part, folder, .. } = worker;
+        let Worker { child, state, ended: told, part, folder, group, .. } = worker;
         let client = match state {
             State::Serving(session) => Some(session.client),
             State::Spare | State::Starting(_) => {
@@ -492,9 +494,9 @@ impl Workers {
                 None
             }
         };
-        let dying =
-            Dying { client, told, _part: part, _folder: folder, ..Dying::of(id, child, now) };
-        self.dying.push(dying);
+        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, now) };
+        self.dying.push(Dying { client, told, ..kept });
+        self.limit_groups();
     }
 
     /// Ends surplus spares, the newest first, because the least of their memory is in use.
@@ -502,42 +504,10 @@ impl Workers {
         for _ in 0..self.refill.surplus(self.census(), now) {
             let Some(id) = self.spares.pop_back() else { return };
             // A spare ends by itself when its control socket closes.
-            let Some(Worker { child, folder, .. }) = self.table.remove(&id) else { return };
-            let dying = Dying { retired: true, _folder: folder, ..Dying::of(id, child, now) };
-            self.dying.push(dying);
+            let Some(Worker { child, folder, group, .. }) = self.table.remove(&id) else { return };
+            let dying = Dying::of(id, child, now);
+            self.dying.push(Dying { retired: true, group, _folder: folder, ..dying });
         }
-    }
-
-    /// Returns the workers that have ended since the last look. A worker that only closed its
-    /// socket is killed after [`DYING_MAX`], and nobody waits for it.
-    pub(crate) fn reap(&mut self, now: Instant) -> Vec<Ended> {
-        let mut ended = Vec::new();
-        let (mut at, failing) = (0, self.refill.is_failing());
-        while let Some(dying) = self.dying.get_mut(at) {
-            end_group_of_ended(&dying.child);
-            let status = match dying.child.try_wait() {
-                Ok(Some(status)) => describe(status),
-                Ok(None) => {
-                    if !dying.killed && now >= dying.since + DYING_MAX {
-                        // If it has ended meanwhile, the next look reaps it.
-                        _ = dying.child.kill();
-                        dying.killed = true;
-                    }
-                    at += 1;
-                    continue;
-                }
-                Err(_) => "unknown".to_owned(),
-            };
-            let Dying { worker, retired, client, told, .. } = self.dying.swap_remove(at);
-            if retired {
-                continue;
-            }
-            if client.is_none() && failing {
-                self.problem = Some(format!("a worker ended before it had a client: {status}"));
-            }
-            ended.push(Ended { worker, client, orderly: told.is_some(), told, status });
-        }
-        ended
     }
 
     /// Kills workers whose start takes too long; their sockets then close.
@@ -559,6 +529,7 @@ impl Workers {
         self.ending = true;
         for worker in self.table.values_mut() {
             end_group(&worker.child);
+            worker.group.iter().for_each(Group::end);
         }
         for dying in &self.dying {
             end_group(&dying.child);

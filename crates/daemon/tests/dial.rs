@@ -9,7 +9,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use daemon::{Daemon, SOON, is_alive, soon, works};
-use penstock_link::{EncryptionOptions, Key, Keys, Pins, Rule};
+use penstock_link::{
+    AUTHORIZED_CLIENTS_FILE, AuthorizedClients, Encryption, EncryptionOptions, Key, Keys, Pins,
+    PublicKey, Rule,
+};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::id::kind;
@@ -30,6 +33,34 @@ impl PoolKey {
         Self(folder)
     }
 
+    /// Returns the same key in another folder, for a node with an identity of its own.
+    fn another(&self, name: &str) -> Self {
+        let other = Self::new(name);
+        std::fs::copy(self.0.join("key"), other.0.join("key")).unwrap();
+        other
+    }
+
+    fn name(&self) -> &str {
+        self.0.file_name().unwrap().to_str().unwrap()
+    }
+
+    fn public(&self) -> PublicKey {
+        let folder = Some(self.0.join("penstock"));
+        let options = EncryptionOptions { rule: Rule::Always, folder };
+        Encryption::new(&options, Pins::Never).unwrap().public().unwrap()
+    }
+
+    /// Revokes the key of another node, which the list may lack.
+    fn revoke(&self, other: &PublicKey) {
+        let list = self.0.join("penstock").join(AUTHORIZED_CLIENTS_FILE);
+        let clients = AuthorizedClients::load(&list).unwrap();
+        if let Some(known) = clients.with_key(other) {
+            AuthorizedClients::revoke(&list, &known.name).unwrap().unwrap();
+        } else {
+            std::fs::write(&list, format!("other {other} revoked\n")).unwrap();
+        }
+    }
+
     /// Starts a daemon with this key, on a Unix socket and a TCP port.
     fn serve(&self, name: &str, environment: &[(&str, &str)]) -> Daemon {
         let key = self.0.join("key");
@@ -46,7 +77,10 @@ impl Drop for PoolKey {
     }
 }
 
-const TICKET: [u8; 32] = [9; 32];
+/// Returns the ticket of a peer with this number.
+fn ticket(number: u64) -> [u8; 32] {
+    [u8::try_from(number).unwrap(); 32]
+}
 
 fn peer(number: u64) -> Id<kind::Peer> {
     Id::new(number)
@@ -55,14 +89,14 @@ fn peer(number: u64) -> Id<kind::Peer> {
 /// Has the worker of `client` connect to these addresses.
 fn connect(client: &mut Client, number: u64, addresses: &[String]) -> Status {
     let addresses = addresses.to_vec();
-    let invitation = frame::encode(&PeerInvitation { addresses, ticket: TICKET });
+    let invitation = frame::encode(&PeerInvitation { addresses, ticket: ticket(number) });
     let call = to_worker::ConnectPeer { request: Id::NONE, peer: peer(number) };
     client.request(call, &invitation).0
 }
 
 fn admit(client: &mut Client, number: u64) {
     let call = to_worker::AdmitPeer { request: Id::NONE, peer: peer(number) };
-    assert_eq!(client.request(call, &TICKET).0, Status::OK);
+    assert_eq!(client.request(call, &ticket(number)).0, Status::OK);
 }
 
 fn dials(daemon: &Daemon) -> u64 {
@@ -73,7 +107,7 @@ fn dials(daemon: &Daemon) -> u64 {
 fn link(here: &Daemon, there: &Daemon) -> Status {
     let (mut guest, mut host) = (here.client().0, there.client().0);
     admit(&mut host, 1);
-    let linked = connect(&mut guest, 2, &[there.addresses[1].to_string()]);
+    let linked = connect(&mut guest, 1, &[there.addresses[1].to_string()]);
     works(&mut guest);
     works(&mut host);
     linked
@@ -89,6 +123,43 @@ fn workers_without_keys_are_linked_over_plain_and_encrypted_tcp() {
         let stranger = other.serve("dial-stranger", rule);
         assert_eq!(link(&here, &stranger), Status::NODE_LOST, "{rule:?}");
         assert_eq!(dials(&here), 0);
+    }
+}
+
+/// Each of two nodes may be the one that no longer trusts the other. The session at each of them
+/// goes on, and so does a link to a third node.
+#[test]
+fn links_end_when_the_key_of_the_other_node_is_revoked() {
+    let always = &[("PENSTOCK_ENCRYPTION", "always")];
+    for case in ["accepted", "made"] {
+        let key = PoolKey::new(&format!("revoke-{case}"));
+        let rings =
+            ["here", "there", "third"].map(|it| key.another(&format!("revoke-{case}-{it}")));
+        let nodes = rings.each_ref().map(|ring| ring.serve(ring.name(), always));
+        let [mut here, mut there, mut third] = nodes.each_ref().map(|node| node.client().0);
+        let address = [nodes[1].addresses[1].to_string()];
+        for (number, guest) in [(1, &mut here), (2, &mut third)] {
+            admit(&mut there, number);
+            assert_eq!(connect(guest, number, &address), Status::OK);
+        }
+        match case {
+            "accepted" => rings[1].revoke(&rings[0].public()),
+            _ => rings[0].revoke(&rings[1].public()),
+        }
+        let before = Instant::now();
+        for client in [&mut here, &mut there] {
+            client.until("the end of the link", |inbox| inbox.peers_lost == [1]);
+        }
+        assert!(before.elapsed() < Duration::from_secs(5), "{case}: {:?}", before.elapsed());
+        admit(&mut there, 3);
+        assert_eq!(connect(&mut here, 3, &address), Status::NODE_LOST, "{case}");
+        admit(&mut there, 4);
+        assert_eq!(connect(&mut third, 4, &address), Status::OK, "{case}");
+        for client in [&mut here, &mut there, &mut third] {
+            works(client);
+        }
+        assert!(third.inbox.peers_lost.is_empty(), "{case}");
+        assert!(!there.inbox.peers_lost.iter().any(|peer| [2, 4].contains(peer)), "{case}");
     }
 }
 
@@ -110,7 +181,7 @@ fn a_node_that_says_nothing_holds_up_nobody_and_leaves_nothing() {
     let address = vec![format!("tcp:{}", silent.local_addr().unwrap())];
     let (mut client, description) = here.client();
     for number in 1..=8 {
-        let invitation = PeerInvitation { addresses: address.clone(), ticket: TICKET };
+        let invitation = PeerInvitation { addresses: address.clone(), ticket: ticket(number) };
         let request = client.id();
         let call = to_worker::ConnectPeer { request, peer: peer(number) };
         client.send(call, &[], &frame::encode(&invitation));
@@ -142,8 +213,9 @@ fn the_answer_does_not_say_whether_a_port_is_open() {
 
 #[test]
 fn a_setting_that_names_no_network_ends_the_daemon() {
+    let folder = PoolKey::new("none");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_penstockd"))
-        .args(["--listen", "unix:/tmp/penstock-dial-none"])
+        .args(["--listen", &format!("unix:{}/node.sock", folder.0.display())])
         .env("PENSTOCK_PEER_NETWORKS", "10.0.0.0/99")
         .output()
         .unwrap();

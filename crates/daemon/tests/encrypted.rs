@@ -8,14 +8,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use common::Client;
 use daemon::{Daemon, SOON, is_alive, soon, works};
 use penstock_link::{
     AUTHORIZED_CLIENTS_FILE, Address, AuthorizedClients, EncryptionOptions, Key, Keys, LinkError,
     Patience, Pins, PublicKey, Rule,
 };
 use penstock_wire::calls::to_worker;
+use penstock_wire::describe::NodeDescription;
 use penstock_wire::hello::Verdict;
-use penstock_wire::{Id, U64};
+use penstock_wire::{Id, Status, TimesOf, U32, U64, frame};
 
 /// Keys of one side, in a folder of its own.
 struct Keyring(PathBuf);
@@ -50,9 +52,17 @@ impl Keyring {
 
     /// Starts a daemon with these keys, on a Unix socket and a TCP port.
     fn serve(&self, name: &str, rule: &str) -> Daemon {
+        self.serve_devices(name, rule, "pthread")
+    }
+
+    /// Does the same with these devices of PoCL.
+    fn serve_devices(&self, name: &str, rule: &str, devices: &str) -> Daemon {
         let key = self.pool_key();
-        let environment =
-            [("PENSTOCK_ENCRYPTION", rule), ("XDG_CONFIG_HOME", self.0.to_str().unwrap())];
+        let environment = [
+            ("PENSTOCK_ENCRYPTION", rule),
+            ("XDG_CONFIG_HOME", self.0.to_str().unwrap()),
+            ("POCL_DEVICES", devices),
+        ];
         let limits = self.limits();
         let options = ["--listen", "tcp:127.0.0.1:0", "--key", key.to_str().unwrap()];
         let limits = ["--limits", limits.to_str().unwrap()].into_iter();
@@ -166,6 +176,55 @@ fn clients_of_a_quota_share_its_limits() {
     drop(client);
     soon("the end of the session", SOON, || daemon.sessions() == 0);
     works(&mut open(&others).unwrap().0);
+}
+
+/// Makes a queue of a device in a context of devices. Returns what a finish of it says.
+fn finish_on(client: &mut Client, devices: &[u32], device: u32) -> Status {
+    let (context, queue) = (client.id(), client.id());
+    let call = to_worker::CreateContext { context, platform: U32::ZERO };
+    client.send(call, &[], &frame::encode(&devices.to_vec()));
+    let (properties, times) = (U64::new(0), U32::new(TimesOf::Commands as u32));
+    let (device, size) = (U32::new(device), U32::ZERO);
+    let call = to_worker::CreateQueue { queue, context, device, properties, size, times };
+    client.send(call, &[], &[]);
+    client.finish(queue)
+}
+
+#[test]
+fn a_client_uses_only_the_devices_of_its_line() {
+    let (ours, theirs) = (Keyring::new("devices-client"), Keyring::new("devices-node"));
+    let others = Keyring::new("devices-other");
+    let line = |name: &str, ring: &Keyring, more| format!("{name} {}{more}\n", ring.public());
+    let lines = line("anna", &ours, " devices=1,7") + &line("ben", &others, "");
+    theirs.keys(Rule::Always, None);
+    fs::write(theirs.0.join("penstock").join(AUTHORIZED_CLIENTS_FILE), lines).unwrap();
+    let daemon = theirs.serve_devices("tls-devices", "always", "pthread pthread");
+    let open = |ring: &Keyring| daemon.open(&ring.keys(Rule::Always, Some(&theirs)), 1).unwrap();
+    let indices = |node: &NodeDescription| -> Vec<u32> {
+        node.platforms.iter().flat_map(|it| &it.devices).map(|it| it.index).collect()
+    };
+    let (mut free, all) = open(&others);
+    let all = indices(&all);
+    assert!(all.len() >= 2, "{all:?}");
+    let (mut bound, offered) = open(&ours);
+    assert_eq!(indices(&offered), [1]);
+    // A platform keeps its number.
+    let whole = daemon.client().1;
+    assert_eq!(offered.platforms.len(), whole.platforms.len());
+    assert_eq!(finish_on(&mut bound, &[1], 1), Status::OK);
+    for (devices, device) in [(&[0][..], 0), (&[0, 1], 1), (&[1], 0), (&[7], 7), (&[], 1)] {
+        let status = finish_on(&mut bound, devices, device);
+        assert_ne!(status, Status::OK, "devices {devices:?}, queue on {device}");
+    }
+    // No part of a forbidden device, and its sensors and clocks are not told.
+    let parts = frame::encode(&vec![0x1086_i64, 1, 0]);
+    let device = U32::ZERO;
+    let call = to_worker::CreateSubDevices { request: Id::NONE, device };
+    assert_eq!(bound.request(call, &parts).0, Status::INVALID_DEVICE);
+    let call = to_worker::DeviceTimer { request: Id::NONE, device };
+    assert_eq!(bound.request(call, &[]).0, Status::INVALID_DEVICE);
+    // Another client of the same daemon is not concerned.
+    assert_eq!(finish_on(&mut free, &[0, 1], 0), Status::OK);
 }
 
 #[test]

@@ -227,11 +227,11 @@ fn new_limits_reach_sessions_that_run() {
     let (_, status) = buffer(&mut client, context, queue, 32 << 20);
     assert_eq!(status, Status::MEM_OBJECT_ALLOCATION_FAILURE.0);
     // A wrong file changes nothing, and the status says why.
-    std::fs::write(&node.file, "[user.default]\nsessions = 3\ncache_disk = \"1G\"\n").unwrap();
+    std::fs::write(&node.file, "[user.default]\nsessions = 3\ncompile_memory = \"1G\"\n").unwrap();
     let problem = || node.daemon.status()["limits_file"]["problem"].as_str().map(str::to_owned);
     soon("the wrong file", SOON, || problem().is_some());
     let why = problem().unwrap();
-    assert!(why.contains("line 3: `cache_disk` cannot be enforced"), "{why}");
+    assert!(why.contains("line 3: `compile_memory` cannot be enforced"), "{why}");
     assert_eq!(node.row("sessions")["max"], 2);
     std::fs::remove_file(&node.file).unwrap();
     soon("the missing file", SOON, || problem().is_some_and(|why| why.contains("cannot read")));

@@ -16,15 +16,52 @@ use crate::staging::Staged;
 pub(crate) enum Command<'a> {
     Marker,
     Barrier,
-    Migrate { mems: &'a [&'a Mem], flags: u64 },
-    Launch { kernel: &'a Kernel, space: &'a IndexSpace },
-    Write { mem: &'a Mem, offset: usize, bytes: Staged },
-    WriteRect { mem: &'a Mem, at: Placed, region: [usize; 3], bytes: Staged },
-    Copy { source: &'a Mem, from: usize, target: &'a Mem, to: usize, bytes: usize },
-    CopyRect { source: &'a Mem, from: Placed, target: &'a Mem, to: Placed, region: [usize; 3] },
-    Fill { mem: &'a Mem, pattern: &'a [u8], offset: usize, bytes: usize },
+    Migrate {
+        mems: &'a [&'a Mem],
+        flags: u64,
+    },
+    Launch {
+        kernel: &'a Kernel,
+        space: &'a IndexSpace,
+    },
+    Write {
+        mem: &'a Mem,
+        offset: usize,
+        bytes: Staged,
+    },
+    WriteRect {
+        mem: &'a Mem,
+        at: Placed,
+        region: [usize; 3],
+        bytes: Staged,
+    },
+    Copy {
+        source: &'a Mem,
+        from: usize,
+        target: &'a Mem,
+        to: usize,
+        bytes: usize,
+    },
+    CopyRect {
+        source: &'a Mem,
+        from: Placed,
+        target: &'a Mem,
+        to: Placed,
+        region: [usize; 3],
+    },
+    Fill {
+        mem: &'a Mem,
+        pattern: &'a [u8],
+        offset: usize,
+        bytes: usize,
+    },
     Image(ImageCommand<'a>),
+    /// Runs on the host, on a thread of the driver. The driver drops the task if it never runs.
+    Task(Task),
 }
+
+/// Work for the host in the turn of a command.
+pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
 /// What a read reads. All of it lies within the object.
 pub(crate) enum Source<'a> {

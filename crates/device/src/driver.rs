@@ -96,6 +96,11 @@ pub(crate) trait DeviceDriver: Any + Send + Sync {
 
     fn timers(&self) -> Result<Timers, Status>;
 
+    /// Whether queues of the device take [`Command::Task`].
+    fn runs_tasks(&self) -> bool {
+        false
+    }
+
     /// Returns what CUDA's driver reports, if the device is a GPU that this driver drives.
     fn gpu(&self) -> Option<cuda::GpuDescription> {
         None

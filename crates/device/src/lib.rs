@@ -13,8 +13,8 @@
 //! Each layer uses only those below it.
 //!
 //! 1. `load` finds the drivers.
-//! 2. `context`, `mem`, `image`, `queue`, `program` and `probe` have public methods. They check
-//!    what a client may have got wrong, once for all drivers.
+//! 2. `context`, `mem`, `image`, `queue`, `program`, `library` and `probe` have public methods.
+//!    They check what a client may have got wrong, once for all drivers.
 //! 3. `opencl` and `cuda` are the two drivers. They do not know each other.
 //! 4. `driver` and `event` say what a driver must be able to do (traits), and define the objects.
 //!    `command` and `image_command` define the commands, each beside the public method that checks
@@ -31,6 +31,7 @@ mod format;
 mod home;
 mod image;
 mod image_command;
+mod library;
 mod load;
 mod mem;
 mod opencl;
@@ -45,6 +46,7 @@ pub use driver::{Arg, Context, Device, Kernel, Mem, Platform, Program, Queue, Sa
 pub use event::{Event, Reading, Times};
 pub use format::pixel_bytes;
 pub use home::{Home, HostMemory};
+pub use library::{LibraryArena, LibraryOperand};
 pub use load::{Driver, LoadError};
 pub use mem::HomeBytes;
 pub use opencl::share_cpus;

@@ -24,6 +24,23 @@ pub struct Resolved {
     pub destination: Destination,
 }
 
+/// Returns what is wrong with a text that does not begin with a scheme. If the text may be the name
+/// of a host, it says how the reader can write it.
+fn unknown_scheme(text: &str) -> String {
+    let is_host = |text: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+        text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && text.bytes().all(is_part)
+            && transport::of_scheme(text).is_none()
+    };
+    let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+    if is_host(host) && is_port {
+        return format!("it has no scheme; for a host, write tcp:{text} or ssh:{host}");
+    }
+    "its scheme is unknown".to_owned()
+}
+
 impl Address {
     /// Returns the address of a Unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
@@ -48,7 +65,7 @@ impl Address {
         let named = text
             .split_once(':')
             .and_then(|(scheme, rest)| Some((transport::of_scheme(scheme)?, rest)));
-        let (transport, rest) = named.ok_or_else(|| wrong("its scheme is unknown".to_owned()))?;
+        let (transport, rest) = named.ok_or_else(|| wrong(unknown_scheme(text)))?;
         transport.read(rest, completion).map(Self).map_err(wrong)
     }
 
@@ -107,6 +124,11 @@ impl Address {
         self.0.host()
     }
 
+    /// Returns the port, if the address is one of TCP.
+    pub fn port(&self) -> Option<u16> {
+        self.0.port()
+    }
+
     /// Returns whether strangers could connect there, so that both sides must prove that they have
     /// the pool's key.
     pub fn needs_key(&self) -> bool {
@@ -116,13 +138,6 @@ impl Address {
     /// Returns the rank among several addresses of one daemon. Lower is better.
     pub fn rank(&self) -> u8 {
         self.0.transport().rank()
-    }
-
-    /// Returns whether a listener with this address serves other machines on this host, or the host
-    /// of this machine, over vsock.
-    #[must_use]
-    pub fn is_of_machines(&self) -> bool {
-        self.0.transport().scheme() == "vsock"
     }
 
     /// Returns the name of the transport for messages, for example "Unix sockets".

@@ -4,6 +4,12 @@
 //! client and copies bytes between its standard input and output and a daemon. It decides nothing
 //! and reads nothing of what it copies.
 //!
+//! If the greeting has an invitation, the client first tries to reach the daemon directly.
+//! Meanwhile it says single bytes: it asks whether the bridge lives ([`SIGN_OF_LIFE`]), and tells
+//! the bridge to connect and to copy from then on ([`RELAY`]). If the client has a direct
+//! connection, it says nothing more, and the bridge waits for its end: the login lasts as long as
+//! the session.
+//!
 //! It copies through buffers. `splice` would save one of the copies, but needs a pipe on one side,
 //! and the SSH server gives a program sockets. SSH's own work for a byte costs ten times as much as
 //! these copies.
@@ -14,8 +20,12 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use crate::transport::ssh;
-pub use ssh::{end_shared as end_shared_ssh, let_ssh_ask, share_in as share_ssh_in};
+use crate::invitation::Offer;
+use crate::transport::ssh::{self, ANSWER, RELAY, SIGN_OF_LIFE};
+pub use ssh::{
+    direct_allowed as direct_ssh_allowed, end_shared as end_shared_ssh, has_greeted, let_ssh_ask,
+    share_in as share_ssh_in,
+};
 
 /// Size in bytes of the buffer of each direction: one that the sockets fill at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,19 +33,24 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Time that a worker has to end after its client. After it, the bridge hangs up.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Greets a client and copies bytes between it and a connected daemon, until the daemon hangs up,
-/// or until some time after the client has. A thread that still waits for the client ends with the
-/// process.
+/// Greets a client with an offer. Unless the client uses the offer, connects to the daemon with
+/// `connect` and copies bytes between both, until the daemon hangs up, or until some time after the
+/// client has. A thread that still waits for the client ends with the process.
 ///
 /// # Errors
-/// Fails if the client does not take the bytes.
+/// Fails if the client does not take the bytes, or `connect` fails.
 pub fn bridge(
-    input: impl Read + Send + 'static,
+    mut input: impl Read + Send + 'static,
     mut output: impl Write,
-    daemon: UnixStream,
+    offer: &Offer,
+    connect: impl FnOnce() -> io::Result<UnixStream>,
 ) -> io::Result<()> {
-    output.write_all(&ssh::greeting(rustix::process::geteuid().as_raw()))?;
+    output.write_all(&ssh::greeting(rustix::process::geteuid().as_raw(), offer))?;
     output.flush()?;
+    if matches!(offer, Offer::Invitation(_)) && !is_needed(&mut input, &mut output)? {
+        return Ok(());
+    }
+    let daemon = connect()?;
     let up = daemon.try_clone()?;
     thread::Builder::new().name("up".into()).spawn(move || {
         // An error on either side is the end, as a hang-up is.
@@ -49,6 +64,29 @@ pub fn bridge(
     // A client that is not read any more must not wait for this process.
     _ = daemon.shutdown(Shutdown::Both);
     copied
+}
+
+/// Answers a client that tries to reach the daemon directly. Returns whether the client wants the
+/// bridge to copy. Takes no byte behind that wish.
+fn is_needed(input: &mut impl Read, output: &mut impl Write) -> io::Result<bool> {
+    let mut said = [0];
+    loop {
+        match input.read(&mut said) {
+            Ok(0) => return Ok(false),
+            Ok(_) => match said {
+                [SIGN_OF_LIFE] => {
+                    output.write_all(&[ANSWER])?;
+                    output.flush()?;
+                }
+                [RELAY] => return Ok(true),
+                // No client of this protocol.
+                _ => return Ok(false),
+            },
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Copies until the end. Passes on each piece as soon as it is there.
@@ -79,11 +117,11 @@ mod tests {
         let (daemon, to_daemon) = UnixStream::pair().unwrap();
         let input = theirs.try_clone().unwrap();
         thread::spawn(move || {
-            let copied = bridge(input, &theirs, to_daemon);
+            let copied = bridge(input, &theirs, &Offer::NotAsked, || Ok(to_daemon));
             _ = theirs.shutdown(Shutdown::Both);
             copied
         });
-        let mut greeting = ssh::greeting(rustix::process::geteuid().as_raw());
+        let mut greeting = ssh::greeting(rustix::process::geteuid().as_raw(), &Offer::NotAsked);
         let expected = greeting.clone();
         (&client).read_exact(&mut greeting).unwrap();
         assert_eq!(greeting, expected);
@@ -107,5 +145,19 @@ mod tests {
                 drop(one);
             });
         }
+    }
+
+    #[test]
+    fn a_client_with_an_invitation_is_answered_until_it_wants_a_copy_or_is_gone() {
+        let says = |said: &[u8]| {
+            let (mut input, mut heard) = (said, Vec::new());
+            let is_needed = is_needed(&mut input, &mut heard).unwrap();
+            (is_needed, heard, input.to_vec())
+        };
+        assert_eq!(says(b""), (false, vec![], vec![]));
+        assert_eq!(says(b"?"), (false, b"!".to_vec(), vec![]));
+        assert_eq!(says(b"??>PENSTOCK"), (true, b"!!".to_vec(), b"PENSTOCK".to_vec()));
+        assert_eq!(says(b">PENSTOCK"), (true, vec![], b"PENSTOCK".to_vec()));
+        assert_eq!(says(b"PENSTOCK"), (false, vec![], b"ENSTOCK".to_vec()));
     }
 }

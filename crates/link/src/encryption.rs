@@ -12,7 +12,8 @@ use penstock_tls::{
 use penstock_wire::limits::PROTOCOL_VERSION;
 
 use crate::error::LinkError;
-use crate::key::Key;
+use crate::invitation::Guests;
+use crate::key::{AwaitedKey, Key};
 use crate::transport::contract::Exposure;
 
 /// Maximum number of clients that the pool's key writes into the list of a daemon. Each is a line
@@ -29,9 +30,9 @@ pub const AUTHORIZED_CLIENTS_FILE: &str = "authorized_clients";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
     /// None. A peer that wants encryption is refused.
-    #[default]
     Never,
     /// Those that leave the host. On this host, a listener takes both kinds.
+    #[default]
     Remote,
     /// All.
     Always,
@@ -112,6 +113,8 @@ pub enum Pins {
     File,
     /// Not at all: the node proves the pool's key each time.
     Never,
+    /// By this key alone, which has come over a connection that SSH protects. No file is read.
+    Key(PublicKey),
 }
 
 /// Identity of this side, and what it knows of others.
@@ -127,6 +130,17 @@ impl Encryption {
     pub fn new(options: &EncryptionOptions, pins: Pins) -> Option<Self> {
         let encrypts = options.rule != Rule::Never;
         encrypts.then(|| Self { options: options.clone(), pins, handshakes: OnceLock::new() })
+    }
+
+    /// Prepares encryption of all links with an identity that lasts as long as this value. No file
+    /// is read or written.
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
+    pub fn for_now(pins: Pins) -> Result<Self, LinkError> {
+        let options = EncryptionOptions { rule: Rule::Always, folder: None };
+        let made = Self::handshakes_of(&Identity::generate()?)?;
+        Ok(Self { options, pins, handshakes: OnceLock::from(made) })
     }
 
     /// Returns the public key of this side. Makes the identity at first use.
@@ -150,6 +164,7 @@ impl Encryption {
         let pinned = match self.pins {
             Pins::File => KnownNodes::load(&self.file(KNOWN_NODES_FILE)?)?.key_of(name),
             Pins::Never => None,
+            Pins::Key(key) => Some(key),
         };
         let expected = pinned.map_or(Expected::Any, Expected::Key);
         let handshake = self.handshakes()?.connect(expected).map_err(LinkError::setup)?;
@@ -158,6 +173,9 @@ impl Encryption {
 
     /// Returns what to tell of a node that has another key than the pinned one.
     pub(crate) fn changed(&self, name: &str, found: &PublicKey) -> Result<(), LinkError> {
+        if self.pins != Pins::File {
+            return Ok(());
+        }
         KnownNodes::load(&self.file(KNOWN_NODES_FILE)?)?.check(name, found)?;
         Ok(())
     }
@@ -166,7 +184,7 @@ impl Encryption {
     pub(crate) fn pin(&self, name: &str, key: PublicKey) -> Result<(), LinkError> {
         match self.pins {
             Pins::File => Ok(KnownNodes::pin(&self.file(KNOWN_NODES_FILE)?, name, key)?),
-            Pins::Never => Ok(()),
+            Pins::Never | Pins::Key(_) => Ok(()),
         }
     }
 
@@ -219,9 +237,13 @@ impl Encryption {
             return Ok(made);
         }
         let identity = Identity::load_or_create(&self.file(IDENTITY_FILE)?)?;
-        let protocol = format!("penstock/{PROTOCOL_VERSION}");
-        let made = Handshakes::new(&identity, protocol.as_bytes()).map_err(LinkError::setup)?;
+        let made = Self::handshakes_of(&identity)?;
         Ok(self.handshakes.get_or_init(|| made))
+    }
+
+    fn handshakes_of(identity: &Identity) -> Result<Handshakes, LinkError> {
+        let protocol = format!("penstock/{PROTOCOL_VERSION}");
+        Handshakes::new(identity, protocol.as_bytes()).map_err(LinkError::setup)
     }
 }
 
@@ -231,6 +253,8 @@ pub(crate) struct Standing {
     pub(crate) listed: Listed,
     /// Name of the client's quota. The daemon enforces it.
     pub(crate) quota: Option<String>,
+    /// Numbers of the devices that the client may use; `None` for all. The daemon enforces them.
+    pub(crate) devices: Option<Vec<u32>>,
 }
 
 impl Standing {
@@ -239,12 +263,29 @@ impl Standing {
         let listed = match options {
             None => Listed::No,
             Some(ClientOptions { revoked: true, .. }) => Listed::Revoked,
-            // Nothing enforces this yet.
-            Some(ClientOptions { devices: Devices::Only(_), .. }) => Listed::Restricted,
+            // A daemon knows devices by their numbers only.
+            Some(ClientOptions { devices: Devices::Only(ids), .. }) if numbers(ids).is_none() => {
+                Listed::Restricted
+            }
             Some(_) => Listed::Allowed,
         };
-        Self { listed, quota: options.and_then(|options| options.quota.clone()) }
+        let devices = options.and_then(|options| match &options.devices {
+            Devices::All => None,
+            // If they were not understood, the client is refused.
+            Devices::Only(ids) => Some(numbers(ids).unwrap_or_default()),
+        });
+        Self { listed, quota: options.and_then(|options| options.quota.clone()), devices }
     }
+}
+
+/// Most devices that a line of the list may name. Nodes have 16 at most.
+const LISTED_DEVICES_MAX: usize = 256;
+
+/// Reads the numbers of devices. Returns `None` if there is anything else.
+fn numbers(ids: &[String]) -> Option<Vec<u32>> {
+    let is_number = |id: &&String| id.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = ids.iter().map(|id| Some(id).filter(is_number)?.parse().ok());
+    numbers.collect::<Option<Vec<u32>>>().filter(|all| all.len() <= LISTED_DEVICES_MAX)
 }
 
 /// Returns the folder of this user's keys, from the variables of the process.
@@ -259,6 +300,8 @@ pub fn keys_folder() -> Option<PathBuf> {
 pub struct Keys {
     /// Key of the pool.
     pub pool: Option<Key>,
+    /// Where the key of the pool may appear later.
+    pub awaited: Option<AwaitedKey>,
     pub encryption: Option<Encryption>,
 }
 
@@ -273,7 +316,13 @@ impl Keys {
         pins: Pins,
     ) -> Result<Self, LinkError> {
         let pool = pool.map(Key::load).transpose()?;
-        Ok(Self { pool, encryption: Encryption::new(encryption, pins) })
+        Ok(Self { pool, awaited: None, encryption: Encryption::new(encryption, pins) })
+    }
+
+    /// Returns the pool's key, if this side has it by now.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Key> {
+        self.pool.as_ref().or_else(|| self.awaited.as_ref()?.get())
     }
 }
 
@@ -282,18 +331,20 @@ impl Keys {
 pub struct Trust<'a> {
     pub pool: Option<&'a Key>,
     pub encryption: Option<&'a Encryption>,
+    /// The clients with one-time keys. Where they connect, nobody else is let in.
+    pub guests: Option<&'a dyn Guests>,
 }
 
 impl<'a> From<&'a Keys> for Trust<'a> {
     fn from(keys: &'a Keys) -> Self {
-        Self { pool: keys.pool.as_ref(), encryption: keys.encryption.as_ref() }
+        Self { pool: keys.pool(), encryption: keys.encryption.as_ref(), guests: None }
     }
 }
 
 /// Without encryption.
 impl<'a> From<Option<&'a Key>> for Trust<'a> {
     fn from(pool: Option<&'a Key>) -> Self {
-        Self { pool, encryption: None }
+        Self { pool, encryption: None, guests: None }
     }
 }
 
@@ -330,6 +381,14 @@ mod tests {
     }
 
     #[test]
+    fn what_leaves_the_host_is_encrypted_unless_somebody_says_otherwise() {
+        let rule = Rule::default();
+        assert_eq!(ALL.map(|at| rule.encrypts(at)), [false, false, true]);
+        assert_eq!(rule.takes(Exposure::Network), Taken::Encrypted);
+        assert_eq!(EncryptionOptions::default().rule, rule);
+    }
+
+    #[test]
     fn each_rule_says_what_is_encrypted() {
         assert_eq!(ALL.map(|at| Rule::Never.encrypts(at)), [false, false, false]);
         assert_eq!(ALL.map(|at| Rule::Remote.encrypts(at)), [false, false, true]);
@@ -360,16 +419,19 @@ mod tests {
         let line = |name: &str, byte, more: &str| format!("{name} {}{more}\n", key(byte));
         let text = line("a", 1, "")
             + &line("b", 2, " revoked")
-            + &line("c", 3, " devices=0")
+            + &line("c", 3, " devices=0,gpu")
             + &line("d", 4, " quota=small")
-            + &line("e", 5, " quota=small revoked");
+            + &line("e", 5, " quota=small revoked")
+            + &line("f", 6, " devices=2,0");
         let clients = AuthorizedClients::parse(Path::new("list"), &text).unwrap();
-        let found = [1, 2, 3, 4, 5, 6].map(|byte| Standing::of(&clients, &key(byte)));
+        let found = [1, 2, 3, 4, 5, 6, 7].map(|byte| Standing::of(&clients, &key(byte)));
         use Listed::{Allowed, No, Restricted, Revoked};
-        let expected = [Allowed, Revoked, Restricted, Allowed, Revoked, No];
+        let expected = [Allowed, Revoked, Restricted, Allowed, Revoked, Allowed, No];
         assert_eq!(found.clone().map(|it| it.listed), expected);
+        let [_, _, _, whole, _, part, _] = found.clone().map(|it| it.devices);
+        assert_eq!((whole, part), (None, Some(vec![2, 0])));
         let quotas = found.map(|it| it.quota);
         let small = || Some("small".to_owned());
-        assert_eq!(quotas, [None, None, None, small(), small(), None]);
+        assert_eq!(quotas, [None, None, None, small(), small(), None, None]);
     }
 }

@@ -7,6 +7,25 @@ use penstock_tls::{HandshakeError, IdentityError, ListError, PinError, PublicKey
 use penstock_wire::FrameError;
 use penstock_wire::hello::Verdict;
 
+/// Returns what to do about a connection that failed.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "its daemon must name this user (penstock serve --allow-user)"
+        }
+        io::ErrorKind::NotFound => "no daemon has made this socket (penstock serve)",
+        io::ErrorKind::ConnectionRefused => "no daemon listens there (penstock serve)",
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => {
+            "is the host running, and do the network and its firewalls let this port through?"
+        }
+        // The search for a name fails without a number of the system.
+        _ if source.raw_os_error().is_none() => "is the address right?",
+        _ => "is penstockd running there?",
+    }
+}
+
 /// Error of a link, of its hello or of its resources.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,7 +57,7 @@ pub enum LinkError {
         why: String,
     },
     /// Nobody answers at the address.
-    #[error("cannot connect to {address}: {source}; is penstockd running there?")]
+    #[error("cannot connect to {address}: {source}; {}", remedy(source))]
     Connect { address: String, source: io::Error },
     /// The daemon of this node has made no connection for its worker.
     #[error("this node's daemon made no connection to `{address}`: {why}")]
@@ -103,6 +122,14 @@ pub enum LinkError {
         "this process has no folder for the keys of encrypted links; set HOME or XDG_CONFIG_HOME"
     )]
     NoFolder,
+    /// This side encrypts the link, and the node does not. There is no second attempt.
+    #[error(
+        "{peer} does not speak TLS, and this side sends nothing in plain text over a network. Its \
+         daemon has PENSTOCK_ENCRYPTION=never or is of a release that did not encrypt unless told \
+         to, or the address is wrong. Set PENSTOCK_ENCRYPTION=remote there, or \
+         PENSTOCK_ENCRYPTION=never on both sides if nobody else can see this network"
+    )]
+    PlainNode { peer: String },
     /// The handshake of an encrypted link failed.
     #[error("{peer}: {source}")]
     Handshake { peer: String, source: Box<HandshakeError> },

@@ -2,32 +2,33 @@
 //! [`penstock_wire::hello`].
 
 use std::io::IoSlice;
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use penstock_tls::PublicKey;
 use penstock_wire::hello::{
-    Answer, Final, Hello, INSTANCE_BYTES, MAGIC, NONCE_BYTES, PROOF_BYTES, REASON_BYTES_MAX, Role,
-    SIGNATURE_BYTES, TICKET_BYTES, Verdict, Welcome, feature, side, transcript,
+    Answer, Final, Hello, MAGIC, REASON_BYTES_MAX, Role, TICKET_BYTES, Verdict, Welcome, feature,
+    side, transcript,
 };
-use penstock_wire::limits::{LINE_SILENCE_MS_MAX, PROTOCOL_VERSION};
+use penstock_wire::invitation::Detour;
+use penstock_wire::limits::PROTOCOL_VERSION;
 use penstock_wire::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
 use crate::address::Address;
+use crate::direct::{self, Reached};
 use crate::encryption::{Taken, Trust};
 use crate::error::LinkError;
-use crate::instance::{Ends, Instance, InstanceId, is_signed};
-use crate::key::fill_random;
+use crate::instance::{End, Ends, Instance, InstanceId};
 use crate::listener_owner;
-use crate::secure::{self, Channel, KnownClient, TLS_FIRST_BYTE};
-use crate::security::Security;
+use crate::secure::{self, Channel, Enrolled, KnownClient, TLS_FIRST_BYTE};
+use crate::security::{Security, instance_of};
 use crate::stream::Stream;
+use crate::talk::{Limit, PREFIX_BYTES, Talk, blank_welcome, nonce};
 use crate::transport::contract::{Credentials, Source, Way};
 use crate::transport::region::host::Part;
-
-/// Bytes of magic and version, with which [`Hello`] and [`Welcome`] start in every version.
-const PREFIX_BYTES: usize = 10;
 
 /// Link that this side opened.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Opened {
     /// Instance of the daemon, if the daemon was asked to prove it and the connection leads
     /// straight to the daemon.
     pub instance: Option<InstanceId>,
+    /// Public key that the node has proved, if the link is encrypted.
+    pub node: Option<PublicKey>,
 }
 
 /// Progress of a link that is being opened.
@@ -55,7 +58,7 @@ pub enum Progress {
 }
 
 /// Callback that is told of the progress and decides whether to continue.
-type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// Link that another process opens, before the final message of this side.
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub struct Accepted {
     pub credentials: Option<Credentials>,
     /// The peer, if the link is encrypted.
     pub client: Option<Box<KnownClient>>,
+    /// Whether the client uses several nodes.
+    pub has_others: bool,
     stream: Stream,
     peer: Box<str>,
     deadline: Instant,
@@ -95,7 +100,7 @@ pub fn open<'a>(
 }
 
 /// Like [`open`], for a client or a survey that the daemon may keep waiting in line. The daemon has
-/// `patience` for each answer. In line it has at least [`LINE_SILENCE_MS_MAX`] between two
+/// `patience` for each answer. In line it has at least `LINE_SILENCE_MS_MAX` between two
 /// messages, and the line itself may last as long as the daemon lives. `watch` is told of each step
 /// and can give up. With `prove` the daemon is asked to prove its instance.
 ///
@@ -110,9 +115,23 @@ pub fn open_patiently<'a>(
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
     let trust = trust.into();
-    let stream = connect(address, trust, Instant::now() + patience)?;
-    let wish = Wish { role, ticket: None, prove };
-    say_hello(stream, &address.to_string(), wish, trust, Limit::Each(patience), watch)
+    let wish = Wish { role, ticket: None, prove, detour: Detour::NotTried };
+    let deadline = Instant::now() + patience;
+    let (name, limit) = (address.to_string(), Limit::Each(patience));
+    let reached = match role {
+        Role::Client => connect_for_session(address, trust, deadline)?,
+        _ => Reached { stream: connect(address, trust, deadline)?, invitation: None },
+    };
+    let Some(invitation) = reached.invitation else {
+        return say_hello(reached.stream, &name, wish, trust, limit, watch);
+    };
+    match direct::open(&reached.stream, &invitation, &name, wish, limit, watch)? {
+        Ok(opened) => Ok(Opened { stream: opened.stream.beside_login(reached.stream), ..opened }),
+        Err(detour) => {
+            let wish = Wish { detour, ..wish };
+            say_hello(reached.stream, &name, wish, trust, limit, watch)
+        }
+    }
 }
 
 /// Like [`open`], over a socket that is already connected. An encrypted link knows the peer under
@@ -129,7 +148,7 @@ pub fn open_on<'a>(
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
     let go_on = &mut |_| ControlFlow::Continue(());
-    let wish = Wish { role, ticket, prove: role == Role::Control };
+    let wish = Wish { role, ticket, prove: role == Role::Control, detour: Detour::NotTried };
     say_hello(stream, peer, wish, trust.into(), Limit::At(deadline), go_on)
 }
 
@@ -144,28 +163,58 @@ fn connect(address: &Address, trust: Trust<'_>, deadline: Instant) -> Result<Str
     Ok(stream)
 }
 
+/// Connects for a session. On a node over SSH, also returns with what this side connects directly.
+fn connect_for_session(
+    address: &Address,
+    trust: Trust<'_>,
+    deadline: Instant,
+) -> Result<Reached, LinkError> {
+    if !address.logs_in() {
+        return Ok(Reached { stream: connect(address, trust, deadline)?, invitation: None });
+    }
+    let (stream, invitation) = Stream::connect_for_session(address, deadline)?;
+    listener_owner::check(&stream, address)?;
+    Ok(Reached { stream, invitation })
+}
+
 /// Purpose of a hello.
-struct Wish {
-    role: Role,
-    ticket: Option<[u8; TICKET_BYTES]>,
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) role: Role,
+    pub(crate) ticket: Option<[u8; TICKET_BYTES]>,
     /// Whether the peer shall prove its instance.
-    prove: bool,
+    pub(crate) prove: bool,
+    /// Why there is no direct connection.
+    pub(crate) detour: Detour,
 }
 
 fn say_hello(
     stream: Stream,
     peer: &str,
-    Wish { role, ticket, prove }: Wish,
+    wish: Wish,
     trust: Trust<'_>,
     limit: Limit,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
     let (stream, channel) = secure::connect(stream, peer, trust, limit.deadline())?;
+    say_hello_on(stream, channel, peer, wish, trust, limit, watch)
+}
+
+/// Says hello on a connection that is encrypted if it must be.
+pub(crate) fn say_hello_on(
+    stream: Stream,
+    channel: Option<Channel<'_>>,
+    peer: &str,
+    Wish { role, ticket, prove, detour }: Wish,
+    trust: Trust<'_>,
+    limit: Limit,
+    watch: Watch<'_>,
+) -> Result<Opened, LinkError> {
     let security = Security::of(&stream, trust.pool, channel.as_ref());
     let security = security.map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
     let talk = Talk { stream: &stream, peer, limit };
     let features = stream.features();
-    let wishes = if prove { feature::PROVE_INSTANCE } else { 0 };
+    let wishes = detour.bits() | if prove { feature::PROVE_INSTANCE } else { 0 };
     let hello = Hello {
         magic: MAGIC,
         version: U16::new(PROTOCOL_VERSION),
@@ -174,6 +223,13 @@ fn say_hello(
         nonce: nonce()?,
     };
     talk.say(&hello)?;
+    let ticket = ticket.unwrap_or([0; TICKET_BYTES]);
+    // With the end of the handshake, which saves a round trip: a node that is known by its key may
+    // see the ticket at once. If the node shall prove its instance, this side may give it up then.
+    let early = security.prove_early(&hello, &ticket).filter(|_| !prove);
+    if let Some(proof) = early {
+        talk.say(&Answer { proof, ticket })?;
+    }
 
     let prefix = talk.hear::<[u8; PREFIX_BYTES]>()?;
     talk.check_prefix(&prefix)?;
@@ -186,9 +242,10 @@ fn say_hello(
         return Err(given_up());
     }
 
-    let ticket = ticket.unwrap_or([0; TICKET_BYTES]);
-    let proof = security.prove_client(&hello, &welcome, &ticket);
-    talk.say(&Answer { proof, ticket })?;
+    if early.is_none() {
+        let proof = security.prove_client(&hello, &welcome, &ticket);
+        talk.say(&Answer { proof, ticket })?;
+    }
     let mut last: Final = talk.hear()?;
     while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
         // A daemon with an endless line must not hold up links of workers and status requests.
@@ -204,19 +261,8 @@ fn say_hello(
         return Err(talk.hear_reason());
     }
     talk.check_verdict(last.verdict)?;
-    Ok(Opened { features: welcome.features.get() & features, stream, instance })
-}
-
-/// Returns the peer's instance if its signature matches the two ends that this side sees.
-fn instance_of(stream: &Stream, hello: &Hello, welcome: &Welcome) -> Option<InstanceId> {
-    if welcome.instance == [0; INSTANCE_BYTES] {
-        return None;
-    }
-    let (connecting, accepting) = stream.ends()?;
-    let unsigned = Welcome { signature: [0; SIGNATURE_BYTES], ..*welcome };
-    let transcript = transcript(side::INSTANCE, hello, &unsigned);
-    is_signed(&welcome.instance, &welcome.signature, &transcript, &Ends { accepting, connecting })
-        .then_some(welcome.instance)
+    let node = channel.map(|channel| channel.peer);
+    Ok(Opened { features: welcome.features.get() & features, stream, instance, node })
 }
 
 /// Receives the hello of a process that has just connected, and refuses the process if the hello is
@@ -271,7 +317,7 @@ pub fn accept_hello_as<'a>(
     if !credentials.map_or(stream.needs_key(), |peer| allow(&peer)) {
         return Err(talk.refuse(Verdict::WrongUser));
     }
-    let Ok(security) = Security::of(&stream, trust.pool, channel.as_ref()) else {
+    let Ok(security) = Security::of_accepted(&stream, trust, channel.as_ref()) else {
         return Err(talk.refuse(Verdict::NoKey));
     };
 
@@ -292,13 +338,14 @@ pub fn accept_hello_as<'a>(
         Ok(client) => client,
         Err(verdict) => return Err(talk.refuse_last(verdict)),
     };
-    let (ticket, features) = (answer.ticket, hello.features.get() & own_features);
+    let (ticket, wishes) = (answer.ticket, hello.features.get());
     Ok(Accepted {
         role,
         ticket,
-        features,
+        features: wishes & own_features,
         credentials,
         client,
+        has_others: wishes & feature::PROVE_INSTANCE != 0,
         peer: peer.into(),
         deadline,
         stream,
@@ -345,7 +392,7 @@ fn hear_first<'a>(
 /// gone.
 fn bridged(hello: &Hello, credentials: Option<Credentials>) -> u64 {
     let is_bridged = credentials.is_some() && hello.features.get() & feature::THROUGH_SSH != 0;
-    if is_bridged { feature::THROUGH_SSH | feature::BEATS } else { 0 }
+    if is_bridged { feature::THROUGH_SSH | feature::DETOUR | feature::BEATS } else { 0 }
 }
 
 impl Accepted {
@@ -365,7 +412,30 @@ impl Accepted {
 
     /// Returns how the bytes of the link travel.
     pub fn way(&self) -> Way {
-        self.stream.way(self.features)
+        let way = self.stream.way(self.features);
+        if self.guest().is_some() { direct::way(way) } else { way }
+    }
+
+    /// Returns the number of the user, if the kernel or a one-time key names it.
+    pub fn user(&self) -> Option<u32> {
+        self.credentials.map(|peer| peer.uid).or_else(|| self.guest())
+    }
+
+    /// Returns the address of this host at which a client with a one-time key has come.
+    pub fn guests_address(&self) -> Option<IpAddr> {
+        self.guest()?;
+        match self.stream.ends()? {
+            (End::Address(here), _) => Some(here.ip().to_canonical()),
+            _ => None,
+        }
+    }
+
+    /// Returns the user whose bridge has brought the client's one-time key.
+    fn guest(&self) -> Option<u32> {
+        match self.client.as_ref()?.enrolled {
+            Enrolled::Invited { user } => Some(user),
+            _ => None,
+        }
     }
 
     /// Returns where the connection comes from.
@@ -427,170 +497,4 @@ impl AsFd for Accepted {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
-}
-
-/// Time limit for the peer.
-#[derive(Clone, Copy)]
-enum Limit {
-    /// All messages arrive before this time.
-    At(Instant),
-    /// Each message arrives within this time.
-    Each(Duration),
-}
-
-impl Limit {
-    fn deadline(self) -> Instant {
-        match self {
-            Self::At(deadline) => deadline,
-            Self::Each(patience) => Instant::now() + patience,
-        }
-    }
-
-    /// Time for a message to a client in line, which the peer repeats at its own interval.
-    fn in_line(self) -> Duration {
-        match self {
-            Self::At(deadline) => deadline.saturating_duration_since(Instant::now()),
-            Self::Each(patience) => patience.max(Duration::from_millis(LINE_SILENCE_MS_MAX)),
-        }
-    }
-}
-
-/// Sends and receives the messages of a hello within the time limit.
-struct Talk<'a> {
-    stream: &'a Stream,
-    peer: &'a str,
-    limit: Limit,
-}
-
-impl Talk<'_> {
-    fn say<T: IntoBytes + Immutable>(&self, message: &T) -> Result<(), LinkError> {
-        self.in_time(self.stream.write_all_until(message.as_bytes(), self.limit.deadline()))
-    }
-
-    fn hear<T: FromBytes + IntoBytes>(&self) -> Result<T, LinkError> {
-        self.hear_rest(&[])
-    }
-
-    /// Receives a message whose first bytes are known. Reads no byte beyond the message, because
-    /// the worker continues where the hello ends.
-    fn hear_rest<T: FromBytes + IntoBytes>(&self, first: &[u8]) -> Result<T, LinkError> {
-        self.in_time(self.hear_until(first, self.limit.deadline()))
-    }
-
-    /// Receives the next message while this side waits in line.
-    fn hear_in_line(&self) -> Result<Final, LinkError> {
-        let silence = self.limit.in_line();
-        self.hear_until(&[], Instant::now() + silence).map_err(|error| match error {
-            LinkError::HelloTimeout { .. } => LinkError::SilentLine {
-                peer: self.peer.to_owned(),
-                silence_ms: u64::try_from(silence.as_millis()).unwrap_or(u64::MAX),
-            },
-            other => other,
-        })
-    }
-
-    fn hear_until<T: FromBytes + IntoBytes>(
-        &self,
-        first: &[u8],
-        deadline: Instant,
-    ) -> Result<T, LinkError> {
-        let mut message = T::new_zeroed();
-        let bytes = message.as_mut_bytes();
-        for (to, from) in bytes.iter_mut().zip(first) {
-            *to = *from;
-        }
-        let rest = bytes.get_mut(first.len()..).unwrap_or_default();
-        self.stream.read_exact_until(rest, deadline)?;
-        Ok(message)
-    }
-
-    /// Names the peer in a time-out as the caller knows it.
-    fn in_time<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
-        result.map_err(|error| match error {
-            LinkError::HelloTimeout { .. } => {
-                LinkError::HelloTimeout { peer: self.peer.to_owned() }
-            }
-            other => other,
-        })
-    }
-
-    fn check_prefix(&self, prefix: &[u8; PREFIX_BYTES]) -> Result<(), LinkError> {
-        let [magic @ .., low, high] = prefix;
-        if *magic != MAGIC {
-            return Err(LinkError::NotPenstock { peer: self.peer.to_owned() });
-        }
-        let theirs = u16::from_le_bytes([*low, *high]);
-        if theirs != PROTOCOL_VERSION {
-            return Err(LinkError::WrongVersion {
-                peer: self.peer.to_owned(),
-                ours: PROTOCOL_VERSION,
-                theirs,
-            });
-        }
-        Ok(())
-    }
-
-    fn check_verdict(&self, verdict: U16) -> Result<(), LinkError> {
-        let peer = self.peer.to_owned();
-        match Verdict::from_wire(verdict.get()) {
-            Some(Verdict::Welcome) => Ok(()),
-            Some(verdict) => Err(LinkError::Refused { peer, verdict }),
-            None => Err(LinkError::NotPenstock { peer }),
-        }
-    }
-
-    /// Receives the reason of a refusal.
-    fn hear_reason(&self) -> LinkError {
-        let deadline = self.limit.deadline();
-        let mut size = [0; 2];
-        let mut text = [0; REASON_BYTES_MAX];
-        let heard = self.stream.read_exact_until(&mut size, deadline).and_then(|()| {
-            let size = usize::from(u16::from_le_bytes(size)).min(REASON_BYTES_MAX);
-            let text = text.get_mut(..size).unwrap_or_default();
-            self.stream.read_exact_until(text, deadline)?;
-            Ok(String::from_utf8_lossy(text).into_owned())
-        });
-        let peer = self.peer.to_owned();
-        match heard {
-            // The text is shown on a terminal.
-            Ok(text) => LinkError::OverLimit { peer, why: text.replace(char::is_control, "") },
-            Err(_) => LinkError::Refused { peer, verdict: Verdict::OverLimit },
-        }
-    }
-
-    /// Refuses the peer instead of welcoming it.
-    fn refuse(&self, verdict: Verdict) -> LinkError {
-        self.turn_away(&blank_welcome(verdict, self.stream.features()), verdict)
-    }
-
-    /// Refuses the peer after the welcome.
-    fn refuse_last(&self, verdict: Verdict) -> LinkError {
-        self.turn_away(&Final { verdict: U16::new(verdict as u16), ahead: U32::new(0) }, verdict)
-    }
-
-    fn turn_away<T: IntoBytes + Immutable>(&self, message: &T, verdict: Verdict) -> LinkError {
-        // One attempt without waiting: a refused peer gets no more of our time.
-        let _ = self.stream.send_now(&[IoSlice::new(message.as_bytes())]);
-        self.stream.end_politely();
-        LinkError::Turned { peer: self.peer.to_owned(), verdict }
-    }
-}
-
-fn blank_welcome(verdict: Verdict, features: u64) -> Welcome {
-    Welcome {
-        magic: MAGIC,
-        version: U16::new(PROTOCOL_VERSION),
-        verdict: U16::new(verdict as u16),
-        features: U64::new(features),
-        nonce: [0; NONCE_BYTES],
-        instance: [0; INSTANCE_BYTES],
-        signature: [0; SIGNATURE_BYTES],
-        proof: [0; PROOF_BYTES],
-    }
-}
-
-fn nonce() -> Result<[u8; NONCE_BYTES], LinkError> {
-    let mut nonce = [0; NONCE_BYTES];
-    fill_random(&mut nonce)?;
-    Ok(nonce)
 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use aws_lc_rs::hmac;
 use penstock_tls::PoolKey;
@@ -108,6 +109,45 @@ impl Key {
     }
 }
 
+/// The file in which the pool's key may appear while this process runs.
+#[derive(Debug)]
+pub struct AwaitedKey {
+    path: PathBuf,
+    key: OnceLock<Key>,
+}
+
+impl AwaitedKey {
+    /// Awaits the key in the file `path`.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path, key: OnceLock::new() }
+    }
+
+    /// Returns the key if a call of [`AwaitedKey::look`] has found it.
+    pub(crate) fn get(&self) -> Option<&Key> {
+        self.key.get()
+    }
+
+    /// Reads the file if it has appeared. Returns `None` if it has not, or if the key is known.
+    ///
+    /// # Errors
+    /// As [`Key::load`].
+    pub fn look(&self) -> Option<Result<(), LinkError>> {
+        if self.key.get().is_some() || !self.path.exists() {
+            return None;
+        }
+        let key = Key::load(&self.path);
+        // Another thread may have read it at the same time.
+        Some(key.map(|key| _ = self.key.set(key)))
+    }
+
+    /// Returns the path of the file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
@@ -123,7 +163,8 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), LinkError> {
     })
 }
 
-fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
+/// Reads 64 hexadecimal digits.
+pub(crate) fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
     if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
@@ -158,6 +199,25 @@ mod tests {
         assert!(!loaded.verify(b"other", &made.prove(b"text")));
         assert!(Key::create(&path).unwrap_err().to_string().contains("exists"));
         assert_eq!(format!("{made:?}"), "Key(..)");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_appears_later_is_found() {
+        let folder = folder("awaited");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("key");
+        let awaited = AwaitedKey::at(path.clone());
+        assert!(awaited.look().is_none() && awaited.get().is_none());
+        fs::write(&path, "no key").unwrap();
+        assert!(matches!(awaited.look(), Some(Err(LinkError::Key { .. }))));
+        fs::remove_file(&path).unwrap();
+        let made = Key::create(&path).unwrap();
+        assert!(matches!(awaited.look(), Some(Ok(()))));
+        assert_eq!(awaited.get().unwrap().prove(b"it"), made.prove(b"it"));
+        // From now on the file may change: the key stays.
+        fs::remove_file(&path).unwrap();
+        assert!(awaited.look().is_none() && awaited.get().is_some());
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -23,6 +23,7 @@ extern crate self as penstock_link;
 mod address;
 mod arena;
 mod bridge;
+mod direct;
 mod encryption;
 mod error;
 mod establish;
@@ -30,6 +31,8 @@ mod fds;
 mod fork;
 mod hello;
 mod instance;
+mod invitation;
+mod inviting;
 mod joint;
 mod key;
 mod listener;
@@ -37,6 +40,7 @@ mod listener_owner;
 mod memory;
 mod outbox;
 mod piece;
+mod race;
 mod receiver;
 mod sealed;
 mod secure;
@@ -45,6 +49,7 @@ mod sender;
 mod shared;
 mod socket;
 mod stream;
+mod talk;
 mod threads;
 mod trace;
 mod transport;
@@ -52,7 +57,9 @@ mod wait;
 
 pub use address::{Address, Resolved};
 pub use arena::Arena;
-pub use bridge::{bridge, end_shared_ssh, let_ssh_ask, share_ssh_in};
+pub use bridge::{
+    bridge, direct_ssh_allowed, end_shared_ssh, has_greeted, let_ssh_ask, share_ssh_in,
+};
 pub use encryption::{
     AUTHORIZED_CLIENTS_FILE, ENROLLED_CLIENTS_MAX, Encryption, EncryptionOptions, IDENTITY_FILE,
     KNOWN_NODES_FILE, Keys, Pins, Rule, Trust, keys_folder,
@@ -64,21 +71,24 @@ pub use hello::{
     Accepted, Opened, Progress, accept_hello, accept_hello_as, open, open_on, open_patiently,
 };
 pub use instance::{Instance, InstanceId};
-pub use key::Key;
+pub use invitation::{Granted, Guest, Guests, Invitation, Offer};
+pub use inviting::{ask_for_invitation, hear_ask, tell_grant};
+pub use key::{AwaitedKey, Key};
 pub use listener::Listener;
 pub use memory::{Addresses, SharedMemory};
 pub use outbox::{Body, Outbox};
 pub use penstock_tls::{
     AuthorizedClients, Client as AuthorizedClient, ClientOptions, Identity, IdentityError,
-    KnownNodes, ListError, PinError, PublicKey,
+    KeyError, KnownNodes, ListError, PUBLIC_KEY_BYTES, PinError, PublicKey,
 };
 pub use receiver::{Received, Receiver};
 pub use secure::{Enrolled, KnownClient};
 pub use sender::Sender;
-pub use stream::Stream;
+pub use stream::{Leash, Stream};
 pub use threads::spawn_quiet;
 pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};
 pub use transport::region::layout::MemoryUse;
+pub use transport::vsock::machine::{Answer, Asker, Asking, Machine, let_ask};
 pub use wait::{Patience, Policy};

@@ -87,6 +87,11 @@ impl Listener {
         self.bound.accepting.stop(self.as_fd());
     }
 
+    /// Returns whether [`Listener::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
     /// Returns the address with the real port.
     pub fn address(&self) -> Address {
         self.address.clone()

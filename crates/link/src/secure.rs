@@ -29,12 +29,40 @@ pub struct KnownClient {
 /// How a client of an encrypted link was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Enrolled {
-    /// The list has its key, and maybe the name of its quota.
-    Known { quota: Option<String> },
+    /// The list has its key, and maybe the name of its quota and the numbers of its devices.
+    Known { quota: Option<String>, devices: Option<Vec<u32>> },
     /// It has proved the pool's key just now.
     Now,
     /// As [`Enrolled::Now`], but the list could not be written, for this reason.
     NotWritten(String),
+    /// It has proved a one-time key, which a bridge of this user has brought. Its own key was made
+    /// for this connection, so no list has it.
+    Invited { user: u32 },
+    /// A worker here waits for the ticket that it has brought. Its key is not in a list either.
+    Awaited,
+}
+
+impl KnownClient {
+    /// Returns the key that a list can have.
+    pub fn lasting_key(&self) -> Option<PublicKey> {
+        match self.enrolled {
+            Enrolled::Invited { .. } | Enrolled::Awaited => None,
+            Enrolled::Known { .. } | Enrolled::Now | Enrolled::NotWritten(_) => Some(self.key),
+        }
+    }
+
+    /// Returns the numbers of the devices that the client may use; `None` for all.
+    #[must_use]
+    pub fn devices(&self) -> Option<&[u32]> {
+        match &self.enrolled {
+            Enrolled::Known { devices, .. } => devices.as_deref(),
+            // A line of the list gives devices, and such a client has none.
+            Enrolled::Now
+            | Enrolled::NotWritten(_)
+            | Enrolled::Invited { .. }
+            | Enrolled::Awaited => None,
+        }
+    }
 }
 
 /// What both ends of an encrypted connection have agreed on.
@@ -68,6 +96,7 @@ pub(crate) fn connect<'a>(
             HandshakeError::OtherKey { found, .. } => {
                 encryption.changed(name, found).err().unwrap_or(error)
             }
+            HandshakeError::NotTls => LinkError::PlainNode { peer: name.to_owned() },
             _ => error,
         },
         _ => error,
@@ -124,6 +153,11 @@ fn make(
 }
 
 impl Channel<'_> {
+    /// Returns whether the node has proved a key that this side expected of it.
+    pub(crate) fn knows_node(&self) -> bool {
+        self.pin == Pin::Known
+    }
+
     /// Returns this side's proof of the pool's key: zeros if it has none.
     pub(crate) fn prove(&self, key: Option<&Key>, terms: &Terms) -> [u8; ENROLMENT_BYTES] {
         key.map_or([0; ENROLMENT_BYTES], |key| {
@@ -138,6 +172,16 @@ impl Channel<'_> {
             Side::Server => Side::Client,
         };
         weigh(key.map(Key::enrolling), prover, &self.binding, terms, proof)
+    }
+
+    /// Returns whether the peer has proved this key.
+    pub(crate) fn has_proved(
+        &self,
+        key: &Key,
+        terms: &Terms,
+        proof: &[u8; ENROLMENT_BYTES],
+    ) -> bool {
+        self.proof(Some(key), terms, proof) == Proof::Right
     }
 
     /// Decides whether to go on with the node, and pins it if it has just proved the pool's key.
@@ -165,9 +209,9 @@ impl Channel<'_> {
         terms: &Terms,
         proof: &[u8; ENROLMENT_BYTES],
     ) -> Result<Result<Enrolled, Verdict>, LinkError> {
-        let Standing { listed, quota } = self.encryption.listed(&self.peer)?;
+        let Standing { listed, quota, devices } = self.encryption.listed(&self.peer)?;
         Ok(match judge_client(listed, self.proof(key, terms, proof)) {
-            ClientJudged::LetIn => Ok(Enrolled::Known { quota }),
+            ClientJudged::LetIn => Ok(Enrolled::Known { quota, devices }),
             // The pool's key lets the client in, also where the list cannot be written.
             ClientJudged::Enrol => Ok(match self.encryption.enrol(self.peer) {
                 Ok(()) => Enrolled::Now,

@@ -2,12 +2,16 @@
 
 use penstock_tls::Terms;
 use penstock_wire::hello::{
-    Answer, Hello, PROOF_BYTES, TICKET_BYTES, Verdict, Welcome, side, transcript,
+    Answer, Hello, INSTANCE_BYTES, PROOF_BYTES, Role, SIGNATURE_BYTES, TICKET_BYTES, Verdict,
+    Welcome, side, transcript,
 };
 
+use crate::encryption::Trust;
 use crate::error::LinkError;
+use crate::instance::{Ends, InstanceId, is_signed};
+use crate::invitation::{Guest, Guests};
 use crate::key::Key;
-use crate::secure::{Channel, KnownClient};
+use crate::secure::{Channel, Enrolled, KnownClient};
 use crate::stream::Stream;
 
 /// How the two sides prove their identity.
@@ -18,6 +22,9 @@ pub(crate) enum Security<'a> {
     Key(&'a Key),
     /// Both sides have proved their keys in the handshake. The pool's key only makes them known.
     Channel { channel: &'a Channel<'a>, key: Option<&'a Key> },
+    /// The handshake has shown this side's key, which the client expects. The client proves a
+    /// one-time key.
+    Guests { channel: &'a Channel<'a>, guests: &'a dyn Guests },
 }
 
 /// This side needs a key and has none.
@@ -38,10 +45,24 @@ impl<'a> Security<'a> {
         key.map(Self::Key).ok_or(KeyMissing)
     }
 
+    /// As [`Security::of`], for the side that accepts. Where clients have one-time keys, nobody
+    /// else is let in.
+    pub(crate) fn of_accepted(
+        stream: &Stream,
+        trust: Trust<'a>,
+        channel: Option<&'a Channel<'a>>,
+    ) -> Result<Self, KeyMissing> {
+        match (trust.guests, channel) {
+            (None, channel) => Self::of(stream, trust.pool, channel),
+            (Some(guests), Some(channel)) => Ok(Self::Guests { channel, guests }),
+            (Some(_), None) => Err(KeyMissing),
+        }
+    }
+
     /// Returns the proof of the accepting side.
     pub(crate) fn prove_node(&self, hello: &Hello, welcome: &Welcome) -> [u8; PROOF_BYTES] {
         match self {
-            Self::Transport => [0; PROOF_BYTES],
+            Self::Transport | Self::Guests { .. } => [0; PROOF_BYTES],
             Self::Key(key) => key.prove(&transcript(side::ACCEPTING, hello, welcome)),
             Self::Channel { channel, key } => channel.prove(*key, &node_terms(hello, welcome)),
         }
@@ -59,7 +80,7 @@ impl<'a> Security<'a> {
             Self::Key(key) if !key.verify(&transcript, &welcome.proof) => {
                 Err(LinkError::WrongKey { peer: name.to_owned() })
             }
-            Self::Key(_) | Self::Transport => Ok(()),
+            Self::Key(_) | Self::Transport | Self::Guests { .. } => Ok(()),
             Self::Channel { channel, key } => {
                 channel.judge_node(name, *key, &node_terms(hello, welcome), &welcome.proof)
             }
@@ -74,9 +95,24 @@ impl<'a> Security<'a> {
         ticket: &[u8; TICKET_BYTES],
     ) -> [u8; PROOF_BYTES] {
         match self {
-            Self::Transport => [0; PROOF_BYTES],
+            Self::Transport | Self::Guests { .. } => [0; PROOF_BYTES],
             Self::Key(key) => key.prove(&transcript(side::CONNECTING, hello, welcome)),
             Self::Channel { channel, key } => channel.prove(*key, &client_terms(hello, ticket)),
+        }
+    }
+
+    /// Returns the proof of the connecting side for a node that this side knows by its key, before
+    /// the node has said anything. Returns `None` if the node must speak first.
+    pub(crate) fn prove_early(
+        &self,
+        hello: &Hello,
+        ticket: &[u8; TICKET_BYTES],
+    ) -> Option<[u8; PROOF_BYTES]> {
+        match self {
+            Self::Channel { channel, key } if channel.knows_node() => {
+                Some(channel.prove(*key, &client_terms(hello, ticket)))
+            }
+            _ => None,
         }
     }
 
@@ -97,6 +133,25 @@ impl<'a> Security<'a> {
                 let client = |enrolled| Box::new(KnownClient { key: channel.peer, enrolled });
                 Ok(judged.map(|enrolled| Some(client(enrolled))))
             }
+            Self::Guests { channel, guests } => {
+                let terms = client_terms(hello, &answer.ticket);
+                let enrolled = match Role::from_wire(hello.role.get()) {
+                    // Only this node has been shown the ticket, inside the channel.
+                    Some(Role::Peer) if guests.awaits(&answer.ticket) => Some(Enrolled::Awaited),
+                    Some(Role::Peer) => None,
+                    role => {
+                        // The key is good once, whatever happens next.
+                        let guest = guests.redeem(&answer.ticket);
+                        let is_right = |guest: &Guest| {
+                            role == Some(Role::Client)
+                                && channel.has_proved(&guest.key(), &terms, &answer.proof)
+                        };
+                        guest.filter(is_right).map(|it| Enrolled::Invited { user: it.user })
+                    }
+                };
+                let Some(enrolled) = enrolled else { return Ok(Err(Verdict::NotInvited)) };
+                Ok(Ok(Some(Box::new(KnownClient { key: channel.peer, enrolled }))))
+            }
         }
     }
 }
@@ -113,4 +168,16 @@ fn node_terms(hello: &Hello, welcome: &Welcome) -> Terms {
 /// Returns what the connecting side asks for.
 fn client_terms(hello: &Hello, ticket: &[u8; TICKET_BYTES]) -> Terms {
     Terms { role: hello.role.get(), features: hello.features.get(), ticket: *ticket }
+}
+
+/// Returns the peer's instance if its signature matches the two ends that this side sees.
+pub(crate) fn instance_of(stream: &Stream, hello: &Hello, welcome: &Welcome) -> Option<InstanceId> {
+    if welcome.instance == [0; INSTANCE_BYTES] {
+        return None;
+    }
+    let (connecting, accepting) = stream.ends()?;
+    let unsigned = Welcome { signature: [0; SIGNATURE_BYTES], ..*welcome };
+    let transcript = transcript(side::INSTANCE, hello, &unsigned);
+    is_signed(&welcome.instance, &welcome.signature, &transcript, &Ends { accepting, connecting })
+        .then_some(welcome.instance)
 }

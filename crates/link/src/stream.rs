@@ -4,17 +4,20 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use penstock_tls::Records;
 use penstock_wire::FrameError;
 use penstock_wire::hello::feature;
-use rustix::net::{SocketType, sockopt};
+use penstock_wire::invitation::Detour;
+use rustix::net::{Shutdown, SocketType, sockopt};
+use zeroize::Zeroizing;
 
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
+use crate::invitation::Invitation;
 use crate::transport::contract::{Connection, Credentials, Exposure, Rings, Side, Source, Way};
 use crate::transport::region::host::{Region, WorkersPart};
 use crate::transport::region::layout::MemoryUse;
@@ -27,11 +30,21 @@ use crate::transport::{self, exact, ssh};
 const UNREAD_READS_MAX: usize = 16;
 
 /// Connected socket.
-pub struct Stream(Box<dyn Connection>);
+pub struct Stream {
+    connection: Box<dyn Connection>,
+    /// Second descriptor of the socket, for its [`Leash`]. It goes with the stream.
+    leash: Option<Arc<OwnedFd>>,
+    /// Login that lasts as long as this stream, which does not go through it.
+    login: Option<Box<Self>>,
+}
+
+/// Ends a connection from outside, wherever its stream is by then. Does not keep it open.
+#[derive(Clone, Debug)]
+pub struct Leash(Weak<OwnedFd>);
 
 impl Stream {
     pub(crate) fn new(connection: Box<dyn Connection>) -> Self {
-        Self(connection)
+        Self { connection, leash: None, login: None }
     }
 
     /// Takes a connected stream socket, or one end of a pair, of which nothing more is known.
@@ -46,7 +59,7 @@ impl Stream {
         let family = sockopt::socket_domain(&fd).map_err(LinkError::system(doing))?;
         let transport = transport::of_family(family)
             .ok_or_else(|| LinkError::system(doing)(io::ErrorKind::InvalidInput))?;
-        transport.adopt(fd, &[]).map(Self).map_err(LinkError::system(doing))
+        transport.adopt(fd, &[]).map(Self::new).map_err(LinkError::system(doing))
     }
 
     /// Takes a connection over from another process. `note` is what [`Stream::note`] returned
@@ -62,18 +75,30 @@ impl Stream {
             .and_then(transport::of_scheme)
             .ok_or_else(|| LinkError::system(doing)(io::ErrorKind::InvalidInput))?;
         let state = parts.next().unwrap_or_default();
-        transport.adopt(fd, state).map(Self).map_err(LinkError::system(doing))
+        transport.adopt(fd, state).map(Self::new).map_err(LinkError::system(doing))
     }
 
     /// Returns the note with which another process can [resume](Stream::resume) this connection
     /// from its descriptor. This process must not use the connection afterwards. The note of an
-    /// encrypted connection has its secrets.
+    /// encrypted connection has its secrets, and is cleared when it is dropped.
     ///
     /// # Errors
     /// Fails if this process has not sent all that it has begun to send.
-    pub fn note(&self) -> Result<Vec<u8>, LinkError> {
-        let scheme = self.0.transport().scheme();
-        Ok([scheme.as_bytes(), b":", &self.0.state()?].concat())
+    pub fn note(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
+        let scheme = self.connection.transport().scheme();
+        Ok([scheme.as_bytes(), b":", &self.connection.state()?].concat().into())
+    }
+
+    /// Returns what ends this connection from outside.
+    ///
+    /// # Errors
+    /// Fails if there is no descriptor left for it.
+    pub fn leash(&mut self) -> Result<Leash, LinkError> {
+        let socket = rustix::io::fcntl_dupfd_cloexec(&self.connection, 3);
+        let socket = Arc::new(socket.map_err(LinkError::system("copying a descriptor"))?);
+        let leash = Leash(Arc::downgrade(&socket));
+        self.leash = Some(socket);
+        Ok(leash)
     }
 
     /// Connects to an address.
@@ -83,58 +108,79 @@ impl Stream {
     pub fn connect(address: &Address, deadline: Instant) -> Result<Self, LinkError> {
         let failed = |source| address.endpoint().failure(address.to_string(), source);
         let connected = address.endpoint().connect(deadline).map_err(failed)?;
-        Ok(Self(region::for_client(connected)))
+        Ok(Self::new(region::for_client(connected)))
+    }
+
+    /// Connects to an address where this process logs in, for a session. Also returns with what
+    /// this side can connect directly.
+    ///
+    /// # Errors
+    /// Fails if nobody answers at the address.
+    pub(crate) fn connect_for_session(
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<(Self, Option<Invitation>), LinkError> {
+        let failed = |source| address.endpoint().failure(address.to_string(), source);
+        let reached = address.endpoint().connect_for_session(deadline).map_err(failed)?;
+        let (connected, invitation) = reached;
+        Ok((Self::new(region::for_client(connected)), invitation))
+    }
+
+    /// Returns this connection with a login that ends with it.
+    pub(crate) fn beside_login(mut self, login: Self) -> Self {
+        self.login = Some(Box::new(login));
+        self
     }
 
     /// Returns this connection of a client that looks for memory of its guest only in this file,
     /// and not among the devices of this machine.
     #[must_use]
     pub fn seeing(self, path: PathBuf) -> Self {
-        Self(region::for_client_at(self.0, path))
+        Self::new(region::for_client_at(self.connection, path))
     }
 
     /// Returns this connection of a daemon, which knows that a guest with this region is at the
     /// other end.
     #[must_use]
     pub fn of_guest(self, region: Arc<Region>) -> Self {
-        Self(region::for_daemon(self.0, region))
+        Self::new(region::for_daemon(self.connection, region))
     }
 
     /// Returns this connection of a worker, which has a part of the guest's region if one was free.
     /// `settled` is set when [`crate::establish`] has agreed with the client.
     #[must_use]
     pub fn with_part(self, part: Option<WorkersPart>, settled: Settled) -> Self {
-        Self(region::for_worker(self.0, part, settled))
+        Self::new(region::for_worker(self.connection, part, settled))
     }
 
     /// Returns this connection with all that follows encrypted.
     pub(crate) fn encrypted(self, records: Records) -> Self {
-        Self(Box::new(TlsConnection::new(self.0, records)))
+        Self::new(Box::new(TlsConnection::new(self.connection, records)))
     }
 
     /// Returns who besides the two ends could see the bytes.
     pub(crate) fn exposure(&self) -> Exposure {
-        self.0.exposure()
+        self.connection.exposure()
     }
 
     /// Returns the name of the cipher suite, if the connection is encrypted.
     pub fn encryption(&self) -> Option<&'static str> {
-        self.0.encryption()
+        self.connection.encryption()
     }
 
     /// Returns whether bytes can be received although the descriptor does not report any.
     pub fn has_waiting(&self) -> bool {
-        self.0.has_waiting()
+        self.connection.has_waiting()
     }
 
     #[cfg(test)]
     pub(crate) fn into_connection(self) -> Box<dyn Connection> {
-        self.0
+        self.connection
     }
 
     /// Returns the region of the guest at the other end.
     pub(crate) fn region(&self) -> Option<&Arc<Region>> {
-        self.0.region()
+        self.connection.region()
     }
 
     /// Returns the identity of the peer, or `None` if the transport has no kernel that knows it.
@@ -142,44 +188,44 @@ impl Stream {
     /// # Errors
     /// Fails if the kernel does not report it.
     pub fn credentials(&self) -> Result<Option<Credentials>, LinkError> {
-        self.0.credentials().map_err(LinkError::system("asking who the peer is"))
+        self.connection.credentials().map_err(LinkError::system("asking who the peer is"))
     }
 
     /// Returns whether descriptors can be sent beside the bytes, with [`crate::send_fd`].
     pub fn passes_descriptors(&self) -> bool {
-        self.0.passes_descriptors()
+        self.connection.passes_descriptors()
     }
 
     /// Returns whether strangers could connect, so that both sides must prove that they have the
     /// pool's key.
     pub fn needs_key(&self) -> bool {
-        self.0.transport().needs_key()
+        self.connection.transport().needs_key()
     }
 
     /// Returns a name of the peer for messages.
     pub fn peer(&self) -> String {
-        self.0.peer()
+        self.connection.peer()
     }
 
     /// Returns where the connection comes from.
     pub fn source(&self) -> Source {
-        self.0.source()
+        self.connection.source()
     }
 
     /// Returns this end of the socket and the other end, as this process sees them.
     pub(crate) fn ends(&self) -> Option<(End, End)> {
-        self.0.ends()
+        self.connection.ends()
     }
 
     /// Returns the features that a link over this connection can have.
     pub(crate) fn features(&self) -> u64 {
-        self.0.features()
+        self.connection.features()
     }
 
     /// Returns the way of a link with these features over this connection.
     pub(crate) fn way(&self, features: u64) -> Way {
         if features & feature::THROUGH_SSH != 0 {
-            return ssh::way();
+            return ssh::way(Detour::of(features));
         }
         let shares_memory = features & feature::SHARED_RINGS != 0;
         let why_not_better = if shares_memory {
@@ -187,14 +233,14 @@ impl Stream {
         } else if features & feature::GUEST_MEMORY != 0 {
             MemoryUse::Unsettled.why_not()
         } else {
-            self.0.why_no_shared_memory().or(Some("the client shares no memory"))
+            self.connection.why_no_shared_memory().or(Some("the client shares no memory"))
         };
         Way {
-            transport: self.0.transport().name(),
+            transport: self.connection.transport().name(),
             shares_memory,
             guest_memory: false,
-            encryption: self.0.encryption(),
-            leaves_host: self.0.exposure() == Exposure::Network,
+            encryption: self.connection.encryption(),
+            leaves_host: self.connection.exposure() == Exposure::Network,
             why_not_better,
         }
     }
@@ -205,7 +251,7 @@ impl Stream {
         features: u64,
         side: Side,
     ) -> Result<Option<Rings>, LinkError> {
-        self.0.share_memory(features, side)
+        self.connection.share_memory(features, side)
     }
 
     /// Receives exactly `into.len()` bytes.
@@ -213,7 +259,7 @@ impl Stream {
     /// # Errors
     /// Fails if the peer hung up or the deadline passed.
     pub fn read_exact_until(&self, into: &mut [u8], deadline: Instant) -> Result<(), LinkError> {
-        exact::read_exact_until(&*self.0, into, deadline)
+        exact::read_exact_until(&*self.connection, into, deadline)
     }
 
     /// Receives a message of at most `bytes_max` bytes that has its size in front. Daemons send
@@ -244,7 +290,7 @@ impl Stream {
     /// # Errors
     /// Fails if the peer hung up or the deadline passed.
     pub fn write_all_until(&self, bytes: &[u8], deadline: Instant) -> Result<(), LinkError> {
-        exact::write_all_until(&*self.0, bytes, deadline)
+        exact::write_all_until(&*self.connection, bytes, deadline)
     }
 
     /// Sends what fits now. Returns `None` if nothing fits.
@@ -252,7 +298,7 @@ impl Stream {
     /// # Errors
     /// Fails if the peer has hung up or vanished.
     pub fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
-        self.0.send_now(pieces)
+        self.connection.send_now(pieces)
     }
 
     /// Receives what is there. Returns `None` if nothing is.
@@ -260,7 +306,7 @@ impl Stream {
     /// # Errors
     /// [`LinkError::Closed`] if the peer has hung up; also fails if the peer has vanished.
     pub fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        self.0.recv_now(into)
+        self.connection.recv_now(into)
     }
 
     /// Sleeps until the connection is ready or hung up. Returns `false` if the deadline passed.
@@ -269,17 +315,22 @@ impl Stream {
         what: Readiness,
         deadline: Option<Instant>,
     ) -> Result<bool, LinkError> {
-        self.0.wait(what, deadline)
+        self.connection.wait(what, deadline)
     }
 
-    /// Returns whether the peer has hung up, as far as is known without waiting.
-    pub(crate) fn has_hung_up(&self) -> bool {
-        self.0.has_hung_up()
+    /// Returns whether the peer has hung up or will send no more, as far as is known without
+    /// waiting.
+    pub fn has_hung_up(&self) -> bool {
+        self.connection.has_hung_up()
     }
 
     /// Ends the connection in both directions, which wakes all waiting threads on both sides.
     pub fn shutdown(&self) {
-        self.0.shutdown();
+        self.connection.shutdown();
+        // A child of `fork` may have a copy of this descriptor, and `ssh` must end all the same.
+        if let Some(login) = &self.login {
+            login.shutdown();
+        }
     }
 
     /// Ends the connection so that what was just sent still arrives. TCP discards it if bytes of
@@ -296,31 +347,46 @@ impl Stream {
 
     /// See [`Connection::expect_beats`].
     pub(crate) fn expect_beats(&self, silence_max: Duration) {
-        self.0.expect_beats(silence_max);
+        self.connection.expect_beats(silence_max);
     }
 
     /// Returns whether the peer is gone although nothing has hung up: it leaves what was sent to it
     /// unanswered. May cost a system call.
     pub fn vanished(&self) -> bool {
-        self.0.vanished()
+        self.connection.vanished()
+    }
+}
+
+impl Leash {
+    /// Ends the connection in both directions, which wakes all waiting threads on both sides.
+    pub fn cut(&self) {
+        if let Some(socket) = self.0.upgrade() {
+            // If it has ended already, there is nothing to do.
+            _ = rustix::net::shutdown(&*socket, Shutdown::Both);
+        }
+    }
+
+    /// Returns whether the stream is gone.
+    pub fn is_loose(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.connection.fmt(f)
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.connection.as_fd()
     }
 }
 
 impl From<Stream> for OwnedFd {
     fn from(stream: Stream) -> Self {
-        stream.0.into_socket()
+        stream.connection.into_socket()
     }
 }
 

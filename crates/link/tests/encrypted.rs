@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,7 +93,7 @@ fn accept<'a>(socket: TcpStream, trust: impl Into<Trust<'a>>) -> Result<Accepted
     accept_hello(stream(socket), trust, &|_| false, soon())
 }
 
-const KNOWN: Enrolled = Enrolled::Known { quota: None };
+const KNOWN: Enrolled = Enrolled::Known { quota: None, devices: None };
 
 type Met = (Result<Opened, LinkError>, Result<(Stream, Option<Enrolled>), LinkError>);
 
@@ -142,6 +143,69 @@ fn the_pools_key_makes_both_sides_known_and_is_not_needed_again() {
     for (ours, theirs) in [(None, None), (Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
         let again = works(meet(&client.keys(always, ours), &node.keys(always, theirs)));
         assert_eq!(again, Some(KNOWN), "{ours:?} {theirs:?}");
+    }
+}
+
+/// Stands between a client and a node. Passes on all that the client says. Passes on what the node
+/// says before the client has finished the handshake, and the rest only when the node `has_met` the
+/// client.
+fn hold_back(mut client: TcpStream, mut node: TcpStream, has_met: &AtomicBool, ends: &AtomicBool) {
+    client.set_nonblocking(true).unwrap();
+    node.set_nonblocking(true).unwrap();
+    let (mut has_heard, mut holds) = (false, false);
+    let mut bytes = [0; 16 << 10];
+    while !ends.load(Relaxed) {
+        if let Ok(count) = client.read(&mut bytes) {
+            holds |= has_heard;
+            _ = node.write_all(&bytes[..count]);
+        }
+        if (!holds || has_met.load(Relaxed))
+            && let Ok(count) = node.read(&mut bytes)
+        {
+            has_heard = true;
+            _ = client.write_all(&bytes[..count]);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends the one in the middle, also if a check fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// A node that is pinned has all that it needs with the end of the handshake: it decides before the
+/// client has heard a word of the hello.
+#[test]
+fn a_client_that_knows_the_node_says_all_at_once() {
+    let (client, node) = folders("at-once");
+    client.pin(node.public());
+    let keys = [&client, &node].map(|it| it.keys(Rule::Always, Some(1)));
+    // The first time, the node writes the client down.
+    for enrolled in [Enrolled::Now, KNOWN] {
+        let ((one, near), (far, other)) = (pair(), pair());
+        let (has_met, ends) = (AtomicBool::new(false), AtomicBool::new(false));
+        let met = thread::scope(|scope| {
+            scope.spawn(|| hold_back(near, far, &has_met, &ends));
+            let _ends = Ends(&ends);
+            let accepting = scope.spawn(|| {
+                let accepted = accept(other, &keys[1])?;
+                let enrolled = accepted.client.as_ref().map(|known| known.enrolled.clone());
+                assert_eq!(accepted.ticket, [5; 32]);
+                let stream = accepted.finish(Verdict::Welcome)?;
+                has_met.store(true, Relaxed);
+                Ok((stream, enrolled))
+            });
+            let opened = open_on(stream(one), NODE, Role::Client, Some([5; 32]), &keys[0], soon());
+            let accepted = accepting.join().unwrap();
+            assert!(has_met.load(Relaxed), "the node waits for the client: {opened:?}");
+            works((opened, accepted))
+        });
+        assert_eq!(met, Some(enrolled));
     }
 }
 
@@ -233,7 +297,7 @@ fn a_revoked_client_is_refused_although_it_has_the_pools_key() {
 #[test]
 fn a_client_with_limits_that_nothing_enforces_is_refused() {
     let (client, node) = folders("limits");
-    let line = format!("anna {} devices=0\n", client.public());
+    let line = format!("anna {} devices=gpu\n", client.public());
     fs::write(node.file(AUTHORIZED_CLIENTS_FILE), line).unwrap();
     let error =
         refused(meet(&client.keys(Rule::Always, Some(1)), &node.keys(Rule::Always, Some(1))));
@@ -241,12 +305,13 @@ fn a_client_with_limits_that_nothing_enforces_is_refused() {
 }
 
 #[test]
-fn the_list_names_the_quota_of_a_client() {
+fn the_list_names_the_quota_and_the_devices_of_a_client() {
     let (client, node) = folders("quota");
-    let line = format!("anna {} quota=small\n", client.public());
+    let line = format!("anna {} quota=small devices=1,3\n", client.public());
     fs::write(node.file(AUTHORIZED_CLIENTS_FILE), line).unwrap();
     let met = meet(&client.keys(Rule::Always, Some(1)), &node.keys(Rule::Always, Some(1)));
-    assert_eq!(works(met), Some(Enrolled::Known { quota: Some("small".to_owned()) }));
+    let devices = Some(vec![1, 3]);
+    assert_eq!(works(met), Some(Enrolled::Known { quota: Some("small".to_owned()), devices }));
 }
 
 #[test]
@@ -305,7 +370,10 @@ fn a_client_that_wants_encryption_never_falls_back() {
     let plain = Keys { encryption: None, ..node.keys(Rule::Always, Some(1)) };
     let (opened, accepted) = meet(&client.keys(Rule::Always, Some(1)), &plain);
     let text = opened.map(|_| ()).unwrap_err().to_string();
-    assert!(text.contains("does not speak TLS"), "{text}");
+    // What happened, where, and what to do.
+    for part in [NODE, "does not speak TLS", "Set PENSTOCK_ENCRYPTION=remote there"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let verdict = accepted.map(|_| ()).unwrap_err();
     assert!(matches!(verdict, LinkError::Turned { verdict: Verdict::PlainOnly, .. }), "{verdict}");
 }

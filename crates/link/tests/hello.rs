@@ -386,7 +386,7 @@ fn a_listener_tells_its_real_port() {
 #[test]
 fn nobody_there_is_said_so() {
     let text = Stream::connect(&Address::unix(place("nobody")), soon()).unwrap_err().to_string();
-    assert!(text.contains("penstock-link-nobody") && text.contains("penstockd"), "{text}");
+    assert!(text.contains("penstock-link-nobody") && text.contains("penstock serve"), "{text}");
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! [user.1000]               # this user instead
 //! sessions = 16
 //! kernel_time_s = "unlimited"
+//! device_share = 2
 //!
 //! [user."host:10.0.0.7"]
 //! sessions = 2
@@ -66,7 +67,7 @@ pub enum Problem {
     Unknown { name: String },
     #[error("`{name}` cannot be enforced, so remove this line: {why}")]
     NotEnforced { name: &'static str, why: &'static str },
-    #[error("`{limit}` is a limit of each user; write it below [user.default] or [user.NUMBER]")]
+    #[error("`{limit}` is one of each user; write it below [user.default] or [user.NUMBER]")]
     NoTotal { limit: Limit },
     #[error("the value of `{limit}` is not {}", expected(*limit))]
     Value { limit: Limit },
@@ -84,6 +85,7 @@ fn names() -> String {
 
 fn expected(limit: Limit) -> &'static str {
     match limit.unit() {
+        _ if limit == Limit::DeviceShare => "a whole number",
         Unit::Count => "a whole number, or \"unlimited\"",
         Unit::Bytes => {
             "a number of bytes, or a number with K, M, G or T such as \"4G\", or \"unlimited\""
@@ -187,7 +189,9 @@ impl Reader<'_> {
 
     fn value(&self, limit: Limit, value: &Spanned<DeValue<'_>>) -> Result<Option<u64>, FileError> {
         let amount = match value.get_ref() {
-            DeValue::String(text) if **text == *UNLIMITED => return Ok(None),
+            DeValue::String(text) if **text == *UNLIMITED && limit != Limit::DeviceShare => {
+                return Ok(None);
+            }
             DeValue::String(text) if limit.unit() == Unit::Bytes => Unit::read_bytes(text),
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
@@ -275,8 +279,10 @@ bytes_in_flight = 1_048_576
             ("[user.alice]\n", 1, "`id -u NAME`"),
             ("[user.\"host:::1\"]\n\n[user.\"host:0:0:0:0::2\"]\n", 1, "join the two"),
             ("[total]\nsession = 1\n", 2, "the limits are sessions, device_memory"),
-            ("[total]\n\ncache_disk = 1\n", 3, "cannot be enforced, so remove this line"),
+            ("[total]\n\ncompile_memory = 1\n", 3, "cannot be enforced, so remove this line"),
             ("[total]\nidle_time_s = 1\n", 2, "write it below [user.default]"),
+            ("[total]\ndevice_share = 2\n", 2, "write it below [user.default]"),
+            ("[user.1]\ndevice_share = \"unlimited\"\n", 2, "is not a whole number"),
             ("[total]\nsessions = -1\n", 2, "a whole number"),
             ("[total]\nsessions = \"8\"\n", 2, "a whole number"),
             ("[total]\nsessions = 1.5\n", 2, "a whole number"),

@@ -176,6 +176,14 @@ impl Ledger {
         self.sessions.get(&session).map(|holder| &holder.user)
     }
 
+    /// Returns whether sessions of two or more users run.
+    #[must_use]
+    pub fn has_several_users(&self) -> bool {
+        let mut users = self.sessions.values().map(|holder| &holder.user);
+        let first = users.next();
+        users.any(|user| Some(user) != first)
+    }
+
     /// Returns the sessions.
     pub fn sessions(&self) -> impl Iterator<Item = u32> {
         self.sessions.keys().copied()
@@ -220,6 +228,12 @@ impl Ledger {
             // A worker that gives back more than it has gains nothing.
             *lent = lent.saturating_sub(amount);
         }
+    }
+
+    /// Returns how much of a device a user gets, beside others with a share of 1.
+    #[must_use]
+    pub fn share(&self, user: &User) -> u64 {
+        self.limits.of_user(user, Limit::DeviceShare).and_then(|rule| rule.max).unwrap_or(1)
     }
 
     /// Returns the limits that a session applies itself.

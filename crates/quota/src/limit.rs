@@ -8,12 +8,15 @@ pub enum Limit {
     Sessions,
     DeviceMemory,
     HostMemory,
+    WorkerMemory,
+    CacheDisk,
     Objects,
     BytesInFlight,
     CommandsInFlight,
     KernelTime,
     CompileTime,
     IdleTime,
+    DeviceShare,
 }
 
 /// Unit of a limit's value.
@@ -34,32 +37,25 @@ pub struct NotEnforced {
 }
 
 /// All limits that people look for and that Penstock cannot enforce. The file may not set them.
-pub const NOT_ENFORCED: [NotEnforced; 3] = [
-    NotEnforced {
-        name: "compile_memory",
-        why: "PENSTOCK_BUILD_MIB of the daemon limits each build, and not each user",
-    },
-    NotEnforced {
-        name: "cache_disk",
-        why: "drivers keep their caches themselves; put the cache on a file system with a quota",
-    },
-    NotEnforced {
-        name: "device_time",
-        why: "the driver and Linux divide the time of a device between workers, not between users",
-    },
-];
+pub const NOT_ENFORCED: [NotEnforced; 1] = [NotEnforced {
+    name: "compile_memory",
+    why: "PENSTOCK_BUILD_MIB of the daemon limits each build, and not each user",
+}];
 
 impl Limit {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Sessions,
         Self::DeviceMemory,
         Self::HostMemory,
+        Self::WorkerMemory,
+        Self::CacheDisk,
         Self::Objects,
         Self::BytesInFlight,
         Self::CommandsInFlight,
         Self::KernelTime,
         Self::CompileTime,
         Self::IdleTime,
+        Self::DeviceShare,
     ];
 
     /// Returns the name in the file and in messages.
@@ -69,12 +65,15 @@ impl Limit {
             Self::Sessions => "sessions",
             Self::DeviceMemory => "device_memory",
             Self::HostMemory => "host_memory",
+            Self::WorkerMemory => "worker_memory",
+            Self::CacheDisk => "cache_disk",
             Self::Objects => "objects",
             Self::BytesInFlight => "bytes_in_flight",
             Self::CommandsInFlight => "commands_in_flight",
             Self::KernelTime => "kernel_time_s",
             Self::CompileTime => "compile_time_s",
             Self::IdleTime => "idle_time_s",
+            Self::DeviceShare => "device_share",
         }
     }
 
@@ -87,17 +86,26 @@ impl Limit {
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
-            Self::Sessions | Self::Objects | Self::CommandsInFlight => Unit::Count,
-            Self::DeviceMemory | Self::HostMemory | Self::BytesInFlight => Unit::Bytes,
+            Self::Sessions | Self::Objects | Self::CommandsInFlight | Self::DeviceShare => {
+                Unit::Count
+            }
+            Self::DeviceMemory
+            | Self::HostMemory
+            | Self::WorkerMemory
+            | Self::CacheDisk
+            | Self::BytesInFlight => Unit::Bytes,
             Self::KernelTime | Self::CompileTime | Self::IdleTime => Unit::Seconds,
         }
     }
 
     /// Returns whether all users together can have such a limit. A time is that of one kernel,
-    /// build or pause, so it has no sum.
+    /// build or pause, a share is one beside others, and the memory of a worker is that of one
+    /// process, so they have no sum. The files of all users together are the matter of the built-in
+    /// limits and of the file system.
     #[must_use]
     pub fn has_total(self) -> bool {
-        self.unit() != Unit::Seconds
+        let is_of_one = [Self::WorkerMemory, Self::CacheDisk, Self::DeviceShare].contains(&self);
+        self.unit() != Unit::Seconds && !is_of_one
     }
 
     /// Returns how the limit is enforced, in plain words.
@@ -115,6 +123,15 @@ impl Limit {
                 "the worker asks the daemon before it uses a buffer in memory that the program \
                  shares with it; beyond the limit the buffer fails. The memory of the worker's \
                  process does not count"
+            }
+            Self::WorkerMemory => {
+                "Linux counts all memory of the worker, its compilers and its kernels in the \
+                 worker's control group; beyond the limit it ends a compiler, or the session"
+            }
+            Self::CacheDisk => {
+                "the daemon measures the folders of the user's sessions each second, and ends the \
+                 session with the largest one; of the caches that are kept for the user, the \
+                 oldest give way. Files elsewhere do not count"
             }
             Self::Objects => {
                 "the worker asks the daemon before it makes an object; beyond the limit the \
@@ -140,6 +157,10 @@ impl Limit {
             Self::IdleTime => {
                 "the worker ends a session whose client has sent nothing for this time while no \
                  command ran"
+            }
+            Self::DeviceShare => {
+                "while several users want a device, the daemon holds back a user that is ahead of \
+                 the others by 20 ms of the device, each divided by its share (1 if nobody set it)"
             }
         }
     }

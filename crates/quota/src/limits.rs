@@ -102,6 +102,13 @@ impl Limits {
         Some(Rule { max: Some(max), origin: Origin::BuiltIn(name) })
     }
 
+    /// Returns whether anybody has this limit.
+    #[must_use]
+    pub fn sets(&self, limit: Limit) -> bool {
+        let mut all = self.users.values().chain([&self.default, &self.total]);
+        all.any(|rules| rules.contains_key(&limit))
+    }
+
     /// Returns whether the limits name this user.
     #[must_use]
     pub fn names(&self, user: &User) -> bool {

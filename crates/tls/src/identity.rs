@@ -35,7 +35,10 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    #[error("the identity cannot be used: {0}")]
+    #[error(
+        "the identity, which is the key pair of encrypted links, cannot be used: {0}; it needs a \
+         folder of this user below HOME or XDG_CONFIG_HOME"
+    )]
     File(#[from] FileError),
     #[error(
         "{} is not an Ed25519 private key in PEM; restore the file, or remove it to get a new \

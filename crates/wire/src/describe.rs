@@ -217,7 +217,8 @@ pub struct ArgDescription {
 /// The addresses of another worker of the same client, and the ticket that admits a worker there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerInvitation {
-    /// Addresses of the other node's daemon, best first.
+    /// Addresses of the other node's daemon, best first. One that ends with `#` and a public key is
+    /// that of a daemon that the client has reached by SSH; only daemons read it.
     pub addresses: Vec<String>,
     /// The ticket that [`crate::calls::to_worker::AdmitPeer`] gave to the other worker.
     pub ticket: [u8; crate::hello::TICKET_BYTES],

@@ -237,6 +237,13 @@ pub fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
     postcard::to_allocvec(value).expect("encoding into memory cannot fail")
 }
 
+/// Encodes like [`encode`], into memory that has the right size from the start: no part of the
+/// content stays behind in memory that was too small.
+pub fn encode_in_place<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    let size = postcard::experimental::serialized_size(value).unwrap_or_default();
+    postcard::to_extend(value, Vec::with_capacity(size)).expect("encoding into memory cannot fail")
+}
+
 /// Decodes a structured payload from a peer.
 ///
 /// # Errors

@@ -73,6 +73,9 @@ pub mod feature {
     /// the user of the process that has connected, and shows the way of the bytes in its status.
     /// Not in [`ALL`], because no connection has it by its kind.
     pub const THROUGH_SSH: u64 = 1 << 16;
+    /// Three bits, no feature: why a session that comes through SSH has no connection of its own,
+    /// as a number of [`Detour`](crate::invitation::Detour). Only beside [`THROUGH_SSH`].
+    pub const DETOUR: u64 = 7 << 17;
     /// The worker takes the files that programs include
     /// ([`ProgramHeaders`](crate::calls::to_worker::ProgramHeaders)).
     pub const HEADERS: u64 = 1 << 24;
@@ -93,6 +96,8 @@ pub enum Role {
     /// A tool that asks the daemon for the description of its node and takes no worker. See
     /// [`crate::describe::Survey`].
     Survey = 4,
+    /// A bridge that asks for a one-time key. See [`crate::invitation`].
+    Invitation = 5,
 }
 
 impl Role {
@@ -103,6 +108,7 @@ impl Role {
             2 => Some(Self::Peer),
             3 => Some(Self::Control),
             4 => Some(Self::Survey),
+            5 => Some(Self::Invitation),
             _ => None,
         }
     }
@@ -159,12 +165,17 @@ pub enum Verdict {
     OverLimit = 11,
     /// The daemon accepts only encrypted links here.
     #[error(
-        "it accepts only encrypted links; set PENSTOCK_ENCRYPTION=always here, or \
-         PENSTOCK_ENCRYPTION=never there if nobody else can see this network"
+        "it accepts only encrypted links, and this one is plain. Remove PENSTOCK_ENCRYPTION=never \
+         or the entry `encryption` here; if the address is one of this host that leads elsewhere, \
+         such as a forwarded port, set PENSTOCK_ENCRYPTION=always here; or set \
+         PENSTOCK_ENCRYPTION=never there, too, if nobody else can see this network"
     )]
     NeedsEncryption = 12,
     /// The daemon accepts only plain links here.
-    #[error("it does not encrypt its links; set PENSTOCK_ENCRYPTION=always there")]
+    #[error(
+        "it does not encrypt its links (PENSTOCK_ENCRYPTION=never there); remove that setting \
+         there, or set it here, too, if nobody else can see this network"
+    )]
     PlainOnly = 13,
     /// The daemon does not know the client's public key, and the client has not proved the pool's
     /// key.
@@ -181,6 +192,9 @@ pub enum Verdict {
         "its list of clients limits our devices, or names a quota that its file of limits lacks"
     )]
     Restricted = 16,
+    /// The daemon has given out no such one-time key, or the key was used or has expired.
+    #[error("it knows no such one-time key: the key was used already, or has expired")]
+    NotInvited = 17,
 }
 
 impl Verdict {
@@ -204,6 +218,7 @@ impl Verdict {
             14 => Self::NotEnrolled,
             15 => Self::Revoked,
             16 => Self::Restricted,
+            17 => Self::NotInvited,
             _ => return None,
         })
     }
@@ -252,7 +267,8 @@ pub struct Welcome {
 pub struct Answer {
     /// Proof that the connecting side has the key.
     pub proof: [u8; PROOF_BYTES],
-    /// The ticket of a [`Role::Peer`]; zero for other roles.
+    /// The ticket of a [`Role::Peer`], or the name of the one-time key of a client that a bridge
+    /// has brought; otherwise zero.
     pub ticket: [u8; TICKET_BYTES],
 }
 
@@ -313,12 +329,13 @@ mod tests {
 
     #[test]
     fn roles_and_verdicts_survive_a_round_trip() {
-        for role in [Role::Client, Role::Peer, Role::Control, Role::Survey] {
+        use Role::{Client, Control, Invitation, Peer, Survey};
+        for role in [Client, Peer, Control, Survey, Invitation] {
             assert_eq!(Role::from_wire(role as u16), Some(role));
         }
-        let verdicts = (0..17).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
-        assert!(verdicts.eq((0..17).map(Some)));
-        assert_eq!((Role::from_wire(5), Verdict::from_wire(17)), (None, None));
+        let verdicts = (0..18).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
+        assert!(verdicts.eq((0..18).map(Some)));
+        assert_eq!((Role::from_wire(6), Verdict::from_wire(18)), (None, None));
         assert!(Verdict::Full.to_string().contains("CLIENTS_IN_LINE_MAX (512)"));
     }
 

@@ -7,7 +7,9 @@
 //! * [`args`] is the encoding of kernel arguments beside a launch.
 //! * [`headers`] is the files that a program includes, which travel with it.
 //! * [`hello`] is the opening of a link, before any call.
+//! * [`invitation`] is how a bridge gets a one-time key for its client.
 //! * [`describe`] is how a node describes itself: platforms, devices, kernels.
+//! * [`library`] is the calls of libraries on the memory of a device.
 //! * [`cuda`] is what a node that drives CUDA itself tells beyond that.
 //! * [`trace`] is the format of the files that record all frames of a process.
 //! * [`limits`] names every limit and gives its derivation.
@@ -25,6 +27,8 @@ pub mod frame;
 pub mod headers;
 pub mod hello;
 pub mod id;
+pub mod invitation;
+pub mod library;
 pub mod limits;
 mod space;
 pub mod status;

@@ -62,6 +62,18 @@ pub const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 /// room for long extension strings.
 pub const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
 
+/// Number of operands of one call of a library. Products have three matrices and two factors in
+/// device memory; eight leave room.
+pub const LIBRARY_OPERANDS_MAX: usize = 8;
+
+/// Number of arenas that the addresses of one call of a library lead to: those of one device of a
+/// CUDA program.
+pub const LIBRARY_ARENAS_MAX: usize = 32;
+
+/// Size of the payload of a call of a library in bytes. The largest call has some 150 bytes, and an
+/// operand or an arena has at most 30.
+pub const LIBRARY_CALL_BYTES_MAX: u64 = 4 << 10;
+
 /// Size of a fill pattern in bytes: that of the largest OpenCL vectors, double16 and long16.
 pub const PATTERN_BYTES_MAX: usize = 128;
 
@@ -149,6 +161,20 @@ pub const HELLO_MS_MAX: u64 = 5_000;
 /// one of the source that has the most gives way. Each that has spoken takes a thread with 128 KiB
 /// of stack, 32 MiB in all.
 pub const PENDING_HELLOS_MAX: usize = 256;
+
+/// Time in ms for which a one-time key of a bridge is good. A client uses it one round trip after
+/// it has come, and a busy machine takes some seconds for that.
+pub const INVITATION_MS_MAX: u64 = 30_000;
+
+/// Number of one-time keys of a daemon that are neither used nor expired. Each is a login of the
+/// daemon's own user, and the daemon has no more sessions than this for them. A key takes some 100
+/// bytes.
+pub const INVITATIONS_MAX: usize = SESSIONS_PER_DAEMON_MAX;
+
+/// Number of addresses of its host at which a daemon listens for clients with one-time keys. Each
+/// takes a thread and a descriptor as long as such a key is good, and a host has about as many
+/// networks.
+pub const INVITING_ADDRESSES_MAX: usize = 8;
 
 /// Number of sessions of one daemon. Each is a process of some 60 MB with a driver loaded, 16 GB in
 /// all.

@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use penstock_client::config::{self, Config, NodeAddress, Source, Surroundings};
+use penstock_client::config::{self, Config, NodeAddress, Source, Surroundings, Wanted};
 use penstock_client::{notice, select_described};
 use penstock_link::LinkError;
 use penstock_process::variable;
@@ -25,17 +25,13 @@ use penstock_wire::describe::{NodeDescription, Survey};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::words;
 pub use private::PrivateDirectory;
 pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
 
 /// Sets the pool up and becomes the program.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let Some((program, program_args)) = args.program.split_first() else {
-        return Err(Failure::Argument {
-            argument: "PROGRAM".into(),
-            reason: "name the program to run".into(),
-        });
-    };
+    let (program, program_args) = words::split("run", &args.program)?;
     let mut command = Command::new(program);
     command.args(program_args);
     // Held until this process becomes the program. Then the kernel closes them, but each guard has
@@ -166,7 +162,7 @@ fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
         found.nodes.iter().map(|(node, survey)| (&node.address, &survey.node)).collect();
     match &config.devices {
         Some(query) if select_described(query, &nodes).is_empty() => {
-            Err(Failure::NoneSelected { all })
+            Err(Failure::NoneSelected { by: config::DEVICES_VARIABLE, all })
         }
         _ => Ok(()),
     }
@@ -183,13 +179,9 @@ pub fn no_nodes() -> Failure {
 
 /// Loads the configuration. The list `nodes` of the command line, if given, replaces its nodes.
 pub fn configured(nodes: Option<&str>) -> Result<Config, Failure> {
-    let mut config = Config::load()?;
-    if let Some(list) = nodes {
-        let place = config::Where::Argument("--nodes");
-        config.nodes = config::nodes::read_list_at(list, &place, &Surroundings::of_process())?;
-        config.source = Source::Variable;
-    }
-    Ok(config)
+    let place = config::Where::Argument("--nodes");
+    let wanted = nodes.map_or(Wanted::Configured, |list| Wanted::Listed { list, place: &place });
+    Ok(Config::load_for(wanted, &Surroundings::of_process())?)
 }
 
 /// Makes the ICD loader of `program` find only Penstock (by the entry in `directory`), and Penstock

@@ -32,10 +32,10 @@ pub const BYTES_MAX: u64 = 512 << 10;
 /// The content of the file, with defaults for absent entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFile {
-    /// Nodes of the pool; empty if they come from elsewhere.
-    pub nodes: Vec<NodeAddress>,
-    /// Where the file asks for the daemons of the local network, too.
-    pub discover: Option<Where>,
+    /// Nodes of the pool as they are written; empty if they come from elsewhere. They are read only
+    /// if nothing else names the nodes, so that a mistake in one of them is told to those alone who
+    /// use them.
+    pub nodes: Vec<Entry>,
     /// File with the key.
     pub key: Option<PathBuf>,
     pub platforms: Platforms,
@@ -47,11 +47,17 @@ pub struct PoolFile {
     pub encryption: Rule,
 }
 
+/// One entry of the list of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub text: String,
+    pub place: Where,
+}
+
 impl Default for PoolFile {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
-            discover: None,
             key: None,
             platforms: Platforms::default(),
             timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
@@ -114,13 +120,7 @@ pub fn parse(
     let mut pool = PoolFile::default();
     for item in raw.nodes {
         let place = at(item.span());
-        if item.get_ref() == nodes::DISCOVER {
-            // The network is searched only if no variable names other nodes.
-            pool.discover = Some(place);
-            continue;
-        }
-        let node = nodes::read(item.get_ref(), &place, base, surroundings)?;
-        nodes::add(&mut pool.nodes, node, &place)?;
+        pool.nodes.push(Entry { text: item.into_inner(), place });
     }
     pool.key = raw.key.map(|key| surroundings.expand(&key, base));
     if let Some(value) = raw.platforms {
@@ -137,6 +137,40 @@ pub fn parse(
     }
     pool.port = raw.port.unwrap_or(pool.port);
     Ok(pool)
+}
+
+impl PoolFile {
+    /// Reads the list of nodes. `path` is that of the file: its folder is the base of relative
+    /// paths. Searches the local network if the list asks for that.
+    ///
+    /// # Errors
+    /// If an entry is not an address, or nothing was found on the network and no other node is
+    /// named.
+    pub fn read_nodes(
+        &self,
+        path: &Path,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Vec<NodeAddress>, ConfigError> {
+        let base = path.parent().unwrap_or(Path::new("/"));
+        let mut list = Vec::new();
+        for Entry { text, place } in self.nodes.iter().filter(|entry| !entry.is_search()) {
+            nodes::add(&mut list, nodes::read(text, place, base, surroundings)?, place)?;
+        }
+        for Entry { place, .. } in self.nodes.iter().filter(|entry| entry.is_search()).take(1) {
+            nodes::add_found(&mut list, place, surroundings)?;
+            if list.is_empty() {
+                return Err(ConfigError::NothingFound { place: place.clone() });
+            }
+        }
+        Ok(list)
+    }
+}
+
+impl Entry {
+    /// Returns whether the entry asks for the daemons of the local network.
+    fn is_search(&self) -> bool {
+        self.text == nodes::DISCOVER
+    }
 }
 
 fn line_of(text: &str, at: usize) -> usize {

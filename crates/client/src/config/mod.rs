@@ -102,6 +102,17 @@ pub enum Source {
     Nothing,
 }
 
+/// The nodes that a caller wants to know.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// Those that the first of the sources names.
+    Configured,
+    /// Those of this list instead.
+    Listed { list: &'a str, place: &'a Where },
+    /// No nodes: the caller needs the other settings.
+    Nothing,
+}
+
 /// The pool as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -139,12 +150,29 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn load_in(surroundings: &Surroundings<'_>) -> Result<Self, ConfigError> {
+        Self::load_for(Wanted::Configured, surroundings)
+    }
+
+    /// As [`Config::load_in`], but the nodes are the wanted ones.
+    ///
+    /// # Errors
+    /// As [`Config::load`]. A mistake in nodes that are not wanted is no error.
+    pub fn load_for(
+        wanted: Wanted<'_>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, ConfigError> {
         let path = surroundings.pool_file();
         let file = path
             .as_deref()
             .map_or(Ok(None), |path| file::read(path, surroundings))?
             .unwrap_or_default();
-        let (nodes, source) = find_nodes(surroundings, &file, path.as_deref())?;
+        let (nodes, source) = match wanted {
+            Wanted::Configured => find_nodes(surroundings, &file, path.as_deref())?,
+            Wanted::Listed { list, place } => {
+                (nodes::read_list_at(list, place, surroundings)?, Source::Variable)
+            }
+            Wanted::Nothing => (Vec::new(), Source::Nothing),
+        };
         Ok(Self {
             nodes,
             source,
@@ -240,15 +268,8 @@ fn find_nodes(
     if let Some(list) = text(surroundings, NODES_VARIABLE)? {
         return Ok((nodes::read_list(&list, surroundings)?, Source::Variable));
     }
-    let names_any = !file.nodes.is_empty() || file.discover.is_some();
-    if let (true, Some(path)) = (names_any, path) {
-        let mut list = file.nodes.clone();
-        if let Some(place) = &file.discover {
-            nodes::add_found(&mut list, place, surroundings)?;
-            if list.is_empty() {
-                return Err(ConfigError::NothingFound { place: place.clone() });
-            }
-        }
+    if let (false, Some(path)) = (file.nodes.is_empty(), path) {
+        let list = file.read_nodes(path, surroundings)?;
         return Ok((list, Source::File(path.to_path_buf())));
     }
     if let Some(list) = text(surroundings, SLURM_VARIABLE)? {

@@ -85,14 +85,10 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Follows a name to a folder.
     fn folder(&mut self, from: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-        let mut at = if name.starts_with(b"/") { b"/".to_vec() } else { from.to_vec() };
-        for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            match self.step(&at, part)? {
-                (path, Entry::Folder) => at = path,
-                _ => return None,
-            }
+        match self.end_of(from, name)? {
+            (path, Entry::Folder) => Some(path),
+            _ => None,
         }
-        Some(at)
     }
 
     /// Goes from a folder to one of its entries, and through it if it is a link. The result is
@@ -126,11 +122,11 @@ impl Walk<'_> {
         Some(end)
     }
 
-    /// Follows the text of a link that stands in a folder.
-    fn end_of(&mut self, at: &[u8], target: &[u8]) -> Option<(Vec<u8>, Entry)> {
-        let mut end =
-            (if target.starts_with(b"/") { b"/".to_vec() } else { at.to_vec() }, Entry::Folder);
-        for part in target.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+    /// Follows a name, or the text of a link, from the folder in which it stands.
+    fn end_of(&mut self, from: &[u8], name: &[u8]) -> Option<(Vec<u8>, Entry)> {
+        let start = if name.starts_with(b"/") { b"/".to_vec() } else { from.to_vec() };
+        let mut end = (start, Entry::Folder);
+        for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             if end.1 != Entry::Folder {
                 return None;
             }

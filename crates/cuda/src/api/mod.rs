@@ -21,6 +21,7 @@ pub mod graph_node;
 pub mod heap;
 pub mod launch;
 pub mod library;
+pub mod library_call;
 pub mod link;
 pub mod memory;
 pub mod memset;

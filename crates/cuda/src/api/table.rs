@@ -218,6 +218,7 @@ macro_rules! own {
 own! {
     heap: penstockHeapCreate, penstockHeapClose, penstockHeapGetPointer, penstockHeapGetSize, penstockHeapGetPath, penstockHeapLaunch,
     penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText;
+    library_call: penstockLibraryCall, penstockLibrarySupport;
     pointer: penstockHostAddress;
     grant: penstockGrantWorker, penstockGrantInvite, penstockGrantVisit, penstockGrantMake,
     penstockGrantRevoke, penstockGrantSend, penstockGrantEnd;

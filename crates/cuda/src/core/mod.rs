@@ -28,6 +28,7 @@ pub(crate) mod heap_launch;
 pub(crate) mod host;
 pub(crate) mod launch;
 pub(crate) mod library;
+pub(crate) mod library_call;
 pub(crate) mod link;
 pub(crate) mod mapped;
 pub(crate) mod memory;

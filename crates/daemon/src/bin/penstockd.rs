@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use penstock_daemon::{Guest, Level, Options, UnknownLevel, read_guest_memory};
+use penstock_daemon::{Guest, Level, NotARange, Options, UnknownLevel, read_guest_memory};
 use penstock_link::{Address, EncryptionOptions, Rule, keys_folder};
 
 const USAGE: &str = "\
@@ -12,6 +12,7 @@ usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:P
                  [--guest-memory ADDRESS=PATH[,size=SIZE][,sessions=N]]...
                  [--key FILE] [--allow-user UID]... [--limits FILE] [--announce]
                  [--log text|json] [--confine LEVEL] [--require-confinement LEVEL]
+                 [--worker-users FIRST-LAST]
                  [--ends-with-parent]
 What each means: penstock serve --help";
 
@@ -60,6 +61,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--log" => options.log = value()?.parse()?,
             "--confine" => options.confine = Some(level(&value()?)?),
             "--require-confinement" => options.require_confinement = Some(level(&value()?)?),
+            "--worker-users" => {
+                let range = value()?.parse().map_err(|error: NotARange| error.to_string())?;
+                options.worker_users = Some(range);
+            }
             "--ends-with-parent" => options.ends_with_parent = true,
             _ => return Err(format!("unknown option {arg}\n{USAGE}")),
         }

@@ -27,9 +27,14 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// a process that it ends.
 const FOREMAN_MAX: Duration = Duration::from_secs(20);
 
-/// Longest time until a builder takes a task. A builder that waits for one takes it in
-/// microseconds.
+/// Longest time until a new builder takes a task. It takes it in microseconds, or on a busy machine
+/// in some seconds.
 const TAKE_MAX: Duration = Duration::from_secs(20);
+
+/// As [`TAKE_MAX`], for a builder that has waited for a task. If it is too slow, the task costs the
+/// start of another builder, and not the build. Even on a busy machine, a process that wakes up
+/// waits less than a second for a core.
+const IDLE_TAKE_MAX: Duration = Duration::from_secs(2);
 
 /// All builders of this worker.
 #[derive(Debug)]
@@ -95,12 +100,12 @@ impl Builders {
         // A builder ends if it has been idle for a while, maybe just now.
         loop {
             let Some(idle) = self.idle.lock().pop() else { break };
-            if let Tried::Done(builder) = self.try_with(idle, &memory)? {
+            if let Tried::Done(builder) = self.try_with(idle, &memory, IDLE_TAKE_MAX)? {
                 self.idle.lock().push(builder);
                 return Ok(());
             }
         }
-        match self.try_with(self.start()?, &memory)? {
+        match self.try_with(self.start()?, &memory, TAKE_MAX)? {
             Tried::Done(builder) => {
                 self.idle.lock().push(builder);
                 Ok(())
@@ -109,11 +114,17 @@ impl Builders {
         }
     }
 
-    /// Lets a builder perform a task. Ends the builder unless it has done the task.
-    fn try_with(&self, builder: Builder, task: &OwnedFd) -> Result<Tried, Failure> {
+    /// Lets a builder perform a task that it takes within `take_max`. Ends the builder unless it
+    /// has done the task.
+    fn try_with(
+        &self,
+        builder: Builder,
+        task: &OwnedFd,
+        take_max: Duration,
+    ) -> Result<Tried, Failure> {
         let sent = builder.control.send(&ToBuilder::Build, Some(task.as_fd()));
         let begun =
-            sent.is_ok() && matches!(builder.hear(TAKE_MAX), Heard::Said(FromBuilder::Begun));
+            sent.is_ok() && matches!(builder.hear(take_max), Heard::Said(FromBuilder::Begun));
         if !begun {
             self.end(&builder)?;
             return Ok(Tried::NotTaken);
@@ -210,3 +221,6 @@ fn memory_of(task: &[u8]) -> io::Result<OwnedFd> {
     file.write_all_at(task, 0)?;
     Ok(file.into())
 }
+
+#[cfg(test)]
+mod tests;

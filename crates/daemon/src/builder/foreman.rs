@@ -70,7 +70,7 @@ fn run(control: Control, worker: Pid, order: &Order, limits: BuildLimits) -> ! {
     end_with(worker);
     let oom = OomEntry::of_this_process();
     // Builders make no connections, whatever the worker needs.
-    let closed = Order { network: Network::Closed, asks_guests: false, ..order.clone() };
+    let closed = Order { network: Network::Closed, ..order.clone() };
     let begun = closed.begin();
     let folder = order.folder.clone();
     let mut crew = Crew { control, begun, limits, oom, builders: Vec::new(), folder };

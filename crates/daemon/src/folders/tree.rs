@@ -79,22 +79,30 @@ pub(super) fn remove(top: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut moves = Moves { top, next: 0 };
+    empty(top, |folder| {
+        empty(folder, |inner| moves.move_up(inner))?;
+        fs::remove_dir(folder)
+    })?;
+    fs::remove_dir(top)
+}
+
+/// Removes the files of a folder, and has the caller take its folders away.
+fn empty(folder: &Path, mut take_away: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let mut is_done = false;
     // Names that are added or removed while a folder is read may or may not be seen.
     while !is_done {
         is_done = true;
-        for entry in open(top)? {
+        for entry in open(folder)? {
             is_done = false;
             let path = entry?.path();
             if is_folder(&path) {
-                moves.empty(&path)?;
-                fs::remove_dir(path)?;
+                take_away(&path)?;
             } else {
                 fs::remove_file(path)?;
             }
         }
     }
-    fs::remove_dir(top)
+    Ok(())
 }
 
 /// Folders that move to the top of a tree, each with a name of its own.
@@ -104,24 +112,6 @@ struct Moves<'a> {
 }
 
 impl Moves<'_> {
-    /// Removes the files of a folder, and moves its folders to the top.
-    fn empty(&mut self, folder: &Path) -> io::Result<()> {
-        let mut is_done = false;
-        while !is_done {
-            is_done = true;
-            for entry in open(folder)? {
-                is_done = false;
-                let path = entry?.path();
-                if is_folder(&path) {
-                    self.move_up(&path)?;
-                } else {
-                    fs::remove_file(path)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn move_up(&mut self, folder: &Path) -> io::Result<()> {
         // rename(2) changes the entry `..` of a folder, and needs the right to write to it.
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;

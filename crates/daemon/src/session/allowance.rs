@@ -14,6 +14,8 @@ use penstock_process::{Lock, Signal};
 use penstock_quota::{Cap, Loan, Resource, Terms};
 use penstock_wire::limits;
 
+use super::turns::Turns;
+
 /// Longest wait for the daemon's answer. Its thread answers within a millisecond. On a machine with
 /// a hundred busy processes per core, a process waits for its turn for less than a second.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -48,6 +50,8 @@ pub(crate) struct Allowance {
     /// Longest time of a kernel in s; 0 for no limit.
     kernel_max: AtomicU64,
     terms: Lock<Terms>,
+    /// The devices that it must leave to other users for now.
+    pub(crate) turns: Arc<Turns>,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +96,7 @@ impl Allowance {
             commands_max: AtomicU64::new(limits::COMMANDS_IN_FLIGHT_MAX),
             kernel_max: AtomicU64::new(0),
             terms: Lock::default(),
+            turns: Arc::default(),
         };
         allowance.apply(terms);
         allowance

@@ -73,7 +73,7 @@ pub(crate) struct Tree {
     folder: Arc<HeaderFolder>,
     digest: String,
     root: PathBuf,
-    /// The folders of the options, as the program named them.
+    /// The folders of the options, as the program named them, in front of the name of a file.
     named: Vec<Vec<u8>>,
     options: String,
 }
@@ -114,7 +114,7 @@ impl Waiting {
         let base = self.folder.base.get().ok_or(HeadersError::NoFolder)?;
         let root = base.join(&self.digest);
         let options = options(&self.headers, &root)?;
-        let named = self.headers.search.iter().map(|folder| folder.named.clone()).collect();
+        let named = self.headers.search.iter().map(|folder| before_file(&folder.named)).collect();
         // Held until the files are there, so that a second build finds all of them.
         let mut trees = self.folder.trees.lock();
         let users = trees.get(&self.digest).copied().unwrap_or_default();
@@ -173,16 +173,32 @@ impl Tree {
     }
 
     fn tidy_log(&self, log: &[u8]) -> Vec<u8> {
-        let root = self.root.as_os_str().as_bytes();
-        let below = |name: &str| [root, b"/", name.as_bytes()].concat();
-        let mut log = replaced(log, &below(&format!("a/{ABSOLUTE}")), b"");
-        for (number, named) in self.named.iter().enumerate() {
-            let end: &[u8] = if named.is_empty() || named.ends_with(b"/") { b"" } else { b"/" };
-            log = replaced(&log, &below(&format!("{number}/")), &[named, end].concat());
-        }
-        log = replaced(&log, &below("f/"), b"/");
-        replaced(&log, ABSOLUTE.as_bytes(), b"")
+        replaced(log, |rest| self.clients_name(rest))
     }
+
+    /// Returns what the client calls the path of the worker with which a text begins, and the text
+    /// behind that path.
+    fn clients_name<'a>(&self, text: &'a [u8]) -> Option<(&[u8], &'a [u8])> {
+        if let Some(behind) = text.strip_prefix(ABSOLUTE.as_bytes()) {
+            return Some((b"", behind));
+        }
+        let below = text.strip_prefix(self.root.as_os_str().as_bytes())?.strip_prefix(b"/")?;
+        if let Some(behind) = below.strip_prefix(b"f/") {
+            return Some((b"/", behind));
+        }
+        if let Some(within) = below.strip_prefix(b"a/") {
+            return Some((b"", within.strip_prefix(ABSOLUTE.as_bytes())?));
+        }
+        let (number, behind) = below.split_at(below.iter().position(|byte| *byte == b'/')?);
+        let number: usize = std::str::from_utf8(number).ok()?.parse().ok()?;
+        Some((self.named.get(number)?, behind.strip_prefix(b"/")?))
+    }
+}
+
+/// Returns a folder as it stands in front of the name of a file in it.
+fn before_file(folder: &[u8]) -> Vec<u8> {
+    let end: &[u8] = if folder.is_empty() || folder.ends_with(b"/") { b"" } else { b"/" };
+    [folder, end].concat()
 }
 
 /// Returns the options with the worker's folders.
@@ -308,14 +324,18 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Replaces the occurrences of `from`, as long as the result is no longer than all included files
-/// may be: a client chooses how often a log has a name, and how long the name is.
-fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let may_grow = |bytes: usize| (bytes + to.len()) as u64 <= HEADERS_BYTES_MAX;
+/// Replaces what `find` finds at the beginning of the rest of the text; it returns the replacement
+/// and the text behind. The result is no longer than all included files may be: a client chooses
+/// how often a log has a name, and how long the name is.
+fn replaced<'a, 'b>(
+    text: &'a [u8],
+    find: impl Fn(&'a [u8]) -> Option<(&'b [u8], &'a [u8])>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(byte) = rest.first() {
-        if let Some(behind) = rest.strip_prefix(from).filter(|_| may_grow(out.len())) {
+        let may_grow = |to: &[u8]| (out.len() + to.len()) as u64 <= HEADERS_BYTES_MAX;
+        if let Some((to, behind)) = find(rest).filter(|(to, _)| may_grow(to)) {
             out.extend_from_slice(to);
             rest = behind;
         } else {
@@ -332,9 +352,54 @@ mod tests {
 
     #[test]
     fn a_log_with_long_names_stays_short() {
-        assert_eq!(replaced(b"a/x b/x a/y", b"a/", b"long/"), b"long/x b/x long/y");
+        let long = |text: &[u8], name: &[u8]| {
+            replaced(text, |rest| rest.strip_prefix(b"a/").map(|behind| (name, behind)))
+        };
+        assert_eq!(long(b"a/x b/x a/y", b"long/"), b"long/x b/x long/y");
         let name = vec![b'n'; 1 << 20];
         let log = b"a/ ".repeat(100);
-        assert!(replaced(&log, b"a/", &name).len() as u64 <= HEADERS_BYTES_MAX + log.len() as u64);
+        assert!(long(&log, &name).len() as u64 <= HEADERS_BYTES_MAX + log.len() as u64);
+    }
+
+    fn tree(named: impl IntoIterator<Item = String>) -> Tree {
+        Tree {
+            folder: Arc::default(),
+            digest: "d0".into(),
+            root: "no-such-folder/d0".into(),
+            named: named.into_iter().map(|name| before_file(name.as_bytes())).collect(),
+            options: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_log_has_the_names_of_the_client() {
+        let tree = tree((0..12).map(|number| match number {
+            0 => String::new(),
+            1 => "inc/".into(),
+            other => format!("../n{other}"),
+        }));
+        for (log, expected) in [
+            ("no-such-folder/d0/0/x.h:1", "x.h:1"),
+            ("in no-such-folder/d0/1/x.h, no-such-folder/d0/11/y.h", "in inc/x.h, ../n11/y.h"),
+            ("no-such-folder/d0/f/home/x.h", "/home/x.h"),
+            ("no-such-folder/d0/a/penstock-absolute/x.h", "/x.h"),
+            ("'penstock-absolute/x.h' file not found", "'/x.h' file not found"),
+        ] {
+            assert_eq!(tree.tidy_log(log.as_bytes()), expected.as_bytes(), "{log}");
+        }
+        for other in ["d0/12/x.h", "d0/a/x.h", "d0/x/y", "d0//", "d0", "d1/0/x.h"] {
+            let log = format!("no-such-folder/{other}");
+            assert_eq!(tree.tidy_log(log.as_bytes()), log.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_log_is_read_once_for_all_folders() {
+        let tree = tree((0..8_000).map(|number| format!("n{number}")));
+        let log = b"no-such-folder/d0/7999/x.h\n".repeat(40_000);
+        let begun = std::time::Instant::now();
+        assert_eq!(tree.tidy_log(&log), b"n7999/x.h\n".repeat(40_000));
+        // Reading it once for each folder takes some 10 s.
+        assert!(begun.elapsed().as_secs() < 3, "{:?}", begun.elapsed());
     }
 }

@@ -33,6 +33,7 @@ mod svm;
 mod table;
 pub(crate) mod times;
 mod transfer;
+pub(crate) mod turns;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
 use penstock_wire::{Call as _, Frame, FrameError, Id, Status};
+use rustc_hash::FxHashSet;
 
 use crate::builder::Rehearsals;
 use crate::node::Node;
@@ -71,6 +73,8 @@ pub struct Session {
 struct Objects {
     /// Devices by node-wide index; sub-devices follow.
     devices: Vec<device::Device>,
+    /// Devices that this client may not use.
+    forbidden: FxHashSet<u32>,
     /// For each device its own index or, for parts, that of the whole device.
     wholes: Vec<u32>,
     rehearsals: Option<Arc<Rehearsals>>,
@@ -110,6 +114,7 @@ impl Session {
             queues: queues.counted(&allowance),
             objects: Objects {
                 devices: node.devices().to_vec(),
+                forbidden: FxHashSet::default(),
                 wholes: (0..).take(node.devices().len()).collect(),
                 rehearsals: node.rehearsals(),
                 meters: node.usage().map(|usage| usage.meters().to_vec()).unwrap_or_default(),
@@ -126,6 +131,14 @@ impl Session {
             stall: Stall::default(),
             shared: SharedSession::new(sender, setup, output, allowance),
         }
+    }
+
+    /// Forbids the client to use other devices than those with these numbers. Call it before the
+    /// session runs. Parts of devices get numbers of their own later, and only an allowed device
+    /// has any.
+    pub(crate) fn leave_only(&mut self, devices: &[u32]) {
+        let all = (0..).take(self.objects.devices.len());
+        self.objects.forbidden = all.filter(|index| !devices.contains(index)).collect();
     }
 
     /// Returns the state that other threads of the worker need.
@@ -180,6 +193,9 @@ impl Session {
 
 impl Objects {
     fn device(&self, index: u32) -> Result<&device::Device, Status> {
+        if self.forbidden.contains(&index) {
+            return Err(Status::INVALID_DEVICE);
+        }
         let index = usize::try_from(index).map_err(|_| Status::INVALID_DEVICE)?;
         self.devices.get(index).ok_or(Status::INVALID_DEVICE)
     }

@@ -30,6 +30,8 @@ pub(crate) struct Queue {
     pub(crate) in_order: bool,
     /// Whether commands with events need times, and so a turn at the device.
     pub(crate) timed: bool,
+    /// Its device's bit at the gate before launches.
+    pub(crate) turn: u64,
     /// Number of the last command given to the device.
     serial: u64,
     /// Number of the last command that may use memory, or that waits for something outside the
@@ -127,9 +129,11 @@ impl Queue {
         device: device::Queue,
         timed: bool,
         meter: Option<Arc<Meter>>,
+        turn: u64,
         flights: Arc<Flights>,
     ) -> Self {
         Self {
+            turn,
             in_order: !device.is_out_of_order(),
             timed,
             device,

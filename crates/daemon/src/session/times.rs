@@ -57,7 +57,9 @@ impl Times {
         let build = build.filter(|cap| is_over(cap, session.builds.longest(now)));
         let idle = terms.idle_time.as_ref().filter(|cap| {
             let quiet = self.quiet.note(session.frames(), now);
-            is_over(cap, quiet) && self.quiet.has_nothing_to_do(session)
+            is_over(cap, quiet)
+                && !allowance.turns.is_waiting()
+                && self.quiet.has_nothing_to_do(session)
         });
         let over = [
             ("a kernel ran for too long", kernel),

@@ -5,7 +5,8 @@
 //! * `platform`, `device`, `retire` (queues) and `context` describe what exists.
 //! * `event`, `watch` and `reclaim` follow the commands to their end. `pins` unties threads.
 //! * `queue` enqueues commands. `memory`, `image`, `sampler`, `program` and `kernel` are what they
-//!   use; `transfer`, `image_command` and `command` are the commands.
+//!   use; `transfer`, `image_command`, `task` and `command` are
+//!   the commands.
 //! * `report`, `create` and `load` implement the traits that make objects.
 
 mod api;
@@ -28,6 +29,7 @@ mod reclaim;
 mod report;
 mod retire;
 mod sampler;
+mod task;
 mod transfer;
 mod watch;
 

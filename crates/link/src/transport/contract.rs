@@ -19,7 +19,9 @@ use super::syscall::{self, Readiness};
 use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::instance::End;
+use crate::invitation::Invitation;
 use crate::wait::Policy;
+use zeroize::Zeroizing;
 
 /// Kind of connection.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -86,6 +88,9 @@ impl fmt::Debug for Completion<'_> {
     }
 }
 
+/// A connection, and perhaps with what a session connects directly instead.
+pub(crate) type Connected = (Box<dyn Connection>, Option<Invitation>);
+
 /// Address of one transport.
 pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     fn transport(&self) -> &'static dyn Transport;
@@ -98,6 +103,15 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// # Errors
     /// Fails if nobody answers before the deadline.
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>>;
+
+    /// Connects for a session, which carries much. If this process logs in and the other side can
+    /// be reached directly, too, also returns with what.
+    ///
+    /// # Errors
+    /// See [`Endpoint::connect`].
+    fn connect_for_session(&self, deadline: Instant) -> io::Result<Connected> {
+        Ok((self.connect(deadline)?, None))
+    }
 
     /// Returns where a connection would lead, with an endpoint for each destination. Returns
     /// nothing if only a user may name the endpoint, and not another process.
@@ -122,6 +136,11 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
 
     /// Returns the name or the numeric address of the host, if the endpoint has one.
     fn host(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the number of the TCP port, if the endpoint has one.
+    fn port(&self) -> Option<u16> {
         None
     }
 
@@ -232,12 +251,12 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
     }
 
     /// Returns what another process needs beside the descriptor to continue this connection. This
-    /// process can send and receive nothing from then on.
+    /// process can send and receive nothing from then on. The bytes may be secret.
     ///
     /// # Errors
     /// Fails if the connection is in a state that another process cannot continue.
-    fn state(&self) -> Result<Vec<u8>, LinkError> {
-        Ok(Vec::new())
+    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
+        Ok(Zeroizing::default())
     }
 
     /// Returns the descriptor.

@@ -95,6 +95,24 @@ pub(crate) fn wait_fd(
     }
 }
 
+/// Sleeps until `one` is writable, `other` is readable, or one of them hung up. Returns for each
+/// whether it is.
+pub(crate) fn wait_pair(
+    one: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
+    deadline: Instant,
+) -> Result<(bool, bool), LinkError> {
+    let mut fds = vec![PollFd::new(&one, PollFlags::OUT)];
+    fds.extend(other.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN | PollFlags::RDHUP)));
+    let left = timespec(deadline.saturating_duration_since(Instant::now()));
+    match poll(&mut fds, Some(&left)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
+    }
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    Ok((ready.next().unwrap_or_default(), ready.next().unwrap_or_default()))
+}
+
 /// Like [`wait_fd`], but also fails if the peer vanishes meanwhile.
 pub(super) fn wait_and_look(
     connection: &dyn Connection,

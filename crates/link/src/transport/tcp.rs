@@ -176,6 +176,10 @@ impl Endpoint for TcpEndpoint {
         Some(&self.host)
     }
 
+    fn port(&self) -> Option<u16> {
+        Some(self.port)
+    }
+
     fn advertised(&self, host: &str) -> Option<Arc<dyn Endpoint>> {
         let is_wildcard = matches!(self.host.as_str(), "0.0.0.0" | "::");
         Some(at(if is_wildcard { host } else { &self.host }.to_owned(), self.port))
@@ -320,28 +324,51 @@ fn tcp_info(fd: BorrowedFd<'_>) -> Option<libc::tcp_info> {
 }
 
 fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    if address.ip().to_canonical().is_loopback() {
-        // As in `prepare`, which finds other connections within a host, but too late.
-        let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_HOST);
+    let attempt = Attempt::begin(address)?;
+    let socket = attempt.0.as_fd();
+    if !wait_fd(socket, Readiness::Writable, Some(deadline)).map_err(io::Error::other)? {
+        return Err(io::ErrorKind::TimedOut.into());
     }
-    match rustix::net::connect(&fd, &address) {
-        Ok(()) => {}
-        Err(Errno::INPROGRESS | Errno::INTR) => {
-            if !wait_fd(fd.as_fd(), Readiness::Writable, Some(deadline))
-                .map_err(io::Error::other)?
-            {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            sockopt::socket_error(&fd)??;
+    attempt.socket()
+}
+
+/// Connection that is being made.
+#[derive(Debug)]
+pub(crate) struct Attempt(OwnedFd);
+
+impl Attempt {
+    /// Begins to connect. The socket becomes writable when the outcome is known.
+    pub(crate) fn begin(address: SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        if address.ip().to_canonical().is_loopback() {
+            // As in `prepare`, which finds other connections within a host, but too late.
+            let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_HOST);
         }
-        Err(error) => return Err(error.into()),
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Self(fd)),
+            Err(error) => Err(error.into()),
+        }
     }
-    // Only the connect call must not block: streams block, as accepted ones do.
-    rustix::io::ioctl_fionbio(&fd, false)?;
-    Ok(fd)
+
+    /// Returns the connection. The socket must have become writable.
+    pub(crate) fn finish(self) -> io::Result<Box<dyn Connection>> {
+        TRANSPORT.adopt(self.socket()?, &[])
+    }
+
+    fn socket(self) -> io::Result<OwnedFd> {
+        sockopt::socket_error(&self.0)??;
+        // Only the connect call must not block: streams block, as accepted ones do.
+        rustix::io::ioctl_fionbio(&self.0, false)?;
+        Ok(self.0)
+    }
+}
+
+impl AsFd for Attempt {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Makes a listener accept connections that begin unpaced. Returns the system's own choice, which

@@ -31,6 +31,7 @@ use super::syscall::Readiness;
 use crate::error::LinkError;
 use crate::fork::Owner;
 use crate::instance::End;
+use zeroize::Zeroizing;
 
 /// Number of bytes that are sealed before they are sent: 32 records, half of a core's second-level
 /// cache, where they stay until the system has copied them. Each part wakes the peer once, so that
@@ -385,7 +386,7 @@ impl Connection for TlsConnection {
 
     /// Returns the secrets, the verified bytes that nobody has taken, and the bytes of records that
     /// are not complete.
-    fn state(&self) -> Result<Vec<u8>, LinkError> {
+    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
         let (mut out, mut input) = (self.out()?, self.input()?);
         if !out.is_sent() || out.untold > 0 {
             return Err(LinkError::Record(RecordError::MidMessage));
@@ -397,7 +398,8 @@ impl Connection for TlsConnection {
         let mut verified = std::mem::take(&mut input.early);
         verified.extend_from_slice(input.intake.verified());
         let size = u32::try_from(verified.len()).map_err(|_| RecordError::MidMessage)?;
-        Ok([&secrets[..], &size.to_be_bytes(), &verified, input.intake.unopened()].concat())
+        // All at once, so that no copy stays behind in memory that was too small.
+        Ok([&secrets[..], &size.to_be_bytes(), &verified, input.intake.unopened()].concat().into())
     }
 
     fn into_socket(mut self: Box<Self>) -> OwnedFd {

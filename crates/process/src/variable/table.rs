@@ -29,7 +29,7 @@ variables! {
             "entry `key`, else `~/.config/penstock/key` if that file exists",
             "the file with the pool's key";
         ENCRYPTION = "PENSTOCK_ENCRYPTION": Kind::Choice(&["never", "remote", "always"]),
-            "entry `encryption`, else `never`",
+            "entry `encryption`, else `remote`",
             "which TCP connections are encrypted: none, those that leave the host, or all";
         TRUSTED_USERS = "PENSTOCK_TRUSTED_USERS": Kind::Text, "–",
             "numbers of users, separated by commas, whose daemons this user trusts on Unix \
@@ -38,6 +38,9 @@ variables! {
             "the program, with options, that connects to nodes with an address `ssh:HOST`";
         SSH_BRIDGE = "PENSTOCK_SSH_BRIDGE": Kind::Text, "`penstock bridge`",
             "the command that SSH runs on these nodes";
+        SSH_DIRECT = "PENSTOCK_SSH_DIRECT": Kind::Choice(&["auto", "never"]), "`auto`",
+            "whether sessions of these nodes get a direct, encrypted connection beside SSH; read \
+             on both hosts";
         SSH_SHARED = "PENSTOCK_SSH_SHARED": Kind::Path, "–",
             "set by `penstock run`: the directory of the SSH connections that its program shares";
         DEVICES = "PENSTOCK_DEVICES": Kind::Text, "–",

@@ -475,6 +475,13 @@ calls! {
         target: U64,
         size: U64,
     }
+    /// Calls a library on memory of the queue's device (`cublasSgemm`, `cufftExecC2C`). Payload:
+    /// [`crate::library::Order`]. A failure that is found while the library runs is reported as
+    /// that of a command without an event.
+    0x0212 CallLibrary [PayloadRule::UpTo(limits::LIBRARY_CALL_BYTES_MAX)] {
+        queue: Id<kind::Queue>,
+        event: Id<kind::Event>,
+    }
 
     // -- events and links between nodes -----------------------------------------------------------
 

@@ -137,7 +137,7 @@ impl Exec {
 
 /// "Currently only kernel, memset and memcpy nodes are supported."
 fn can_be_off(step: &Step) -> bool {
-    matches!(step.work, Work::Kernel(_) | Work::Copy(..) | Work::Fill(..))
+    matches!(step.work, Work::Kernel(_) | Work::Copy(..) | Work::Fill(..) | Work::Library(..))
 }
 
 impl Step {

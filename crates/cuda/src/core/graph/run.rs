@@ -20,6 +20,7 @@ impl Work {
             Self::Kernel(launch) => launch.run(context, stream),
             Self::Copy(_, copy) => copy.run(context, stream, CopyMode::Unattended),
             Self::Fill(_, fill) => fill.run(context, stream),
+            Self::Library(_, call) => call.run(context, stream),
             Self::Host(call) => {
                 let call = *call;
                 callback::in_stream(context, stream, move |status| {

@@ -52,6 +52,12 @@ pub(super) fn check(old: &Work, new: &Work) -> Result<(), u32> {
         (Work::Fill(old, _), Work::Fill(new, _)) => {
             when(old.ptr_eq(new), CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)
         }
+        (Work::Library(old, _), Work::Library(new, _)) => {
+            when(old.ptr_eq(new), CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)
+        }
+        (Work::Library(..), _) | (_, Work::Library(..)) => {
+            Err(CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE)
+        }
         // Events of another context would need another lane.
         (Work::Record(old), Work::Record(new)) => {
             when(old.is_beside(new), CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)

@@ -9,6 +9,7 @@ use super::memory::GraphMemory;
 use crate::core::context::Context;
 use crate::core::event::Event;
 use crate::core::launch::DescribedLaunch;
+use crate::core::library_call::LibraryWork;
 use crate::core::memset::Memset;
 use crate::core::slice::SliceCopy;
 use crate::edge::{CuResult, HostCall};
@@ -20,6 +21,8 @@ pub(crate) enum Work {
     Kernel(Arc<DescribedLaunch>),
     Copy(Weak<Context>, SliceCopy),
     Fill(Weak<Context>, Memset),
+    /// A call of a library. Programs see it as a kernel.
+    Library(Weak<Context>, Arc<LibraryWork>),
     /// Calls a function of the program when everything before it has ended.
     Host(HostCall),
     /// A child graph, which the node owns.
@@ -37,7 +40,7 @@ impl Work {
     /// Returns the value of `CUgraphNodeType`.
     pub(crate) fn kind(&self) -> u32 {
         match self {
-            Self::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
+            Self::Kernel(_) | Self::Library(..) => CU_GRAPH_NODE_TYPE_KERNEL,
             Self::Copy(..) => CU_GRAPH_NODE_TYPE_MEMCPY,
             Self::Fill(..) => CU_GRAPH_NODE_TYPE_MEMSET,
             Self::Host(_) => CU_GRAPH_NODE_TYPE_HOST,
@@ -74,7 +77,7 @@ impl Work {
     pub(super) fn context(&self) -> CuResult<Option<Arc<Context>>> {
         match self {
             Self::Kernel(launch) => launch.function.loaded.context().map(Some),
-            Self::Copy(context, _) | Self::Fill(context, _) => {
+            Self::Copy(context, _) | Self::Fill(context, _) | Self::Library(context, _) => {
                 context.upgrade().map(Some).ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
             }
             Self::Record(event) => event.home().map(Some),

@@ -103,6 +103,7 @@ impl Serve<to_worker::LaunchKernel> for Session {
         self.objects.views.bind(call.kernel, args.iter());
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
+        let turns = self.pass_gate(call.queue).then(|| self.shared.allowance.turns.clone());
         let allowance = &self.shared.allowance;
         let watched = allowance.watches_kernels().then(|| self.shared.clone());
         self.command(
@@ -114,12 +115,15 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let heaps = inputs.objects.views.launch(call.kernel);
                 // Even if the client wants no event: the heaps must know the launch's end, and so
                 // must who watches its time.
-                let is_seen = watched.is_some() || !heaps.is_empty();
+                let is_seen = watched.is_some() || turns.is_some() || !heaps.is_empty();
                 let want = if is_seen { Want::Event } else { inputs.want };
                 let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
                 is_launched = true;
                 if let (Some(event), Some(watched)) = (&launched, watched) {
                     watched.launches.watch(event.clone());
+                }
+                if let (Some(event), Some(turns)) = (&launched, turns) {
+                    turns.note_launch(event);
                 }
                 if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
                     event.on_complete(Box::new(move |status, _| heaps.end(status)));
@@ -212,6 +216,29 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
 }
 
 impl Session {
+    /// Waits until a launch in this queue may begin, if other users want its device. Returns
+    /// whether the launch's end must be noted.
+    fn pass_gate(&mut self, queue: Id<kind::Queue>) -> bool {
+        let turns = &self.shared.allowance.turns;
+        if !turns.concerns(u64::MAX) {
+            return false;
+        }
+        let turn = self.queues.get(queue).map_or(0, |queue| queue.turn);
+        if !turns.concerns(turn) {
+            return false;
+        }
+        // Kernels of a heap wait for each other on several devices and nodes, so none of them may
+        // wait here. A session with a heap is not held back.
+        if !self.objects.views.is_empty() {
+            return false;
+        }
+        // What came before must not wait with the launch.
+        self.flush_queues();
+        let shared = &self.shared;
+        let awaits_client = || shared.events.awaits_client();
+        shared.allowance.turns.pass(turn, &|| shared.has_ended(), &awaits_client)
+    }
+
     /// Sets the arguments that came with a query about a kernel, and answers it.
     fn answer_with_args<T: serde::Serialize>(
         &mut self,

@@ -8,6 +8,7 @@ mod heap;
 mod heap_transport;
 mod image;
 mod kernel;
+mod library;
 mod memory;
 mod peer;
 mod program;

@@ -11,6 +11,7 @@ use penstock_wire::{Id, Status, TimesOf};
 use crate::session::Session;
 use crate::session::queue::{LastCommand, Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
+use crate::session::turns::Turns;
 
 impl Session {
     fn finish(&mut self, request: Id<kind::Request>, id: Id<kind::Queue>) -> Result<(), Status> {
@@ -78,7 +79,8 @@ impl Serve<to_worker::CreateQueue> for Session {
         let queue = make().and_then(|device| {
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
             let timed = profiles && times == TimesOf::Commands;
-            Ok(Queue::new(device, timed, meter, self.shared.flights.clone()))
+            let turn = self.objects.whole(call.device.get()).map_or(0, Turns::bit_of);
+            Ok(Queue::new(device, timed, meter, turn, self.shared.flights.clone()))
         });
         if let Ok(queue) = &queue {
             self.shared.queues.lock().insert(call.queue, queue.device.clone());

@@ -56,6 +56,7 @@ use host::{Region, WorkersPart};
 pub use layout::MemoryUse;
 use layout::WORKERS_MARK_AT;
 use layout::{Agreed, CLIENTS_MARK_AT, Layout, Mark, Offer, PAGE_BYTES, Place, Taking};
+use zeroize::Zeroizing;
 
 /// What came of an offer; empty before both sides have agreed.
 pub type Settled = Arc<OnceLock<MemoryUse>>;
@@ -370,7 +371,7 @@ impl Connection for Beside {
         }
     }
 
-    fn state(&self) -> Result<Vec<u8>, LinkError> {
+    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
         self.over.state()
     }
 

@@ -14,6 +14,9 @@ const SSH_DEFAULT: &str = "ssh";
 /// Command on the node without [`SSH_BRIDGE`].
 const BRIDGE_DEFAULT: &str = "penstock bridge";
 
+/// Option of the bridge for a session that may be direct. It comes behind the user's command.
+const WISH_DIRECT: &str = " --direct";
+
 /// Time in seconds for the connection and the exchange of keys. A node that is switched off costs
 /// this time, so it is not longer. A login over two jump hosts takes about 3 s.
 const CONNECT_S: u32 = 10;
@@ -128,11 +131,13 @@ impl Program {
         self.words.first().map_or(SSH_DEFAULT, String::as_str)
     }
 
-    /// Returns all words of the command line for a login.
+    /// Returns all words of the command line for a login. `wants_direct` says whether the bridge
+    /// shall ask its daemon for a one-time key.
     pub(super) fn command(
         &self,
         login: &Login,
         asking: Asking,
+        wants_direct: bool,
         shared: Option<&Path>,
     ) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.words.iter().map(Into::into).collect();
@@ -160,7 +165,8 @@ impl Program {
         if let Some(user) = &login.user {
             words.extend(["-l".into(), user.into()]);
         }
-        words.extend(["--".into(), (&login.host).into(), (&self.bridge).into()]);
+        let bridge = format!("{}{}", self.bridge, if wants_direct { WISH_DIRECT } else { "" });
+        words.extend(["--".into(), (&login.host).into(), bridge.into()]);
         words
     }
 
@@ -285,16 +291,17 @@ mod tests {
     #[test]
     fn the_host_comes_behind_the_end_of_the_options() {
         let program = Program { words: vec!["ssh".into(), "-F".into()], bridge: "x bridge".into() };
-        let command = program.command(&login("alice@h:7"), Asking::Nobody, None);
+        let command = program.command(&login("alice@h:7"), Asking::Nobody, false, None);
         let text: Vec<_> = command.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(text[..2], ["ssh", "-F"]);
         assert_eq!(text[text.len() - 7..], ["-p", "7", "-l", "alice", "--", "h", "x bridge"]);
         assert!(text.contains(&"BatchMode=yes"));
         assert!(!text.iter().any(|word| word.starts_with("Control")));
         let socket = program.shared(&login("h"), Path::new("/run/x")).unwrap();
-        let command = program.command(&login("h"), Asking::Person, Some(&socket));
+        let command = program.command(&login("h"), Asking::Person, true, Some(&socket));
         let path = format!("ControlPath={}", socket.display());
         assert!(command.contains(&path.into()) && command.contains(&"BatchMode=no".into()));
+        assert_eq!(command.last().unwrap(), "x bridge --direct");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use penstock_wire::hello::feature;
+use penstock_wire::invitation::Detour;
 
 use super::super::contract::{Connection, Transport, Way};
 use super::super::syscall::{self, Readiness};
@@ -15,21 +16,53 @@ use super::reason::End as EndOfSsh;
 use crate::error::LinkError;
 use crate::instance::End;
 
-/// What the user is told of the way of the bytes.
-const WHY_NOT_BETTER: &str =
-    "all data goes through the SSH connection, which is slower than a direct one";
+/// What the user is told of the way of the bytes, for each reason.
+const fn why_not_better(detour: Detour) -> &'static str {
+    match detour {
+        Detour::NotTried => {
+            "all data goes through the SSH connection, which is slower than a direct one"
+        }
+        Detour::ForbiddenByClient => {
+            "all data goes through the SSH connection, because PENSTOCK_SSH_DIRECT=never on the \
+             client's host forbids a direct one"
+        }
+        Detour::ForbiddenByNode => {
+            "all data goes through the SSH connection, because PENSTOCK_SSH_DIRECT=never on this \
+             host forbids a direct one"
+        }
+        Detour::NoInvitation => {
+            "all data goes through the SSH connection, which is slower than a direct one: the \
+             bridge got no one-time key, and the log of this daemon may say why"
+        }
+        Detour::Refused => {
+            "all data goes through the SSH connection, which is slower than a direct one: the \
+             client was refused at this daemon's port, as by a firewall"
+        }
+        Detour::NoAnswer => {
+            "all data goes through the SSH connection, which is slower than a direct one: the \
+             client got no answer at this daemon's port, as behind a firewall or a jump host"
+        }
+        Detour::OtherKey => {
+            "all data goes through the SSH connection, which is slower than a direct one: the \
+             client has found another listener at this daemon's address, as behind a jump host"
+        }
+        Detour::Failed => {
+            "all data goes through the SSH connection, which is slower than a direct one: the \
+             direct one has failed; PENSTOCK_LOG=debug on the client's host says why"
+        }
+    }
+}
 
 /// Returns the way of a link through SSH, as the daemon shows it.
-pub(crate) fn way() -> Way {
-    let (transport, why_not_better) = (TRANSPORT.name(), Some(WHY_NOT_BETTER));
+pub(crate) fn way(detour: Detour) -> Way {
     // SSH encrypts. At this end of the link there is a Unix socket.
     Way {
-        transport,
+        transport: TRANSPORT.name(),
         shares_memory: false,
         guest_memory: false,
         encryption: None,
         leaves_host: false,
-        why_not_better,
+        why_not_better: Some(why_not_better(detour)),
     }
 }
 
@@ -75,6 +108,7 @@ pub(super) fn wait_for_end(socket: &OwnedFd) -> Result<bool, LinkError> {
     syscall::wait_fd(socket.as_fd(), Readiness::Readable, Some(Instant::now() + END_MAX))
 }
 
+/// Connection to a bridge.
 #[derive(Debug)]
 pub(super) struct SshConnection {
     socket: OwnedFd,
@@ -82,11 +116,13 @@ pub(super) struct SshConnection {
     login: Login,
     /// Number of the user on the node, as the bridge has told it.
     user: u32,
+    /// Why a session is not direct.
+    pub(super) detour: Detour,
 }
 
 impl SshConnection {
     pub(super) fn new(socket: OwnedFd, messages: Messages, login: &Login, user: u32) -> Self {
-        Self { socket, messages, login: login.clone(), user }
+        Self { socket, messages, login: login.clone(), user, detour: Detour::NotTried }
     }
 
     /// Replaces a mere hang-up by what `ssh` says of it. The hang-up comes after the shell that
@@ -129,12 +165,12 @@ impl Connection for SshConnection {
     }
 
     fn why_no_shared_memory(&self) -> Option<&'static str> {
-        Some(WHY_NOT_BETTER)
+        Some(why_not_better(self.detour))
     }
 
     fn features(&self) -> u64 {
         let own = feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA);
-        own | feature::THROUGH_SSH | feature::BEATS
+        own | feature::THROUGH_SSH | feature::BEATS | self.detour.bits()
     }
 
     fn into_socket(self: Box<Self>) -> OwnedFd {

@@ -5,6 +5,10 @@
 //! connects to its Unix socket, and copies bytes both ways. So the daemon sees a process of its own
 //! user, and neither side needs the pool's key: SSH has authenticated both.
 //!
+//! A session asks the bridge for more ([`Endpoint::connect_for_session`]): an address, the public
+//! key of the daemon, and a one-time key, with which it connects directly (`direct.rs`). Everything
+//! else is short and goes through SSH.
+//!
 //! Each connection is one `ssh` with a login of its own, unless processes share one
 //! ([`share_in`]). SSH encrypts all bytes, in one thread of each side.
 //!
@@ -27,10 +31,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_process::variable::SSH_DIRECT;
 use penstock_process::{Lock, log, variable};
+use penstock_wire::invitation::Detour;
 
-use super::contract::{Bound, Completion, Connection, Endpoint, Purpose, Transport};
+use super::contract::{
+    Bound, Completion, Connected, Connection, Endpoint, Purpose, Transport,
+};
 use crate::error::LinkError;
+use crate::invitation::Offer;
 pub(crate) use banner::line as greeting;
 pub(crate) use connection::way;
 use command::{Asking, Login, Program};
@@ -43,6 +52,11 @@ use reason::End;
 use tests::start as start_ssh;
 
 pub(super) const TRANSPORT: Ssh = Ssh;
+
+/// What a client with an invitation says to the bridge and hears before the bridge copies.
+pub(crate) const SIGN_OF_LIFE: u8 = b'?';
+pub(crate) const ANSWER: u8 = b'!';
+pub(crate) const RELAY: u8 = b'>';
 
 /// Longest time until the bridge answers: that of a login, for which a server allows 120 s by
 /// default but which takes a fraction of it without questions, and that of a daemon that must
@@ -91,6 +105,17 @@ pub fn end_shared(folder: &Path) {
             let ended = process::start(&program.end_shared(&entry.path()));
             _ = ended.map(|running| connection::wait_for_end(&running.socket));
         }
+    }
+}
+
+/// Returns whether a bridge has greeted in these bytes, which may have come in two pieces. For
+/// tests of the decoder.
+pub fn has_greeted(first: &[u8], second: &[u8]) -> bool {
+    let mut listening = banner::Listening::default();
+    match listening.hear(first) {
+        Ok(None) => matches!(listening.hear(second), Ok(Some(_))),
+        Ok(Some(_)) => true,
+        Err(_) => false,
     }
 }
 
@@ -147,23 +172,22 @@ impl Endpoint for SshEndpoint {
     }
 
     fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
-        let mut pauses = CROWD_PAUSES_MS.into_iter();
-        let failure = loop {
-            let failure = match self.attempt(Asking::Nobody, deadline) {
-                Ok(connection) => return Ok(Box::new(connection)),
-                Err(failure) => failure,
-            };
-            match pauses.next().filter(|_| failure.is_crowd) {
-                Some(pause_ms) => thread::sleep(different_pause(pause_ms)),
-                None => break failure,
-            }
+        let (connection, _) = self.log_in(false, deadline)?;
+        Ok(connection)
+    }
+
+    fn connect_for_session(&self, deadline: Instant) -> io::Result<Connected> {
+        let wants_direct = direct_allowed().map_err(io::Error::other)?;
+        let (mut connection, offer) = self.log_in(wants_direct, deadline)?;
+        let (detour, invitation) = match offer {
+            Offer::NotAsked if !wants_direct => (Detour::ForbiddenByClient, None),
+            Offer::NotAsked => (Detour::NotTried, None),
+            Offer::Forbidden => (Detour::ForbiddenByNode, None),
+            Offer::Unavailable => (Detour::NoInvitation, None),
+            Offer::Invitation(invitation) => (Detour::NotTried, Some(invitation)),
         };
-        if !(failure.needs_person && MAY_ASK.load(Ordering::Relaxed)) {
-            return Err(io::Error::other(failure.why));
-        }
-        let _question = QUESTION.lock();
-        let connection = self.attempt(Asking::Person, deadline);
-        Ok(Box::new(connection.map_err(|failure| io::Error::other(failure.why))?))
+        connection.detour = detour;
+        Ok((connection, invitation))
     }
 
     fn listen(&self, _mode: u32) -> io::Result<Bound> {
@@ -185,6 +209,50 @@ impl Endpoint for SshEndpoint {
     /// Only the user who wrote the address may log in there.
     fn advertised(&self, _host: &str) -> Option<Arc<dyn Endpoint>> {
         None
+    }
+}
+
+/// Returns whether sessions may connect directly, as the variable says on this host.
+///
+/// # Errors
+/// Returns a message if the variable has another value. A typing error must not open a port.
+pub fn direct_allowed() -> Result<bool, String> {
+    let wrong = |value: OsString| {
+        format!("variable {}: `{}` is not auto or never", SSH_DIRECT.name, value.display())
+    };
+    match SSH_DIRECT.value() {
+        None => Ok(true),
+        Some(value) if value == "auto" => Ok(true),
+        Some(value) if value == "never" => Ok(false),
+        Some(value) => Err(wrong(value)),
+    }
+}
+
+impl SshEndpoint {
+    /// Logs in and returns the connection to the bridge, and what the bridge offers besides.
+    fn log_in(
+        &self,
+        wants_direct: bool,
+        deadline: Instant,
+    ) -> io::Result<(Box<SshConnection>, Offer)> {
+        let mut pauses = CROWD_PAUSES_MS.into_iter();
+        let failure = loop {
+            let failure = match self.attempt(Asking::Nobody, wants_direct, deadline) {
+                Ok((connection, offer)) => return Ok((Box::new(connection), offer)),
+                Err(failure) => failure,
+            };
+            match pauses.next().filter(|_| failure.is_crowd) {
+                Some(pause_ms) => thread::sleep(different_pause(pause_ms)),
+                None => break failure,
+            }
+        };
+        if !(failure.needs_person && MAY_ASK.load(Ordering::Relaxed)) {
+            return Err(io::Error::other(failure.why));
+        }
+        let _question = QUESTION.lock();
+        let made = self.attempt(Asking::Person, wants_direct, deadline);
+        let (connection, offer) = made.map_err(|failure| io::Error::other(failure.why))?;
+        Ok((Box::new(connection), offer))
     }
 }
 
@@ -211,7 +279,12 @@ fn different_pause(pause_ms: u64) -> Duration {
 }
 
 impl SshEndpoint {
-    fn attempt(&self, asking: Asking, deadline: Instant) -> Result<SshConnection, NoBridge> {
+    fn attempt(
+        &self,
+        asking: Asking,
+        wants_direct: bool,
+        deadline: Instant,
+    ) -> Result<(SshConnection, Offer), NoBridge> {
         let login = &self.0;
         let program = Program::configured()?;
         let folder = SHARED.get().cloned().or_else(|| variable::SSH_SHARED.path());
@@ -221,7 +294,7 @@ impl SshEndpoint {
         let max = if asking == Asking::Person { PERSON_MAX } else { BRIDGE_MAX };
         let deadline = deadline.max(Instant::now() + max);
         log!(Debug, "starting {} for {}", program.name(), login.text());
-        let running = start_ssh(&program.command(login, asking, shared.as_deref()));
+        let running = start_ssh(&program.command(login, asking, wants_direct, shared.as_deref()));
         let Running { socket, messages } = running.map_err(|error| error.to_string())?;
         let mut listening = banner::Listening::default();
         let mut wait = Wait::new(&socket, deadline);
@@ -235,7 +308,8 @@ impl SshEndpoint {
             match listening.hear(bytes) {
                 Ok(None) => {}
                 Ok(Some(greeting)) => {
-                    return Ok(SshConnection::new(socket, messages, login, greeting.user));
+                    let connection = SshConnection::new(socket, messages, login, greeting.user);
+                    return Ok((connection, greeting.offer));
                 }
                 Err(wrong) => return Err(wrong.explain(login, listening.noise()).into()),
             }

@@ -12,6 +12,7 @@ use std::thread;
 use super::process::{self, Running};
 use crate::bridge::bridge;
 use crate::error::LinkError;
+use crate::invitation::Offer;
 use crate::stream::Stream;
 use crate::transport::tests::TestAddresses;
 
@@ -36,7 +37,7 @@ pub(super) fn start(words: &[OsString]) -> io::Result<Running> {
     let (socket, theirs) = UnixStream::pair()?;
     thread::spawn(move || {
         let input = theirs.try_clone().unwrap();
-        _ = bridge(input, &theirs, daemon);
+        _ = bridge(input, &theirs, &Offer::NotAsked, || Ok(daemon));
         // A process would close all its descriptors.
         _ = theirs.shutdown(Shutdown::Both);
     });

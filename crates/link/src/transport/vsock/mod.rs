@@ -42,6 +42,7 @@ macro_rules! watched {
 }
 
 mod liveness;
+pub(crate) mod machine;
 mod monitor;
 mod place;
 mod vigil;
@@ -63,20 +64,13 @@ use super::syscall::{self, Readiness};
 use crate::error::LinkError;
 use crate::instance::End;
 use liveness::Liveness;
-use place::{ANY, Buffers, LOCAL, Place};
+use place::{ANY, ANY_MACHINE, Buffers, LOCAL, Place};
 
 pub(super) const TRANSPORT: Vsock = Vsock;
-
-/// Word for all machines in the address of a listener.
-const ANY_MACHINE: &str = "any";
 
 /// Time after which a thread that waits for a connection looks whether the listener was stopped.
 /// The kernel does not wake such a thread: `shutdown` fails on a listening vsock socket.
 const ACCEPT_TURN: Duration = Duration::from_millis(250);
-
-/// What the user is told if the kernel has no CID for this machine alone.
-const NO_LOOPBACK: &str =
-    "this kernel has no vsock within one machine; load the module vsock_loopback";
 
 const NO_SHARED_MEMORY: &str = "vsock shares no memory between two machines";
 

@@ -31,6 +31,7 @@ use super::super::contract::{
 use super::super::syscall::{self, Readiness};
 use super::super::unix::{self, SocketFile};
 use super::liveness::Liveness;
+use zeroize::Zeroizing;
 use super::{FEATURES, NO_SHARED_MEMORY, TRANSPORT, read_port};
 use crate::error::LinkError;
 use crate::stream::Stream;
@@ -209,8 +210,8 @@ impl Connection for MonitorConnection {
         Some(NO_SHARED_MEMORY)
     }
 
-    fn state(&self) -> Result<Vec<u8>, LinkError> {
-        Ok([STATE, self.path.as_os_str().as_bytes()].concat())
+    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
+        Ok([STATE, self.path.as_os_str().as_bytes()].concat().into())
     }
 
     fn into_socket(self: Box<Self>) -> OwnedFd {

@@ -11,7 +11,13 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::super::syscall::{Readiness, wait_fd};
-use super::{ANY_MACHINE, NO_LOOPBACK};
+
+/// Word for all machines in the address of a listener.
+pub(super) const ANY_MACHINE: &str = "any";
+
+/// What the user is told if the kernel has no CID for this machine alone.
+pub(super) const NO_LOOPBACK: &str =
+    "this kernel has no vsock within one machine; load the module vsock_loopback";
 
 /// CID of all machines, for listeners.
 pub(super) const ANY: u32 = libc::VMADDR_CID_ANY;

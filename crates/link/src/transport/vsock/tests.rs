@@ -24,7 +24,7 @@ pub(in crate::transport) fn addresses(_folder: &Path) -> TestAddresses {
     match place::check_loopback() {
         Ok(()) => TestAddresses::at("vsock:1:0".to_owned()),
         Err(error) => {
-            TestAddresses::lacking(Need::Vsock, format!("{}: {error}", super::NO_LOOPBACK))
+            TestAddresses::lacking(Need::Vsock, format!("{}: {error}", place::NO_LOOPBACK))
         }
     }
 }

@@ -16,6 +16,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 /// Silence after which the other machine is asked for a sign of life.
 pub(super) const QUIET_MAX: Duration = Duration::from_secs(3);
 
@@ -63,15 +65,15 @@ struct Silence {
 }
 
 /// Answer to a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
     /// The machine has refused or accepted the connection.
     Lives,
     /// Nothing came in time.
     Silent,
     /// This machine's kernel knows that the other one is gone.
     Gone,
-    /// This machine could not ask, for example because it lacks descriptors.
+    /// Nobody could ask, for example because descriptors are lacking.
     Unclear,
 }
 

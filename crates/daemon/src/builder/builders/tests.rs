@@ -1,0 +1,179 @@
+//! Builders that a client's program has taken over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+
+use penstock_link::LinkError;
+use rustix::net::SendFlags;
+
+use super::*;
+use crate::builder::task::{Goal, Making, Origin};
+
+const LIMITS: BuildLimits = BuildLimits { seconds_max: 2, bytes_max: 1 << 30 };
+
+/// What a builder does.
+#[derive(Clone, Copy, Debug)]
+enum Conduct {
+    Honest,
+    /// Sends these bytes in place of a message.
+    AtStart(&'static [u8]),
+    InPlaceOfBegun(&'static [u8]),
+    InPlaceOfDone(&'static [u8]),
+    /// Answers the first task twice.
+    Twice,
+    /// Takes a first task, and then none.
+    DeafLater,
+    /// Takes a task, and is not heard of again.
+    Endless,
+}
+
+/// A length that needs more bytes than the message has, after each kind of message.
+const LENGTHS: [&[u8]; 3] =
+    [b"\x00\xff\xff\xff\xff\x0f", b"\x01\xff\xff\xff\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"];
+
+/// Sends no bytes at all, as a connection that is closed.
+const NOTHING: &[u8] = b"";
+
+fn play(control: &Control, conduct: Conduct) -> Result<(), LinkError> {
+    let raw = |bytes: &[u8]| _ = rustix::net::send(control, bytes, SendFlags::NOSIGNAL);
+    if let Conduct::AtStart(bytes) = conduct {
+        raw(bytes);
+        return Ok(());
+    }
+    control.send(&FromBuilder::Ready { level: Level::Full, resident_bytes: u64::MAX }, None)?;
+    let mut tasks = 0;
+    while let Some((ToBuilder::Build, _)) = control.receive(Patience::Forever)? {
+        tasks += 1;
+        match conduct {
+            Conduct::InPlaceOfBegun(bytes) => {
+                raw(bytes);
+                return Ok(());
+            }
+            Conduct::DeafLater if tasks > 1 => continue,
+            _ => control.send(&FromBuilder::Begun, None)?,
+        }
+        match conduct {
+            Conduct::InPlaceOfDone(bytes) => {
+                raw(bytes);
+                return Ok(());
+            }
+            Conduct::Endless => continue,
+            Conduct::Twice => control.send(&FromBuilder::Done, None)?,
+            _ => {}
+        }
+        control.send(&FromBuilder::Done, None)?;
+    }
+    Ok(())
+}
+
+/// A foreman whose first builder is hostile, and whose others are honest.
+struct Play {
+    builders: Builders,
+    started: Arc<AtomicU32>,
+    foreman: Option<JoinHandle<()>>,
+}
+
+impl Play {
+    fn new(first: Conduct) -> Self {
+        let (ours, theirs) = Control::pair().unwrap();
+        let started = Arc::new(AtomicU32::new(0));
+        let count = started.clone();
+        let foreman = thread::spawn(move || {
+            let control = Control::of(theirs);
+            let exit = Exit { code: None, signal: Some(9), peak_bytes: 7 };
+            while let Ok(Some((message, socket))) = control.receive(Patience::Forever) {
+                let answer = match message {
+                    ToForeman::Start => {
+                        let number = count.fetch_add(1, Ordering::SeqCst);
+                        let conduct = if number == 0 { first } else { Conduct::Honest };
+                        let builder = Control::of(socket.unwrap());
+                        thread::spawn(move || play(&builder, conduct));
+                        FromForeman::Started(number)
+                    }
+                    ToForeman::End(_) => FromForeman::Ended(exit),
+                };
+                control.send(&answer, None).unwrap();
+            }
+        });
+        let builders = Builders::new(Foreman { control: ours, limits: LIMITS }, Level::Full, None);
+        Self { builders, started, foreman: Some(foreman) }
+    }
+
+    /// Rehearses a program that no other call has rehearsed.
+    fn rehearse(&self, source: &str) -> Result<(), Failure> {
+        let origin = Origin::Source(source.into());
+        let goal = Goal::Build(Making { origin, options: None, headers: Vec::new() });
+        self.builders.rehearse(&Task { devices: vec![0], goal }, &[])
+    }
+
+    fn started(&self) -> u32 {
+        self.started.load(Ordering::SeqCst)
+    }
+
+    fn end(mut self) {
+        let foreman = self.foreman.take().unwrap();
+        drop(self);
+        foreman.join().unwrap();
+    }
+}
+
+/// Plays one builder. Its task must fail soon, and the next one must be done by another builder.
+fn costs_one_build(conduct: Conduct) -> Failure {
+    let play = Play::new(conduct);
+    let begun = Instant::now();
+    let failure = play.rehearse("one").expect_err("a hostile builder has done a task");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{conduct:?}: {:?}", begun.elapsed());
+    assert_eq!(play.rehearse("two"), Ok(()), "{conduct:?}");
+    assert_eq!(play.started(), 2, "{conduct:?}");
+    play.end();
+    failure
+}
+
+#[test]
+fn what_is_no_message_costs_one_build() {
+    for bytes in LENGTHS.into_iter().chain([NOTHING, &[0x55; 100_000]]) {
+        let at_start = costs_one_build(Conduct::AtStart(bytes));
+        assert!(matches!(at_start, Failure::NoBuilder(_)), "{at_start:?}");
+        let at_task = costs_one_build(Conduct::InPlaceOfBegun(bytes));
+        assert!(matches!(at_task, Failure::NoBuilder(_)), "{at_task:?}");
+        let at_end = costs_one_build(Conduct::InPlaceOfDone(bytes));
+        assert!(matches!(at_end, Failure::Crashed(_)), "{at_end:?}");
+    }
+}
+
+#[test]
+fn a_message_out_of_turn_costs_one_build() {
+    let done = frame::encode(&FromBuilder::Done).leak();
+    let begun = frame::encode(&FromBuilder::Begun).leak();
+    costs_one_build(Conduct::AtStart(done));
+    costs_one_build(Conduct::InPlaceOfBegun(done));
+    costs_one_build(Conduct::InPlaceOfDone(begun));
+}
+
+#[test]
+fn a_builder_without_an_answer_is_ended_at_the_limit() {
+    let failure = costs_one_build(Conduct::Endless);
+    assert!(matches!(failure, Failure::TimedOut(exit) if exit.peak_bytes == 0), "{failure:?}");
+}
+
+#[test]
+fn a_second_answer_is_not_that_to_the_next_task() {
+    let play = Play::new(Conduct::Twice);
+    for (source, started) in [("one", 1), ("two", 2), ("three", 2)] {
+        assert_eq!(play.rehearse(source), Ok(()), "{source}");
+        assert_eq!(play.started(), started, "{source}");
+    }
+    play.end();
+}
+
+#[test]
+fn a_builder_that_hangs_while_it_is_idle_delays_one_build_by_little() {
+    let play = Play::new(Conduct::DeafLater);
+    assert_eq!(play.rehearse("one"), Ok(()));
+    let begun = Instant::now();
+    assert_eq!(play.rehearse("two"), Ok(()));
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(play.started(), 2);
+    play.end();
+}
