@@ -14,7 +14,7 @@ RUSTUP_TOOLCHAIN ?= $(shell tools/toolchain.sh)
 ifneq ($(RUSTUP_TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN
 endif
-# The profile of what is built: `quick` for the tests.
+# The profile of what is built: `proof` for the tests.
 PROFILE ?= release
 BIN := $(CARGO_TARGET_DIR)/$(PROFILE)
 PROGRAMS := $(CARGO_TARGET_DIR)/programs
@@ -38,7 +38,12 @@ build: setup-build rust cuda programs shims ## penstock, penstockd, wtrd, libpen
 
 rust:
 	@[ -x $(BIN)/penstock ] || echo "building Penstock: some minutes the first time"
-	@$(CARGO) build --profile $(PROFILE) --quiet --workspace
+	@$(CARGO) build --profile $(PROFILE) --quiet $(RUST_TARGETS)
+RUST_TARGETS := --workspace
+
+# What tools/test.sh runs: programs and tests in one build.
+tested: RUST_TARGETS := --workspace --all-targets
+tested: rust cuda programs shims
 
 # What CUDA programs load, in a folder of its own: `penstock run` shows it to them.
 cuda: rust ## libcudart.so.12 and .13, libcuda.so.1 and what programs with a static runtime need, into target/release/cuda
@@ -78,14 +83,23 @@ $(PROGRAMS)/penstock-bench: bench/run.py
 	@mkdir -p $(@D)
 	@install -m 755 $< $@
 
-demo: setup-demo rust programs ## the matrix product on a pool of two nodes, beside the same program on local PoCL
-	@$(BIN)/penstock demo
+# Without link-time optimisation, and only what the demonstration runs: the first build takes minutes.
+demo: setup-demo $(PROGRAMS)/matmul ## the matrix product on a pool of two nodes, beside the same program on local PoCL
+	@$(CARGO) build --profile quick -p penstock-cli -p penstock-opencl
+	@$(CARGO_TARGET_DIR)/quick/penstock demo
 
 setup-demo:
 	@tools/setup.sh build demo
 
-test: ## all tests: installs, builds, runs; the last line counts them (about 15 minutes)
+test: ## the proof of correctness: installs, builds, runs; the last line counts the cases (about 15 minutes)
 	@tools/test.sh
+
+test-all: ## `make test` and all that takes long: random campaigns, fuzzing, each attack at each level (hours)
+	@echo "all lanes: about three hours on two cores"
+	@tools/test.sh --lane all
+
+perf: ## what judges time, rates, shares and memory; nothing else may run beside it (about 15 minutes)
+	@tools/test.sh --lane perf
 
 test-ucx: ## heaps between nodes over UCX, in a build with it (installs libucx0 and libucx-dev)
 	@tools/test-ucx.sh
@@ -137,14 +151,17 @@ fuzz: setup-build ## every decoder for 5 minutes each (installs cargo-fuzz)
 format: setup-lint ## format all sources: Rust, C, CUDA and Python
 	@tools/format.sh
 
-lint: setup-lint ## formatting, clippy, documentation, spelling, and the rules of tools/policy
+lint: setup-lint ## formatting, Clippy, documentation, spelling, and the rules of tools/policy
+	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
 	@tools/test.sh --only lint
 
 check: setup-lint ## what needs no device and no daemon: lint, and the tests of the crates that decide (for the inner loop)
-	@tools/test.sh --only lint,pure
+	@tools/check.sh
 
-planted: setup-lint ## show that each rule of lint and of the tests fails on a planted violation (some minutes)
+planted: setup-lint ## show that each rule, each stage and each runner of the tests fails on a planted violation (some minutes)
 	@tools/policy/planted.sh
+	@tools/proof/planted.py
 
 install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
 	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
@@ -187,4 +204,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share bench-share-guests study-md cuda shims help setup setup-build setup-lint setup-demo build rust programs demo test test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
-"""Runs the tests of all crates, as `cargo test --workspace` does, but several programs at a time,
-because many tests wait more than they work.
+"""Runs the tests of the crates, as `cargo test --workspace` does, in groups.
 
-    tools/cargo-tests.py LOGS TALLY [OPTION...]       options for cargo, such as -p penstock-wire
+    tools/cargo-tests.py GROUP [OPTION...]       options for cargo, such as -p penstock-wire
 
-Prints one line per program. Writes the output of each program to LOGS and its counts to TALLY.
-Exits with 1 if a test failed or a crate did not build.
+GROUP  pure   programs that use no device, no daemon and no other process, some at a time
+       rest   all others, one at a time
+       all    both
+       long   the tests that are ignored by default because they take long
+       perf   the tests that are ignored by default because they judge time, rates or shares
+
+Prints one line per program. Writes the output of each program to TEST_LOGS (target/test-logs), and
+its counts to TEST_TALLY, as tools/proof/counts.py reads them. Exits with 1 if a test failed or a
+crate did not build. TEST_PROFILE names the profile of cargo (proof).
 
 A test that cannot check on this host all that it should calls `penstock_trial::skip`, and counts as
 skipped. The reasons stand below the line of the program.
@@ -15,6 +21,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,37 +29,53 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-# One more than the number of cores, because most slow tests sleep.
-AT_A_TIME = (os.cpu_count() or 1) + 1
-# On a quiet machine, no program of ours takes a minute. A program that takes this long hangs.
-SECONDS_MAX = 600
+# A test that takes this long hangs. The limit of a program is one of silence: it counts from the
+# last test of the program that has ended.
+TEST_LIMIT_S = 180 * max(1.0, float(os.environ.get("PENSTOCK_TEST_SLOWNESS", "1")))
 OUTPUT_LINES_SHOWN = 60
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
 PASSED = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. ok", re.MULTILINE)
-# The default is the number of cores. With one thread, tests would run in a thread without their
-# name, which tells which test is skipped.
+FAILED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. FAILED", re.MULTILINE)
+ENDED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ", re.MULTILINE)
+# With one thread, tests would run in a thread without their name, which tells which test is skipped.
 TEST_THREADS = str(max(2, os.cpu_count() or 1))
+PROFILE = os.environ.get("TEST_PROFILE", "proof")
+# The programs of the group `pure`, by crate: all of them, or those with these names. The program of
+# the crate's own tests has the name of the crate.
+PURE = {
+    "coherence": None,
+    "cuda-sys": None,
+    "dql": None,
+    "quota": None,
+    "trial": None,
+    "wire": None,
+}
+IGNORED = {"long": "long_", "perf": "perf_"}
 printing = threading.Lock()
 
 
+def is_pure(crate, program):
+    if crate not in PURE:
+        return False
+    return PURE[crate] is None or program in PURE[crate]
+
+
 def programs(options):
-    """Returns the test programs as (name, file, crate's folder). Those of `tests/` come first,
-    because they take longest."""
-    command = ["cargo", "test", *options, "--no-run", "--message-format=json-render-diagnostics"]
+    """Returns the test programs as (crate, name, file, crate's folder)."""
+    command = ["cargo", "test", "--profile", PROFILE, *options]
+    command += ["--no-run", "--message-format=json-render-diagnostics"]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         return None, built.stderr
     messages = (json.loads(line) for line in built.stdout.splitlines() if line.startswith("{"))
-    tests = [
-        it
-        for it in messages
-        if it.get("reason") == "compiler-artifact" and it["profile"]["test"] and it["executable"]
-    ]
-    tests.sort(key=lambda it: "test" not in it["target"]["kind"])
-    return [
-        (it["target"]["name"], it["executable"], pathlib.Path(it["manifest_path"]).parent)
-        for it in tests
-    ], ""
+    found = []
+    for it in messages:
+        if it.get("reason") == "compiler-artifact" and it["profile"]["test"] and it["executable"]:
+            folder = pathlib.Path(it["manifest_path"]).parent
+            own = "test" not in it["target"]["kind"]
+            name = folder.name if own else it["target"]["name"]
+            found.append((folder.name, name, it["executable"], folder))
+    return sorted(found), ""
 
 
 def without_skipped(counts, output, skips):
@@ -82,37 +105,113 @@ def read_skips(file):
     return skips
 
 
-def report(name, began, output, code, logs, tally, skips):
-    """Prints the line of one program and adds its counts. Returns whether all its tests passed."""
-    (logs / f"cargo-{name.replace('/', '-')}.log").write_text(output)
-    results = RESULT.findall(output)
-    counts = [sum(int(found[at]) for found in results) for at in range(3)]
-    counts, lines = without_skipped(counts, output, skips)
-    # A program that crashed reports no result for its last test. A program that reports nothing
-    # that is understood here would not be counted at all.
-    if (code != 0 or not results) and counts[1] == 0:
-        counts[1] = 1
-    if sum(counts) == 0:
-        return True
-    with printing:
-        words = "{} passed, {} failed, {} skipped".format(*counts)
-        print(
-            f"{'FAIL' if counts[1] else 'ok':<4} {'cargo/' + name:<30} {'':<5} {time.monotonic() - began:>6.1f} s  {words}",
-            flush=True,
+class Report:
+    """Where results go: lines, logs and the tally."""
+
+    def __init__(self):
+        target = os.environ.get("CARGO_TARGET_DIR", "target")
+        self.logs = pathlib.Path(os.environ.get("TEST_LOGS", pathlib.Path(target, "test-logs")))
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.tally = os.environ.get("TEST_TALLY")
+        self.sum = [0, 0, 0]
+
+    def told(self, text):
+        if self.tally:
+            with open(self.tally, "a") as file:
+                print(text, file=file)
+
+    def plan(self, count, name):
+        self.told(f"plan\t{count}\t{name}")
+
+    def program(self, name, began, output, code, skips):
+        """Prints the line of one program and adds its counts."""
+        took = time.monotonic() - began
+        (self.logs / f"cargo-{name.replace('/', '-')}.log").write_text(output)
+        results = RESULT.findall(output)
+        # Ignored tests belong to another lane.
+        counts = [sum(int(found[at]) for found in results) for at in range(2)] + [0]
+        counts, lines = without_skipped(counts, output, skips)
+        failures = FAILED.findall(output)
+        # A program that crashed reports no result for its last test. A program that reports nothing
+        # that is understood here would not be counted at all.
+        if (code != 0 or not results) and counts[1] == 0:
+            counts[1] = 1
+        with printing:
+            self.sum = [a + b for a, b in zip(self.sum, counts, strict=True)]
+            if sum(counts):
+                words = "{} passed, {} failed, {} skipped".format(*counts)
+                verdict = "FAIL" if counts[1] else "ok"
+                print(f"{verdict:<4} {'cargo/' + name:<32} {took:>7.1f} s  {words}", flush=True)
+            if counts[1]:
+                said = output.splitlines()
+                said = [it for it in said if it and not re.match(r"test .* ok$", it)]
+                lines += said[-OUTPUT_LINES_SHOWN:]
+            for text in lines:
+                print(f"        | {text}", flush=True)
+            named = failures[: counts[1]]
+            for failure in named:
+                self.told(f"0 1 0\tcargo/{name}::{failure}\t0")
+            rest = [counts[0], counts[1] - len(named), counts[2]]
+            self.told("{} {} {}\tcargo/".format(*rest) + f"{name}\t{took:.1f}")
+
+
+class Watched:
+    """A program whose tests must end, each within a limit of time."""
+
+    def __init__(self, command, folder, environment):
+        self.command = command
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
         )
-        if counts[1]:
-            said = [
-                line for line in output.splitlines() if line and not re.match(r"test .* ok$", line)
-            ]
-            lines += said[-OUTPUT_LINES_SHOWN:]
-        for line in lines:
-            print(f"        | {line}", flush=True)
-        with open(tally, "a") as file:
-            print(*counts, file=file)
-    return counts[1] == 0
+        self.lines, self.heard, self.hangs = [], time.monotonic(), False
+
+    def output(self):
+        """Returns the output and the exit code."""
+        ended = threading.Event()
+        watch = threading.Thread(target=self.watch, args=[ended], daemon=True)
+        watch.start()
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if ENDED.match(line):
+                self.heard = time.monotonic()
+        code = self.process.wait()
+        ended.set()
+        if self.hangs:
+            self.lines.append(
+                f"\nended, because no test ended for {TEST_LIMIT_S:.0f} s; not ended: "
+            )
+            self.lines.append(", ".join(self.unfinished()) + "\n")
+        return "".join(self.lines), code
+
+    def watch(self, ended):
+        while not ended.wait(1):
+            if time.monotonic() - self.heard > TEST_LIMIT_S:
+                self.hangs = True
+                os.killpg(self.process.pid, signal.SIGKILL)
+                return
+
+    def unfinished(self):
+        """Returns the tests of the program that have not ended."""
+        listed = subprocess.run(
+            [*self.command, "--list", "--format", "terse"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        names = [it.removesuffix(": test") for it in listed.splitlines() if it.endswith(": test")]
+        done = set(ENDED.findall("".join(self.lines)))
+        return [name for name in names if name not in done]
 
 
-def run(name, command, folder, logs, tally):
+def run(name, command, folder, report, extra):
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-skips.") as place:
         skips = pathlib.Path(place, "list")
@@ -122,51 +221,37 @@ def run(name, command, folder, logs, tally):
             PENSTOCK_TEST_SKIPS=str(skips),
             RUST_TEST_THREADS=TEST_THREADS,
         )
-        output, code = ended(command, folder, environment)
-        return report(name, began, output, code, logs, tally, read_skips(skips))
-
-
-def ended(command, folder, environment):
-    """Returns the output and the exit code of a program, which is ended if it hangs."""
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    try:
-        output, _ = process.communicate(timeout=SECONDS_MAX)
-        code = process.returncode
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, code = process.communicate()[0] + f"\nended after {SECONDS_MAX} s\n", -9
-    return output, code
+        output, code = Watched([*command, *extra], folder, environment).output()
+        report.program(name, began, output, code, read_skips(skips))
 
 
 def main():
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 2 or sys.argv[1] not in ("pure", "rest", "all", *IGNORED):
         sys.exit(__doc__)
-    logs, tally = pathlib.Path(sys.argv[1]), sys.argv[2]
-    options = sys.argv[3:] or ["--workspace"]
-    began = time.monotonic()
+    group, options = sys.argv[1], sys.argv[2:] or ["--workspace"]
+    report, began = Report(), time.monotonic()
     tests, complaint = programs(options)
     if tests is None:
-        report("build", began, complaint, 1, logs, tally, {})
+        report.plan(1, "build")
+        report.program("build", began, complaint, 1, {})
         sys.exit(1)
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    if group in ("pure", "rest"):
+        tests = [it for it in tests if is_pure(it[0], it[1]) == (group == "pure")]
+    with_documents = group in ("rest", "all") and not {"--test", "--lib"} & set(options)
+    report.plan(len(tests) + with_documents, group)
+    extra = [IGNORED[group], "--ignored"] if group in IGNORED else []
+    with ThreadPoolExecutor(os.cpu_count() if group == "pure" else 1) as pool:
         jobs = [
-            pool.submit(run, f"{folder.name}/{name}", [file], folder, logs, tally)
-            for name, file, folder in tests
+            pool.submit(run, f"{crate}/{name}", [file], folder, report, extra)
+            for crate, name, file, folder in tests
         ]
-        good = [job.result() for job in jobs]
-    if not {"--test", "--lib"} & set(options):
-        documents = ["cargo", "test", *options, "--doc"]
-        good.append(run("documents", documents, pathlib.Path.cwd(), logs, tally))
-    sys.exit(0 if all(good) else 1)
+        for job in jobs:
+            job.result()
+    if with_documents:
+        documents = ["cargo", "test", "--profile", PROFILE, *options, "--doc"]
+        run("documents", documents, pathlib.Path.cwd(), report, [])
+    print("{} passed, {} failed, {} skipped".format(*report.sum))
+    sys.exit(1 if report.sum[1] else 0)
 
 
 if __name__ == "__main__":

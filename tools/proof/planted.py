@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Plants one failing case into each command of each stage, and one that hangs into each runner, and
+demands that `make test` would go red for it.
+
+    tools/proof/planted.py [STAGE...]
+
+Prints one line per command; the last line counts them. A runner that TEST_PLANT names runs only the
+planted case. A command that is one case is replaced by one that fails.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import counts
+import stages
+import work
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+# A planted hang must be ended by the limit of its case long before this.
+LIMIT_S = 300
+
+
+def told(command, plant):
+    """Runs a runner with a planted case. Returns its tally and how it ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        tally = Path(folder, "tally")
+        environment = {
+            "TEST_TALLY": str(tally),
+            "TEST_LANE": stages.TEST,
+            "TEST_LOGS": folder,
+            "TEST_PLANT": plant,
+            "TEST_PLANT_LIMIT_S": "3",
+            "PENSTOCK_BIN": os.environ.get("PENSTOCK_BIN", str(TARGET / "proof")),
+        }
+        ended = work.Job(
+            plant, command.words, LIMIT_S, environment | command.environment, lambda _: None
+        ).finish()
+        return counts.read(tally), ended
+
+
+def verdict(tally, ended):
+    """Returns what is wrong, or None: exactly the planted case must have failed."""
+    if ended.hang:
+        return ended.hang[0]
+    if tally.complaint():
+        return tally.complaint()
+    if tally.counts.failed != 1:
+        return f"{tally.counts.failed} failures are in the tally"
+    if "planted" not in tally.failures[0]:
+        return f"the failure has another name: {tally.failures[0]}"
+    return None if ended.code else "the runner ended with code 0"
+
+
+def main():
+    os.chdir(ROOT)
+    chosen = sys.argv[1:] or [stage.name for stage in stages.STAGES]
+    good = bad = 0
+    seen = set()
+    for stage in stages.STAGES:
+        for command in stage.commands.get(stages.TEST, []) + stage.commands.get(stages.ALL, []):
+            script = command.words[0]
+            if stage.name not in chosen or command.case or script in seen:
+                continue
+            seen.add(script)
+            for plant in ("fails", "hangs"):
+                why = verdict(*told(command, plant))
+                good, bad = good + (why is None), bad + (why is not None)
+                print(
+                    f"{'FAIL' if why else 'ok':<4} planted/{stage.name}: {script} {plant}  {why or ''}",
+                    flush=True,
+                )
+    print(f"{good} passed, {bad} failed, 0 skipped")
+    return 1 if bad else 0
+
+
+sys.exit(main())

@@ -1,0 +1,15 @@
+#!/bin/bash
+# Stands in for rustdoc while `cargo test --doc` runs (variable RUSTDOC), which calls it once for each
+# library, with all libraries already built. Makes the documentation of the library, in which a
+# warning is an error, and then runs the examples in it.
+rest=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --test-args | --test-run-directory | --test-builder) test+=("$1" "$2"); shift ;;
+        --test | --test-args=* | --test-run-directory=*) test+=("$1") ;;
+        *) rest+=("$1") ;;
+    esac
+    shift
+done
+rustdoc "${rest[@]}" -D warnings --document-private-items -o "${CARGO_TARGET_DIR:-target}/doc-checked" || exit
+exec rustdoc "${rest[@]}" "${test[@]}"
