@@ -249,6 +249,8 @@ def main():
             job.result()
     if with_documents:
         documents = ["cargo", "test", "--profile", PROFILE, *options, "--doc"]
+        # It checks the documentation, too.
+        os.environ["RUSTDOC"] = str(pathlib.Path(__file__).parent.resolve() / "proof/rustdoc.sh")
         run("documents", documents, pathlib.Path.cwd(), report, [])
     print("{} passed, {} failed, {} skipped".format(*report.sum))
     sys.exit(1 if report.sum[1] else 0)

@@ -262,15 +262,20 @@ install_guest_files() {
     touch "$folder/complete"
 }
 
-# The host's end of vsock where the kernel has none.
+# The host's end of vsock where the kernel has none. It is built once for all clones of this user.
 install_vsock_device() {
-    local version=0.3.0 folder=$target/tools
+    local version=0.3.0 folder=$target/tools kept
+    kept=${XDG_CACHE_HOME:-$HOME/.cache}/penstock/vhost-device-vsock-$version
     [ -x "$folder/bin/vhost-device-vsock" ] && return 0
-    say "building vhost-device-vsock $version in $folder (a minute or two)"
-    # A folder of its own: its crates are none of this workspace.
-    quietly "cargo install vhost-device-vsock" env CARGO_TARGET_DIR="$folder/build" \
-        cargo install --locked --quiet --root "$folder" --version "$version" vhost-device-vsock
-    rm -rf "$folder/build"
+    if [ ! -x "$kept/bin/vhost-device-vsock" ]; then
+        say "building vhost-device-vsock $version in $kept (a minute or two)"
+        # A folder of its own: its crates are none of this workspace.
+        quietly "cargo install vhost-device-vsock" env CARGO_TARGET_DIR="$kept/build" \
+            cargo install --locked --quiet --root "$kept" --version "$version" vhost-device-vsock
+        rm -rf "$kept/build"
+    fi
+    mkdir -p "$folder/bin"
+    cp "$kept/bin/vhost-device-vsock" "$folder/bin"
 }
 
 install_guest() {

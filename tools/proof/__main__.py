@@ -65,11 +65,10 @@ class Run:
             "TEST_LANE": self.lane,
             "TEST_LOGS": str(LOGS),
         }
-        log = open(LOGS / f"{stage.name}-{number}.log", "w")
-        shown = []
+        lines, shown = [], []
 
         def take(text):
-            print(text, file=log, flush=True)
+            lines.append(text)
             if command.case:
                 shown.append(text)
             elif SUMMARY not in text or not text[:1].isdigit():
@@ -77,7 +76,7 @@ class Run:
 
         limit = command.limit_s or stages.RUNNER_LIMIT_S[self.lane]
         ended = work.Job(label, words, limit, environment, take).finish()
-        log.close()
+        (LOGS / f"{stage.name}-{number}.log").write_text("\n".join(lines) + "\n")
         result.cpu_s += ended.cpu
         tally = counts.read(tally_file)
         if command.case:
@@ -202,7 +201,8 @@ def repeat(chosen, lane, times, load):
         ]
         try:
             print(
-                f"== run {number + 1} of {times}{f', beside {load} endless loops' if loaded else ''}",
+                f"== run {number + 1} of {times}"
+                + (f", beside {load} endless loops" if loaded else ""),
                 flush=True,
             )
             rounds.append(Run(lane).all(chosen))

@@ -2,8 +2,8 @@
 
 A job appends lines to the file that TEST_TALLY names:
 
-    plan<TAB>COUNT<TAB>NAME                             at its start: how many result lines will come
-    PASSED FAILED SKIPPED<TAB>NAME<TAB>SECONDS          a result line, after each case
+    plan<TAB>COUNT<TAB>NAME                      at its start: how many result lines will come
+    PASSED FAILED SKIPPED<TAB>NAME<TAB>SECONDS   a result line, after each case
 
 A program with several checks is one result line with the counts of its checks.
 """
@@ -84,7 +84,8 @@ class StageResult:
     names: list = field(default_factory=list)
 
     def line(self, budget):
-        text = f"{self.name:<11} {self.wall_s:>8.1f} s {self.cpu_s:>8.1f} s of CPU time   {self.counts}"
+        times = f"{self.wall_s:>8.1f} s {self.cpu_s:>8.1f} s of CPU time"
+        text = f"{self.name:<11} {times}   {self.counts}"
         if budget and self.cpu_s > BUDGET_SHARE * budget:
             text += f"   OVER ITS BUDGET of {budget} s"
         return text

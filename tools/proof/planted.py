@@ -69,10 +69,8 @@ def main():
             for plant in ("fails", "hangs"):
                 why = verdict(*told(command, plant))
                 good, bad = good + (why is None), bad + (why is not None)
-                print(
-                    f"{'FAIL' if why else 'ok':<4} planted/{stage.name}: {script} {plant}  {why or ''}",
-                    flush=True,
-                )
+                verdict_word = "FAIL" if why else "ok"
+                print(f"{verdict_word:<4} planted/{stage.name}: {script} {plant}  {why or ''}")
     print(f"{good} passed, {bad} failed, 0 skipped")
     return 1 if bad else 0
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Stands in for rustdoc while `cargo test --doc` runs (variable RUSTDOC), which calls it once for each
-# library, with all libraries already built. Makes the documentation of the library, in which a
+# Stands in for rustdoc while `cargo test --doc` runs (variable RUSTDOC), which calls it once for
+# each library, with all libraries already built. Makes the documentation of the library, in which a
 # warning is an error, and then runs the examples in it.
+checked=${CARGO_TARGET_DIR:-target}/doc-checked
 rest=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -11,5 +12,5 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-rustdoc "${rest[@]}" -D warnings --document-private-items -o "${CARGO_TARGET_DIR:-target}/doc-checked" || exit
+rustdoc "${rest[@]}" -D warnings -o "$checked" || exit
 exec rustdoc "${rest[@]}" "${test[@]}"

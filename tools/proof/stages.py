@@ -48,77 +48,133 @@ class Stage:
 
 
 def lint():
-    # The build is Clippy's, too: see `build` in __main__.py.
+    # Clippy has run with the build, and rustdoc runs with the examples in the documentation.
     return [
         case("lint/format", "tools/format.sh --check"),
         case("lint/spelling", ".venv/bin/typos --config typos.toml --format brief"),
         case("lint/policy", ".venv/bin/python tools/policy/check.py"),
         case("lint/policy-rules", ".venv/bin/python -m pytest -q -p no:cacheprovider tools/policy"),
         case("lint/oldest-rust", "tools/oldest-rust.sh"),
-        case("lint/doc", "tools/doc.sh", RUSTDOCFLAGS="-D warnings"),
     ]
 
 
 def c():
     run = "tests/c/run.sh --on"
-    return [
-        runner(f"{run} unix"),
-        # Heaps use other paths here: the proxy over TCP and over a Unix socket, and between drivers.
-        runner(f"{run} far multi_heaps"),
-        runner(f"{run} two multi_heaps", PENSTOCK_HEAP_PATH="proxy"),
-        runner(f"{run} two"),
-        # Encrypted links to and between the nodes: large and small transfers, events, heaps.
-        runner(
-            f"{run} encrypted buffers kernels mapping rects multi_buffers multi_events multi_heaps multi_programs"
-        ),
-        runner(f"{run} platforms includes"),
-        # Nodes that do not reach each other: the client relays.
-        runner(
-            f"{run} apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views"
-        ),
-    ]
+    multi = "multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views"
+    return {
+        TEST: [
+            runner(f"{run} unix"),
+            # What depends on the transport.
+            runner(f"{run} tcp buffers kernels mapping rects host_memory svm"),
+            runner(f"{run} two {multi} multi_choice multi_heaps multi_printing multi_taken"),
+            # Heaps use other paths here: the proxy over TCP, and between two drivers.
+            runner(f"{run} far multi_heaps"),
+            runner(f"{run} mixed multi_heaps"),
+            # Encrypted links to and between the nodes.
+            runner(f"{run} encrypted buffers mapping multi_buffers multi_heaps"),
+            runner(f"{run} platforms includes"),
+            # Nodes that do not reach each other: the client relays.
+            runner(f"{run} apart multi_buffers multi_events multi_host_memory"),
+        ],
+        ALL: [
+            # Without Penstock: the tests themselves.
+            runner(f"{run} local"),
+            runner(f"{run} tcp"),
+            runner(f"{run} two"),
+            runner(f"{run} two multi_heaps", PENSTOCK_HEAP_PATH="proxy"),
+            runner(f"{run} encrypted kernels rects multi_events multi_programs"),
+            runner(f"{run} apart multi_gates multi_programs multi_views"),
+        ],
+        PERF: [runner(f"{run} unix information")],
+    }
 
 
-def model(programs, pools, cuda_pools, machine):
-    checks = [case("model/machine", f"{{bin}}/penstock check --machine --programs {machine}")]
+def model(programs, machine):
+    """Random programs, the same in each run. `tests/model/run.sh --seed` searches from others."""
+    check = "{bin}/penstock check --machine --programs"
     options = f"--programs {programs} --shrink-seconds 10 --findings 3"
-    checks += [case(f"model/{pool}", f"tests/model/run.sh --on {pool} {options}") for pool in pools]
-    return checks + [
-        case(f"model/cuda-{pool}", f"tests/model/run.sh --on {pool} --cuda {options}")
-        for pool in cuda_pools
+    pools = ["unix", "two", "tcp", "far", "apart", "mixed", "platforms"]
+    run = "tests/model/run.sh"
+    return [
+        case("model/machine", f"{check} {machine}"),
+        *[case(f"model/{pool}", f"{run} --on {pool} {options}") for pool in pools],
+        *[
+            case(f"model/cuda-{pool}", f"{run} --on {pool} --cuda {options}")
+            for pool in ("unix", "two")
+        ],
     ]
 
 
 def water():
-    return [
-        case("water/programs", "tests/water/programs.sh {bin}"),
-        runner("tests/water/run.sh --on two"),
-        runner("tests/water/ranks.sh --mpi openmpi --ranks 2,4"),
-        runner("tests/water/ranks.sh --mpi mpich --ranks 2"),
-        case("water/heaps", "tests/water/heaps.sh"),
-        case("water/simulated", "tools/sim/test.sh"),
-        case(
-            "water/python",
-            ".venv/bin/python -m pytest -q -p no:cacheprovider python/tests",
-            PENSTOCK_WATER_LIBRARY="{bin}/libwater.so",
-        ),
-    ]
+    ranks = "tests/water/ranks.sh --mpi"
+    return {
+        TEST: [
+            case("water/programs", "tests/water/programs.sh {bin}"),
+            runner("tests/water/run.sh --on two"),
+            runner(f"{ranks} openmpi --ranks 2"),
+            runner(f"{ranks} mpich --ranks 2"),
+            runner("tests/water/heaps.sh"),
+            case("water/simulated", "tools/sim/test.sh"),
+            case(
+                "water/python",
+                ".venv/bin/python -m pytest -q -p no:cacheprovider python/tests",
+                PENSTOCK_WATER_LIBRARY="{bin}/libwater.so",
+            ),
+        ],
+        ALL: [runner(f"{ranks} openmpi --ranks 4,8"), runner(f"{ranks} mpich --ranks 4")],
+    }
 
 
 def cuda():
-    return [
-        # Everything once per device. Over TCP and on two nodes only what depends on the transport or
-        # needs two devices.
-        runner("tests/cuda/run.sh --on unix --device pocl"),
-        runner("tests/cuda/run.sh --on unix --device intel"),
-        runner(
-            "tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors"
-        ),
-        runner("tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static heaps"),
-        runner("tests/cuda/run.sh --on two --device intel heaps"),
-        runner("tests/cuda/run.sh --on far heaps"),
-        runner("tests/cuda/native.sh"),
-    ]
+    run = "tests/cuda/run.sh --on"
+    return {
+        TEST: [
+            # Everything once. On other pools and drivers, only what depends on them.
+            runner(f"{run} unix"),
+            runner(f"{run} unix --device intel vectorAdd matrixMul-static copies atomics warps"),
+            runner(f"{run} tcp vectorAdd asyncAPI copies streams"),
+            runner(f"{run} two devices vectorAdd heaps"),
+            runner("tests/cuda/native.sh"),
+        ],
+        ALL: [
+            runner(f"{run} unix --device intel"),
+            runner(f"{run} tcp matrixMul-static bicubicTexture numba_vectors"),
+            runner(f"{run} two matrixMul BlackScholes-static"),
+            runner(f"{run} two --device intel heaps"),
+            runner(f"{run} far heaps"),
+        ],
+        PERF: [runner(f"{run} unix sharing")],
+    }
+
+
+def mpi():
+    """Random calls, the same in each run. `tests/mpi/run.sh --seed` searches from others."""
+    run = "tests/mpi/run.sh"
+    return {
+        TEST: [
+            runner(f"{run} --ranks 2 --cases 16"),
+            runner(f"{run} --on two --ranks 2 --cases 12 --mpi openmpi"),
+        ],
+        # MPICH's ranks poll while they wait, so four of them take minutes on two cores.
+        ALL: [
+            runner(f"{run} --ranks 2,3,4 --cases 240"),
+            runner(f"{run} --on two --ranks 2 --cases 240"),
+        ],
+    }
+
+
+def programs():
+    run = "tests/programs/run.sh --lane"
+    return {
+        TEST: [runner(f"{run} fast --on {pool}") for pool in ("unix", "two")],
+        ALL: [runner(f"{run} all --on {pool}") for pool in ("unix", "tcp", "two")],
+    }
+
+
+def scripts(*names, perf=False):
+    """Scripts whose cases know their lanes themselves."""
+    runners = [runner(f"tests/{name}.py") for name in names]
+    return {TEST: runners, PERF: runners if perf else []}
 
 
 RUST = "tools/cargo-tests.py"
@@ -127,88 +183,43 @@ STAGES = [
     Stage("lint", "the sources keep the rules", {TEST: lint()}, heavy=False),
     Stage(
         "pure",
-        "the crates compute and decide rightly: no device, no daemon, no second process",
+        "decisions and computations: no device, no daemon, no second process",
         {TEST: [runner(f"{RUST} pure")]},
         heavy=False,
     ),
     Stage(
         "cargo",
         "the crates with devices, daemons and processes",
-        {TEST: [runner(f"{RUST} rest")], PERF: [runner(f"{RUST} perf")]},
-    ),
-    Stage(
-        "c",
-        "OpenCL's functions do what the specification says",
         {
-            TEST: c(),
-            ALL: [
-                runner("tests/c/run.sh --on local"),
-                runner("tests/c/run.sh --on tcp"),
-                runner("tests/c/run.sh --on mixed multi_heaps"),
-            ],
+            TEST: [runner(f"{RUST} rest")],
+            ALL: [runner(f"{RUST} long")],
+            PERF: [runner(f"{RUST} perf")],
         },
     ),
-    Stage(
-        "cuda",
-        "CUDA programs, on CPU devices and on a stand-in for NVIDIA's driver",
-        {TEST: cuda()},
-    ),
-    Stage("water", "libWater in one process, on the pool and over MPI", {TEST: water()}),
-    Stage(
-        "mpi",
-        "device memory in MPI calls",
-        {
-            # Random calls, the same in each run. `tests/mpi/run.sh --seed` searches from other seeds.
-            # MPICH's ranks poll while they wait, so four of them take minutes on two cores.
-            TEST: [runner("tests/mpi/run.sh --ranks 2 --cases 60")],
-            ALL: [
-                runner("tests/mpi/run.sh --ranks 2,3 --cases 120"),
-                runner("tests/mpi/run.sh --on two --ranks 2"),
-            ],
-        },
-    ),
+    Stage("c", "OpenCL's functions do what the specification says", c()),
+    Stage("cuda", "CUDA programs, on CPU devices and on a stand-in for NVIDIA's driver", cuda()),
+    Stage("water", "libWater in one process, on the pool and over MPI", water()),
+    Stage("mpi", "device memory in MPI calls", mpi()),
     Stage(
         "model",
         "random programs compute what a model computes",
-        {
-            # The same programs in each run. `tests/model/run.sh --seed` searches from other seeds.
-            TEST: model(100, ["unix", "tcp", "two", "apart", "mixed"], ["two"], 30000),
-            ALL: model(
-                400,
-                ["unix", "tcp", "two", "far", "apart", "mixed", "platforms"],
-                ["unix", "two"],
-                100000,
-            ),
-        },
+        {TEST: model(40, 20000), ALL: model(400, 100000)},
     ),
-    Stage(
-        "programs",
-        "programs that others wrote",
-        {
-            TEST: [runner("tests/programs/run.sh --lane fast --on two")],
-            ALL: [
-                runner(f"tests/programs/run.sh --lane slow --on {pool}")
-                for pool in ("unix", "tcp", "two")
-            ],
-        },
-    ),
+    Stage("programs", "programs that others wrote", programs()),
     Stage(
         "hostile",
         "attacks by clients, kernels and strangers fail",
-        {TEST: [runner("tests/hostile/run.sh")]},
+        {TEST: [runner("tests/hostile/run.sh")], PERF: [runner("tests/hostile/run.sh")]},
     ),
     Stage(
         "faults",
         "what ends in the middle disturbs nobody else",
-        {
-            TEST: [runner("tests/faults/run.py --times 2")],
-            ALL: [runner("tests/faults/run.py --times 100")],
-        },
+        scripts("faults/run", perf=True),
     ),
     Stage(
         "notices",
-        "messages say what happened and what to do",
-        {TEST: [runner("tests/notices/run.py"), runner("tests/trace/run.py")]},
+        "messages say what happened and what to do; traces say what was sent",
+        scripts("notices/run", "trace/run"),
     ),
     Stage(
         "documents",
@@ -220,35 +231,25 @@ STAGES = [
             ]
         },
     ),
-    Stage("ssh", "nodes behind SSH", {TEST: [runner("tests/ssh/run.py")]}),
+    Stage("ssh", "nodes behind SSH", scripts("ssh/run")),
     Stage("containers", "programs in containers", {TEST: [runner("tests/containers/run.sh")]}),
     Stage(
         "guests",
         "programs in virtual machines",
-        {
-            TEST: [runner("tests/guests/run.py")],
-            ALL: [
-                runner("tests/guests/groups.py"),
-                runner("tests/guests/faults.py --times 100"),
-                runner("tests/guests/faults.py --times 100 --transport shm"),
-            ],
-        },
+        scripts("guests/run", "guests/groups", "guests/faults"),
     ),
-    Stage(
-        "load",
-        "many clients at a time",
-        {PERF: [runner("tests/load/run.py --programs 40 --on tcp --alone 4")]},
-    ),
-    # Not for the figures, but because each measurement checks its data.
+    Stage("load", "many clients at a time", scripts("load/run", perf=True)),
     Stage(
         "bench",
         "measurements check their data",
         {
-            ALL: [
+            TEST: [
                 case(
-                    "bench/quick", "{programs}/penstock-bench --quick --output {target}/bench-quick"
+                    "bench/quick",
+                    "{programs}/penstock-bench --quick --output {target}/bench-quick",
                 )
-            ]
+            ],
+            PERF: [case("bench/full", "{programs}/penstock-bench --output {target}/bench")],
         },
     ),
     Stage("fuzz", "no input makes a decoder fail", {ALL: [runner("tools/fuzz.sh --short 30")]}),

@@ -77,11 +77,12 @@ class Ended:
         self.code, self.wall, self.cpu, self.left, self.hang = code, wall, cpu, left, hang
 
 
+RUNNING = {}
+RUNNING_LOCK = threading.Lock()
+
+
 class Job:
     """A command that runs. `take` gets each line of its output."""
-
-    running = {}
-    lock = threading.Lock()
 
     def __init__(self, name, command, limit_s, environment, take):
         self.name, self.limit_s, self.take = name, limit_s * slowness(), take
@@ -96,8 +97,8 @@ class Job:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        with Job.lock:
-            Job.running[self.mark] = self
+        with RUNNING_LOCK:
+            RUNNING[self.mark] = self
 
     def stop(self, why):
         """Ends all processes of the job, and keeps what they were waiting for."""
@@ -124,18 +125,18 @@ class Job:
         # The job has ended, and what it has left behind must not disturb the next one.
         left = 0 if self.hang else end_all(self.mark)
         reader.join(READER_S)
-        with Job.lock:
-            del Job.running[self.mark]
+        with RUNNING_LOCK:
+            del RUNNING[self.mark]
         code = ENDED_BY_LIMIT if self.hang else os.waitstatus_to_exitcode(status)
         self.process.returncode = code
         return Ended(
             code, time.monotonic() - self.began, used.ru_utime + used.ru_stime, left, self.hang
         )
 
-    @classmethod
-    def stop_all(cls, why):
-        with cls.lock:
-            jobs = list(cls.running.values())
+    @staticmethod
+    def stop_all(why):
+        with RUNNING_LOCK:
+            jobs = list(RUNNING.values())
         for job in jobs:
             job.stop(why)
         return [job.name for job in jobs]
@@ -146,10 +147,8 @@ def watch(limit_s):
 
     def end():
         names = Job.stop_all("the whole run took too long")
-        print(
-            f"FAIL the run was ended after {limit_s:.0f} s; still running: {', '.join(names) or 'nothing'}",
-            flush=True,
-        )
+        running = ", ".join(names) or "nothing"
+        print(f"FAIL the run was ended after {limit_s:.0f} s; still running: {running}", flush=True)
         # The jobs end now, and their stages fail. What waits for something else must not stay.
         time.sleep(30)
         sys.stdout.flush()
