@@ -55,8 +55,7 @@ fn unacknowledged_calls_end_the_link_in_seconds() {
     let before = Instant::now();
     sender.send(&Ping { request: Id::new(1) }, &[], &[]).unwrap();
     sender.flush().unwrap();
-    let served =
-        in_time("a silence", || input.receive(Patience::Forever, &mut |_, _| Ok(())));
+    let served = in_time("a silence", || input.receive(Patience::Forever, &mut |_, _| Ok(())));
     assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
     // A short disturbance ends no link.
     assert!(Instant::now() > before + Duration::from_millis(1_500));
@@ -86,8 +85,7 @@ fn an_idle_peer_that_vanishes_is_noticed() {
     }
     let ((_sender, mut input), (_reply, _receiver)) = pair(Transport::Tcp);
     lo("down");
-    let served =
-        in_time("a silence", || input.receive(Patience::Forever, &mut |_, _| Ok(())));
+    let served = in_time("a silence", || input.receive(Patience::Forever, &mut |_, _| Ok(())));
     assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
 }
 

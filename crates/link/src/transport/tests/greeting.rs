@@ -10,7 +10,7 @@ use penstock_wire::limits::PROTOCOL_VERSION;
 use penstock_wire::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::support::{in_time, pattern, patience, soon};
+use super::support::{in_time, patience, pattern, soon};
 use super::{Way, key};
 use crate::error::LinkError;
 use crate::hello::{

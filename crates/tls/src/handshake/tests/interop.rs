@@ -15,11 +15,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use penstock_trial::{Need, Random, skip};
+use penstock_trial::{Need, Random, patience, skip, wait_for};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as algorithms, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -38,9 +38,6 @@ const PROTOCOL: &str = "penstock/interop";
 const PART_BYTES: usize = 100_000;
 /// Number of parts after which our side takes a new key, and asks OpenSSL for one.
 const UPDATE_PARTS: usize = 7;
-/// Longest time that a test waits for OpenSSL to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 fn mib() -> usize {
     std::env::var("INTEROP_MIB").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
@@ -138,8 +135,16 @@ impl Program {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("openssl");
         command.args(arguments).args(["-alpn", PROTOCOL]).current_dir(folder);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().unwrap())
+    }
+
+    /// Passes on the lines that the program writes to its standard error.
+    fn complaints(&mut self) -> mpsc::Receiver<String> {
+        let (tell, told) = mpsc::channel();
+        let lines = BufReader::new(self.0.stderr.take().unwrap()).lines();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        told
     }
 }
 
@@ -225,6 +230,7 @@ fn receive(records: &mut Records, socket: &mut TcpStream) {
 
 /// Has OpenSSL send its bytes and receive ours, and compares both.
 fn exchange(mut records: Records, mut socket: TcpStream, program: &mut Program) {
+    let complaints = program.complaints();
     let mut input = program.0.stdin.take().unwrap();
     let mut output = BufReader::new(program.0.stdout.take().unwrap());
     // First one direction, then the other: OpenSSL's programs do one thing at a time. Their key
@@ -318,14 +324,12 @@ fn interop_with_s_server_as_the_other_side() {
                 "certificate",
             ],
         );
-        let began = Instant::now();
-        let mut socket = loop {
-            match TcpStream::connect(&address) {
-                Ok(socket) => break socket,
-                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
-            }
-            thread::sleep(Duration::from_millis(20));
-        };
+        let mut socket = None;
+        wait_for("a port that listens", || {
+            socket = TcpStream::connect(&address).ok();
+            socket.is_some()
+        });
+        let mut socket = socket.unwrap();
         socket.set_nodelay(true).unwrap();
         let handshakes = folder.handshakes(suite);
         let records = established(handshakes.connect(Expected::Any).unwrap(), &mut socket);
@@ -345,13 +349,14 @@ fn interop_with_key_updates_and_the_end_that_s_client_asks_for() {
     let (mut socket, _) = listener.accept().unwrap();
     let handshake = folder.handshakes(Suite::Aes256Gcm).accept().unwrap();
     let mut records = established(handshake, &mut socket);
+    let complaints = program.complaints();
     let mut input = program.0.stdin.take().unwrap();
     let mut output = BufReader::new(program.0.stdout.take().unwrap());
     let mut intake = Intake::new(0);
     for command in ["K\n", "k\n", "K\n"] {
         input.write_all(command.as_bytes()).unwrap();
         // The program reads one command at a time, and what comes together is data.
-        thread::sleep(Duration::from_millis(300));
+        while complaints.recv_timeout(patience()).unwrap() != "KEYUPDATE" {}
         input.write_all(b"0 from openssl\n").unwrap();
         while intake.verified().len() < 15 {
             let count = socket.read(intake.room()).unwrap();
