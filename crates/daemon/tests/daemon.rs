@@ -366,11 +366,6 @@ fn a_socket_that_is_served_is_not_taken() {
     works(&mut daemon.client().0);
 }
 
-/// Returns how often each kill is tried: 100 in the slow lane (`PENSTOCK_KILLS=100`).
-fn kills() -> usize {
-    std::env::var("PENSTOCK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8)
-}
-
 /// Sends commands of every kind, and receives nothing.
 fn in_the_middle(client: &mut Client, round: usize) {
     let context = client.context();
@@ -393,9 +388,20 @@ fn in_the_middle(client: &mut Client, round: usize) {
 
 #[test]
 fn kills_in_the_middle_of_everything_leave_others_right() {
+    kill_in_the_middle(3);
+}
+
+#[test]
+#[ignore = "long: some minutes"]
+fn long_kills_in_the_middle_of_everything_leave_others_right() {
+    kill_in_the_middle(100);
+}
+
+/// Tries each kill so many times.
+fn kill_in_the_middle(times: usize) {
     let daemon = Daemon::start("kills", &[]);
     let (mut witness, _) = daemon.client();
-    for round in 0..kills() {
+    for round in 0..times {
         let (mut client, node) = daemon.client();
         in_the_middle(&mut client, round);
         kill_process(Pid::from_raw(node.worker as i32).unwrap(), Signal::KILL).unwrap();
@@ -408,7 +414,7 @@ fn kills_in_the_middle_of_everything_leave_others_right() {
         wait_for("the end of a worker", || !is_alive(node.worker));
         works(&mut witness);
     }
-    for round in 0..kills() {
+    for round in 0..times {
         let mut daemon = Daemon::start("killed", &[]);
         let (mut client, node) = daemon.client();
         in_the_middle(&mut client, round);

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
-use daemon::{Daemon, loader, works};
+use daemon::{Daemon, directory, loader, works};
 use penstock_link::Progress;
 use penstock_trial::{patience, wait_for};
 use penstock_wire::hello::{Role, Verdict};
@@ -36,13 +36,14 @@ struct Gated {
 impl Gated {
     /// Returns `None` without a C compiler.
     fn start(name: &str) -> Option<Self> {
-        let code = "int gate = open(getenv(\"TEST_GATE\"), O_RDONLY); char sign; \
-            while (read(gate, &sign, 1) != 1) usleep(1000);";
-        let library = loader(name, code)?;
-        let gate = library.with_file_name("gate");
+        let gate = directory(name).join("gate");
+        let code = format!(
+            "int gate = open(\"{}\", O_RDONLY); char sign; if (read(gate, &sign, 1) != 1) abort();",
+            gate.display()
+        );
+        let library = loader(name, &code)?;
         mknodat(CWD, &gate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let variables = [("PENSTOCK_LIBOPENCL", &library), ("TEST_GATE", &gate)];
-        let variables = variables.map(|(name, path)| (name, path.to_str().unwrap()));
+        let variables = [("PENSTOCK_LIBOPENCL", library.to_str().unwrap())];
         let daemon = Daemon::start_with(name, &[], &variables);
         // Both ends, so that neither side waits for the other at the opening.
         let gate = File::options().read(true).write(true).open(gate).unwrap();

@@ -27,8 +27,7 @@ impl Daemon {
     }
 
     pub fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+        let directory = directory(name);
         std::fs::create_dir_all(&directory).unwrap();
         let listen = format!("unix:{}", directory.join("socket").display());
         let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
@@ -154,10 +153,15 @@ pub fn works(client: &mut Client) {
     assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
 }
 
+/// Returns the folder of the daemon with this name.
+pub fn directory(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()))
+}
+
 /// Builds a library in place of the OpenCL loader that runs `code` when it is loaded; `None`
 /// without a C compiler. It is in the folder of the daemon with this name, and is removed with it.
 pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
-    let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+    let directory = directory(name);
     std::fs::create_dir_all(&directory).unwrap();
     let (source, library) = (directory.join("loader.c"), directory.join("libloader.so"));
     let text = format!(

@@ -16,7 +16,6 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use penstock_trial::{Need, Random, patience, skip, wait_for};
@@ -129,22 +128,18 @@ impl Drop for Folder {
 }
 
 /// Program that ends with its test.
-struct Program(Child);
+struct Program(Child, mpsc::Receiver<String>);
 
 impl Program {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("openssl");
         command.args(arguments).args(["-alpn", PROTOCOL]).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(command.spawn().unwrap())
-    }
-
-    /// Passes on the lines that the program writes to its standard error.
-    fn complaints(&mut self) -> mpsc::Receiver<String> {
+        let mut child = command.spawn().unwrap();
         let (tell, told) = mpsc::channel();
-        let lines = BufReader::new(self.0.stderr.take().unwrap()).lines();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
-        told
+        Self(child, told)
     }
 }
 
@@ -230,7 +225,6 @@ fn receive(records: &mut Records, socket: &mut TcpStream) {
 
 /// Has OpenSSL send its bytes and receive ours, and compares both.
 fn exchange(mut records: Records, mut socket: TcpStream, program: &mut Program) {
-    let complaints = program.complaints();
     let mut input = program.0.stdin.take().unwrap();
     let mut output = BufReader::new(program.0.stdout.take().unwrap());
     // First one direction, then the other: OpenSSL's programs do one thing at a time. Their key
@@ -349,14 +343,13 @@ fn interop_with_key_updates_and_the_end_that_s_client_asks_for() {
     let (mut socket, _) = listener.accept().unwrap();
     let handshake = folder.handshakes(Suite::Aes256Gcm).accept().unwrap();
     let mut records = established(handshake, &mut socket);
-    let complaints = program.complaints();
     let mut input = program.0.stdin.take().unwrap();
     let mut output = BufReader::new(program.0.stdout.take().unwrap());
     let mut intake = Intake::new(0);
     for command in ["K\n", "k\n", "K\n"] {
         input.write_all(command.as_bytes()).unwrap();
         // The program reads one command at a time, and what comes together is data.
-        while complaints.recv_timeout(patience()).unwrap() != "KEYUPDATE" {}
+        while program.1.recv_timeout(patience()).unwrap() != "KEYUPDATE" {}
         input.write_all(b"0 from openssl\n").unwrap();
         while intake.verified().len() < 15 {
             let count = socket.read(intake.room()).unwrap();
