@@ -51,7 +51,7 @@ PLANTED = [
     ("width", "README.md", "word " * 13 + "\n"),
     ("unsafe", "crates/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
     ("skips", "crates/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
-    ("times", "crates/low/tests/all.rs", "fn f() { assert!(began.elapsed() < LIMIT, \"late\") }\n"),
+    ("times", "crates/low/tests/all.rs", 'fn f() { assert!(began.elapsed() < LIMIT, "late") }\n'),
     ("indexing", "crates/low/src/lib.rs", "mod a;\n"),
     ("tuples", "crates/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
 ]
@@ -113,7 +113,11 @@ def test_a_planted_violation_is_found(tree, rule, name, text):
     ],
 )
 def test_a_judged_time_is_found(tree, text, is_wrong):
-    write(tree, "crates/low/src/b.rs", f"use crate::a::A;\n#[cfg(test)]\nmod tests {{ fn f() {{ {text} }} }}\n")
+    write(
+        tree,
+        "crates/low/src/b.rs",
+        f"use crate::a::A;\n#[cfg(test)]\nmod tests {{ fn f() {{ {text} }} }}\n",
+    )
     assert ("times: " in check(tree).stdout) == is_wrong
     write(tree, "crates/low/src/b.rs", f"use crate::a::A;\nfn f() {{ {text} }}\n")
     assert "times: " not in check(tree).stdout

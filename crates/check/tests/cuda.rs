@@ -160,8 +160,9 @@ fn strict_programs_find_nothing_in_a_weak_implementation() {
 #[test]
 fn every_planted_defect_is_found() {
     for &defect in Defect::ALL {
-        let found = (0..1500)
-            .find(|&seed| attempt(&program(seed), &Fake::new(seed, Some(defect), false), 2).is_some());
+        let found = (0..1500).find(|&seed| {
+            attempt(&program(seed), &Fake::new(seed, Some(defect), false), 2).is_some()
+        });
         assert!(found.is_some(), "{defect:?} was not found by 1500 programs");
         println!("{defect:?}: program {}", found.unwrap());
     }
@@ -178,7 +179,8 @@ const RUNS: u64 = 24;
 
 impl Judge<Cuda> for Fakes {
     fn fails(&mut self, program: &Program) -> bool {
-        (0..RUNS).any(|seed| attempt(program, &Fake::new(seed, Some(self.defect), false), 2).is_some())
+        (0..RUNS)
+            .any(|seed| attempt(program, &Fake::new(seed, Some(self.defect), false), 2).is_some())
     }
 }
 

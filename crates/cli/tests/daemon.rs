@@ -170,9 +170,7 @@ fn a_daemon_with_two_addresses_is_one_node() {
     // addresses as one node.
     let nodes: Vec<_> = [&tcp[0], &local].iter().map(|it| it.parse().unwrap()).collect();
     let key = penstock_link::Key::load(&home.path.join(".config/penstock/key")).unwrap();
-    let pool = penstock_client::Pool::open(&nodes, Some(&key), patience(), |text| {
-        panic!("{text}")
-    });
+    let pool = penstock_client::Pool::open(&nodes, Some(&key), patience(), |text| panic!("{text}"));
     assert_eq!(pool.nodes().len(), 1);
     assert_eq!(pool.nodes()[0].address(), &nodes[1]);
     wait_for("the end of the other worker", || {

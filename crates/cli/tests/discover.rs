@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
-use penstock_trial::deadline;
 use common::Home;
+use penstock_trial::deadline;
 
 /// A daemon that is killed when the test ends.
 struct Daemon(Child);

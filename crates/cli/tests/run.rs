@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_trial::wait_for;
 use common::{Home, stderr, stdout};
+use penstock_trial::wait_for;
 
 /// Returns the command that runs a shell script on the fake node.
 fn shell(home: &Home, script: &str) -> Command {

@@ -9,10 +9,10 @@ use std::ptr::null_mut;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use penstock_trial::{patience, wait_for};
 use common::{Pointer, Setting, last, setting};
 use penstock_cuda_sys::runtime::Dim3;
 use penstock_cuda_sys::runtime_codes as code;
+use penstock_trial::{patience, wait_for};
 
 /// Calls a function of the stand-in driver that takes and returns a number.
 fn standin(setting: &Setting, name: &str, value: c_int) -> c_int {

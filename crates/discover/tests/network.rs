@@ -30,7 +30,10 @@ fn a_daemon_is_found_while_it_is_announced() {
     });
     let found_daemon = daemon.unwrap();
     assert_eq!(found_daemon.address.to_string(), "127.0.0.1:7401");
-    assert_eq!((found_daemon.protocol, found_daemon.fingerprint.as_deref()), (Some(7), Some("ab-12")));
+    assert_eq!(
+        (found_daemon.protocol, found_daemon.fingerprint.as_deref()),
+        (Some(7), Some("ab-12"))
+    );
     drop(announced);
     wait_for("the end of the answers", || found(&name).is_none());
 }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use penstock_trial::in_time;
 use penstock_ptx::fatbin;
 use penstock_ptx::module::parse;
 use penstock_ptx::translate::{Options, TranslateError, Translation, translate};
+use penstock_trial::in_time;
 use proptest::prelude::*;
 
 const TEXTS: [&str; 5] = [

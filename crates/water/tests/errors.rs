@@ -5,9 +5,9 @@ mod common;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use penstock_trial::patience;
 use common::doomed::{Doomed, Played, Still};
 use common::{Cluster, Host};
+use penstock_trial::patience;
 use water::backend::Backend;
 use water::clock::Real;
 use water::command::{

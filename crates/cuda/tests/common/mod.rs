@@ -10,7 +10,6 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use penstock_trial::patience;
 use penstock_cuda::api::context::{cuCtxCreate_v2, cuCtxDestroy_v2, cuCtxSynchronize};
 use penstock_cuda::api::copy::{cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
 use penstock_cuda::api::error::cuInit;
@@ -21,6 +20,7 @@ use penstock_cuda::api::module::{cuModuleGetFunction, cuModuleLoadData};
 use penstock_cuda::api::stream::{cuLaunchHostFunc, cuStreamCreate};
 use penstock_cuda_sys::driver::*;
 use penstock_process::{Lock, Signal};
+use penstock_trial::patience;
 
 /// Environment variable: nodes for the tests, instead of a node of their own.
 const NODES_VARIABLE: &str = "PENSTOCK_CUDA_TEST_NODES";

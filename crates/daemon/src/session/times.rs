@@ -36,8 +36,8 @@ impl Times {
         self.next = every.map(|every| now + every.clamp(LOOK_MIN, LOOK_MAX));
     }
 
-    /// Looks at the session, if it has begun, at the time `now`. Returns the reason if it must end, which the client
-    /// is then told.
+    /// Looks at the session, if it has begun, at the time `now`. Returns the reason if it must end,
+    /// which the client is then told.
     pub(crate) fn look(
         &mut self,
         session: Option<&SharedSession>,
