@@ -34,8 +34,8 @@ fn joules(units: u128, per_unit: f64) -> f64 {
 #[test]
 fn joules_of_packages_and_memory_are_right_over_many_wraps() {
     let tree = Tree::new();
-    let range = 40_000_000;
-    let rates = [100_000_000, 60_000_000, 8_000_000, 70_000_000];
+    let range = 1_000_000;
+    let rates = [2_500_000, 1_500_000, 200_000, 1_750_000];
     let zones = [
         tree.zone("intel-rapl:0", "package-0", range),
         tree.zone("intel-rapl:0:0", "core", range),

@@ -70,7 +70,6 @@ pub fn tell_grant(
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
     use super::*;
     use crate::invitation::Guest;

@@ -1,5 +1,5 @@
 //! Helpers of the tests on a real driver.
-#![allow(dead_code, reason = "not every test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "not every test file uses all of it")]
 
 use std::sync::mpsc;
 

@@ -1,5 +1,5 @@
 //! Helpers of the tests over CUDA's driver: a stand-in for the driver, built from `cuda_standin.c`.
-#![allow(dead_code, reason = "not every test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "not every test file uses all of it")]
 
 use std::path::PathBuf;
 use std::sync::{Once, mpsc};

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_trial::Random;
+use penstock_trial::{Random, wait_for};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::feature;
 use penstock_wire::{FrameError, Header as FrameHeader, Id, U64};
@@ -96,8 +96,15 @@ impl Shared {
         Self { region, file }
     }
 
+    /// A process that another test forks has a copy of the worker's file, with its lock, until it
+    /// ends or runs a program.
     fn workers_part(&self, part: &Part) -> WorkersPart {
-        WorkersPart::new(part.open().unwrap(), part.place()).unwrap()
+        let mut made = None;
+        wait_for("a part without a worker", || {
+            made = WorkersPart::new(part.open().unwrap(), part.place()).ok();
+            made.is_some()
+        });
+        made.unwrap()
     }
 
     /// Establishes a link whose client looks for the region at `path`.

@@ -44,7 +44,9 @@ fn hang_up(way: &Way, how: &str) {
         drop(reply);
         drop(receiver);
         in_time("a hang-up at both ends", || {
-            [waits, writes].map(|thread| thread.join().unwrap());
+            for thread in [waits, writes] {
+                thread.join().unwrap();
+            }
         });
     });
 }
