@@ -109,7 +109,7 @@ fn joules_are_right_over_a_thousand_wraps() {
 }
 
 #[test]
-fn perf_events_are_scaled_and_named_as_powercap_names_them() {
+fn events_of_perf_are_scaled_and_named_as_powercap_names_them() {
     let tree = Tree::new();
     let dials = tree.pmu(&[("energy-pkg", 2), ("energy-ram", 3)], &[0, 4]);
     let rates = [50.0, 30.0, 5.0, 4.0].map(perf_units);

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_ggas::host::{
     FormedHeap, HeapHost, HeapSite, HostError, HostLimits, Join, Meeting, MeetingMessage,

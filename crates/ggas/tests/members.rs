@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_ggas::frame::{FRAME_BYTES, Frame};
 use penstock_ggas::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, encode_verdict};
