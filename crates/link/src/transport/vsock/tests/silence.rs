@@ -167,7 +167,7 @@ fn a_slow_payload_is_a_sign_of_life() {
     let Linked { client: (_sender, mut receiver), worker: (worker, _calls), guest, _folder } =
         Through::begin().link();
     guest.slowness_ms.store(500, Ordering::Relaxed);
-    let bytes = 2 << 20;
+    let bytes = 1 << 20;
     let payload = vec![7; bytes];
     let begun = Instant::now();
     let sending = thread::spawn(move || {
