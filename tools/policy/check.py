@@ -20,7 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repetition import lines_of, repetitions
-from rust_source import Crate, blank, circles, functions, test_modules, tuples, without_tests
+from rust_source import (
+    Crate,
+    blank,
+    circles,
+    closing,
+    functions,
+    only_tests,
+    test_modules,
+    tuples,
+    without_tests,
+)
 
 HERE = Path(__file__).parent
 PLATFORM = "x86_64-unknown-linux-gnu"
@@ -189,6 +199,40 @@ def no_printed_skips(tree):
             yield Finding("skips", name, 1, text)
 
 
+# What judges a time from above: `began.elapsed() < x`, `took < Duration::from_secs(1)`, and a wait
+# with a limit of its own, `Instant::now() < deadline`.
+TIMES = re.compile(
+    r"elapsed\(\)(?:\.\w+\(\))*\s*<|<=?\s*(?:\d+\s*\*\s*)?(?:std::time::)?Duration::"
+    r"|Instant::now\(\)\s*<"
+)
+
+
+def no_judged_times(tree):
+    """A test judges no time, because a host may be slow: `penstock_trial` has the only patience.
+    Tests whose names begin with `perf_` do, and run alone."""
+    sources = set(tree.sources())
+    for name in tree.rust():
+        if not name.startswith("crates/") or name.startswith("crates/trial/"):
+            continue
+        code = tree.code(name)
+        tests = only_tests(code) if name in sources else code
+        perf = [it for it in functions(code) if it.name.startswith("perf_")]
+        lines = []
+        for match in re.finditer(r"\b(?:debug_)?assert!\s*\(", tests):
+            end = closing(tests, match.end() - 1, "()")
+            line = tests.count("\n", 0, match.start()) + 1
+            is_perf = any(it.line <= line < it.line + it.lines for it in perf)
+            if TIMES.search(tests, match.end(), end) and not is_perf:
+                lines.append(line)
+        if lines:
+            some = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+            text = (
+                f"{name}: tests judge a time, at lines {some}: assert an order of events, or call"
+                " penstock_trial::in_time or wait_for"
+            )
+            yield Finding("times", name, len(lines), text)
+
+
 def repeated_lines(tree):
     """No longer sequence of lines of code stands in two places of the crates, unless policy.toml
     explains it. The figure of a place is the number of repeated lines of two files."""
@@ -289,6 +333,7 @@ RULES = {
     "width": width,
     "unsafe": unsafe_places,
     "skips": no_printed_skips,
+    "times": no_judged_times,
     "repetition": repeated_lines,
     "tuples": small_tuples,
     "indexing": no_indexing,

@@ -94,6 +94,13 @@ def without_tests(text, code=None):
     return "".join([*pieces, text[at:]])
 
 
+def only_tests(code):
+    """Returns `code` with everything blanked that is not behind `#[cfg(test)]`."""
+    others = without_tests(code)
+    pairs = zip(code, others, strict=True)
+    return "".join(c if c != other or c == "\n" else " " for c, other in pairs)
+
+
 def end_of_item(code, at):
     """Returns the end of the item that begins at `at`: behind its `;` or its closing brace."""
     depth = 0

@@ -51,6 +51,7 @@ PLANTED = [
     ("width", "README.md", "word " * 13 + "\n"),
     ("unsafe", "crates/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
     ("skips", "crates/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
+    ("times", "crates/low/tests/all.rs", 'fn f() { assert!(began.elapsed() < LIMIT, "late") }\n'),
     ("indexing", "crates/low/src/lib.rs", "mod a;\n"),
     ("tuples", "crates/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
 ]
@@ -97,6 +98,29 @@ def test_a_planted_violation_is_found(tree, rule, name, text):
     result = check(tree)
     assert result.returncode == 1, result.stdout
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == [rule], result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "is_wrong"),
+    [
+        ("assert!(a.elapsed().as_secs() < 3);", True),
+        ("assert!(took < Duration::from_secs(1), x);", True),
+        ("assert!(took <= 2 * std::time::Duration::from_millis(9));", True),
+        ("assert!(std::time::Instant::now() < deadline);", True),
+        ("assert!(a.elapsed() >= LIMIT); assert!(Instant::now() > began + LIMIT);", False),
+        ("while Instant::now() < end {}", False),
+        ("} fn perf_f() { assert!(a.elapsed() < LIMIT); ", False),
+    ],
+)
+def test_a_judged_time_is_found(tree, text, is_wrong):
+    write(
+        tree,
+        "crates/low/src/b.rs",
+        f"use crate::a::A;\n#[cfg(test)]\nmod tests {{ fn f() {{ {text} }} }}\n",
+    )
+    assert ("times: " in check(tree).stdout) == is_wrong
+    write(tree, "crates/low/src/b.rs", f"use crate::a::A;\nfn f() {{ {text} }}\n")
+    assert "times: " not in check(tree).stdout
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ fn attempt(program: &Program, seed: u64, defect: Option<Defect>) -> Option<Findi
     let report = |finding: Finding| {
         found.lock().get_or_insert(finding);
     };
-    run(&prepared, &fake, &Progress::new(Duration::from_secs(2)), &report);
+    // Some defects lose a callback. Without one, only a slow host is late.
+    let patience = Duration::from_secs(if defect.is_some() { 2 } else { 60 });
+    run(&prepared, &fake, &Progress::new(patience), &report);
     found.into_inner()
 }
 
@@ -160,7 +162,7 @@ fn failing_programs_become_small_and_stay_in_order() {
             &platform(DEVICES),
             finding.op,
             &mut judge,
-            Duration::from_secs(30),
+            Duration::from_secs(600),
         );
         assert!(
             Ledger::of(&small, &platform(DEVICES)).is_ok(),

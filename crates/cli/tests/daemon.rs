@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Home, stderr, stdout};
-use penstock_trial::{Need, skip};
+use penstock_trial::{Need, patience, skip, wait_for};
 
 struct Daemon {
     child: Child,
@@ -47,14 +47,12 @@ fn serve(home: &Home, listen: &[&str]) -> Daemon {
 }
 
 fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        match child.try_wait().unwrap() {
-            Some(status) => return status,
-            None => assert!(Instant::now() < deadline, "it does not end"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut status = None;
+    wait_for("the end of a process", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
 }
 
 /// Counts the processes that have `path` in their environment or command line.
@@ -68,11 +66,7 @@ fn processes_of(path: &Path) -> usize {
 }
 
 fn assert_no_process(home: &Home) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while processes_of(&home.path) > 0 {
-        assert!(Instant::now() < deadline, "processes are left");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for("the end of all processes", || processes_of(&home.path) == 0);
 }
 
 #[test]
@@ -98,7 +92,7 @@ fn the_status_says_what_each_client_costs() {
     let home = Home::new("costs");
     let daemon = serve(&home, &[]);
     let address = daemon.addresses[0].parse().unwrap();
-    let pool = penstock_client::Pool::open(&[address], None, Duration::from_secs(30), |_| {});
+    let pool = penstock_client::Pool::open(&[address], None, patience(), |_| {});
     assert_eq!(pool.nodes().len(), 1, "{:?}", pool.absent());
     let output = home.penstock(&["status", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -176,23 +170,16 @@ fn a_daemon_with_two_addresses_is_one_node() {
     // addresses as one node.
     let nodes: Vec<_> = [&tcp[0], &local].iter().map(|it| it.parse().unwrap()).collect();
     let key = penstock_link::Key::load(&home.path.join(".config/penstock/key")).unwrap();
-    let pool = penstock_client::Pool::open(&nodes, Some(&key), Duration::from_secs(30), |text| {
-        panic!("{text}")
-    });
+    let pool = penstock_client::Pool::open(&nodes, Some(&key), patience(), |text| panic!("{text}"));
     assert_eq!(pool.nodes().len(), 1);
     assert_eq!(pool.nodes()[0].address(), &nodes[1]);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    wait_for("the end of the other worker", || {
         let list = format!("{},{local}", tcp[0]);
         let output = home.penstock(&["status", "--json", "--nodes", &list]).output().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["nodes"].as_array().unwrap().len(), 1, "{json}");
-        if json["nodes"][0]["status"]["sessions"].as_array().unwrap().len() == 1 {
-            break;
-        }
-        assert!(Instant::now() < deadline, "a worker is left: {json}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        json["nodes"][0]["status"]["sessions"].as_array().unwrap().len() == 1
+    });
     // Two daemons on one host remain two nodes.
     let other = serve(&home, &["tcp:127.0.0.1:0"]);
     let (both, used) = count(&[&tcp[0], &other.addresses[0]]);
@@ -255,7 +242,7 @@ fn devices_of_this_host_are_listed_without_configuration() {
 fn nothing_is_left_of_a_program_that_is_killed() {
     let home = Home::new("killed");
     let mut child = home
-        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 60"])
+        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 600"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -317,7 +304,7 @@ fn a_socket_that_nobody_serves_is_no_obstacle() {
 fn the_embedded_daemon_ends_if_its_guard_is_killed() {
     let home = Home::new("guard");
     let mut child = home
-        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 60"])
+        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 600"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -325,12 +312,8 @@ fn the_embedded_daemon_ends_if_its_guard_is_killed() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let guard = guard_of(&home).expect("there is no guard");
     Command::new("kill").args(["-s", "KILL", &guard]).status().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
     // The program itself is not affected.
-    while processes_of(&home.path) > 1 {
-        assert!(Instant::now() < deadline, "the daemon stays");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for("the end of the daemon", || processes_of(&home.path) <= 1);
     child.kill().unwrap();
     child.wait().unwrap();
 }

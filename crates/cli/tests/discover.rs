@@ -6,13 +6,10 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::Home;
-
-/// Longest time until an announcement is seen. The announcer first asks three times whether the
-/// name is in use, 250 ms apart (RFC 6762, 8.1).
-const PATIENCE: Duration = Duration::from_secs(20);
+use penstock_trial::deadline;
 
 /// A daemon that is killed when the test ends.
 struct Daemon(Child);
@@ -42,9 +39,10 @@ fn serve(home: &Home) -> (Daemon, String) {
     (Daemon(child), port)
 }
 
-/// Runs the command until its output is as wanted.
+/// Runs the command until its output is as wanted. The announcer first asks three times whether the
+/// name is in use, 250 ms apart (RFC 6762, 8.1).
 fn run_until(mut command: impl FnMut() -> Command, is_wanted: impl Fn(&Output) -> bool) -> Output {
-    let until = Instant::now() + PATIENCE;
+    let until = deadline();
     loop {
         let output = command().output().unwrap();
         if is_wanted(&output) || Instant::now() > until {
@@ -70,7 +68,7 @@ fn an_announced_daemon_is_found_and_used_only_with_the_key() {
     // Other daemons of the network may be found, too, so only this one's row is looked at.
     let status = || {
         let mut command = home.penstock(&["status"]);
-        command.env("PENSTOCK_NODES", "discover").env("PENSTOCK_TIMEOUT_MS", "3000");
+        command.env("PENSTOCK_NODES", "discover").env("PENSTOCK_TIMEOUT_MS", "60000");
         command
     };
     // A node that answers has a row with its version.
@@ -84,7 +82,7 @@ fn an_announced_daemon_is_found_and_used_only_with_the_key() {
     let mut refused = stranger.penstock(&["status"]);
     let refused = refused
         .env("PENSTOCK_NODES", format!("discover,{address}"))
-        .env("PENSTOCK_TIMEOUT_MS", "3000")
+        .env("PENSTOCK_TIMEOUT_MS", "60000")
         .output()
         .unwrap();
     assert!(!is_served(&refused), "{refused:?}");

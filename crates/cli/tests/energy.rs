@@ -8,11 +8,16 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
-/// A directory that stands for `/`, with one package whose counter a thread advances at 100 W.
+/// What the counter of a node advances by at the sign of a test: 5 J.
+const JUMP_UJ: u64 = 5_000_000;
+
+/// A directory that stands for `/`, with one package. A thread advances its counter: by a µJ at a
+/// time, and by [`JUMP_UJ`] as soon as the file `jump` is there. The thread answers with the file
+/// `jumped`.
 struct Node {
     root: PathBuf,
     is_over: Arc<AtomicBool>,
@@ -32,11 +37,20 @@ impl Node {
         let counter = fs::File::create(zone.join("energy_uj")).unwrap();
         counter.write_all_at(format!("{:020}\n", 0).as_bytes(), 0).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
-        let (shared, began) = (Arc::clone(&is_over), Instant::now());
+        let (shared, folder) = (Arc::clone(&is_over), root.clone());
         let turn = move || {
+            let (mut micros, mut has_jumped) = (0, false);
             while !shared.load(Ordering::Relaxed) {
-                let micros = began.elapsed().as_micros() * 100;
+                micros += 1;
+                let jumps = !has_jumped && folder.join("jump").exists();
+                if jumps {
+                    micros += JUMP_UJ;
+                }
                 counter.write_all_at(format!("{micros:020}\n").as_bytes(), 0).unwrap();
+                if jumps {
+                    has_jumped = true;
+                    fs::write(folder.join("jumped"), "").unwrap();
+                }
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -94,28 +108,29 @@ fn a_commands_energy_is_told_beside_its_own_output_and_status() {
         "covers package-0; lacks gpu, dram-0\n",
         "unavailable (package-0 has no domain dram)",
         "core-seconds of the command: 0.",
-        "idle power: measured for 0.3",
     ] {
         assert!(told.contains(part), "no {part:?} in\n{told}");
     }
+    let (_, behind) = told.split_once("idle power: measured for ").expect("the idle power");
+    let idle: f64 = behind.split(' ').next().unwrap().parse().unwrap();
+    assert!(idle >= 0.3, "{told}");
 }
 
 #[test]
 fn json_has_all_figures_and_null_with_a_reason_for_what_is_missing() {
     let node = Node::start("json");
     let file = node.root.join("out.json");
-    let arguments =
-        ["--json", "--output", file.to_str().unwrap(), "--idle", "0", "--", "sleep", "1"];
-    let output = done(&mut node.energy(&arguments));
+    let command = ["sh", "-c", "touch jump; until [ -e jumped ]; do sleep 0.01; done"];
+    let options = ["--json", "--output", file.to_str().unwrap(), "--idle", "0", "--"];
+    let output = done(node.energy(&[&options[..], &command].concat()).current_dir(&node.root));
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let joules = report["total"]["joules"].as_f64().unwrap();
-    // 100 W times the measured time. The thread that advances the counter may be late.
-    let expected = report["seconds"].as_f64().unwrap() * 100.0;
-    assert!((joules - expected).abs() < 0.1 * expected, "{joules} J, not {expected} J");
+    // The jump, and a µJ for each ms of the measurement.
+    assert!((5.0..5.1).contains(&joules), "{joules} J");
     assert_eq!(report["total"]["net_joules"], Value::Null);
     assert!(report["total"]["net_unavailable"].is_string());
-    assert_eq!(report["command"], serde_json::json!(["sleep", "1"]));
+    assert_eq!(report["command"], serde_json::json!(command));
     let dram = &report["figures"]
         .as_array()
         .unwrap()

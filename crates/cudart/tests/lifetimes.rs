@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Pointer, Setting, last, setting};
 use penstock_cuda_sys::runtime::Dim3;
 use penstock_cuda_sys::runtime_codes as code;
+use penstock_trial::{patience, wait_for};
 
 /// Calls a function of the stand-in driver that takes and returns a number.
 fn standin(setting: &Setting, name: &str, value: c_int) -> c_int {
@@ -96,10 +97,6 @@ fn a_device_that_cannot_be_had_is_not_chosen() {
 #[test]
 fn a_process_ends_while_another_thread_loads_a_module() {
     static HOST: u8 = 0;
-    /// Seconds after which a child that hangs is ended.
-    const HANGS: c_uint = 10;
-    /// Longer than any call takes that does not wait.
-    const LONG: Duration = Duration::from_secs(5);
     let setting = setting(13);
     let binary = setting.register(c"STANDIN kernel empty");
     let kernel = setting.kernel(binary, &HOST, c"empty").addr();
@@ -107,11 +104,11 @@ fn a_process_ends_while_another_thread_loads_a_module() {
     let unregister = || {
         call!(setting.runtime, __cudaUnregisterFatBinary(binary => *mut Pointer));
     };
+    // After this time, a child that hangs is ended, and a call that waits for the module goes on.
+    let hangs = c_uint::try_from(patience().as_secs()).unwrap();
     std::thread::scope(|scope| {
         let loads = scope.spawn(|| launch(&setting, std::ptr::without_provenance(kernel)));
-        while standin(&setting, "standin_loading", 0) == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("a load", || standin(&setting, "standin_loading", 0) != 0);
         // Both processes unregister the binary, as an exit handler does. The child is first: there,
         // the other thread does not exist, but the locks that it held are still locked.
         // SAFETY: the child calls only the function under test, and leaves by `_exit`.
@@ -119,7 +116,7 @@ fn a_process_ends_while_another_thread_loads_a_module() {
         if child == 0 {
             // SAFETY: the child ends in any case.
             unsafe {
-                libc::alarm(HANGS);
+                libc::alarm(hangs);
                 unregister();
                 libc::_exit(0);
             }
@@ -127,19 +124,18 @@ fn a_process_ends_while_another_thread_loads_a_module() {
         let mut status = -1;
         // SAFETY: the pointer is valid for the write of the status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        // If `unregister` waits for the module, it waits for `LONG`.
         let (ended, has_ended) = mpsc::channel();
         let setting = &setting;
-        scope.spawn(move || {
-            _ = has_ended.recv_timeout(LONG);
+        let watch = scope.spawn(move || {
+            let waited = has_ended.recv_timeout(patience()).is_err();
             standin(setting, "standin_hold", 0);
+            waited
         });
-        let began = Instant::now();
         unregister();
-        let took = began.elapsed();
-        ended.send(()).unwrap();
+        // The receiver has gone if it waited for too long.
+        _ = ended.send(());
         loads.join().unwrap();
         assert_eq!(status, 0, "the child hung until a signal ended it");
-        assert!(took < LONG, "{took:?}");
+        assert!(!watch.join().unwrap(), "the call waited for the module");
     });
 }

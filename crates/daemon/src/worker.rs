@@ -338,14 +338,15 @@ impl Events<'_> {
                     }
                 }
             }
-            if times.next().is_some_and(|at| Instant::now() >= at) {
+            let now = Instant::now();
+            if times.next().is_some_and(|at| now >= at) {
                 session = session.or_else(|| self.start.try_recv().ok());
-                if let Some(why) = times.look(session.as_deref(), &self.allowance) {
+                if let Some(why) = times.look(session.as_deref(), &self.allowance, now) {
                     return Watched::Over(why);
                 }
             }
-            if beat_at.is_some_and(|at| Instant::now() >= at) {
-                beat_at = Some(Instant::now() + BEAT_EVERY);
+            if beat_at.is_some_and(|at| now >= at) {
+                beat_at = Some(now + BEAT_EVERY);
                 session = session.or_else(|| self.start.try_recv().ok());
                 if let Some(Err(why)) = session.as_ref().map(|session| session.tend()) {
                     return Watched::Ended(why);

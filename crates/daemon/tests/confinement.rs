@@ -4,12 +4,13 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, SOON, soon};
+use daemon::Daemon;
+use penstock_trial::wait_for;
 use serde_json::Value;
 
 /// Returns the status as soon as a worker is ready.
 fn status(daemon: &Daemon) -> Value {
-    soon("a start", SOON, || daemon.status()["spare_workers"].as_u64() > Some(0));
+    wait_for("a start", || daemon.status()["spare_workers"].as_u64() > Some(0));
     daemon.status()
 }
 

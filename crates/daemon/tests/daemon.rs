@@ -5,16 +5,17 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Client, PATIENCE, args};
-use daemon::{Daemon, SOON, is_alive, loader, soon, works};
+use common::{Client, args};
+use daemon::{Daemon, is_alive, loader, works};
 use penstock_link::{Key, LinkError};
+use penstock_trial::{deadline, patience, wait_for};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
@@ -46,9 +47,9 @@ fn clients_get_workers_of_their_own() {
     works(&mut two);
     assert_eq!(daemon.sessions(), 2);
     drop(one.end());
-    soon("the end of a worker", SOON, || !is_alive(first.worker));
+    wait_for("the end of a worker", || !is_alive(first.worker));
     works(&mut two);
-    soon("the end of a session", SOON, || daemon.sessions() == 1);
+    wait_for("the end of a session", || daemon.sessions() == 1);
 }
 
 #[test]
@@ -67,9 +68,7 @@ fn a_worker_that_is_killed_takes_only_its_session() {
     let (mut two, _) = daemon.client();
     works(&mut one);
     kill_process(Pid::from_raw(first.worker as i32).unwrap(), Signal::KILL).unwrap();
-    let start = Instant::now();
-    while one.receive(penstock_link::Patience::Until(start + PATIENCE)).is_ok() {}
-    assert!(start.elapsed() < SOON);
+    one.until_end();
     works(&mut two);
     works(&mut daemon.client().0);
 }
@@ -80,7 +79,7 @@ fn a_client_that_ends_takes_its_worker_along_whatever_it_runs() {
     let (mut client, node) = daemon.client();
     run_forever(&mut client);
     drop(client);
-    soon("the end of a worker", SOON, || !is_alive(node.worker));
+    wait_for("the end of a worker", || !is_alive(node.worker));
     works(&mut daemon.client().0);
 }
 
@@ -91,10 +90,8 @@ fn workers_end_with_a_daemon_that_is_killed() {
     run_forever(&mut client);
     daemon.process.kill().unwrap();
     daemon.process.wait().unwrap();
-    soon("the end of a worker", SOON, || !is_alive(node.worker));
-    let start = Instant::now();
-    while client.receive(penstock_link::Patience::Until(start + PATIENCE)).is_ok() {}
-    assert!(start.elapsed() < SOON);
+    wait_for("the end of a worker", || !is_alive(node.worker));
+    client.until_end();
 }
 
 #[test]
@@ -121,14 +118,13 @@ fn strangers_hold_nobody_up() {
     );
     let tcp = daemon.addresses[1].to_string();
     let port: u16 = tcp.rsplit(':').next().unwrap().parse().unwrap();
-    // A client that waits for a stranger waits for the end of its hello, 5 s. A busy machine may be
-    // as slow once, but not every time.
-    let mut took = Vec::new();
-    while took.len() < 3 && took.iter().all(|took| *took >= Duration::from_secs(3)) {
-        let silent: Vec<UnixStream> =
-            (0..400).map(|_| UnixStream::connect(daemon.socket()).unwrap()).collect();
+    // A client that waits for a stranger waits for the end of its hello, 5 s, and finds that no
+    // stranger is left. A busy machine may be as slow once, but not every time.
+    wait_for("a client that is served before the last stranger is sent away", || {
         let quiet: Vec<TcpStream> =
             (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        let silent: Vec<UnixStream> =
+            (0..400).map(|_| UnixStream::connect(daemon.socket()).unwrap()).collect();
         for seed in 0..50_u8 {
             let garbage: Vec<u8> =
                 (0..200).map(|i: u8| i.wrapping_mul(31).wrapping_add(seed)).collect();
@@ -136,12 +132,12 @@ fn strangers_hold_nobody_up() {
             _ = TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&garbage);
             _ = UnixStream::connect(daemon.socket()).unwrap().write_all(&garbage);
         }
-        let start = Instant::now();
         works(&mut daemon.client().0);
-        took.push(start.elapsed());
-        drop((silent, quiet));
-    }
-    assert!(took.iter().any(|took| *took < Duration::from_secs(3)), "{took:?}");
+        drop(quiet);
+        let mut last = silent.last().unwrap();
+        last.set_nonblocking(true).unwrap();
+        last.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    });
     std::fs::remove_file(key).unwrap();
 }
 
@@ -150,12 +146,12 @@ fn silence_ends_in_time() {
     let daemon = Daemon::start("silence", &[]);
     let mut silent = UnixStream::connect(daemon.socket()).unwrap();
     silent.write_all(b"PEN").unwrap();
-    silent.set_read_timeout(Some(PATIENCE)).unwrap();
-    let start = Instant::now();
+    silent.set_read_timeout(Some(patience())).unwrap();
     let mut bytes = Vec::new();
-    // A refusal or a hang-up ends the read; it must not wait longer.
-    _ = std::io::Read::read_to_end(&mut silent, &mut bytes);
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    // A refusal or a hang-up ends the read.
+    if let Err(error) = silent.read_to_end(&mut bytes) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    }
 }
 
 fn key_file(name: &str) -> PathBuf {
@@ -186,7 +182,7 @@ fn tcp_needs_the_key() {
 #[test]
 fn a_wrong_ticket_is_refused() {
     let daemon = Daemon::start("ticket", &[]);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = deadline();
     let refused =
         penstock_link::open(&daemon.addresses[0], Role::Peer, Some([7; 32]), None, deadline)
             .err()
@@ -204,7 +200,7 @@ fn a_driver_that_crashes_at_load_is_told_and_tried_again_slowly() {
         Daemon::start_with("crash", &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]);
     let refused = daemon.open(None, 0).err().unwrap();
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::NoWorker, .. }), "{refused}");
-    soon("the reason in the status", SOON, || {
+    wait_for("the reason in the status", || {
         daemon.status()["problem"].as_str().is_some_and(|problem| problem.contains("signal 6"))
     });
 }
@@ -347,14 +343,12 @@ fn the_end_of_a_worker_ends_its_transfers() {
     assert_eq!(b.request(to_worker::Ping { request: Id::NONE }, &[]).0, Status::OK);
     assert_eq!(a.request(to_worker::Ping { request: Id::NONE }, &[]).0, Status::OK);
     drop(a);
-    let start = Instant::now();
     assert_eq!(b.status(received), Status::NODE_LOST.0);
     assert_eq!(b.status(waiting), Status::WAIT_LIST_FAILED.0);
     assert_eq!(b.inbox.peers_lost, [1], "the loss of a peer comes before that of its events");
     b.send(to_worker::ExpectEvent { event: Id::new(7_001), peer: Id::new(1) }, &[], &[]);
     let late = b.marker(qb, &[Id::new(7_001)]);
     assert_eq!(b.status(late), Status::WAIT_LIST_FAILED.0);
-    assert!(start.elapsed() < SOON);
     works(&mut b);
 }
 
@@ -370,11 +364,6 @@ fn a_socket_that_is_served_is_not_taken() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("serves"), "{again:?}");
     assert!(Path::new(&daemon.socket()).exists());
     works(&mut daemon.client().0);
-}
-
-/// Returns how often each kill is tried: 100 in the slow lane (`PENSTOCK_KILLS=100`).
-fn kills() -> usize {
-    std::env::var("PENSTOCK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8)
 }
 
 /// Sends commands of every kind, and receives nothing.
@@ -397,37 +386,42 @@ fn in_the_middle(client: &mut Client, round: usize) {
     std::thread::sleep(Duration::from_millis(round as u64 % 7));
 }
 
-fn ends(client: &mut Client) {
-    let start = Instant::now();
-    while client.receive(penstock_link::Patience::Until(start + PATIENCE)).is_ok() {}
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+#[test]
+fn kills_in_the_middle_of_everything_leave_others_right() {
+    kill_in_the_middle(3);
 }
 
 #[test]
-fn kills_in_the_middle_of_everything_leave_others_right() {
+#[ignore = "long: some minutes"]
+fn long_kills_in_the_middle_of_everything_leave_others_right() {
+    kill_in_the_middle(100);
+}
+
+/// Tries each kill so many times.
+fn kill_in_the_middle(times: usize) {
     let daemon = Daemon::start("kills", &[]);
     let (mut witness, _) = daemon.client();
-    for round in 0..kills() {
+    for round in 0..times {
         let (mut client, node) = daemon.client();
         in_the_middle(&mut client, round);
         kill_process(Pid::from_raw(node.worker as i32).unwrap(), Signal::KILL).unwrap();
-        ends(&mut client);
+        client.until_end();
         works(&mut witness);
 
         let (mut client, node) = daemon.client();
         in_the_middle(&mut client, round);
         drop(client);
-        soon("the end of a worker", SOON, || !is_alive(node.worker));
+        wait_for("the end of a worker", || !is_alive(node.worker));
         works(&mut witness);
     }
-    for round in 0..kills() {
+    for round in 0..times {
         let mut daemon = Daemon::start("killed", &[]);
         let (mut client, node) = daemon.client();
         in_the_middle(&mut client, round);
         daemon.process.kill().unwrap();
         daemon.process.wait().unwrap();
-        ends(&mut client);
-        soon("the end of a worker", SOON, || !is_alive(node.worker));
+        client.until_end();
+        wait_for("the end of a worker", || !is_alive(node.worker));
         // The next daemon takes over the socket that a killed daemon left.
         works(&mut Daemon::start("killed", &[]).client().0);
     }

@@ -6,13 +6,13 @@ mod daemon;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use daemon::{Daemon, SOON, is_alive, soon, works};
+use daemon::{Daemon, is_alive, works};
 use penstock_link::{
     AUTHORIZED_CLIENTS_FILE, AuthorizedClients, Encryption, EncryptionOptions, Key, Keys, Pins,
     PublicKey, Rule,
 };
+use penstock_trial::wait_for;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::id::kind;
@@ -146,11 +146,9 @@ fn links_end_when_the_key_of_the_other_node_is_revoked() {
             "accepted" => rings[1].revoke(&rings[0].public()),
             _ => rings[0].revoke(&rings[1].public()),
         }
-        let before = Instant::now();
         for client in [&mut here, &mut there] {
             client.until("the end of the link", |inbox| inbox.peers_lost == [1]);
         }
-        assert!(before.elapsed() < Duration::from_secs(5), "{case}: {:?}", before.elapsed());
         admit(&mut there, 3);
         assert_eq!(connect(&mut here, 3, &address), Status::NODE_LOST, "{case}");
         admit(&mut there, 4);
@@ -186,15 +184,26 @@ fn a_node_that_says_nothing_holds_up_nobody_and_leaves_nothing() {
         let call = to_worker::ConnectPeer { request, peer: peer(number) };
         client.send(call, &[], &frame::encode(&invitation));
     }
-    soon("the connections", SOON, || dials(&here) == 2);
+    wait_for("the connections", || dials(&here) == 2);
     // The worker and the daemon serve meanwhile.
     works(&mut client);
-    let begun = Instant::now();
-    works(&mut here.client().0);
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // Whoever waits for the silent node waits until the daemon gives a connection up and makes the
+    // next one. A busy machine may be as slow once, but not every time.
+    silent.set_nonblocking(true).unwrap();
+    let mut made = Vec::new();
+    let mut count = || {
+        made.extend(silent.incoming().map_while(Result::ok));
+        made.len()
+    };
+    wait_for("a session during one attempt", || {
+        let before = count();
+        works(&mut here.client().0);
+        assert!(dials(&here) > 0, "all attempts are over");
+        count() == before
+    });
     drop(client);
-    soon("the end of the worker", SOON, || !is_alive(description.worker));
-    soon("the end of its connections", SOON, || dials(&here) == 0);
+    wait_for("the end of the worker", || !is_alive(description.worker));
+    wait_for("the end of its connections", || dials(&here) == 0);
 }
 
 #[test]

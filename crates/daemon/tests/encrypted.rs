@@ -6,14 +6,14 @@ mod daemon;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use common::Client;
-use daemon::{Daemon, SOON, is_alive, soon, works};
+use daemon::{Daemon, is_alive, works};
 use penstock_link::{
     AUTHORIZED_CLIENTS_FILE, Address, AuthorizedClients, EncryptionOptions, Key, Keys, LinkError,
-    Patience, Pins, PublicKey, Rule,
+    Pins, PublicKey, Rule,
 };
+use penstock_trial::wait_for;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::NodeDescription;
 use penstock_wire::hello::Verdict;
@@ -138,10 +138,8 @@ fn a_revoked_client_loses_its_sessions_and_does_not_come_back() {
     let clients = AuthorizedClients::load(&list).unwrap();
     let name = clients.with_key(&ours.public()).unwrap().name.clone();
     AuthorizedClients::revoke(&list, &name).unwrap().unwrap();
-    let before = Instant::now();
-    soon("the end of a revoked session", SOON, || !is_alive(description.worker));
-    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
-    assert!(client.receive(Patience::Until(Instant::now() + SOON)).is_err());
+    wait_for("the end of a revoked session", || !is_alive(description.worker));
+    client.until_end();
     let refused = daemon.open(&keys, 1).err().unwrap();
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::Revoked, .. }), "{refused}");
     // The other client is not concerned.
@@ -174,7 +172,7 @@ fn clients_of_a_quota_share_its_limits() {
         "{refused}"
     );
     drop(client);
-    soon("the end of the session", SOON, || daemon.sessions() == 0);
+    wait_for("the end of the session", || daemon.sessions() == 0);
     works(&mut open(&others).unwrap().0);
 }
 
@@ -258,6 +256,6 @@ fn a_client_that_vanishes_inside_a_record_ends_its_session() {
     // More than the one in the middle passes on.
     _ = client.sender.send(&call, &[], &vec![0; 1 << 20]);
     relay.join().unwrap();
-    soon("the end of a cut session", SOON, || !is_alive(description.worker));
-    soon("the daemon's note of it", SOON, || daemon.sessions() == 0);
+    wait_for("the end of a cut session", || !is_alive(description.worker));
+    wait_for("the daemon's note of it", || daemon.sessions() == 0);
 }

@@ -84,7 +84,7 @@ impl Victim {
     /// Waits for a reply.
     fn until_reply(&mut self) {
         let mut inbox = common::Inbox::default();
-        let deadline = std::time::Instant::now() + common::PATIENCE;
+        let deadline = penstock_trial::deadline();
         while inbox.replies.is_empty() {
             let patience = penstock_link::Patience::Until(deadline);
             let received = self.client.1.receive(patience, &mut |frame, payload| {

@@ -279,11 +279,9 @@ fn heaps_of_one_session_are_bounded() {
         client.send(to_worker::ReleaseHeap { heap }, &[], &[]);
     }
     // They end on threads of their own.
-    let deadline = std::time::Instant::now() + common::PATIENCE;
-    while create(&mut client, create_call(more, BYTES, 1_000), &[0]).is_some() {
-        assert!(std::time::Instant::now() < deadline, "released heaps do not end");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    penstock_trial::wait_for("the end of released heaps", || {
+        create(&mut client, create_call(more, BYTES, 1_000), &[0]).is_none()
+    });
     client.end();
 }
 

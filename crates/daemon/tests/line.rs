@@ -4,14 +4,16 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
 
-use common::PATIENCE;
-use daemon::{Daemon, SOON, loader, soon, works};
+use daemon::{Daemon, directory, loader, works};
 use penstock_link::Progress;
+use penstock_trial::{patience, wait_for};
 use penstock_wire::hello::{Role, Verdict};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -25,59 +27,78 @@ fn a_burst_of_clients_is_served() {
     assert_eq!(daemon.status()["refused"], 0);
 }
 
-/// Time that the slow daemon's workers need to load their drivers.
-const SLOW_START: Duration = Duration::from_secs(2);
+/// A daemon each of whose workers waits for a sign of the test when it loads its driver.
+struct Gated {
+    daemon: Daemon,
+    gate: File,
+}
 
-/// Starts a daemon whose workers need two seconds to start.
-fn slow_daemon(name: &str) -> Option<Daemon> {
-    let library = loader(name, "sleep(2);")?;
-    Some(Daemon::start_with(name, &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]))
+impl Gated {
+    /// Returns `None` without a C compiler.
+    fn start(name: &str) -> Option<Self> {
+        let gate = directory(name).join("gate");
+        let code = format!(
+            "int gate = open(\"{}\", O_RDONLY); char sign; if (read(gate, &sign, 1) != 1) abort();",
+            gate.display()
+        );
+        let library = loader(name, &code)?;
+        mknodat(CWD, &gate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let variables = [("PENSTOCK_LIBOPENCL", library.to_str().unwrap())];
+        let daemon = Daemon::start_with(name, &[], &variables);
+        // Both ends, so that neither side waits for the other at the opening.
+        let gate = File::options().read(true).write(true).open(gate).unwrap();
+        Some(Self { daemon, gate })
+    }
+
+    /// Lets so many workers start.
+    fn let_start(&self, workers: usize) {
+        (&self.gate).write_all(&vec![0; workers]).unwrap();
+    }
+
+    fn wait_for_line(&self, clients: usize) {
+        let is_so = || self.daemon.status()["waiting_clients"] == clients;
+        wait_for(&format!("a line of {clients}"), is_so);
+    }
 }
 
 #[test]
 fn clients_in_line_are_told_at_once_and_served_in_their_order() {
-    let Some(daemon) = slow_daemon("line") else { return };
-    let cores = std::thread::available_parallelism().unwrap().get();
-    // Two rounds of starts, and one client more.
-    let clients = 2 * cores + 1;
-    let served: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..clients)
-            .map(|before| {
-                soon("a place in line", SOON, || daemon.status()["waiting_clients"] == before);
-                let came = Instant::now();
-                let client = scope.spawn(|| (daemon.wait_in_line(), Instant::now()));
-                (came, client)
-            })
-            .collect();
-        threads.into_iter().map(|(came, thread)| (came, thread.join().unwrap())).collect()
+    let Some(node) = Gated::start("line") else { return };
+    let clients = 2 * std::thread::available_parallelism().unwrap().get() + 1;
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for place in 0..clients {
+            node.wait_for_line(place);
+            let (daemon, tell) = (&node.daemon, tell.clone());
+            scope.spawn(move || tell.send((place, daemon.wait_in_line())).unwrap());
+        }
+        node.wait_for_line(clients);
+        for served in 0..clients {
+            node.let_start(1);
+            let (place, (opened, heard)) = told.recv_timeout(patience()).unwrap();
+            assert!(opened.is_ok(), "{opened:?}");
+            assert_eq!(place, served);
+            // First the daemon's identity, then the place in line, and the place again each second.
+            assert!(matches!(heard[0], Progress::Met(Some(_))), "{heard:?}");
+            let ahead = |progress: &Progress| match progress {
+                Progress::InLine { ahead } => *ahead as usize,
+                Progress::Met(_) => panic!("met twice"),
+            };
+            let line: Vec<_> = heard[1..].iter().map(ahead).collect();
+            assert_eq!(line.first(), Some(&place), "{heard:?}");
+            assert!(line.is_sorted_by(|before, after| before >= after), "{heard:?}");
+        }
     });
-    for (place, (came, ((opened, heard), _))) in served.iter().enumerate() {
-        assert!(opened.is_ok(), "{opened:?}");
-        // First the daemon's identity, then the place in line, and the place again each second.
-        let line: Vec<_> = heard.iter().skip(1).collect();
-        assert!(matches!(heard[0].1, Progress::Met(Some(_))), "{heard:?}");
-        let ahead = |(_, progress): &&(Instant, Progress)| match progress {
-            Progress::InLine { ahead } => *ahead as usize,
-            Progress::Met(_) => panic!("met twice"),
-        };
-        assert_eq!(line.first().map(ahead), Some(place), "{heard:?}");
-        assert!(line[0].0.duration_since(*came) < SLOW_START, "{heard:?}");
-        assert!(line.iter().map(ahead).is_sorted_by(|before, after| before >= after), "{heard:?}");
-    }
-    let times: Vec<_> = served.iter().map(|(_, (_, at))| *at).collect();
-    // A busy machine may reorder clients of one round, but not of different rounds.
-    assert!(times[0] + SLOW_START / 2 < times[2 * cores], "{times:?}");
-    assert!(times[cores..].iter().all(|late| *late > times[0]), "{times:?}");
 }
 
 #[test]
 fn who_dies_in_line_leaves_it() {
-    let Some(daemon) = slow_daemon("dies") else { return };
-    let deadline = Instant::now() + PATIENCE;
+    let Some(node) = Gated::start("dies") else { return };
     let clients = 20;
     let waiting: Vec<_> = (0..clients)
         .map(|_| {
-            let mut socket = UnixStream::connect(daemon.socket()).unwrap();
+            let mut socket = UnixStream::connect(node.daemon.socket()).unwrap();
+            socket.set_read_timeout(Some(patience())).unwrap();
             socket.write_all(&hello()).unwrap();
             // A welcome, and then the place in line.
             let mut answer = [0; 180];
@@ -89,10 +110,10 @@ fn who_dies_in_line_leaves_it() {
             socket
         })
         .collect();
-    assert!(Instant::now() < deadline);
     drop(waiting);
-    soon("the end of the line", SOON, || daemon.status()["waiting_clients"] == 0);
-    let (opened, _) = daemon.wait_in_line();
+    node.wait_for_line(0);
+    node.let_start(clients);
+    let (opened, _) = node.daemon.wait_in_line();
     assert!(opened.is_ok(), "{opened:?}");
 }
 
@@ -104,22 +125,15 @@ fn hello() -> Vec<u8> {
 
 #[test]
 fn a_client_in_line_sees_its_daemons_end() {
-    let Some(mut daemon) = slow_daemon("end") else { return };
-    let start = Instant::now();
-    let pid = Pid::from_child(&daemon.process);
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        kill_process(pid, Signal::KILL).unwrap();
+    let Some(mut node) = Gated::start("end") else { return };
+    let (pid, mut heard) = (Pid::from_child(&node.daemon.process), false);
+    let opened = node.daemon.watch_line(&mut |progress| {
+        if matches!(progress, Progress::InLine { .. }) && !std::mem::replace(&mut heard, true) {
+            kill_process(pid, Signal::KILL).unwrap();
+        }
     });
-    let (opened, heard) = daemon.wait_in_line();
-    assert!(opened.is_err(), "{opened:?}");
-    assert!(
-        heard.iter().any(|(_, progress)| matches!(progress, Progress::InLine { .. })),
-        "{heard:?}"
-    );
-    assert!(start.elapsed() < SOON);
-    killer.join().unwrap();
-    daemon.process.wait().unwrap();
+    assert!(heard && opened.is_err(), "{opened:?}");
+    node.daemon.process.wait().unwrap();
 }
 
 #[test]

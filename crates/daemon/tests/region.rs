@@ -9,11 +9,11 @@ mod daemon;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
-use common::{Client, PATIENCE};
-use daemon::{Daemon, SOON, is_alive, soon, works};
+use common::Client;
+use daemon::{Daemon, is_alive, works};
 use penstock_link::{Arena, Key, LinkError, Side, Stream, establish, open_on};
+use penstock_trial::{deadline, wait_for};
 use penstock_wire::calls::to_client;
 use penstock_wire::describe::NodeDescription;
 use penstock_wire::frame;
@@ -51,7 +51,7 @@ impl Guest {
     }
 
     fn try_open(&self, daemon: &Daemon, sees: &Path) -> Result<Session, LinkError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline();
         let stream = Stream::connect(&daemon.addresses[1], deadline)?;
         let key = Key::load(&self.key)?;
         let stream = stream.seeing(sees.to_owned());
@@ -120,7 +120,7 @@ fn a_session_shares_memory_and_the_status_says_so() {
     let mut session = guest.open(&daemon, &guest.memory);
     assert!(session.arena.is_some());
     works(&mut session.client);
-    soon("the report of the worker", SOON, || way(&daemon)["guest_memory"] == true);
+    wait_for("the report of the worker", || way(&daemon)["guest_memory"] == true);
     assert_eq!(way(&daemon)["shares_memory"], true);
     assert_eq!(way(&daemon)["name"], "TCP");
     assert!(way(&daemon)["why_not_better"].is_null());
@@ -138,9 +138,9 @@ fn a_guest_without_the_memory_is_served_and_the_status_says_why() {
         let mut session = guest.open(&daemon, sees);
         assert!(session.arena.is_none(), "{}", sees.display());
         works(&mut session.client);
-        soon(why, SOON, || says(&daemon, why));
+        wait_for(why, || says(&daemon, why));
         drop(session.client.end());
-        soon("the end of the session", SOON, || daemon.sessions() == 0);
+        wait_for("the end of the session", || daemon.sessions() == 0);
     }
 }
 
@@ -154,7 +154,7 @@ fn a_session_beyond_the_parts_is_served_over_the_connection() {
     works(&mut second.client);
     drop((first.arena, first.client.end()));
     let why = "other sessions have all parts";
-    soon(why, SOON, || daemon.sessions() == 1 && says(&daemon, why));
+    wait_for(why, || daemon.sessions() == 1 && says(&daemon, why));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_part_comes_back_clear_when_its_program_has_ended() {
         session.fill();
         // The link closes without a goodbye, as when a program is killed.
         drop(session);
-        soon("the end of the session", SOON, || parts(&daemon) == 0);
+        wait_for("the end of the session", || parts(&daemon) == 0);
     }
 }
 
@@ -178,18 +178,16 @@ fn a_part_is_not_given_away_while_a_program_has_it_mapped() {
     let daemon = guest.daemon("one", 1);
     let mut first = guest.open(&daemon, &guest.memory);
     kill_process(Pid::from_raw(first.worker as i32).unwrap(), Signal::KILL).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while first.client.receive(penstock_link::Patience::Until(deadline)).is_ok() {}
-    assert!(Instant::now() < deadline, "the client does not notice");
-    soon("the end of the worker", SOON, || parts(&daemon) == 0);
+    first.client.until_end();
+    wait_for("the end of the worker", || parts(&daemon) == 0);
     // The program has not noticed, and writes through a pointer that it still has.
     let mut second = guest.open(&daemon, &guest.memory);
     assert!(second.arena.is_none());
-    soon("the reason", SOON, || says(&daemon, "still holds the part"));
+    wait_for("the reason", || says(&daemon, "still holds the part"));
     first.fill();
     works(&mut second.client);
     drop((first, second));
-    soon("the end of the session", SOON, || parts(&daemon) == 0);
+    wait_for("the end of the session", || parts(&daemon) == 0);
     assert!(guest.open(&daemon, &guest.memory).is_clear());
 }
 
@@ -200,14 +198,14 @@ fn a_daemon_that_replaces_a_killed_one_gives_away_what_is_free() {
     let first = guest.open(&killed, &guest.memory);
     killed.process.kill().unwrap();
     killed.process.wait().unwrap();
-    soon("the end of the worker", SOON, || !is_alive(first.worker));
+    wait_for("the end of the worker", || !is_alive(first.worker));
     let daemon = guest.daemon("two", 1);
     let held = guest.open(&daemon, &guest.memory);
     assert!(held.arena.is_none());
-    soon("the reason", SOON, || says(&daemon, "still holds the part"));
+    wait_for("the reason", || says(&daemon, "still holds the part"));
     first.fill();
     drop((first, held));
-    soon("the end of the session", SOON, || parts(&daemon) == 0);
+    wait_for("the end of the session", || parts(&daemon) == 0);
     let mut second = guest.open(&daemon, &guest.memory);
     assert!(second.is_clear());
     works(&mut second.client);

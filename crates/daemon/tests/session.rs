@@ -390,26 +390,22 @@ fn a_kernel_that_runs_long_holds_nobody_else_up() {
     let mem = client.buffer(context, 4);
     // A second on a usual machine. On a busy one the others may be late once, but not behind a
     // kernel of ten seconds.
-    let mut held_up = Vec::new();
     for rounds in [200_000_000_i32, 800_000_000, 2_000_000_000] {
         let event = client.id();
         let rounds = rounds.to_le_bytes();
         client.launch(busy, kernel, event, 1, &[], &args(&[Arg::Mem(mem), Arg::Bytes(&rounds)]));
-        let start = Instant::now();
         assert_eq!(client.request(to_worker::Ping { request: Id::NONE }, &[]).0, Status::OK);
         let other = client.buffer(context, 4);
         let written = client.write(free, other, 0, &[1; 4]);
         assert_eq!(client.status(written), 0);
         assert_eq!(client.finish(free), Status::OK);
-        let took = start.elapsed();
         let ended = client.inbox.events.contains_key(&event.get());
         assert_eq!(client.status(event), 0);
         if !ended {
             return;
         }
-        held_up.push(took);
     }
-    panic!("other commands always took as long as the kernel: {held_up:?}");
+    panic!("other commands always took as long as the kernel");
 }
 
 #[test]
@@ -508,8 +504,7 @@ fn a_broken_frame_ends_the_session_with_its_reason() {
         &[],
         &[0xff; 7],
     );
-    let deadline = Instant::now() + common::PATIENCE;
-    while client.receive(penstock_link::Patience::Until(deadline)).is_ok() {}
+    client.until_end();
     assert!(
         client.inbox.fault.as_ref().is_some_and(|why| why.contains("CreateContext")),
         "{:?}",
@@ -524,8 +519,7 @@ fn an_id_is_used_once() {
     let context = client.context();
     let devices = frame::encode(&vec![0_u32]);
     client.send(to_worker::CreateContext { context, platform: U32::ZERO }, &[], &devices);
-    let deadline = Instant::now() + common::PATIENCE;
-    while client.receive(penstock_link::Patience::Until(deadline)).is_ok() {}
+    client.until_end();
     assert!(client.inbox.fault.is_some());
 }
 

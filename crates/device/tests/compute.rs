@@ -75,8 +75,8 @@ fn commands_outlive_the_objects_they_use() {
     queue.flush().unwrap();
     drop((mem, kernel, queue));
     gate.complete(Status::OK).unwrap();
-    assert_eq!(completion(&launched).recv_timeout(PATIENCE).unwrap().0, Status::OK);
-    assert_eq!(completion(&written).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+    assert_eq!(completion(&launched).recv_timeout(patience()).unwrap().0, Status::OK);
+    assert_eq!(completion(&written).recv_timeout(patience()).unwrap().0, Status::OK);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod cuda_common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cuda_common::*;
 use penstock_cl_sys::{
@@ -11,6 +11,7 @@ use penstock_cl_sys::{
 use penstock_device::{
     Arg, Context, Event, IndexSpace, Kernel, Mem, Program, Queue, Rect, Staged, Status, Want,
 };
+use penstock_trial::wait_for;
 use penstock_wire::cuda;
 use penstock_wire::describe::find;
 
@@ -254,18 +255,22 @@ fn a_module_that_does_not_load_says_why() {
 #[test]
 fn commands_run_in_their_order() {
     let Some((context, queue)) = first(0) else { return };
-    let [a, b] = [1, 2].map(|value| words(&context, &queue, 256, value));
-    let c = buffer(&context, 1024);
-    let (add, sleep) =
-        (adder(&context, [&a, &b, &c]), sleeper(&context, Duration::from_millis(30)));
-    let start = Instant::now();
-    queue.launch(&sleep, &one(), &[], Want::Nothing).unwrap();
-    queue.write(&a, 0, staged(&9_u32.to_ne_bytes().repeat(256)), &[], Want::Nothing).unwrap();
-    queue.launch(&add, &one(), &[], Want::Nothing).unwrap();
-    queue.fill(&a, &[0], 0, 1024, &[], Want::Nothing).unwrap();
-    assert!(start.elapsed() < Duration::from_millis(25), "nobody waited");
-    assert!(all_words_are(&queue, &c, 11));
-    assert!(start.elapsed() >= Duration::from_millis(30));
+    let sleep = sleeper(&context, Duration::from_millis(100));
+    // Whoever waits in a call finds that the first kernel has ended. A busy machine may be as slow
+    // once, but not every time.
+    wait_for("calls that do not wait for a kernel", || {
+        let [a, b] = [1, 2].map(|value| words(&context, &queue, 256, value));
+        let c = buffer(&context, 1024);
+        let add = adder(&context, [&a, &b, &c]);
+        let sleeps = queue.launch(&sleep, &one(), &[], Want::Event).unwrap().unwrap();
+        queue.write(&a, 0, staged(&9_u32.to_ne_bytes().repeat(256)), &[], Want::Nothing).unwrap();
+        queue.launch(&add, &one(), &[], Want::Nothing).unwrap();
+        queue.fill(&a, &[0], 0, 1024, &[], Want::Nothing).unwrap();
+        let nobody_waited = sleeps.status() != Status::OK;
+        assert!(all_words_are(&queue, &c, 11));
+        assert_eq!(sleeps.status(), Status::OK);
+        nobody_waited
+    });
 }
 
 #[test]
@@ -282,7 +287,7 @@ fn a_user_event_holds_back_what_waits_and_all_behind_it() {
     assert!(ended.recv_timeout(Duration::from_millis(50)).is_err());
     assert!(behind.status().0 > 0);
     gate.complete(Status::OK).unwrap();
-    assert_eq!(ended.recv_timeout(PATIENCE).unwrap().0, Status::OK);
+    assert_eq!(ended.recv_timeout(patience()).unwrap().0, Status::OK);
     queue.finish().unwrap();
     assert!(all_words_are(&queue, &c, 3));
     assert_eq!(gate.complete(Status::OK), Err(Status::INVALID_OPERATION));
@@ -298,8 +303,8 @@ fn a_failed_user_event_fails_what_waits_for_it() {
     let second = other.fill(&mem, &[2], 0, 16, &[&first], Want::Event).unwrap().unwrap();
     let (first_end, second_end) = (completion(&first), completion(&second));
     gate.complete(Status(-77)).unwrap();
-    assert_eq!(first_end.recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
-    assert_eq!(second_end.recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
+    assert_eq!(first_end.recv_timeout(patience()).unwrap().0, Status::WAIT_LIST_FAILED);
+    assert_eq!(second_end.recv_timeout(patience()).unwrap().0, Status::WAIT_LIST_FAILED);
     assert!(read_all(&queue, &mem).iter().all(|&byte| byte == 0), "nothing ran");
     // The event's failure is known at once.
     assert_eq!(queue.marker(&[&gate], Want::Event).err(), Some(Status::WAIT_LIST_FAILED));
@@ -345,9 +350,9 @@ fn a_panic_in_a_callback_does_not_end_the_thread_that_calls() {
         tell.send(()).unwrap();
         panic!("on purpose");
     }));
-    told.recv_timeout(PATIENCE).unwrap();
+    told.recv_timeout(patience()).unwrap();
     let second = queue.fill(&mem, &[2], 0, 64, &[], Want::Event).unwrap().unwrap();
-    assert_eq!(completion(&second).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+    assert_eq!(completion(&second).recv_timeout(patience()).unwrap().0, Status::OK);
 }
 
 #[test]
@@ -357,18 +362,23 @@ fn events_have_the_times_of_the_device() {
     let sleep = sleeper(&context, Duration::from_millis(20));
     let before = device.timers().unwrap().device;
     let event = queue.launch(&sleep, &one(), &[], Want::Event).unwrap().unwrap();
-    let (status, times) = completion(&event).recv_timeout(PATIENCE).unwrap();
+    let (status, times) = completion(&event).recv_timeout(patience()).unwrap();
     let after = device.timers().unwrap().device;
     assert_eq!(status, Status::OK);
     assert!(before <= times.queued && times.queued <= times.submitted);
     assert!(times.submitted <= times.started && times.started <= times.ended);
     assert!(times.ended - times.started >= 19_000_000, "{times:?}");
-    // The clocks agree to some milliseconds, even on a busy machine.
-    assert!(times.ended <= after + 10_000_000, "{times:?} {after}");
+    // Both times are of one clock. How well they agree depends on the machine.
+    println!(
+        "ended {} ns after the clock was read",
+        times.ended.cast_signed() - after.cast_signed()
+    );
+    let wrong = u64::try_from(patience().as_nanos()).unwrap();
+    assert!(times.ended <= after + wrong, "{times:?} {after}");
     assert_eq!(times.completed, times.ended);
     let plain = Queue::new(&context, &device, 0, 0).unwrap();
     let event = plain.marker(&[], Want::Event).unwrap().unwrap();
-    assert_eq!(completion(&event).recv_timeout(PATIENCE).unwrap().1.ended, 0);
+    assert_eq!(completion(&event).recv_timeout(patience()).unwrap().1.ended, 0);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_program_runs_beside_the_loader() {
     let event = queue.launch(&kernel, &one(), &[&gate], Want::Event).unwrap().unwrap();
     let copy = kernel.duplicate().unwrap();
     gate.complete(Status::OK).unwrap();
-    let (status, times) = completion(&event).recv_timeout(PATIENCE).unwrap();
+    let (status, times) = completion(&event).recv_timeout(patience()).unwrap();
     assert_eq!(status, Status::OK);
     assert!(times.ended > 0);
     assert!(all_words_are(&queue, &c, 42));

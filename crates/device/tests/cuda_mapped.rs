@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use cuda_common::*;
 use penstock_device::{Arg, Context, HostMemory, IndexSpace, Kernel, Mem, Queue, Status, Want};
+use penstock_trial::wait_for;
 use penstock_wire::cuda;
 
 const SETUP: Setup = Setup { newer: true, loader: false };
@@ -110,15 +111,6 @@ fn blocks(count: u64, threads: u64) -> IndexSpace {
     IndexSpace::line(count * threads, Some(threads))
 }
 
-/// Waits until a condition holds, for example until the freeing thread has run.
-fn comes_true(what: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while !what() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    what()
-}
-
 #[test]
 fn kernels_store_into_memory_of_the_host_and_read_what_is_there() {
     let Some((context, queue)) = first() else { return };
@@ -159,7 +151,7 @@ fn what_is_not_there_is_not_registered() {
 fn memory_is_given_back_when_the_device_is_through_with_it() {
     let Some((context, queue)) = first() else { return };
     let _alone = alone();
-    assert!(comes_true(|| value("standin_mapped") == 0));
+    wait_for("an empty map", || value("standin_mapped") == 0);
     let (mem, _, gone) = lend(&context);
     let mem = mem.unwrap();
     assert_eq!(value("standin_mapped"), 2);
@@ -170,8 +162,8 @@ fn memory_is_given_back_when_the_device_is_through_with_it() {
     drop(mem);
     assert!(!gone.load(Ordering::Acquire), "a part of it is there");
     drop(part);
-    assert!(comes_true(|| gone.load(Ordering::Acquire)));
-    assert!(began.elapsed() >= Duration::from_millis(300), "a kernel may still use it");
+    wait_for("the end of the memory", || gone.load(Ordering::Acquire));
+    assert!(Instant::now() >= began + Duration::from_millis(300), "a kernel may still use it");
     assert_eq!(value("standin_mapped"), 0);
 }
 
@@ -179,7 +171,7 @@ fn memory_is_given_back_when_the_device_is_through_with_it() {
 fn pieces_at_other_distances_are_refused_and_given_back() {
     let Some((context, _)) = first() else { return };
     let _alone = alone();
-    assert!(comes_true(|| value("standin_mapped") == 0));
+    wait_for("an empty map", || value("standin_mapped") == 0);
     // SAFETY: see `number`; the lock excludes other users.
     unsafe { number("standin_scatters").write_volatile(1) };
     let (mem, _, gone) = lend(&context);

@@ -17,7 +17,7 @@ fn all_commands_behind_a_fault_end_with_what_happened() {
     // If the kernel traps fast, the launch itself fails and has no event.
     let event = queue.launch(&trap, &one(), &[], Want::Event).map(Option::unwrap);
     let ended = match &event {
-        Ok(event) => completion(event).recv_timeout(PATIENCE).unwrap().0,
+        Ok(event) => completion(event).recv_timeout(patience()).unwrap().0,
         Err(status) => *status,
     };
     assert_eq!(code(ended), Some(LAUNCH_FAILED));

@@ -4,11 +4,11 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use penstock_device::{Event, Mem, Queue, Staged, Status, Want};
-use penstock_trial::{Need, skip};
+use penstock_trial::{Need, skip, wait_for};
 
 #[test]
 fn callbacks_come_once_with_times() {
@@ -33,13 +33,10 @@ fn callbacks_come_once_with_times() {
         })
         .collect();
     queue.finish().unwrap();
-    let start = Instant::now();
-    while told.load(Ordering::Relaxed) < 100 && start.elapsed() < PATIENCE {
-        std::thread::yield_now();
-    }
+    wait_for("the last callback", || told.load(Ordering::Relaxed) >= 100);
     // Callbacks that are set after the end run as well.
     for event in &events {
-        assert_eq!(completion(event).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+        assert_eq!(completion(event).recv_timeout(patience()).unwrap().0, Status::OK);
     }
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(told.load(Ordering::Relaxed), 100);
@@ -50,7 +47,7 @@ fn a_queue_without_profiling_has_no_times() {
     let Some((_context, queue)) = first(0) else { return };
     let event = queue.marker(&[], Want::Event).unwrap().unwrap();
     queue.flush().unwrap();
-    let (status, times) = completion(&event).recv_timeout(PATIENCE).unwrap();
+    let (status, times) = completion(&event).recv_timeout(patience()).unwrap();
     assert_eq!((status, times), (Status::OK, Default::default()));
 }
 
@@ -62,7 +59,7 @@ fn a_panic_in_a_callback_stays_there() {
     queue.finish().unwrap();
     let event = queue.marker(&[], Want::Event).unwrap().unwrap();
     queue.flush().unwrap();
-    assert_eq!(completion(&event).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+    assert_eq!(completion(&event).recv_timeout(patience()).unwrap().0, Status::OK);
 }
 
 #[test]
@@ -78,7 +75,7 @@ fn user_events_hold_commands_back() {
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
         assert!(written.status().0 > 0);
         gate.complete(Status::OK).unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap().0, Status::OK);
+        assert_eq!(told.recv_timeout(patience()).unwrap().0, Status::OK);
         assert_eq!(read_all(&queue, &mem), [1, 2, 3, 4]);
         assert!(gate.complete(Status::OK).is_err(), "the event is already set");
     }
@@ -96,7 +93,7 @@ fn a_migration_waits_for_the_barrier_before_it_only() {
         let held = held.unwrap().unwrap();
         let free = queue.migrate(&[&mem], 0, &[], Want::Event).unwrap().unwrap();
         queue.flush().unwrap();
-        let (status, _) = completion(&free).recv_timeout(PATIENCE).unwrap();
+        let (status, _) = completion(&free).recv_timeout(patience()).unwrap();
         assert_eq!(status, Status::OK, "nothing makes it wait");
         queue.barrier(&[], Want::Nothing).unwrap();
         let behind = queue.migrate(&[&mem], 0, &[], Want::Event).unwrap().unwrap();
@@ -105,7 +102,7 @@ fn a_migration_waits_for_the_barrier_before_it_only() {
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
         assert!(behind.status().0 > 0 && held.status().0 > 0);
         gate.complete(Status::OK).unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap().0, Status::OK);
+        assert_eq!(told.recv_timeout(patience()).unwrap().0, Status::OK);
         assert_eq!(held.status(), Status::OK);
     }
 }
@@ -131,14 +128,17 @@ fn what_waits_for_a_failure_fails_with_the_code_of_the_specification() {
         queue.flush().unwrap();
         other.flush().unwrap();
         gate.complete(Status(-5)).unwrap();
-        assert_eq!(gate_told.recv_timeout(PATIENCE).unwrap().0, Status(-5));
+        assert_eq!(gate_told.recv_timeout(patience()).unwrap().0, Status(-5));
         for _ in 0..2 {
-            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Status::WAIT_LIST_FAILED);
+            assert_eq!(told.recv_timeout(patience()).unwrap(), Status::WAIT_LIST_FAILED);
         }
-        assert_eq!(large_told.recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
+        assert_eq!(large_told.recv_timeout(patience()).unwrap().0, Status::WAIT_LIST_FAILED);
         assert_eq!(first.status(), Status::WAIT_LIST_FAILED);
         // Later queries return the same status.
-        assert_eq!(completion(&first).recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
+        assert_eq!(
+            completion(&first).recv_timeout(patience()).unwrap().0,
+            Status::WAIT_LIST_FAILED
+        );
         assert_eq!(first.wait(), Err(Status::WAIT_LIST_FAILED));
         // Neither a command behind the failed event nor those behind that command hang.
         let behind = queue.write(&mem, 0, staged(&[2; 64]), &[&gate], Want::Event);
@@ -181,7 +181,7 @@ fn failures_from_many_threads_while_others_enqueue() {
         thread.join().unwrap();
     }
     for _ in 0..expected {
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Status::WAIT_LIST_FAILED);
+        assert_eq!(told.recv_timeout(patience()).unwrap(), Status::WAIT_LIST_FAILED);
     }
     queue.finish().unwrap();
 }
@@ -205,7 +205,7 @@ fn a_callback_may_use_the_queue_and_end_user_events() {
         queue.flush().unwrap();
         second.flush().unwrap();
         let expected = if outcome == Status::OK { Status::OK } else { Status::WAIT_LIST_FAILED };
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap().0, expected);
+        assert_eq!(told.recv_timeout(patience()).unwrap().0, expected);
     }
 }
 
@@ -236,11 +236,7 @@ fn staged_bytes_are_freed() {
         }
     }
     // Other tests stage bytes too, but none holds much for long.
-    let start = Instant::now();
-    while Staged::held() > 4 << 20 && start.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(Staged::held() <= 4 << 20, "{} bytes are held", Staged::held());
+    wait_for("the end of staged bytes", || Staged::held() <= 4 << 20);
 }
 
 #[test]
@@ -256,7 +252,7 @@ fn a_queue_that_goes_away_keeps_the_bytes_of_its_writes() {
     let last = queue.marker(&[], Want::Event).unwrap().unwrap();
     drop(queue);
     gate.complete(Status::OK).unwrap();
-    assert_eq!(completion(&last).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+    assert_eq!(completion(&last).recv_timeout(patience()).unwrap().0, Status::OK);
     let queue = Queue::new(&context, &context.devices()[0], 0, 0).unwrap();
     let content = read_all(&queue, &mem);
     assert!((0..4096).all(|place| usize::from(content[place]) == place / 64));

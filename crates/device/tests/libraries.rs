@@ -88,14 +88,14 @@ fn a_call_waits_for_its_events_and_ends_with_a_failed_one() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(read(&y, 4), [0.0; 4]);
     gate.complete(Status::OK).unwrap();
-    assert_eq!(completion(&event).recv_timeout(PATIENCE).unwrap().0, Status::OK);
+    assert_eq!(completion(&event).recv_timeout(patience()).unwrap().0, Status::OK);
     assert_eq!(read(&y, 4), [2.0; 4]);
 
     let gate = Event::user(&context).unwrap();
     let event = call(&queue, &axpy(4), &[whole(&x), whole(&y)], &[&gate]).unwrap().unwrap();
     queue.flush().unwrap();
     gate.complete(Status(-5)).unwrap();
-    assert!(completion(&event).recv_timeout(PATIENCE).unwrap().0.is_error());
+    assert!(completion(&event).recv_timeout(patience()).unwrap().0.is_error());
     assert_eq!(read(&y, 4), [2.0; 4]);
 }
 

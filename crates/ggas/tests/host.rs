@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_ggas::host::{
     FormedHeap, HeapHost, HeapSite, HostError, HostLimits, Join, Meeting, MeetingMessage,
@@ -12,10 +12,9 @@ use penstock_ggas::host::{
 };
 use penstock_ggas::{HeapError, Path, Plan, TIMEOUT_DEFAULT, View};
 use penstock_link::Stream;
+use penstock_trial::{patience, wait_for};
 
 /// Longer than anything in these tests takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 const BYTES: u64 = 10_000;
 
 fn plan(members: &[u32], me: u32) -> Plan {
@@ -74,14 +73,6 @@ type Host = HeapHost<u8, &'static str>;
 
 fn host() -> Host {
     HeapHost::new(HostLimits { heaps: 2, threads: 4 })
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} does not happen");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Returns a callback and the receiver of what is passed to it.
@@ -167,7 +158,7 @@ fn a_host_has_no_more_heaps_than_it_allows_until_one_has_ended() {
     assert_eq!(refused.to_string(), "the session has 2 heaps; release one first");
     assert!(host.release(1, Release::AfterLaunches));
     assert!(!host.release(1, Release::AfterLaunches), "it is released once");
-    until("the end of the heap", || host.create(plan(&[0], 0)).is_ok());
+    wait_for("the end of the heap", || host.create(plan(&[0], 0)).is_ok());
 }
 
 #[test]
@@ -189,7 +180,7 @@ fn a_released_heap_waits_for_its_launches_or_aborts_them() {
         }
         assert_eq!(launch.end(None).as_deref().filter(|_| reason.is_some()), reason);
         drop(kept);
-        until("the end of the heap", || heap.upgrade().is_none());
+        wait_for("the end of the heap", || heap.upgrade().is_none());
     }
 }
 
@@ -204,10 +195,10 @@ fn a_reset_waits_for_launches_and_then_answers() {
     host.reset(1, 1, done.clone());
     assert!(answered.recv_timeout(Duration::from_millis(20)).is_err(), "a launch is in flight");
     assert_eq!(launch.end(None).as_deref(), Some("by hand"));
-    answered.recv_timeout(PATIENCE).unwrap().unwrap();
+    answered.recv_timeout(patience()).unwrap().unwrap();
     assert_eq!(heap.aborted(), None);
     host.reset(9, 1, done);
-    assert!(matches!(answered.recv_timeout(PATIENCE).unwrap(), Err(HostError::Unknown)));
+    assert!(matches!(answered.recv_timeout(patience()).unwrap(), Err(HostError::Unknown)));
 }
 
 #[test]
@@ -226,7 +217,7 @@ fn a_second_reset_is_refused_before_its_generation_is_checked() {
             }
         }
     });
-    until("the first reset", || matches!(heap.reset(0), Err(HeapError::Changing)));
+    wait_for("the first reset", || matches!(heap.reset(0), Err(HeapError::Changing)));
     assert_eq!(launch.end(None), None);
     first.join().unwrap().unwrap();
     assert!(matches!(heap.reset(1), Err(HeapError::Limit { given: 1, min: 2, .. })));
@@ -266,7 +257,7 @@ fn a_member_that_comes_joins_and_a_stranger_is_reported() {
     let (here, there) = stream_pair();
     drop(there);
     host.arrive(site.clone(), 1, 1, here);
-    until("the report", || !site.reports.lock().unwrap().is_empty());
+    wait_for("the report", || !site.reports.lock().unwrap().is_empty());
     host.arrive(site.clone(), 9, 1, stream_pair().0);
     assert_eq!(site.reports.lock().unwrap().len(), 1, "nobody is told of a heap that has gone");
     let (here, there) = stream_pair();
@@ -276,7 +267,7 @@ fn a_member_that_comes_joins_and_a_stranger_is_reported() {
         other.form(&Site::default(), plan(&[0, 1], 1), vec![(0, there)], &[(1, 0)]).unwrap();
     assert_eq!(host.get(1).unwrap().start().unwrap()[0].to, [Path::Own, Path::Shared]);
     host.end_all("the user has gone");
-    until("the note of it", || formed.heap().aborted().is_some());
+    wait_for("the note of it", || formed.heap().aborted().is_some());
     assert!(matches!(formed.heap().reset(1), Err(HeapError::Ended { .. })));
     host.finish(Release::AfterLaunches);
     assert!(host.get(1).is_none());
@@ -295,7 +286,7 @@ fn no_more_threads_are_at_work_than_the_host_allows() {
     let refused = host.in_thread("waits", || ()).unwrap_err();
     assert!(matches!(refused, HostError::Busy { max: 4 }), "{refused}");
     drop(go);
-    until("a free thread", || host.in_thread("works", || ()).is_ok());
+    wait_for("a free thread", || host.in_thread("works", || ()).is_ok());
 }
 
 #[test]

@@ -8,17 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_ggas::frame::{FRAME_BYTES, Frame};
 use penstock_ggas::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, encode_verdict};
 use penstock_ggas::layout::{FLAGS_BYTES, Head, NO_SIGNAL, RING_ENTRIES, kind};
 use penstock_ggas::{Heap, HeapError, Path, Plan, Refusal, TIMEOUT_DEFAULT, View};
 use penstock_link::{Patience, SharedMemory, Stream, send_fd};
+use penstock_trial::{deadline, in_time, wait_for};
 
 /// Longer than anything in these tests takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 fn plan(members: &[u32], me: u32) -> Plan {
     Plan {
         id: 5,
@@ -73,20 +72,12 @@ fn head(view: &View) -> &Head {
     unsafe { view.range().0.cast::<Head>().as_ref() }
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} does not happen");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Posts an entry as a kernel would.
 fn post(view: &View, what: u32, pe: u32, [target_at, value, length, signal_at, signal]: [u64; 5]) {
     let head = head(view);
     let at = head.tail.0.fetch_add(1, Relaxed);
     let entry = &head.ring[usize::try_from(at).unwrap() % RING_ENTRIES];
-    until("a free entry", || entry.sequence.load(Acquire) == at);
+    wait_for("a free entry", || entry.sequence.load(Acquire) == at);
     entry.kind.store(what, Relaxed);
     entry.pe.store(pe, Relaxed);
     entry.target_at.store(target_at, Relaxed);
@@ -187,22 +178,18 @@ fn lie(memory: Option<SharedMemory>, change: impl Fn(&mut Hello)) -> Joined {
     // The heap's own hello, with sender and receiver exchanged.
     let theirs = stream(theirs);
     let mut bytes = [0; HELLO_BYTES];
-    let (got, _fd) = penstock_link::recv_fd(
-        theirs.as_fd(),
-        &mut bytes,
-        Patience::Until(Instant::now() + PATIENCE),
-    )
-    .unwrap();
+    let (got, _fd) =
+        penstock_link::recv_fd(theirs.as_fd(), &mut bytes, Patience::Until(deadline())).unwrap();
     assert_eq!(got, HELLO_BYTES);
     let mut hello = Hello::decode(&bytes).unwrap();
     (hello.from, hello.to) = (1, 0);
     change(&mut hello);
-    let patience = Patience::Until(Instant::now() + PATIENCE);
+    let patience = Patience::Until(deadline());
     match memory {
         Some(memory) => send_fd(theirs.as_fd(), memory.as_fd(), &hello.encode(), patience).unwrap(),
-        None => theirs.write_all_until(&hello.encode(), Instant::now() + PATIENCE).unwrap(),
+        None => theirs.write_all_until(&hello.encode(), deadline()).unwrap(),
     }
-    _ = theirs.write_all_until(&encode_verdict(None), Instant::now() + PATIENCE);
+    _ = theirs.write_all_until(&encode_verdict(None), deadline());
     thread.join().unwrap()
 }
 
@@ -242,9 +229,7 @@ fn strangers_and_mutes_end_the_handshake_only() {
     assert!(matches!(heap.join(1, stream(ours)), Err(HeapError::Link(_))));
     // A peer that says nothing.
     let (ours, theirs) = unix();
-    let began = Instant::now();
-    assert!(heap.join(1, stream(ours)).is_err());
-    assert!(began.elapsed() < PATIENCE);
+    assert!(in_time("a silent peer", || heap.join(1, stream(ours))).is_err());
     drop(theirs);
 }
 
@@ -261,7 +246,7 @@ fn entries_of_a_ring_arrive_in_order_and_quiet_says_when() {
         }
         post(&view, kind::QUIET, 0, [0; 5]);
         let tail = head(&view).tail.0.load(Relaxed);
-        until("quiet", || head(&view).done.0.load(Acquire) == tail);
+        wait_for("quiet", || head(&view).done.0.load(Acquire) == tail);
         assert_eq!((word(&other, 1, 0), word(&other, 1, 8)), (999, 999));
         let mut bytes = [0; 9_000];
         other.read(1, 1_000, &mut bytes).unwrap();
@@ -284,11 +269,11 @@ fn entries_that_no_verb_writes_end_the_heap() {
         let view = one.view(0).unwrap();
         let running = one.running();
         post(&view, what, pe, fields);
-        until("an abort", || one.aborted().is_some());
+        wait_for("an abort", || one.aborted().is_some());
         assert!(one.aborted().unwrap().contains("PE 0"));
         assert_eq!(head(&view).abort.load(Acquire), 1);
         // The other member is told why, and after a reset of both all works again.
-        until("the note of it", || other.aborted().is_some_and(|why| why.contains("PE 0")));
+        wait_for("the note of it", || other.aborted().is_some_and(|why| why.contains("PE 0")));
         assert!(matches!(one.reset(2), Err(HeapError::Busy)));
         drop(running);
         // A reset of both makes up for a reset that only one of them did.
@@ -308,7 +293,7 @@ fn entries_that_no_verb_writes_end_the_heap() {
         assert_eq!(met.load(Relaxed), penstock_ggas::abort::first_count(2));
         let _running = one.running();
         post(&view, kind::STORE_64, 1, [flags, 5, 8, NO_SIGNAL, 0]);
-        until("a store", || word(&other, 1, 0) == 5);
+        wait_for("a store", || word(&other, 1, 0) == 5);
     }
 }
 
@@ -330,7 +315,7 @@ fn hostile(said: &[u8]) -> String {
     thread.join().unwrap().unwrap();
     heap.start().unwrap();
     peer.write_all(said).unwrap();
-    until("the end of the heap", || heap.aborted().is_some());
+    wait_for("the end of the heap", || heap.aborted().is_some());
     assert!(matches!(heap.reset(1), Err(HeapError::Ended { .. })));
     let view = heap.view(0).unwrap();
     assert_eq!(head(&view).abort.load(Acquire), 1);
@@ -358,7 +343,7 @@ fn a_peer_that_sends_nonsense_ends_the_heap() {
 fn who_leaves_is_missed_and_nothing_stays() {
     let [one, other] = pair(unix(), |_| ());
     drop(other);
-    until("the end of the heap", || one.aborted().is_some());
+    wait_for("the end of the heap", || one.aborted().is_some());
     assert_eq!(one.aborted().unwrap(), "member 1 has ended or left");
     let view = one.view(0).unwrap();
     drop(one);

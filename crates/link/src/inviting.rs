@@ -70,7 +70,6 @@ pub fn tell_grant(
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
     use super::*;
     use crate::invitation::Guest;
@@ -79,7 +78,7 @@ mod tests {
     fn a_question_and_its_answer_survive_the_socket() {
         let (here, there) = UnixStream::pair().unwrap();
         let [here, there] = [here, there].map(|end| Stream::from_fd(end.into()).unwrap());
-        let soon = Instant::now() + Duration::from_secs(20);
+        let soon = penstock_trial::deadline();
         for text in ["10.1.2.3", "::1", "2001:db8::7"] {
             let at: IpAddr = text.parse().unwrap();
             here.write_all_until(Ask::of(at).as_bytes(), soon).unwrap();

@@ -153,7 +153,7 @@ mod tests {
         let text = format!("unix:{}", folder.join("s").display());
         let address: Address = text.parse().unwrap();
         let _listener = crate::Listener::bind_with_mode(&address, 0o600).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let deadline = penstock_trial::deadline();
         let stream = Stream::connect(&address, deadline).unwrap();
         check(&stream, &address).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();

@@ -383,7 +383,7 @@ fn what_a_client_says_before_the_handshake_is_no_plain_hello() {
     let client = Folder::new("first-bytes");
     let keys = client.keys(Rule::Always, Some(1));
     let (one, mut other) = pair();
-    other.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    other.set_read_timeout(Some(common::patience())).unwrap();
     thread::scope(|scope| {
         let opening =
             scope.spawn(|| open_on(stream(one), NODE, Role::Client, None, &keys, soon()).is_ok());
@@ -421,11 +421,11 @@ fn a_peer_that_stops_inside_the_handshake_gets_no_more_than_its_time() {
     for bytes in [1, 4, 10, 30] {
         let (mut one, other) = pair();
         one.write_all(&[22, 3, 1, 1, 0, 1, 0, 0, 252, 3].repeat(3)[..bytes]).unwrap();
-        let before = Instant::now();
-        let limit = before + Duration::from_millis(100);
-        let accepted = accept_hello(stream(other), &theirs, &|_| false, limit);
+        let limit = Instant::now() + Duration::from_millis(100);
+        let accepted = common::in_time("a handshake", || {
+            accept_hello(stream(other), &theirs, &|_| false, limit)
+        });
         assert!(matches!(accepted, Err(LinkError::HelloTimeout { .. })), "{bytes}: {accepted:?}");
-        assert!(before.elapsed() < Duration::from_secs(10));
     }
     let (one, _other) = pair();
     let limit = Instant::now() + Duration::from_millis(100);

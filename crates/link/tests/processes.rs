@@ -3,9 +3,9 @@
 mod common;
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{ALLOWANCE, anything, in_time, pattern, soon};
+use common::{anything, in_time, pattern, soon};
 use penstock_link::{
     Address, Key, LinkError, Listener, Patience, Receiver, Sender, Side, accept_hello, establish,
     open,
@@ -90,34 +90,26 @@ fn payloads_go_to_another_process_and_back() {
 }
 
 #[test]
-fn a_killed_process_is_noticed_within_a_second() {
+fn a_killed_process_is_noticed() {
     for address in addresses("killed") {
-        in_time(&address.to_string(), Duration::from_secs(1), || kill(&address));
+        in_time(&address.to_string(), || kill(&address));
     }
 }
 
-/// Returns the time from the end of a process to the end of its link.
-fn kill(address: &Address) -> Duration {
+fn kill(address: &Address) {
     let (mut child, sender, mut receiver) = start(address);
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
         child.kill().unwrap();
-        let at = Instant::now();
         child.wait().unwrap();
-        at
     });
     let served = receiver.receive(Patience::Forever, &mut |_, _| Ok(()));
-    let noticed = Instant::now();
     assert!(matches!(served, Err(LinkError::Closed)), "{served:?}");
-    let killed = killer.join().unwrap();
+    killer.join().unwrap();
     // Sending also ends, at the latest when the ring is full.
-    let before = Instant::now();
     let big = vec![0; 64 << 20];
     let call = InitBuffer { mem: Id::new(1), offset: U64::ZERO };
     while sender.send(&call, &[], &big).is_ok()
         && sender.send(&Ping { request: Id::new(1) }, &[], &[]).is_ok()
-    {
-        assert!(before.elapsed() < ALLOWANCE);
-    }
-    noticed.saturating_duration_since(killed)
+    {}
 }

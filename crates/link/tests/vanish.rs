@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ALLOWANCE, Transport, pair, soon};
+use common::{Transport, in_time, pair, soon};
 use penstock_link::{LinkError, Patience, Received};
 use penstock_trial::{Need, skip};
 use penstock_wire::calls::to_worker::{InitBuffer, Ping};
@@ -55,10 +55,10 @@ fn unacknowledged_calls_end_the_link_in_seconds() {
     let before = Instant::now();
     sender.send(&Ping { request: Id::new(1) }, &[], &[]).unwrap();
     sender.flush().unwrap();
-    let served = input.receive(Patience::Forever, &mut |_, _| Ok(()));
+    let served = in_time("a silence", || input.receive(Patience::Forever, &mut |_, _| Ok(())));
     assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
-    let took = before.elapsed();
-    assert!(took > Duration::from_millis(1_500) && took < ALLOWANCE, "{took:?}");
+    // A short disturbance ends no link.
+    assert!(Instant::now() > before + Duration::from_millis(1_500));
     assert!(sender.send(&bulk(), &[], &[0; 100_000]).is_err());
 }
 
@@ -71,14 +71,11 @@ fn a_blocked_sender_learns_that_its_peer_is_gone() {
     let cut = thread::spawn(|| {
         thread::sleep(Duration::from_millis(300));
         lo("down");
-        Instant::now()
     });
     // The peer does not read, so the send blocks on a full window before the peer vanishes.
-    let sent = sender.send(&bulk(), &[], &vec![0; 256 << 20]);
-    let noticed = Instant::now();
+    let sent = in_time("a send", || sender.send(&bulk(), &[], &vec![0; 256 << 20]));
     assert!(matches!(sent, Err(LinkError::Vanished)), "{sent:?}");
-    let took = noticed - cut.join().unwrap();
-    assert!(took < ALLOWANCE, "{took:?}");
+    cut.join().unwrap();
 }
 
 #[test]
@@ -88,10 +85,8 @@ fn an_idle_peer_that_vanishes_is_noticed() {
     }
     let ((_sender, mut input), (_reply, _receiver)) = pair(Transport::Tcp);
     lo("down");
-    let before = Instant::now();
-    let served = input.receive(Patience::Forever, &mut |_, _| Ok(()));
+    let served = in_time("a silence", || input.receive(Patience::Forever, &mut |_, _| Ok(())));
     assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
-    assert!(before.elapsed() < ALLOWANCE, "{:?}", before.elapsed());
 }
 
 #[test]

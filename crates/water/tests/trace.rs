@@ -543,7 +543,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
                 ring.lock().ring();
             });
         };
-        runtime.set_watchdog(Watchdog::new(400_000_000, Box::new(told)));
+        runtime.set_watchdog(Watchdog::new(3_000_000_000, Box::new(told)));
         let issue = |rank, waits: &[CommandId], command| {
             runtime
                 .with_root(|root| {

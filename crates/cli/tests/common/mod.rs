@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_link::{Address, Listener, accept_hello};
 use penstock_wire::describe::{
@@ -13,9 +13,6 @@ use penstock_wire::describe::{
 };
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
-
-/// Longest time that a probe may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A home directory for one test, removed at the end.
 pub struct Home {
@@ -48,7 +45,7 @@ impl Home {
         command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
         command
             .env("PENSTOCK_LIB", self.path.join("library.so"))
-            .env("PENSTOCK_TIMEOUT_MS", "20000");
+            .env("PENSTOCK_TIMEOUT_MS", "60000");
         command.args(args);
         command
     }
@@ -65,7 +62,7 @@ impl Home {
         thread::spawn(move || {
             while let Ok(stream) = listener.accept() {
                 thread::sleep(delay);
-                let deadline = Instant::now() + PATIENCE;
+                let deadline = penstock_trial::deadline();
                 let Ok(accepted) = accept_hello(stream, None, &|_| true, deadline) else {
                     continue;
                 };

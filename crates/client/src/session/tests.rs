@@ -13,7 +13,6 @@ use crate::event::Event;
 use crate::event::Times;
 
 /// Longer than anything in these tests takes.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// More than a socket can hold.
 const MUCH: usize = 32 << 20;
 
@@ -82,7 +81,7 @@ fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
         });
     }
     for _ in 0..4 {
-        heard.recv_timeout(PATIENCE).expect("a thread waits for ever");
+        heard.recv_timeout(penstock_trial::patience()).expect("a thread waits for ever");
     }
 }
 

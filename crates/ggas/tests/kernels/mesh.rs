@@ -10,16 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_ggas::{Heap, Plan};
 use penstock_link::Stream;
-use penstock_trial::{Need, skip};
+use penstock_trial::{Need, patience, skip, wait_for};
 
 use crate::ucx;
-
-/// Longer than anything in these tests takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the factor on the amount of work: `GGAS_TEST_SCALE=100` takes many minutes.
 pub fn scale() -> u64 {
@@ -119,7 +116,7 @@ impl Task {
             way,
             members: vec![Runtime::Pocl; members],
             bytes: 1 << 20,
-            timeout: Duration::from_secs(20),
+            timeout: patience(),
             options: "-cl-std=CL1.2",
             args: Vec::new(),
         }
@@ -229,14 +226,12 @@ impl Drop for Mesh {
 }
 
 pub fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        assert!(Instant::now() < deadline, "a member hangs");
-        thread::sleep(Duration::from_millis(5));
-    }
+    let mut status = None;
+    wait_for("the end of a member", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
 }
 
 /// Sends a message to the test that started this member.
@@ -298,11 +293,8 @@ impl Told {
 
     /// Waits until the test makes the file.
     pub fn wait_for_file(&self, name: &str) {
-        let (file, deadline) = (self.folder.join(name), Instant::now() + PATIENCE);
-        while !file.exists() {
-            assert!(Instant::now() < deadline, "nobody makes {}", file.display());
-            thread::sleep(Duration::from_millis(2));
-        }
+        let file = self.folder.join(name);
+        wait_for(&file.display().to_string(), || file.exists());
     }
 
     /// Waits until all members are here. A member that leaves right after a barrier may leave
@@ -388,11 +380,7 @@ impl Told {
 
     fn connect(&self, member: u32) -> OwnedFd {
         let place = self.place(member);
-        let deadline = Instant::now() + PATIENCE;
-        while !place.exists() {
-            assert!(Instant::now() < deadline, "member {member} does not come");
-            thread::sleep(Duration::from_millis(2));
-        }
+        wait_for(&format!("member {member}"), || place.exists());
         let me = self.me.to_ne_bytes();
         if self.way == Way::ProxyTcp || self.way.ucx().is_some() {
             let mut stream = TcpStream::connect(std::fs::read_to_string(place).unwrap()).unwrap();

@@ -132,7 +132,7 @@ macro_rules! links_over {
                 sleepers_are_always_woken,
             ]
             closing: [
-                a_hang_up_wakes_both_ends_within_a_second,
+                a_hang_up_wakes_both_ends,
                 a_hang_up_inside_a_payload_wakes_the_reader,
                 what_was_sent_before_a_hang_up_is_received,
                 an_error_of_the_handler_ends_the_receiver,

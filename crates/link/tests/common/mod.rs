@@ -1,12 +1,11 @@
 //! Links over every transport, for tests.
-#![allow(dead_code, reason = "not every test uses every part")]
+#![allow(dead_code, unused_imports, reason = "not every test uses every part")]
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Listener, Receiver, Sender, Side, Stream, establish};
-pub use penstock_trial::Random;
+pub use penstock_trial::{Random, deadline as soon, in_time, patience, wait_for};
 use penstock_wire::hello::feature;
 use penstock_wire::{FrameError, Header};
 
@@ -25,29 +24,6 @@ pub type Check = fn(&Header) -> Result<(), FrameError>;
 /// Accepts any header, because these tests send arbitrary frames.
 pub fn anything(_: &Header) -> Result<(), FrameError> {
     Ok(())
-}
-
-/// Longer than any operation here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-pub fn soon() -> Instant {
-    Instant::now() + PATIENCE
-}
-
-/// Time that a busy machine may add to any time. A defect waits for ever or for [`PATIENCE`].
-pub const ALLOWANCE: Duration = Duration::from_secs(15);
-
-/// Asserts that `took` returns less than `limit` in one of three runs. A busy machine can be late
-/// once; three times in a row is a defect.
-pub fn in_time(what: &str, limit: Duration, mut took: impl FnMut() -> Duration) {
-    let mut late = Vec::new();
-    while late.len() < 3 {
-        match took() {
-            in_time if in_time < limit => return,
-            more => late.push(more),
-        }
-    }
-    panic!("{what}: three times not within {limit:?}: {late:?}");
 }
 
 pub fn sockets(transport: Transport) -> (Stream, Stream) {

@@ -287,8 +287,8 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "a measurement: cargo test --release -- --ignored --nocapture lookup"]
-    fn a_lookup_is_cheap() {
+    #[ignore = "perf: it prints a figure: cargo test --release -- --ignored --nocapture lookup"]
+    fn perf_a_lookup_is_cheap() {
         let handles: Vec<_> = (0..1000).map(|_| one()).collect();
         let start = std::time::Instant::now();
         for turn in 0..1_000_000 {

@@ -176,6 +176,8 @@ fn write(mut target: impl io::Write, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use penstock_trial::patience;
+
     use super::*;
 
     /// Plays a guest that sends these messages and then hangs up.
@@ -186,7 +188,7 @@ mod tests {
         thread::spawn(move || {
             guest.write_all(&bytes).unwrap();
             if bytes.len() < 9 {
-                thread::sleep(Duration::from_secs(5));
+                thread::sleep(2 * patience());
             }
         });
         let now = Instant::now();
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_program_ends_with_its_status() {
-        let mut carrier = hear(&[Message::Ready, Message::Alive, Message::Exit(9)], 5000, None);
+        let mut carrier = hear(&[Message::Ready, Message::Alive, Message::Exit(9)], 60_000, None);
         assert_eq!(carrier.until_end("").unwrap().end, End::Exit(9));
         assert!(carrier.has_started());
     }
@@ -211,13 +213,13 @@ mod tests {
 
     #[test]
     fn a_program_may_take_too_long() {
-        let mut carrier = hear(&[Message::Ready], 5000, Some(50));
+        let mut carrier = hear(&[Message::Ready], 60_000, Some(50));
         assert_eq!(carrier.until_end("").unwrap().end, End::TooLong);
     }
 
     #[test]
     fn a_guest_that_ends_before_its_program_is_an_error() {
-        let mut carrier = hear(&[Message::Ready, Message::Alive], 5000, None);
+        let mut carrier = hear(&[Message::Ready, Message::Alive], 60_000, None);
         let Err(Broken::Guest(what)) = carrier.until_end("") else { panic!() };
         assert_eq!(what, "the guest ended before its program");
     }

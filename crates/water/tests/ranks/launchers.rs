@@ -4,13 +4,18 @@
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
+
+use penstock_trial::patience;
 
 use crate::program;
 
-/// Time limit of a run, which no test reaches even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(150);
+/// Time limit of a run, which has up to eight processes.
+fn run_max() -> Duration {
+    3 * patience()
+}
+
 /// Time that a launcher gets to end its ranks after the time limit.
 const GRACE: Duration = Duration::from_secs(5);
 /// Path of the worker program, `wtrd`.
@@ -25,7 +30,7 @@ const UNSHARE: [&str; 3] =
 pub fn can_unshare() -> bool {
     let mut command = Command::new(UNSHARE[0]);
     command.args(&UNSHARE[1..]).arg("true");
-    go(command, GRACE).is_ok_and(|ended| ended.code == Some(0))
+    go(command, run_max()).is_ok_and(|ended| ended.code == Some(0))
 }
 
 /// An MPI that the tests run with.
@@ -102,7 +107,7 @@ impl Kind {
                 command.arg(&file).arg(&source);
                 command
             },
-            PATIENCE,
+            run_max(),
         )?;
         if built.code == Some(0) {
             Ok(file)
@@ -260,7 +265,7 @@ impl Run {
         // Kernels are built once, and the user's cache is not changed.
         command.env("POCL_CACHE_DIR", scratch("pocl"));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let ended = go(command, PATIENCE);
+        let ended = go(command, run_max());
         for rank in 0..self.ranks {
             program::forget_pid(&self.folder, rank);
         }
@@ -274,10 +279,13 @@ pub fn go(mut command: Command, limit: Duration) -> Result<Ended, String> {
         command.env_remove(inherited);
     }
     let (mut reader, writer) = std::io::pipe().map_err(|error| error.to_string())?;
+    // MPICH's launcher passes the end of its input on to the first rank. It ends with SIGPIPE,
+    // before it has passed on any output, if that rank has ended already. So its input has no end.
+    let (input, _open) = std::io::pipe().map_err(|error| error.to_string())?;
     let copy = writer.try_clone().map_err(|error| error.to_string())?;
     let began = Instant::now();
     // It gets a process group of its own, so that all of its processes can be ended.
-    command.stdin(Stdio::null()).stdout(writer).stderr(copy).process_group(0);
+    command.stdin(input).stdout(writer).stderr(copy).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
     // The command holds the other end of the pipe.
     drop(command);

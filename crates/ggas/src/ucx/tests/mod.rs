@@ -6,14 +6,10 @@ mod header;
 mod heaps;
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use penstock_trial::{Need, skip};
 
 use super::ENVIRONMENT;
-
-/// Longer than anything in these tests takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Set in the second process.
 const AGAIN: &str = "GGAS_TEST_UCX";
@@ -28,7 +24,9 @@ fn is_prepared(test: &str, variables: &[(&str, &str)]) -> bool {
         return true;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("ucx::tests::{test}"), "--nocapture"]).env(AGAIN, "1");
+    command
+        .args(["--exact", &format!("ucx::tests::{test}"), "--nocapture", "--include-ignored"])
+        .env(AGAIN, "1");
     for (name, _) in
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UCX_"))
     {
@@ -59,13 +57,5 @@ fn with_ucx(test: &str) -> bool {
             skip(Need::Ucx, why);
             false
         }
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} does not happen");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

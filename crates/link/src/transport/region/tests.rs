@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_trial::Random;
+use penstock_trial::{Random, wait_for};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::feature;
 use penstock_wire::{FrameError, Header as FrameHeader, Id, U64};
@@ -96,8 +96,15 @@ impl Shared {
         Self { region, file }
     }
 
+    /// A process that another test forks has a copy of the worker's file, with its lock, until it
+    /// ends or runs a program.
     fn workers_part(&self, part: &Part) -> WorkersPart {
-        WorkersPart::new(part.open().unwrap(), part.place()).unwrap()
+        let mut made = None;
+        wait_for("a part without a worker", || {
+            made = WorkersPart::new(part.open().unwrap(), part.place()).ok();
+            made.is_some()
+        });
+        made.unwrap()
     }
 
     /// Establishes a link whose client looks for the region at `path`.
@@ -132,7 +139,7 @@ fn anything(_: &FrameHeader) -> Result<(), FrameError> {
 }
 
 fn soon() -> Patience {
-    Patience::Until(Instant::now() + Duration::from_secs(60))
+    Patience::Until(penstock_trial::deadline())
 }
 
 /// Sends a payload twice.
@@ -301,12 +308,12 @@ struct Liar(Stream);
 
 impl Liar {
     fn say(&self, message: &[u8]) {
-        _ = self.0.write_all_until(message, Instant::now() + Duration::from_secs(60));
+        _ = self.0.write_all_until(message, penstock_trial::deadline());
     }
 
     fn hear<T: FromZeros + zerocopy::FromBytes + IntoBytes>(&self) -> T {
         let mut message = T::new_zeroed();
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = penstock_trial::deadline();
         self.0.read_exact_until(message.as_mut_bytes(), deadline).unwrap();
         message
     }
@@ -365,7 +372,7 @@ fn offered(path: &Path, offer: &[u8]) -> (Established, Option<Taking>) {
         let linked = scope.spawn(|| establish(client, FEATURES, Side::Client, anything));
         liar.say(offer);
         let mut taking = Taking::new_zeroed();
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = penstock_trial::deadline();
         let heard = liar.0.read_exact_until(taking.as_mut_bytes(), deadline);
         drop(liar);
         (linked.join().unwrap(), heard.is_ok().then_some(taking))
@@ -481,7 +488,7 @@ fn a_wake_up_for_the_other_thread_is_passed_on() {
     let (ours, bells) = (ours.into_connection(), Bells::new().unwrap());
     let rings = Bells::new().unwrap();
     let theirs = theirs.into_connection();
-    let soon = Some(Instant::now() + Duration::from_secs(60));
+    let soon = Some(penstock_trial::deadline());
     let now = || Some(Instant::now());
     for (taker, other) in [(Bell::Reader, Bell::Writer), (Bell::Writer, Bell::Reader)] {
         rings.ring(&*theirs, other).unwrap();

@@ -15,11 +15,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
 use std::{fs, thread};
 
-use penstock_trial::{Need, Random, skip};
+use penstock_trial::{Need, Random, patience, skip, wait_for};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as algorithms, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -38,9 +37,6 @@ const PROTOCOL: &str = "penstock/interop";
 const PART_BYTES: usize = 100_000;
 /// Number of parts after which our side takes a new key, and asks OpenSSL for one.
 const UPDATE_PARTS: usize = 7;
-/// Longest time that a test waits for OpenSSL to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 fn mib() -> usize {
     std::env::var("INTEROP_MIB").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
@@ -132,14 +128,18 @@ impl Drop for Folder {
 }
 
 /// Program that ends with its test.
-struct Program(Child);
+struct Program(Child, mpsc::Receiver<String>);
 
 impl Program {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("openssl");
         command.args(arguments).args(["-alpn", PROTOCOL]).current_dir(folder);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        Self(command.spawn().unwrap())
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (tell, told) = mpsc::channel();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Self(child, told)
     }
 }
 
@@ -318,14 +318,12 @@ fn interop_with_s_server_as_the_other_side() {
                 "certificate",
             ],
         );
-        let began = Instant::now();
-        let mut socket = loop {
-            match TcpStream::connect(&address) {
-                Ok(socket) => break socket,
-                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
-            }
-            thread::sleep(Duration::from_millis(20));
-        };
+        let mut socket = None;
+        wait_for("a port that listens", || {
+            socket = TcpStream::connect(&address).ok();
+            socket.is_some()
+        });
+        let mut socket = socket.unwrap();
         socket.set_nodelay(true).unwrap();
         let handshakes = folder.handshakes(suite);
         let records = established(handshakes.connect(Expected::Any).unwrap(), &mut socket);
@@ -351,7 +349,7 @@ fn interop_with_key_updates_and_the_end_that_s_client_asks_for() {
     for command in ["K\n", "k\n", "K\n"] {
         input.write_all(command.as_bytes()).unwrap();
         // The program reads one command at a time, and what comes together is data.
-        thread::sleep(Duration::from_millis(300));
+        while program.1.recv_timeout(patience()).unwrap() != "KEYUPDATE" {}
         input.write_all(b"0 from openssl\n").unwrap();
         while intake.verified().len() < 15 {
             let count = socket.read(intake.room()).unwrap();

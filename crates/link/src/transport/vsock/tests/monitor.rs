@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(super) struct Guest {
     /// The guest's kernel answers nothing, and no bytes pass.
     pub(super) is_paused: AtomicBool,
+    /// Number of connections that the guest's kernel has refused.
+    pub(super) refusals: AtomicU64,
     /// Time in ms that 64 KiB need.
     pub(super) slowness_ms: AtomicU64,
 }
@@ -62,7 +64,11 @@ fn pass_on(mut host: UnixStream, path: &Path, state: &Arc<Guest>) {
     let mut guests = path.as_os_str().to_owned();
     guests.push(format!("_{port}"));
     state.wake();
-    let Ok(guest) = UnixStream::connect(PathBuf::from(guests)) else { return };
+    let Ok(guest) = UnixStream::connect(PathBuf::from(guests)) else {
+        drop(host);
+        state.refusals.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
     if host.write_all(b"OK 1073741824\n").is_err() {
         return;
     }
