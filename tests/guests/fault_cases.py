@@ -57,7 +57,6 @@ class Host:
         if any(place.memory for place in self.places):
             wait_for(
                 lambda: self.sharing()[:2] == (count, count),
-                PATIENCE_S,
                 lambda: f"{count} guests must share memory: {self.sharing()}",
             )
 
@@ -72,7 +71,6 @@ class Host:
         """Waits for the end of a guest's session and returns the time that it took."""
         wait_for(
             lambda: self.ended(guest),
-            within_s - (time.monotonic() - since),
             f"a session was not ended {within_s} s after its guest",
         )
         return time.monotonic() - since
@@ -96,7 +94,7 @@ def host_with(folder, places, memory):
         host.other.wait_busy()
         yield host
         host.other.process.send_signal(signal.SIGTERM)
-        host.other.must_be_right(PATIENCE_S)
+        host.other.must_be_right()
         host.node.must_serve()
     finally:
         for guest in host.guests:
@@ -177,12 +175,10 @@ def killed(times, folder, transport):
         # One worker may be starting.
         wait_for(
             lambda: len(host.node.workers()) <= workers + 1,
-            PATIENCE_S,
             lambda: f"workers left: {len(host.node.workers())}, before {workers}",
         )
         wait_for(
             lambda: len(descriptors(daemon)) <= len(before) + 2,
-            PATIENCE_S,
             lambda: f"descriptors of the daemon: {descriptors(daemon)}, before {before}",
         )
         left = {path.name for path in Path(folder).iterdir()} - {path.name for path in files}

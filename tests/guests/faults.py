@@ -33,7 +33,6 @@ def perform(case, times, transport):
         note = case(times, folder, transport) or ""
         wait_for(
             lambda: not left_memory(before),
-            5,
             lambda: f"shared memory left: {left_memory(before)}",
         )
         return "ok", note

@@ -158,7 +158,7 @@ class Guest:
         for old in (self.socket, place.path, self.orders):
             Path(old).unlink(missing_ok=True)
         self.monitor = self.start_monitor()
-        wait_for(lambda: Path(self.socket).exists(), PATIENCE_S, "vhost-device-vsock did not start")
+        wait_for(lambda: Path(self.socket).exists(), "vhost-device-vsock did not start")
         kernel = next(KERNEL.glob("boot/vmlinuz-*"))
         memory = f"memory-backend-memfd,id=memory,size={MEMORY_MIB}M,share=on"
         arguments = " ".join(map(str, (stop_s, *load)))
@@ -207,7 +207,6 @@ class Guest:
     def must_say(self, word, patience_s):
         wait_for(
             lambda: self.said_at(word) or self.machine.poll() is not None,
-            patience_s,
             lambda: f"the guest did not say `{word}` in {patience_s} s: {self.lines[-4:]}",
         )
         if not self.said_at(word):

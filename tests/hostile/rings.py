@@ -26,7 +26,7 @@ def authenticated_and_gone(node):
     odd = wire.dial(node.address("unix"))
     wire.enter(node.address("unix"), connection=odd, hello=wire.hello_bytes(features=7))
     odd.sendall(b"RINGS  1")
-    assert hangs_up(odd, 10) is not None, "rings without rings"
+    assert hangs_up(odd) is not None, "rings without rings"
     for fds in (
         [0],
         [0, 0, 0, 0],
@@ -40,11 +40,11 @@ def authenticated_and_gone(node):
         size = struct.unpack("<I", wire.exactly(bad, 4))[0]
         wire.exactly(bad, size)
         socket.send_fds(bad, [b"RINGS  1"], fds)
-        assert hangs_up(bad, 10) is not None, "memory that is no ring was taken"
+        assert hangs_up(bad) is not None, "memory that is no ring was taken"
         for fd in fds:
             if fd > 2:
                 os.close(fd)
-    assert hangs_up(mute, 20) is not None, "a client that offers no rings holds its worker for ever"
+    assert hangs_up(mute) is not None, "a client that offers no rings holds its worker for ever"
 
 
 def rings(size=(4 << 20) + 4096, seal=True):
@@ -79,7 +79,7 @@ def counts_that_can_not_be(node):
             to_worker[128:136] = struct.pack("<Q", 24)
         with contextlib.suppress(OSError):
             client.sendall(b"\1")
-        ended = hangs_up(client, 10)
+        ended = hangs_up(client)
         for mapping in (to_worker, to_client):
             mapping.close()
         for fd in fds:

@@ -34,7 +34,6 @@ def must_lose_its_node(client, since, within_s, *parts):
             any(line.startswith("failed ") for line in client.lines)
             and any(" is lost: " in line for line in client.lines)
         ),
-        within_s,
         lambda: f"no error and no reason after {within_s} s: {client.lines[-3:]}",
     )
     stamps = [
@@ -42,7 +41,7 @@ def must_lose_its_node(client, since, within_s, *parts):
     ]
     must_say("\n".join(line for line in client.lines if " is lost: " in line), *parts)
     client.signal("TERM")
-    client.must_be_right(PATIENCE_S)
+    client.must_be_right()
     return stamps[0] - since
 
 
@@ -55,7 +54,7 @@ def refused(place, *parts, **variables):
     if run.returncode != 125:
         raise Fault(f"penstock run ended with {run.returncode}")
     program = place.client("check", **variables)
-    program.must_end(PATIENCE_S, "the program hangs")
+    program.must_end("the program hangs")
     must_say("\n".join(program.lines), "node ssh:node0 is left out: ", *parts)
     took = time.monotonic() - began
     if took > REFUSED_WITHIN_S:
@@ -64,7 +63,7 @@ def refused(place, *parts, **variables):
 
 
 def programs_get_right_results(place):
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     found = place.penstock("run", "--no-local", "--", "clinfo", "-l")
     must_say(found.stdout, "Platform #0: Penstock", "Device #0: ")
     busy = place.client("transfers", 600)
@@ -87,7 +86,7 @@ def two_nodes_are_used_at_once(place):
     if served != [1, 1]:
         raise Fault(f"the nodes serve {served} sessions")
     client.signal("TERM")
-    client.must_be_right(PATIENCE_S)
+    client.must_be_right()
     place.must_be_left_alone()
 
 
@@ -144,7 +143,7 @@ def a_daemon_that_cannot_start(place):
 def logins_may_write_before_the_bridge(place):
     for noise in ("echo Welcome", "printf 'no line feed'", "head -c 60000 /dev/zero", "seq 9000"):
         program = place.client("check", PENSTOCK_SSH_BRIDGE=f"{noise}; exec penstock bridge")
-        program.must_be_right(PATIENCE_S)
+        program.must_be_right()
     refused(
         place,
         "its login scripts write more than 64 KiB to standard output (it wrote: y)",
@@ -171,7 +170,7 @@ def a_connection_that_breaks(place):
         reason = "(ssh:node0) is lost: the connection through SSH has ended: "
         worst = max(worst, must_lose_its_node(client, since, BROKEN_WITHIN_S, reason))
         place.must_be_left_alone()
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     return f"error after {worst:.2f} s at most"
 
 
@@ -200,10 +199,8 @@ def a_killed_client_leaves_nothing(place):
             raise Fault(f"no bridge in {place.others()}")
         client.kill()
         place.must_be_left_alone()
-        wait_for(
-            lambda: not place.status()[0]["sessions"], 20, lambda: f"sessions: {place.status()}"
-        )
-    place.client("check").must_be_right(PATIENCE_S)
+        wait_for(lambda: not place.status()[0]["sessions"], lambda: f"sessions: {place.status()}")
+    place.client("check").must_be_right()
 
 
 def many_bridges_start_one_daemon(place):
@@ -232,13 +229,13 @@ def a_daemon_that_nobody_uses_ends(place):
     """The daemon ends by itself, but not while it has a client."""
     bridge = "sh -c 'penstock serve --idle-end 2 >/dev/null 2>&1 & sleep 1; exec penstock bridge'"
     client = place.client("kernels", 6, PENSTOCK_SSH_BRIDGE=bridge)
-    client.must_be_right(PATIENCE_S)
-    wait_for(lambda: not place.processes(), 20, lambda: f"left: {place.processes()}")
+    client.must_be_right()
+    wait_for(lambda: not place.processes(), lambda: f"left: {place.processes()}")
     left = list((place.servers[0].folder / "run").rglob("*.sock"))
     if left:
         raise Fault(f"sockets left: {left}")
     # The next program starts another daemon.
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
 
 
 def a_run_logs_in_once(place):

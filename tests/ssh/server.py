@@ -73,7 +73,7 @@ class Server:
             self.process = subprocess.Popen(
                 [*self.around(), *command], stdin=subprocess.DEVNULL, stderr=log
             )
-        wait_for(lambda: self.answers(), PATIENCE_S, lambda: f"sshd did not start: {self.log()}")
+        wait_for(lambda: self.answers(), lambda: f"sshd did not start: {self.log()}")
         if delay_s is not None:
             self.port = relay.start(("127.0.0.1", self.port), delay_s)
 
@@ -236,7 +236,6 @@ class Place:
         """Checks that no process of a client, of SSH or of a bridge is left."""
         wait_for(
             lambda: not self.others() and not self.sessions(),
-            patience_s,
             lambda: f"processes left: {self.others()} {self.sessions()}",
         )
 
