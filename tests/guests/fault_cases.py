@@ -12,13 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from guest import BOOT_S, Guest, Place, write_initramfs
-from node import PATIENCE_S, Fault, Node, wait_for
+from guest import Guest, Place, write_initramfs
+from node import Fault, Node
+from patience import lane, wait_for
 
-# Times after which the host and a guest must know that the other side is gone: see
-# docs/operation.md. The second part is what a busy machine may add.
-PAUSED_S = 8 + 7
-MONITOR_S = 31 + 9
 # Longer than any silence that ends a session.
 STOPPED_S = 35
 MODES = ["transfers", "kernels", "reads", "maps", "builds"]
@@ -104,6 +101,7 @@ def host_with(folder, places, memory):
         host.node.stop()
 
 
+@lane("all")
 def silent(_times, folder, transport):
     """Four guests fall silent in different ways, all of which the other side must tell apart: one
     is paused, one loses its monitor, one starts anew, and in one only the program is stopped."""
@@ -123,13 +121,13 @@ def silent(_times, folder, transport):
         paused.machine.send_signal(signal.SIGSTOP)
         orphan.monitor.kill()
         anew.order("system_reset")
-        orphan_s = host.must_end(orphan, since, PAUSED_S)
-        paused_s = host.must_end(paused, since, PAUSED_S)
+        orphan_s = host.must_end(orphan, since)
+        paused_s = host.must_end(paused, since)
         paused.machine.send_signal(signal.SIGCONT)
-        anew_s = host.must_end(anew, since, BOOT_S)
-        lost_s = orphan.must_say("error", MONITOR_S) - since
-        paused.must_say("error", PATIENCE_S)
-        stopped.must_say("continued", BOOT_S + STOPPED_S)
+        anew_s = host.must_end(anew, since)
+        lost_s = orphan.must_say("error") - since
+        paused.must_say("error")
+        stopped.must_say("continued")
         if host.ended(stopped):
             raise Fault(f"a stopped program lost its session: {host.ended(stopped)}")
         stopped.must_be_right()
@@ -166,7 +164,7 @@ def killed(times, folder, transport):
             host.node.workers()
             since = time.monotonic()
             guest.kill()
-            ends_s.append(host.must_end(guest, since, PAUSED_S))
+            ends_s.append(host.must_end(guest, since))
             guest.end()
             host.guests.remove(guest)
             if host.other.process.poll() is not None or neighbour.said_at("error"):

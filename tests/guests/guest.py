@@ -19,14 +19,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / name) for name in ("", "faults")]
 
-from node import BIN, LOAD, PATIENCE_S, TARGET, Fault, wait_for
+from node import BIN, LOAD, TARGET, Fault
+from patience import wait_for
 
 # Where the setup puts the kernel, and the monitor unless it is installed.
 KERNEL = TARGET / "guest"
 os.environ["PATH"] += f":{TARGET / 'tools/bin'}"
 PORT = 7367
-# An emulated guest boots in 2 to 10 s, and other tests may take the processors.
-BOOT_S = 120
 MEMORY_MIB = 192
 # Memory that a guest shares with the host, if it does. The session of a guest that was killed may
 # still have a part when the next one begins.
@@ -214,7 +213,7 @@ class Guest:
         return self.said_at(word)
 
     def wait_busy(self):
-        self.must_say("busy", BOOT_S)
+        self.must_say("busy")
 
     def order(self, text):
         """Gives QEMU an order."""
@@ -232,7 +231,7 @@ class Guest:
     def must_be_right(self):
         """Has the client end, and checks that it got right results until now."""
         self.signal("TERM")
-        self.must_say("ended with 0", PATIENCE_S)
+        self.must_say("ended with 0")
 
     def kill(self):
         """Ends the guest as a crash of the host's process does."""

@@ -6,7 +6,7 @@ import socket
 import time
 
 from clients import MEBI, memory_of
-from patience import PATIENCE_S, wait_for
+from patience import PATIENCE_S, lane, wait_for
 from processes import is_alive
 from wire import Client, frame
 
@@ -56,6 +56,7 @@ def wait_lists_without_end(node):
     return f"{grown // MEBI} MiB for {sent // MEBI} MiB"
 
 
+@lane("all")
 def commands_without_end(node):
     """Small commands behind an event that never ends, in one queue, and in queues that are released
     at once."""

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import time
 
-from cases import BROKEN_WITHIN_S, must_lose_its_node, must_say
-from server import LOAD, Fault, wait_for
+from cases import must_lose_its_node, must_say, own_daemon
+from patience import lane, runs, wait_for
+from server import LOAD, Fault
 
 DIRECT = "TCP beside SSH"
-# A firewall that drops packets costs at most 1 s, and twice the time of an answer through SSH. On a
-# busy machine, processes are late.
+# A firewall that drops packets costs at most 1 s, and twice the time of an answer through SSH. The
+# lane `perf` judges it.
 DROPPED_WITHIN_S = 3
 
 
@@ -174,7 +175,7 @@ def a_port_that_drops_packets_leads_through_ssh_soon(place):
             "the client got no answer at this daemon's port",
             **place.meddling("direct=[0-9]+", f"direct={port}"),
         )
-    if took > usual + DROPPED_WITHIN_S:
+    if runs("perf") and took > usual + DROPPED_WITHIN_S:
         raise Fault(f"{took:.1f} s instead of {usual:.1f} s")
     return f"{took:.2f} s until the session, instead of {usual:.2f} s"
 
@@ -310,7 +311,7 @@ def a_lost_daemon_ends_a_direct_session(place):
         pid = status["sessions"][0]["worker"] if who == "worker" else status["pid"]
         since = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        worst = max(worst, must_lose_its_node(client, since, BROKEN_WITHIN_S))
+        worst = max(worst, must_lose_its_node(client, since))
         place.must_be_left_alone()
     place.client("check").must_be_right()
     return f"error after {worst:.2f} s at most"
@@ -326,13 +327,10 @@ def a_killed_client_leaves_nothing_direct(place):
         wait_for(lambda: not place.ways(), lambda: f"sessions: {place.ways()}")
 
 
+@lane("all")
 def a_direct_session_keeps_its_daemon(place):
     """The daemon does not end by itself while a key is good or a session goes on."""
-    bridge = (
-        "sh -c 'penstock serve --idle-end 2 >/dev/null 2>&1 & sleep 1; "
-        "exec penstock bridge --direct'"
-    )
-    client = place.client("kernels", 6, PENSTOCK_SSH_BRIDGE=bridge)
+    client = place.client("kernels", 14, **own_daemon(place, "--direct"))
     client.wait_busy()
     must_be_direct(place)
     client.must_be_right()

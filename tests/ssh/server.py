@@ -20,11 +20,11 @@ ROOT = HERE.parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests/faults")]
 
 import relay
-from node import BIN, LOAD, Client, Fault, wait_for
+from node import BIN, LOAD, Client, Fault
+from patience import PATIENCE_S, wait_for
 from processes import is_alive
 
 SSHD = "/usr/sbin/sshd"
-PATIENCE_S = 60
 USER = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -232,7 +232,7 @@ class Place:
             return depth > 0 and self.is_of_server(int(parent), depth - 1)
         return False
 
-    def must_be_left_alone(self, patience_s=20):
+    def must_be_left_alone(self):
         """Checks that no process of a client, of SSH or of a bridge is left."""
         wait_for(
             lambda: not self.others() and not self.sessions(),
@@ -242,7 +242,7 @@ class Place:
     def close(self):
         for server in self.servers:
             server.close()
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while (left := self.processes()) and time.monotonic() < end:
             for pid in left:
                 with contextlib.suppress(OSError):
