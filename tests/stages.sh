@@ -9,13 +9,16 @@
 . "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 
 # shellcheck disable=SC2034 # read by tools/test.sh
-perf_stages=cuda,model,water,hostile,faults,load,ssh,bench
+perf_stages=c,cuda,model,water,hostile,faults,load,ssh,bench
 # by_lane TEST ALL: prints a number for this lane.
 by_lane() { if [ "${TEST_LANE:-test}" = test ]; then echo "$1"; else echo "$2"; fi; }
 
 multi=(multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views)
 stage_c() {
-    runs test || return 0
+    if runs perf; then
+        runner tests/c/run.sh --on unix information
+        return
+    fi
     runner tests/c/run.sh --on unix
     # What depends on the transport.
     runner tests/c/run.sh --on tcp buffers kernels mapping rects host_memory svm
