@@ -75,8 +75,7 @@ start_hosts() {
         wait_until grep -q '^listening on' "$POOL_DIR/host$node.out" || exit 1
         POOL_ENV+=("NODES_HOST_$node=$(host $node)")
     done
-    # TCP probes an idle peer after 2 s, and 3 times in 3 s. Waiting threads check once a second.
-    POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2" NODES_LOSS_S=6.5
+    POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2"
         "XDG_CONFIG_HOME=$POOL_DIR/config")
 }
 
