@@ -18,7 +18,10 @@ out=$PENSTOCK_TARGET/cuda
 python=$POOL_ROOT/.venv-cuda/bin/python
 mkdir -p "$out/log" "$out/tests"
 names=("$@")
-if [ ${#names[@]} -eq 0 ]; then names=(vectorAdd matrixMul convolutionSeparable clock copies streams atomics spaces numba_vectors); fi
+if [ ${#names[@]} -eq 0 ]; then
+    names=(vectorAdd matrixMul copies streams atomics numba_vectors)
+    ! runs all || names+=(convolutionSeparable clock spaces)
+fi
 heaps=$([ $# -eq 0 ] && echo yes) others=yes
 if [ "${names[*]}" = heaps ]; then heaps=yes others='' names=(); fi
 

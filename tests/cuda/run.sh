@@ -29,18 +29,24 @@ libraries=$PENSTOCK_BIN/cuda
 out=$PENSTOCK_TARGET/cuda
 mkdir -p "$out/log"
 
-examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock
-    convolutionSeparable fastWalshTransform imageDenoising matrixMul)
+# In the lane `test` each behaviour once; in `all` also each program as its users build it.
+examples=(vectorAdd asyncAPI bicubicTexture matrixMul)
+static=(vectorAdd-static matrixMul-static)
 scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cublas cufft cupy_arrays
     cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
-    graph_calls object_calls older_calls runtime_calls runtime_calls_per_thread nvml_structs
-    images_size images_speed images_none images_two images_machine errors information devices
-    copies streams streams_per_thread graphs spaces atomics surfaces warps steps printing
-    memcheck sharing)
+    graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
+    devices copies streams graphs spaces atomics surfaces warps steps printing memcheck)
+if runs all; then
+    examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
+        imageDenoising)
+    static=("${examples[@]/%/-static}")
+    tests+=(runtime_calls_per_thread streams_per_thread images_speed images_none images_two
+        images_machine)
+fi
 # Needs two separate devices.
 case $on in two | far) tests+=(heaps) ;; esac
-if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
+if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${static[@]}" "${scripts[@]}" "${tests[@]}"); fi
 
 tally_plan cuda ${#names[@]}
 # skip_all NEED REASON: skips everything, or fails if NEED is required.
@@ -59,13 +65,23 @@ skip_all() {
 [ -x "$env_folder/bin/python" ] || skip_all cuda-toolkit "no .venv-cuda with nvcc: tools/setup.sh cuda"
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 
-# Only builds what has changed.
-for folder in "$POOL_ROOT/examples/cuda $out/examples" "$here $out/tests"; do
-    read -r source target <<<"$folder"
-    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$target" LIBCUDA="$libraries" >"$out/log/build.log" 2>&1; then
-        tally_begin cuda/build
+# Builds what these programs need and what has changed. A compiler takes seconds for each.
+for folder in examples tests; do
+    source=$here targets=()
+    [ $folder = tests ] || source=$POOL_ROOT/examples/cuda
+    for program in "${names[@]}"; do
+        if [ -e "$POOL_ROOT/examples/cuda/${program%-static}.cu" ]; then
+            [ $folder = tests ] || targets+=("$out/examples/$program")
+        elif [ $folder = tests ] && { [ ! -e "$here/$program.py" ] || [ -e "$here/$program.cu" ]; }; then
+            targets+=("$out/tests/$program")
+        fi
+    done
+    [ ${#targets[@]} -gt 0 ] || continue
+    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$out/$folder" LIBCUDA="$libraries" \
+        "${targets[@]}" >"$out/log/build-$folder.log" 2>&1; then
+        tally_begin "cuda/build $folder"
         report FAIL "$source does not build"
-        tail -n 30 "$out/log/build.log" | sed 's/^/        | /'
+        tail -n 30 "$out/log/build-$folder.log" | sed 's/^/        | /'
         exit 1
     fi
 done

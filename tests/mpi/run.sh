@@ -33,6 +33,8 @@ out=$(mktemp -d)
 trap 'pool_stop; rm -rf "$out"' EXIT
 trap 'exit 130' INT TERM
 # By default, Open MPI's launcher refuses root.
+# Ranks that wait leave the processor to the workers, of which the library does not know.
+export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POCL_DEVICES=pthread
 pool_start "$on" || exit 1
 
@@ -103,7 +105,7 @@ killed() {
         worker)
             [ $code -eq 0 ] || fault=$(how_it_ended $code)
             grep -q 'ended in .* with an error' "$out/killed" || fault="no rank got an error" ;;
-        process) case $code in 0 | 124 | 137) fault=$(how_it_ended $code) ;; esac ;;
+        process) case $code in 0 | 124) fault=$(how_it_ended $code) ;; esac ;;
     esac
     wait_until none_left || fault="sessions are left"
     if [ -z "$fault" ]; then

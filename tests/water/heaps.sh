@@ -35,6 +35,8 @@ finish() {
 }
 trap finish EXIT
 export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# Ranks that wait leave the processor to the workers, of which the library does not know.
+export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset PENSTOCK_NODES WTR_TRANSPORT
 "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/heaps" "$here/heaps.c" \
