@@ -32,8 +32,7 @@ mkdir -p "$out/log"
 # In the lane `test` each behaviour once; in `all` also each program as its users build it.
 examples=(vectorAdd asyncAPI bicubicTexture matrixMul)
 static=(vectorAdd-static matrixMul-static)
-scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cublas cufft cupy_arrays
-    cupy_libraries)
+scripts=(numba_vectors nvrtc_saxpy nvml cublas cufft cupy_arrays cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
     graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
     devices copies streams graphs spaces atomics surfaces warps steps printing memcheck)
@@ -41,6 +40,7 @@ if runs all; then
     examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
         imageDenoising)
     static=("${examples[@]/%/-static}")
+    scripts+=(numba_matrices numba_histogram)
     tests+=(runtime_calls_per_thread streams_per_thread images_speed images_none images_two
         images_machine)
 fi

@@ -100,7 +100,7 @@ result "the log says that the limit was reached" \
 # Another daemon cannot use the group.
 mkdir $own/../other
 sh -c "echo \$\$ > $own/../other/cgroup.procs; exec sleep 1000" &
-sleep 1
+until_true 300 'grep -q . $own/../other/cgroup.procs'
 ( export XDG_RUNTIME_DIR=/tmp/b; mkdir /tmp/b; old=$daemon; start $own/../other
   penstock status > /tmp/shared; penstock status --limits > /tmp/limits; kill $daemon )
 result "a daemon that is not alone says so" \

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import struct
-import time
 
 from patience import wait_for
 from processes import is_alive
@@ -133,7 +132,7 @@ def nothing_of_a_session_outlives_it(node):
     fill(first)
     first.close()
     wait_for(lambda: not is_alive(first.worker), "the worker lives on")
-    time.sleep(0.2)
+    node.settle()
     for pid in [node.daemon.pid, *node.workers()]:
         living = len(node.workers()) if pid == node.daemon.pid else 1
         # Processes and descriptors may disappear during the search.

@@ -225,6 +225,7 @@ def a_key_that_was_used_is_refused(place):
     place.must_be_left_alone()
 
 
+@lane("all")
 def a_key_that_comes_too_late_has_expired(place):
     """The client gets the greeting after the life of its key, when nobody listens any more."""
     program = place.client("kernels", 600, **place.meddling("--wait", "33"))
