@@ -92,8 +92,9 @@ stage_cuda() {
 # ranks poll while they wait, so four of them take minutes on two cores.
 stage_mpi() {
     runs test || return 0
-    runner tests/mpi/run.sh --ranks "$(by_lane 2 2,3,4)" --cases "$(by_lane 40 240)"
-    runner tests/mpi/run.sh --on two --ranks 2 --cases "$(by_lane 30 240)"
+    runner tests/mpi/run.sh --ranks "$(by_lane 2 2,3,4)" --cases "$(by_lane 16 240)"
+    runner tests/mpi/run.sh --on two --ranks 2 --cases "$(by_lane 12 240)" \
+        --mpi "$(by_lane openmpi openmpi,mpich)"
 }
 
 stage_programs() {

@@ -13,7 +13,6 @@ has one more case, which fails; with TEST_PLANT=RUNNER:hang it hangs.
 """
 
 import contextlib
-import ctypes
 import faulthandler
 import os
 import signal
@@ -26,7 +25,8 @@ from pathlib import Path
 from patience import CASE_S, PATIENCE_S
 from processes import tree
 
-PR_SET_CHILD_SUBREAPER = 36
+# What a case starts has this variable, unless it is a daemon of the system that starts it.
+MARK = "TEST_RUNNER"
 # A planted hang need not take the time of a real one.
 PLANTED_S = 3
 
@@ -54,8 +54,7 @@ class Tally:
         self.runner, self.passed, self.failed, self.skipped = runner, 0, 0, 0
         name, _, how = os.environ.get("TEST_PLANT", "").partition(":")
         self.planted = (how or "fail") if name == runner else ""
-        # What a process that has ended leaves behind becomes a child of this one, and is found.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        os.environ[MARK] = f"{runner}-{os.getpid()}"
 
     def plan(self, count):
         """Announces the number of cases."""
@@ -70,7 +69,7 @@ class Tally:
     def case(self, name, limit_s=CASE_S):
         """Runs the block as one case. An error fails it, and `Skipped` skips it. At its limit of
         time, what it has started is ended."""
-        case, before = Case(name), set(tree(os.getpid()))
+        case, before = Case(name), processes()
         old = signal.signal(signal.SIGALRM, lambda *_: self.limit(case, before, limit_s))
         signal.setitimer(signal.ITIMER_REAL, limit_s)
         try:
@@ -126,10 +125,23 @@ class Tally:
         return 1 if self.failed else 0
 
 
+def processes():
+    return {int(path.name) for path in Path("/proc").glob("[0-9]*")}
+
+
+def is_ours(pid):
+    """Returns whether a process, or one that started it and has ended, was started by this one."""
+    with contextlib.suppress(OSError):
+        mark = f"{MARK}={os.environ[MARK]}".encode()
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
 def end_all(before):
-    """Ends the descendants of this process that are not in `before`."""
-    for pid in tree(os.getpid()):
-        if pid not in before:
+    """Ends what this process has started and what is not in `before`."""
+    children = set(tree(os.getpid()))
+    for pid in processes() - before:
+        if pid in children or is_ours(pid):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

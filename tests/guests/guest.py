@@ -203,10 +203,12 @@ class Guest:
         found = (stamp for line, stamp in zip(self.lines, self.stamps) if line.startswith(word))
         return next(found, None)
 
-    def must_say(self, word, patience_s):
+    def must_say(self, word):
+        """Waits for a line of the guest. An emulated guest takes longer than other programs."""
         wait_for(
             lambda: self.said_at(word) or self.machine.poll() is not None,
-            lambda: f"the guest did not say `{word}` in {patience_s} s: {self.lines[-4:]}",
+            lambda: f"the guest did not say `{word}`: {self.lines[-4:]}",
+            CASE_S,
         )
         if not self.said_at(word):
             raise Fault(f"the guest ended before it said `{word}`: {self.lines[-4:]}")
