@@ -13,6 +13,8 @@
 #   pool_run SECONDS COMMAND...  runs a command on the pool, with a time limit
 #   is_required NEED             whether a test must fail that lacks NEED
 #   pool_stop                    ends the daemons and removes their files
+#   patience [TIMES]             prints the seconds after which something hangs (tests/patience.py)
+#   wait_until COMMAND...        asks for a state until it is there; fails if it does not come
 #
 # PENSTOCK_BIN names the folder with penstock and libpenstock_opencl.so, PENSTOCK_PROGRAMS the
 # folder with matmul and clbench.
@@ -28,19 +30,26 @@ POOL_DIR=
 # is_required NEED: whether a test fails that lacks NEED. crates/trial/src/skip.rs lists the needs.
 is_required() { case ,${PENSTOCK_TEST_REQUIRE:-}, in *,$1,*) true ;; *) false ;; esac; }
 
+patience() { awk "BEGIN { printf \"%d\", 60 * ${PENSTOCK_TEST_SLOWNESS:-1} * ${1:-1} }"; }
+wait_until() {
+    local end=$((SECONDS + $(patience)))
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.05
+    done
+}
+
 # Starts one daemon with the given arguments. Sets POOL_ADDRESS to the address it listens on.
 pool_serve() {
-    local log=$POOL_DIR/daemon-${#POOL_PIDS[@]}.log out=$POOL_DIR/daemon-${#POOL_PIDS[@]}.out pid tries
+    local log=$POOL_DIR/daemon-${#POOL_PIDS[@]}.log out=$POOL_DIR/daemon-${#POOL_PIDS[@]}.out pid
     env "${POOL_SERVE_ENV[@]}" "$PENSTOCK_BIN/penstock" serve "$@" >"$out" 2>"$log" &
     pid=$!
     POOL_PIDS+=("$pid")
     POOL_LOG=$log
-    for ((tries = 0; tries < 200; tries++)); do
-        POOL_ADDRESS=$(sed -n 's/^listening on //p' "$out" 2>/dev/null | head -n 1)
-        [ -n "$POOL_ADDRESS" ] && return 0
-        if ! kill -0 "$pid" 2>/dev/null; then break; fi
-        sleep 0.05
-    done
+    pool_told() { grep -qs '^listening on ' "$out" || ! kill -0 "$pid" 2>/dev/null; }
+    wait_until pool_told
+    POOL_ADDRESS=$(sed -n 's/^listening on //p' "$out" 2>/dev/null | head -n 1)
+    [ -n "$POOL_ADDRESS" ] && return 0
     echo "penstock serve $* did not start; its log:" >&2
     tail -n 20 "$log" >&2
     return 1

@@ -32,7 +32,7 @@ TEST(event_complete) {
     usleep(10000);
     CHECK(seen.calls == 0);
     OK(clSetUserEventStatus(gate, CL_COMPLETE));
-    CHECK(wait_until(&seen.calls, 1, 30));
+    CHECK(wait_until(&seen.calls, 1, patience_s()));
     CHECK(seen.status == CL_COMPLETE);
     CHECK(seen.event == marker);
     usleep(5000);
@@ -47,7 +47,7 @@ TEST(event_already_complete) {
     OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker));
     OK(clFinish(queue));
     OK(clSetEventCallback(marker, CL_COMPLETE, on_event, &seen));
-    CHECK(wait_until(&seen.calls, 1, 30));
+    CHECK(wait_until(&seen.calls, 1, patience_s()));
     OK(clReleaseEvent(marker));
 }
 
@@ -62,9 +62,9 @@ TEST(every_stage) {
     OK(clSetEventCallback(marker, CL_COMPLETE, on_event, &complete));
     OK(clSetUserEventStatus(gate, CL_COMPLETE));
     OK(clFinish(queue));
-    CHECK(wait_until(&complete.calls, 1, 30));
-    CHECK(wait_until(&running.calls, 1, 30));
-    CHECK(wait_until(&submitted.calls, 1, 30));
+    CHECK(wait_until(&complete.calls, 1, patience_s()));
+    CHECK(wait_until(&running.calls, 1, patience_s()));
+    CHECK(wait_until(&submitted.calls, 1, patience_s()));
     OK(clReleaseEvent(gate));
     OK(clReleaseEvent(marker));
 }
@@ -81,7 +81,7 @@ TEST(user_event_failed) {
     OK(clFlush(own));
     OK(clSetUserEventStatus(gate, -7));
     GAP_BEGIN; /* PoCL 3.1 never calls back; the conformance suite finds this too. */
-    double patience = on_pocl() ? 0.05 : 30;
+    double patience = on_pocl() ? 0.05 : patience_s();
     CHECK(wait_until(&seen.calls, 1, patience));
     CHECK(seen.status == -7);
     CHECK(wait_until(&after.calls, 1, patience));
@@ -150,7 +150,7 @@ TEST(callback_enqueues_the_next_kernel) {
     OK(clEnqueueNDRangeKernel(queue, chain.kernel, 1, NULL, &one, NULL, 0, NULL, &event));
     OK(clSetEventCallback(event, CL_COMPLETE, enqueue_next, &chain));
     OK(clFlush(queue));
-    CHECK(wait_until(&chain.done, 1, 30));
+    CHECK(wait_until(&chain.done, 1, patience_s()));
     CHECK(!chain.failed);
     OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL));
     CHECK(value == 50);
@@ -194,7 +194,7 @@ TEST(memory_destructors_in_reverse) {
     usleep(5000);
     CHECK(destroyed == 0);
     OK(clReleaseMemObject(mem));
-    CHECK(wait_until(&destroyed, 3, 30));
+    CHECK(wait_until(&destroyed, 3, patience_s()));
     CHECK(memcmp(order_of_calls, "cba", 3) == 0);
     GIVES(CL_INVALID_MEM_OBJECT, clSetMemObjectDestructorCallback(NULL, on_destroy, "a"));
 }
@@ -214,7 +214,7 @@ TEST(memory_destructor_waits_for_commands) {
     CHECK(destroyed == 0);
     OK(clSetUserEventStatus(gate, CL_COMPLETE));
     OK(clFinish(queue));
-    CHECK(wait_until(&destroyed, 1, 30));
+    CHECK(wait_until(&destroyed, 1, patience_s()));
     OK(clReleaseEvent(gate));
 }
 
@@ -233,7 +233,7 @@ TEST(context_destructor) {
     usleep(5000);
     CHECK(context_ended == 0); /* The queue still retains the context. */
     OK(clReleaseCommandQueue(of));
-    CHECK(wait_until(&context_ended, 1, 30));
+    CHECK(wait_until(&context_ended, 1, patience_s()));
     GIVES(CL_INVALID_CONTEXT, clSetContextDestructorCallback(NULL, on_context_end, NULL));
     GIVES(CL_INVALID_VALUE, clSetContextDestructorCallback(context, NULL, NULL));
 }
@@ -257,7 +257,7 @@ TEST(build_callback) {
     cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
     OK(code);
     OK(clBuildProgram(program, 1, &device, NULL, on_built, &built));
-    CHECK(wait_until(&built.calls, 1, 60));
+    CHECK(wait_until(&built.calls, 1, patience_s()));
     CHECK(built.program == program);
     OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status,
                              NULL));
@@ -276,7 +276,7 @@ TEST(build_callback_of_a_wrong_program) {
     OK(code);
     code = clBuildProgram(program, 1, &device, NULL, on_built, &built);
     CHECK(code == CL_SUCCESS || code == CL_BUILD_PROGRAM_FAILURE);
-    CHECK(wait_until(&built.calls, 1, 60));
+    CHECK(wait_until(&built.calls, 1, patience_s()));
     OK(clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS, sizeof status, &status,
                              NULL));
     CHECK(status == CL_BUILD_ERROR);

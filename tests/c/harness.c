@@ -77,8 +77,13 @@ double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-bool wait_until(volatile int *flag, int value, double patience_s) {
-    double end = seconds() + patience_s;
+double patience_s(void) {
+    const char *slowness = getenv("PENSTOCK_TEST_SLOWNESS");
+    return 60 * (slowness ? atof(slowness) : 1);
+}
+
+bool wait_until(volatile int *flag, int value, double limit_s) {
+    double end = seconds() + limit_s;
     while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != value) {
         if (seconds() > end) return false;
         usleep(200);

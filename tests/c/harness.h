@@ -162,6 +162,7 @@ void write_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 
 double seconds(void); /* a clock that only goes forward */
-bool wait_until(volatile int *flag, int value, double patience_s);
+double patience_s(void); /* after which something hangs: tests/patience.py */
+bool wait_until(volatile int *flag, int value, double limit_s);
 
 #endif

@@ -231,7 +231,7 @@ TEST(changed_file) {
         build_again(&it, "-I inc");
         CHECK(word_from(&it) == 1);
         put_file("inc/a.h", "#define VALUE 2\n");
-        double limit = seconds() + 30;
+        double limit = seconds() + patience_s();
         /* PoCL releases a kernel a moment after its last command is complete. */
         do build_again(&it, "-I inc");
         while (on_pocl() && it.code == CL_INVALID_OPERATION && seconds() < limit);

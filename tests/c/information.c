@@ -208,7 +208,8 @@ TEST(extension_functions) {
     CHECK(clGetExtensionFunctionAddress("clNoSuchFunctionAtAll") == NULL);
 }
 
-/* Queries that programs make hundreds of thousands of times must not cross the network. */
+/* Queries that programs make hundreds of thousands of times must not cross the network. The lane
+ * `perf` judges their time. */
 TEST(a_hundred_thousand_queries) {
     cl_mem mem = make_buffer(context, 0, 64, NULL);
     double start = seconds();
@@ -222,6 +223,7 @@ TEST(a_hundred_thousand_queries) {
     }
     double each = (seconds() - start) / 300000;
     test_note("%.0f ns each", 1e9 * each);
-    CHECK(each < 5e-6);
+    const char *lane = getenv("TEST_LANE");
+    CHECK(each < 5e-6 || !lane || strcmp(lane, "perf") != 0);
     OK(clReleaseMemObject(mem));
 }

@@ -117,10 +117,10 @@ TEST(callbacks) {
     cl_program part = from_source("kernel void put(global int *w) { *w = 8; }");
     called = 0;
     OK(clCompileProgram(part, 0, NULL, NULL, 0, NULL, NULL, on_done, NULL));
-    CHECK(wait_until(&called, 1, 60));
+    CHECK(wait_until(&called, 1, patience_s()));
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 1, &part, on_done, NULL, &code);
     OK(code);
-    CHECK(wait_until(&called, 2, 60));
+    CHECK(wait_until(&called, 2, patience_s()));
     CHECK(run_for_one_word(program, "put") == 8);
     OK(clReleaseProgram(program));
     OK(clReleaseProgram(part));

@@ -10,6 +10,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
+. "$here/../tally.sh"
 on=local
 times=1
 names=()
@@ -68,52 +69,44 @@ start_pool() { # $1: the devices of each node
     pool_devices=$1
     pool_start "$on"
 }
-passed=0 failed=0 skipped=0 number=0
 if ! [ "$times" -ge 1 ] 2>/dev/null; then echo "--times takes a number from 1 on, not $times" >&2; exit 2; fi
 runs=()
-for name in "${names[@]}"; do
-    for ((run = 0; run < times; run++)); do runs+=("$name"); done
+for program in "${names[@]}"; do
+    for ((run = 0; run < times; run++)); do runs+=("$program"); done
 done
-for name in "${runs[@]}"; do
+tally_plan c ${#runs[@]}
+number=0
+for program in "${runs[@]}"; do
+    tally_begin "c/$program $on"
     # PoCL 3.1 hangs with "pthread basic" in these tests, even locally. Two devices of one kind
     # work.
-    case $name-$on in multi_*-two | multi_*-far | multi_*-encrypted | multi_*-apart | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
+    case $program-$on in multi_*-two | multi_*-far | multi_*-encrypted | multi_*-apart | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
     start_pool "$devices"
     case $? in
         0) ;;
         77)
             pool_devices=
-            skipped=$((skipped + 1))
-            printf 'skip c/%-18s %-5s\n' "$name" "$on"
-            [ -n "${TEST_TALLY:-}" ] && echo "0 0 1" >>"$TEST_TALLY"
+            report skip "SKIPPED: this host lacks what the pool needs"
             continue ;;
         *) exit 1 ;;
     esac
     number=$((number + 1))
-    log=$out/log/$name-$on.log
-    [ "$times" -gt 1 ] && log=$out/log/$name-$on-$number.log
-    started=$(date +%s.%N)
-    PENSTOCK_TEST_POOL=$on pool_run "${TEST_SECONDS_MAX:-120}" "$out/$name" >"$log" 2>&1
+    log=$out/log/$program-$on.log
+    [ "$times" -gt 1 ] && log=$out/log/$program-$on-$number.log
+    PENSTOCK_TEST_POOL=$on pool_run "${TEST_SECONDS_MAX:-$(patience 5)}" "$out/$program" >"$log" 2>&1
     code=$?
-    took=$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')
-    case $code in
-        0) verdict="ok  "; passed=$((passed + 1)) ;;
-        77) verdict=skip; skipped=$((skipped + 1)) ;;
-        *) verdict=FAIL; failed=$((failed + 1)) ;;
+    # A program without a summary counts as one failure.
+    counts=$(sed -n 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p' "$log" | tail -n 1)
+    note=$(tail -n 1 "$log" | sed 's/^[A-Z]* [^ ]*: //')
+    # shellcheck disable=SC2086 # three numbers
+    case $code:$counts in
+        0:?*) report ok "$note" $counts ;;
+        77:?*) report skip "$note" $counts ;;
+        0:) report FAIL "ended with code 0 and without its counts" ;;
+        77:) report skip "SKIPPED: $note" ;;
+        1:?*) report FAIL "$note" $counts ;;
+        *) report FAIL "$(how_it_ended $code)" ;;
     esac
-    case $code in
-        0 | 1 | 77) note=$(tail -n 1 "$log" | sed 's/^[A-Z]* [^ ]*: //') ;;
-        124 | 137) note="still running after ${TEST_SECONDS_MAX:-120} s" ;;
-        *) note="ended with code $code" ;;
-    esac
-    printf '%s c/%-18s %-5s %8s  %s\n' "$verdict" "$name" "$on" "$took" "$note"
-    # For tools/test.sh: the counts of this program. A program without a summary counts as one
-    # failure.
-    if [ -n "${TEST_TALLY:-}" ]; then
-        counts=$(sed -n 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p' "$log" | tail -n 1)
-        case $code in 0 | 1 | 77) echo "${counts:-0 1 0}" >>"$TEST_TALLY" ;; *) echo "0 1 0" >>"$TEST_TALLY" ;; esac
-    fi
-    [ "$verdict" = FAIL ] && sed 's/^/        | /' "$log" | grep -v '|   ok  ' | tail -n 40
+    case $code in 0 | 77) ;; *) grep -v '^  ok ' "$log" | tail -n 40 | sed 's/^/        | /' ;; esac
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+tally_end

@@ -141,7 +141,7 @@ TEST(free_and_migrate_in_the_queue) {
     OK(clEnqueueSVMMigrateMem(queue, 2, constants, NULL, 0, 0, NULL, NULL));
     OK(clEnqueueSVMFree(queue, 2, both, on_free, &context, 0, NULL, NULL));
     OK(clFinish(queue));
-    CHECK(wait_until(&freed, 2, 5));
+    CHECK(wait_until(&freed, 2, patience_s()));
     void *one = clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0);
     OK(clEnqueueSVMFree(queue, 1, &one, NULL, NULL, 0, NULL, NULL));
     OK(clFinish(queue));

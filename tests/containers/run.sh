@@ -9,6 +9,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
+. "$here/../tally.sh"
 case ${1-} in
     -*) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
 esac
@@ -23,24 +24,16 @@ stop_daemon() { [ -z "$daemon" ] || { kill "$daemon"; wait "$daemon"; } 2>/dev/n
 trap 'stop_daemon; rm -rf "$out"' EXIT
 trap 'exit 130' INT TERM
 
-passed=0 failed=0 skipped=0
-# report VERDICT NAME NOTE PASSED FAILED SKIPPED: prints a line, and counts the cases.
-report() {
-    printf '%-4s containers/%-26s %6.1f s  %s\n' "$1" "$2" \
-        "$(awk "BEGIN { print $EPOCHREALTIME - $start }")" "$3"
-    passed=$((passed + $4)) failed=$((failed + $5)) skipped=$((skipped + $6))
-    [ -z "${TEST_TALLY-}" ] || echo "$4 $5 $6" >>"$TEST_TALLY"
-}
-summary() { echo "$passed passed, $failed failed, $skipped skipped"; exit $((failed > 0)); }
-start=$EPOCHREALTIME
+tally_plan containers $((${#engines[@]} * ${#programs[@]}))
 
 # An installation: the options name what `make install` lays out.
 prefix=$out/prefix
 if ! make -s -C "$POOL_ROOT" --no-print-directory install PREFIX="$prefix" BIN="$PENSTOCK_BIN" \
     PROGRAMS="$PENSTOCK_PROGRAMS" >"$out/install.log" 2>&1; then
     cat "$out/install.log"
-    report FAIL install "make install failed" 0 1 0
-    summary
+    tally_begin containers/install
+    report FAIL "make install failed"
+    tally_end
 fi
 # CUDA programs need nvcc here, and only their libraries in the container.
 has_cuda=
@@ -50,21 +43,18 @@ if [ -x "$POOL_ROOT/.venv-cuda/bin/python" ]; then
         has_cuda=yes
     else
         cat "$out/cuda.log"
-        report FAIL vectorAdd "does not build" 0 1 0
+        tally_begin containers/vectorAdd
+        report FAIL "it does not build"
     fi
 fi
 
 socket=$out/pool/penstockd.sock
 mkdir "$out/pool" "$out/root"
 start_daemon() {
-    local tries
     POCL_DEVICES=pthread "$prefix/bin/penstock" serve --listen "unix:$socket" \
         >"$out/serve" 2>>"$out/daemon.log" &
     daemon=$!
-    for ((tries = 0; tries < 200; tries++)); do
-        grep -q listening "$out/serve" && return
-        sleep 0.05
-    done
+    wait_until grep -qs listening "$out/serve" && return
     echo "penstock serve did not start:" >&2
     tail -n 20 "$out/daemon.log" >&2
     exit 1
@@ -91,14 +81,14 @@ in_container() {
     # The shell splits the options into words.
     case $engine in
         bubblewrap)
-            timeout -k 5 60 bwrap --unshare-all --die-with-parent --new-session --clearenv \
+            limited "$(patience)" bwrap --unshare-all --die-with-parent --new-session --clearenv \
                 --setenv PATH /usr/bin:/bin --bind "$image" / --ro-bind /usr /usr --proc /proc \
                 --dev /dev --tmpfs /tmp --ro-bind "$out/programs" /programs \
                 $(options bubblewrap) "$@" ;;
-        podman) timeout -k 5 60 "${podman[@]}" $(options podman) --rootfs "$image" "$@" ;;
+        podman) limited "$(patience)" "${podman[@]}" $(options podman) --rootfs "$image" "$@" ;;
         cdi)
             options cdi >"$cdi_folder/$cdi_file" || return
-            timeout -k 5 60 "${podman[@]}" --device "penstock/pool=host" --rootfs "$image" "$@" ;;
+            limited "$(patience)" "${podman[@]}" --device "penstock/pool=host" --rootfs "$image" "$@" ;;
     esac
 }
 # Podman 4.3 reads only these two folders. The name must not meet that of an administrator.
@@ -177,13 +167,13 @@ judge() {
 
 # A container that sees the folder of the socket finds a daemon that starts anew while it runs.
 daemon_again() {
-    local job tries twice='clinfo -l
+    local job twice='clinfo -l
         while [ ! -e /programs/go ]; do sleep 0.1; done
         clinfo -l'
     rm -f "$out/programs/go"
     in_container "$engine" /bin/sh -c "$twice" >"$out/said" 2>&1 &
     job=$!
-    for ((tries = 0; tries < 200; tries++)); do grep -q Device "$out/said" && break; sleep 0.1; done
+    wait_until grep -q Device "$out/said"
     stop_daemon
     start_daemon
     touch "$out/programs/go"
@@ -191,14 +181,16 @@ daemon_again() {
 }
 
 for engine in "${engines[@]}"; do
-    start=$EPOCHREALTIME
     if ! reason=$(can_run "$engine"); then
-        # Podman needs rights that many hosts do not give.
-        if is_required bubblewrap && [ "$engine" = bubblewrap ]; then
-            report FAIL "$engine" "$reason" 0 1 0
-        else
-            report skip "$engine" "SKIPPED, ALL CASES: $reason" 0 0 ${#programs[@]}
-        fi
+        for program in "${programs[@]}"; do
+            tally_begin "containers/$program-$engine"
+            # Podman needs rights that many hosts do not give.
+            if is_required bubblewrap && [ "$engine" = bubblewrap ]; then
+                report FAIL "$reason"
+            else
+                report skip "SKIPPED: $reason"
+            fi
+        done
         continue
     fi
     # `can_run` ran in a process of its own, so its choice is made again.
@@ -206,17 +198,15 @@ for engine in "${engines[@]}"; do
         for runtime in crun runc; do in_container podman /bin/true >/dev/null 2>&1 && break; done
     fi
     for program in "${programs[@]}"; do
-        start=$EPOCHREALTIME
+        tally_begin "containers/$program-$engine"
         if [[ $program = vectorAdd* && -z $has_cuda ]]; then
-            report skip "$program-$engine" "SKIPPED: no nvcc: tools/setup.sh cuda" 0 0 1
-            continue
-        fi
-        if judge "$program"; then
-            report ok "$program-$engine" "" 1 0 0
+            report skip "SKIPPED: no nvcc: tools/setup.sh cuda"
+        elif judge "$program"; then
+            report ok ""
         else
-            report FAIL "$program-$engine" "see the lines below" 0 1 0
+            report FAIL "see the lines below"
             tail -n 20 "$out/said" "$out/daemon.log" | sed 's/^/        | /'
         fi
     done
 done
-summary
+tally_end

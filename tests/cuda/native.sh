@@ -12,15 +12,18 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
+. "$here/../tally.sh"
 libraries=${PENSTOCK_CUDA:-$PENSTOCK_BIN/cuda}
 out=$PENSTOCK_TARGET/cuda
 python=$POOL_ROOT/.venv-cuda/bin/python
 mkdir -p "$out/log" "$out/tests"
 names=("$@")
-if [ ${#names[@]} -eq 0 ]; then names=(vectorAdd matrixMul convolutionSeparable clock copies streams atomics spaces numba_vectors); fi
+if [ ${#names[@]} -eq 0 ]; then
+    names=(vectorAdd matrixMul copies streams atomics numba_vectors)
+    ! runs all || names+=(convolutionSeparable clock spaces)
+fi
 heaps=$([ $# -eq 0 ] && echo yes) others=yes
 if [ "${names[*]}" = heaps ]; then heaps=yes others='' names=(); fi
-passed=0 failed=0 skipped=0
 
 # lacks NEED REASON: reports a skip, or a failure if NEED is required.
 lacks() {
@@ -31,42 +34,35 @@ lacks() {
     fi
 }
 
-report() {
-    local verdict=$1 note=$2 counts
-    case $verdict in
-        ok) passed=$((passed + 1)) counts="1 0 0" ;;
-        skip) skipped=$((skipped + 1)) counts="0 0 1" ;;
-        *) failed=$((failed + 1)) counts="0 1 0" ;;
-    esac
-    [ -n "${TEST_TALLY:-}" ] && echo "$counts" >>"$TEST_TALLY"
-    printf '%-4s cuda/%-27s %8s  %s\n' "$verdict" "$name" \
-        "$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')" "$note"
-}
-
 # run_on NODES COMMAND...: runs a program with our libraries on a pool, and reports its verdict.
 run_on() {
     local nodes=$1 log=$out/log/native-$name.log code last
     shift
-    started=$(date +%s.%N)
-    timeout --kill-after=5 120 env PENSTOCK_NODES="$nodes" LD_LIBRARY_PATH="$libraries" "$@" >"$log" 2>&1
+    tally_begin "cuda/$name"
+    limited "$(patience 5)" env PENSTOCK_NODES="$nodes" LD_LIBRARY_PATH="$libraries" "$@" >"$log" 2>&1
     code=$?
     last=$(tail -n 1 "$log" | cut -c 1-110)
     case $code in
         0) report ok "$last" ;;
         77) report skip "SKIPPED: $last" ;;
         *)
-            report FAIL "ended with code $code"
+            report FAIL "$(how_it_ended $code)"
             grep -v '^  ok ' "$log" | tail -n 15 | sed 's/^/        | /' ;;
     esac
 }
 
-name=all started=$(date +%s.%N)
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
+heap_cases=(one-worker two-workers refused-HOST_REGISTER_SUPPORTED refused-integrated refused-chain)
 if ! command -v "${CC:-cc}" >/dev/null; then
+    tally_plan native 1
+    tally_begin cuda/native
     lacks compiler "no C compiler"
-    echo "$passed passed, $failed failed, $skipped skipped"
-    exit "$failed"
+    tally_end
 fi
+count=0
+[ -z "$heaps" ] || count=$((count + ${#heap_cases[@]}))
+[ -z "$others" ] || count=$((count + 4 + ${#names[@]}))
+tally_plan native $count
 "${CC:-cc}" -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
     "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
 
@@ -93,11 +89,14 @@ chain=$POOL_ADDRESS
 heap_tests() {
     local toolkit ptx=$out/tests/heap_kernels.ptx program=$out/tests/native_heaps both refused why
     toolkit=$(echo "$POOL_ROOT"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13)
-    name=heaps started=$(date +%s.%N)
     if [ ! -x "$toolkit/bin/nvcc" ]; then
-        lacks cuda-toolkit "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+        for why in "${heap_cases[@]}"; do
+            tally_begin "cuda/heaps-$why"
+            lacks cuda-toolkit "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+        done
         return
     fi
+    tally_begin cuda/heaps
     "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" -o "$ptx" "$here/heap_kernels.cu" &&
         "${CC:-cc}" -std=gnu17 -O1 -Wall -Wextra "-I$toolkit/include" "-I$POOL_ROOT/include" -o "$program" "$here/native_heaps.c" \
             "-L$libraries" -l:libcuda.so.1 -ldl || { report FAIL "they do not build"; return; }
@@ -125,9 +124,7 @@ heap_tests() {
 
 [ -n "$heaps" ] && heap_tests
 if [ -z "$others" ]; then
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [ "$failed" -eq 0 ]
-    exit
+    tally_end
 fi
 name=native-standin
 run_on "$standin" "$out/tests/native" Stand-in
@@ -142,9 +139,11 @@ run_on "$chain" "$out/tests/native"
 name=own-library-is-no-driver
 POOL_SERVE_ENV=("${none[@]}" "LD_LIBRARY_PATH=$libraries")
 pool_serve --listen "unix:$POOL_DIR/own.sock" || exit 1
-started=$(date +%s.%N)
-listed=$(PENSTOCK_NODES=$POOL_ADDRESS timeout 20 "$PENSTOCK_BIN/penstock" devices 2>&1)
-case $listed in
+tally_begin "cuda/$name"
+listed=$(limited "$(patience)" env PENSTOCK_NODES="$POOL_ADDRESS" "$PENSTOCK_BIN/penstock" devices 2>&1)
+code=$?
+case $code:$listed in
+    124:* | 137:*) report FAIL "$(how_it_ended $code)" ;;
     *"NVIDIA CUDA driver"*) report FAIL "it is: $listed" ;;
     *) report ok "$(tail -n 1 <<<"$listed" | cut -c 1-110)" ;;
 esac
@@ -157,9 +156,8 @@ for program in "${names[@]}"; do
     elif [ -e "$here/$program.py" ] && [ -x "$python" ]; then
         run_on "$chain" "$python" "$here/$program.py"
     else
-        started=$(date +%s.%N)
+        tally_begin "cuda/$name"
         lacks cuda-toolkit "not built; tests/cuda/run.sh builds it, where .venv-cuda has nvcc"
     fi
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+tally_end

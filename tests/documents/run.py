@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from blocks import Block, Command, WrongDocument, blocks_of, differences, fits
@@ -25,15 +24,12 @@ from blocks import Block, Command, WrongDocument, blocks_of, differences, fits
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
+from patience import CASE_S, PATIENCE_S
 from processes import tree
-from tally import tell
+from tally import Skipped, Tally
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
-# The shell of a document is ended after this time. A slow document takes about 20 s.
-PATIENCE_S = 300
-# A command in the background has printed its first lines after this time.
-BACKGROUND_S = 20
 # What would make a command depend on the person who runs the test.
 FOREIGN = (
     "PENSTOCK_",
@@ -128,7 +124,7 @@ def text_of(command, name):
     out = f"$XDG_RUNTIME_DIR/job-{name}"
     return (
         f"{{ {command.text}\n}} >{out} 2>&1\n"
-        f"for ((tries = 0; tries < {BACKGROUND_S * 20}; tries++)); do\n"
+        f"for ((tries = 0; tries < {PATIENCE_S * 20:.0f}; tries++)); do\n"
         f'    [ "$(wc -l <{out})" -ge {wanted} ] && break; sleep 0.05\n'
         f"done; cat {out}"
     )
@@ -154,7 +150,7 @@ def run(blocks, place):
             stderr=subprocess.STDOUT,
         )
         try:
-            shell.wait(PATIENCE_S)
+            shell.wait(CASE_S)
         except subprocess.TimeoutExpired:
             for pid in [*tree(shell.pid), shell.pid]:
                 os.kill(pid, signal.SIGKILL)
@@ -196,38 +192,30 @@ def judge(b, block, found, show):
     return []
 
 
-def check(path, place, show, tally):
-    """Checks one document, with one line for each block."""
+def read(path):
+    """Returns the name and the blocks of a document, or why they cannot be read."""
     name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
     try:
-        blocks = blocks_of(path.read_text())
+        return name, blocks_of(path.read_text()), ""
     except WrongDocument as wrong:
-        report("FAIL", f"{name}", 0, str(wrong), tally)
-        return
-    started = time.monotonic()
-    found = run(blocks, place) if any(not block.not_run for block in blocks) else {}
-    took = time.monotonic() - started
+        return name, [Block(0, [], [], [])], str(wrong)
+
+
+def check(document, place, show, count):
+    """Checks one document, with one case for each block. The first one runs them all."""
+    name, blocks, wrong = document
+    found = None
     for b, block in enumerate(blocks):
-        if block.not_run:
-            report("skip", f"{name}:{block.line}", 0, f"SKIPPED: {block.not_run}", tally)
-            continue
-        wrong = judge(b, block, found, show)
-        report(
-            "FAIL" if wrong else "ok",
-            f"{name}:{block.line}",
-            took,
-            wrong[0] if wrong else "",
-            tally,
-        )
-        took = 0
-        for line in wrong[1:]:
+        lines = [wrong] if wrong else []
+        with count.case(f"documents/{name}:{block.line}", CASE_S + PATIENCE_S):
+            if block.not_run:
+                raise Skipped(block.not_run)
+            if not wrong:
+                found = found or run(blocks, place)
+                lines = judge(b, block, found, show)
+            assert not lines, lines[0]
+        for line in lines[1:]:
             print(f"        | {line}")
-
-
-def report(verdict, name, took, note, tally):
-    tally[verdict] += 1
-    seconds = f"{took:.1f} s" if took else ""
-    print(f"{verdict:<4} {'documents/' + name:<44} {seconds:>8}  {note}".rstrip(), flush=True)
 
 
 def documents():
@@ -259,16 +247,19 @@ def main():
     options = parser.parse_args()
     if not (BIN / "penstock").exists():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
-    tally = {"ok": 0, "FAIL": 0, "skip": 0}
+    paths = [path.resolve() for path in options.document] or documents()
+    read_ones = [read(path) for path in paths]
+    count = Tally("documents")
+    count.plan(1 + sum(len(blocks) for _, blocks, _ in read_ones))
     place = Place()
     try:
-        verdict = "ok" if notices_a_change(place) else "FAIL"
-        report(verdict, "a changed output is noticed", 0, "", tally)
-        for path in [path.resolve() for path in options.document] or documents():
-            check(path, place, options.show, tally)
+        with count.case("documents/a changed output is noticed"):
+            assert notices_a_change(place)
+        for document in read_ones:
+            check(document, place, options.show, count)
     finally:
         place.close()
-    return tell(tally["ok"], tally["FAIL"], tally["skip"])
+    return count.end()
 
 
 sys.exit(main())

@@ -19,21 +19,20 @@ from node import (
     ABORTED_WITHIN_S,
     BIN,
     ERROR_WITHIN_S,
-    FULL_MACHINE_S,
-    PATIENCE_S,
     Fault,
     Node,
-    wait_for,
 )
+from patience import PATIENCE_S, runs, wait_for
 from processes import is_alive
 
 
-def slowest(errors_s):
-    """Returns a note on the times after which errors came."""
-    worst_s = max(errors_s, default=0)
-    return f"errors after {worst_s:.1f} s at most" + (
-        ", later than the bar" if worst_s > ERROR_WITHIN_S else ""
-    )
+def slowest(seconds, bar_s, what="errors"):
+    """Returns a note on the times after which something came. The lane `perf` judges them."""
+    worst_s, middle_s = max(seconds, default=0), sorted(seconds)[len(seconds) // 2]
+    note = f"{what} after {worst_s:.2f} s at most, {middle_s:.2f} s in the middle"
+    if runs("perf") and worst_s > bar_s:
+        raise Fault(f"{note}; the bar is {bar_s} s")
+    return note
 
 
 MODES = ["transfers", "kernels", "reads", "maps", "builds"]
@@ -48,7 +47,7 @@ def node_in_use(folder, kind):
         other.wait_busy()
         yield node, other
         other.process.send_signal(signal.SIGTERM)
-        other.must_be_right(PATIENCE_S)
+        other.must_be_right()
         node.must_serve()
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -70,7 +69,7 @@ def is_at_rest(node):
 def kill_clients(times, kind, folder):
     """Clients are killed. Their workers must end; the daemon and another client must go on."""
     with node_in_use(folder, kind) as (node, other):
-        wait_for(lambda: is_at_rest(node), PATIENCE_S, lambda: f"starting workers: {node.status()}")
+        wait_for(lambda: is_at_rest(node), lambda: f"starting workers: {node.status()}")
         before = set(node.workers())
         for turn in range(times):
             client = node.client(MODES[turn % len(MODES)])
@@ -82,14 +81,13 @@ def kill_clients(times, kind, folder):
         # Spare workers may be new ones, but there must be no more than before.
         wait_for(
             lambda: len(node.workers()) <= len(before) + 1,
-            PATIENCE_S,
             lambda: f"workers left: {len(node.workers())}, before {len(before)}",
         )
 
 
 def kill_workers(times, kind, folder):
-    """A worker is killed. Its client must get an error in time; the daemon and another client must
-    go on."""
+    """A worker is killed. Its client must get an error; the daemon and another client must go
+    on."""
     errors_s = []
     with node_in_use(folder, kind) as (node, other):
         for turn in range(times):
@@ -104,7 +102,7 @@ def kill_workers(times, kind, folder):
             os.kill(busy, signal.SIGKILL)
             errors_s.append(client.must_get_error(since))
             must_live(other)
-    return slowest(errors_s)
+    return slowest(errors_s, ERROR_WITHIN_S)
 
 
 def inodes_of(pid):
@@ -155,26 +153,18 @@ def kill_daemons(times, kind, folder):
         client.wait_busy()
         time.sleep(random.uniform(0, 0.05))
         node.workers()
-        since = time.monotonic()
         node.daemon.kill()
         node.daemon.wait()
-        # The load ends by itself after 2 seconds, with right results or with an error in time.
-        client.must_end(PATIENCE_S, "a client hangs after the daemon's end")
+        # The load ends by itself after 2 seconds, with right results or with an error.
+        client.must_end("a client hangs after the daemon's end")
         if client.process.returncode < 0 or any("wrong" in line for line in client.lines):
             raise Fault(f"a client ended with {client.process.returncode}: {client.lines[-3:]}")
-        late = [
-            stamp
-            for line, stamp in zip(client.lines, client.stamps)
-            if line.startswith("error") and stamp - since > ERROR_WITHIN_S + FULL_MACHINE_S
-        ]
-        if late:
-            raise Fault(f"an error came {late[0] - since:.1f} s after the daemon's end")
         node.nothing_left()
     Node(folder, kind, 0).stop()
 
 
 def kill_one_of_two(times, kind, folder):
-    """One of two nodes is killed. Commands on it must fail in time, and the process must go on."""
+    """One of two nodes is killed. Commands on it must fail, and the process must go on."""
     errors_s = []
     for turn in range(times):
         first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
@@ -198,7 +188,7 @@ def kill_one_of_two(times, kind, folder):
                     node.stop()
                 for path in Path(folder).glob("*.sock"):
                     path.unlink()
-    return slowest(errors_s)
+    return slowest(errors_s, ERROR_WITHIN_S)
 
 
 def spare_the_rest(times, kind, folder):
@@ -218,11 +208,10 @@ def spare_the_rest(times, kind, folder):
             client.process.send_signal(signal.SIGTERM)
             wait_for(
                 lambda it=client: "enqueued" in it.lines or it.process.poll() is not None,
-                PATIENCE_S,
                 "the client waits for the stopped node",
             )
             os.kill(victim, signal.SIGKILL)
-            client.must_be_right(PATIENCE_S)
+            client.must_be_right()
         first.must_serve()
         second.must_serve()
     finally:
@@ -232,7 +221,7 @@ def spare_the_rest(times, kind, folder):
 
 def kill_member(times, kind, folder):
     """Kernels on two nodes wait for each other in a heap, and the worker of one is killed. The
-    kernel of the other must leave in time. Over Unix sockets the two share memory, over TCP they
+    kernel of the other must leave. Over Unix sockets the two share memory, over TCP they
     have proxies."""
     first, second = Node(folder, kind, 0), Node(folder, kind, 1)
     aborted_s = []
@@ -257,7 +246,6 @@ def kill_member(times, kind, folder):
             client.kill()
             wait_for(
                 lambda left=workers: not any(map(is_alive, left)),
-                5,
                 lambda left=workers: f"workers of an ended client left: {left}",
             )
         first.must_serve()
@@ -265,13 +253,7 @@ def kill_member(times, kind, folder):
     finally:
         first.stop()
         second.stop()
-    late = sum(seconds > ABORTED_WITHIN_S for seconds in aborted_s)
-    if late:
-        raise Fault(
-            f"{late} of {len(aborted_s)} kernels left later than {ABORTED_WITHIN_S:.0f} s, the last one after {max(aborted_s):.1f} s"
-        )
-    worst_ms, middle_ms = 1e3 * max(aborted_s), 1e3 * sorted(aborted_s)[len(aborted_s) // 2]
-    return f"{len(aborted_s) - late} of {len(aborted_s)} kernels aborted within {ABORTED_WITHIN_S:.0f} s (median {middle_ms:.1f} ms, worst {worst_ms:.1f} ms)"
+    return slowest(aborted_s, ABORTED_WITHIN_S, "kernels aborted")
 
 
 def end_links(pid, port):
@@ -301,8 +283,7 @@ def end_links(pid, port):
 
 
 def lose_link(times, kind, folder):
-    """The link between two workers ends, and both live. Operations under way must fail in time;
-    then the client relays."""
+    """The link between two workers ends, and both live. Operations under way must fail; then the client relays."""
     for _ in range(times):
         first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
         try:
@@ -319,14 +300,13 @@ def lose_link(times, kind, folder):
             seen = len(client.lines)
             wait_for(
                 lambda: client.lines[seen:].count("right") > 10,
-                PATIENCE_S,
                 lambda: f"nothing works without the link: {client.lines[seen : seen + 5]}",
             )
             failed = sum(line.startswith("failed") for line in client.lines)
             if failed > 5:
                 raise Fault(f"{failed} turns failed: a lost link is still used")
             client.process.send_signal(signal.SIGTERM)
-            client.must_be_right(PATIENCE_S)
+            client.must_be_right()
         finally:
             first.stop()
             second.stop()
@@ -345,18 +325,14 @@ def dial(node):
 
 
 def silent_connections(times, kind, folder):
-    """A thousand silent connections. The daemon must keep serving, and drop them in time."""
+    """A thousand silent connections. The daemon must keep serving, and drop them."""
     node = Node(folder, kind)
     connections = []
     try:
         for _ in range(min(1000, times * 50)):
             with contextlib.suppress(OSError):
                 connections.append(dial(node))
-        started = time.monotonic()
         node.must_serve()
-        served_s = time.monotonic() - started
-        if served_s > 30:
-            raise Fault(f"a client had to wait {served_s:.1f} s")
         dropped = 0
         for connection in connections:
             with contextlib.suppress(OSError):
@@ -396,7 +372,6 @@ def garbage(times, kind, folder):
                 connection.sendall(sent)
                 if turn % 3 == 0:
                     connection.shutdown(socket.SHUT_WR)
-                    connection.settimeout(10)
                     while connection.recv(4096):
                         pass
             connection.close()
@@ -461,7 +436,7 @@ def wrong_keys(times, kind, folder):
                 right, node.env["PENSTOCK_KEY"] = node.env["PENSTOCK_KEY"], key
                 client = node.client("check")
                 node.env["PENSTOCK_KEY"] = right
-                client.must_end(PATIENCE_S, "a client with a wrong key hangs")
+                client.must_end("a client with a wrong key hangs")
                 if client.process.returncode == 0:
                     raise Fault(f"a client with key {key} was served")
         node.must_serve()
@@ -488,7 +463,7 @@ def refuse_memory(times, kind, folder):
                 limit = pages * os.sysconf("SC_PAGESIZE") + SPARE_BYTES
                 resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
             client.process.send_signal(signal.SIGTERM)
-            client.must_be_right(PATIENCE_S)
+            client.must_be_right()
         finally:
             for node in (first, second):
                 if node.daemon.poll() is None:
@@ -511,3 +486,5 @@ CASES = {
     "cut-off hello": (replayed_hello_in_pieces, ("tcp",)),
     "wrong keys": (wrong_keys, ("tcp",)),
 }
+# Those whose times the lane `perf` judges.
+IN_TIME = ("worker killed", "node of two killed", "member of a heap killed")

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+from patience import PATIENCE_S, wait_for
 from processes import Roll, tree
 
 HERE = Path(__file__).resolve().parent
@@ -16,18 +17,14 @@ ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 LOAD = TARGET / "programs" / "fault-load"
-# The bar of the project for errors after a kill.
+# The bar of the project for errors after a kill. Each line shows the worst time; the lane `perf`
+# judges it.
 ERROR_WITHIN_S = 2.0
-# Additional time on a busy machine, where threads may wait for a processor. Each line shows the
-# worst time.
-FULL_MACHINE_S = 6.0
-# The bar for kernels in a heap that loses a member. A later end is a failure.
+# The bar for kernels in a heap that loses a member.
 ABORTED_WITHIN_S = 1.0
-# After this time, a test stops waiting.
-PATIENCE_S = 60
 
 
-class Fault(Exception):
+class Fault(AssertionError):
     """A failure that a case has found."""
 
 
@@ -39,21 +36,12 @@ def build_load():
         subprocess.run(["gcc", *options, "-o", LOAD, source, "-lOpenCL"], check=True)
 
 
-def wait_for(condition, patience_s, what):
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.02)
-    raise Fault(what() if callable(what) else what)
-
-
 def stacks_of(pid):
     """Returns the stacks of a hanging process's threads; empty without gdb."""
     if not shutil.which("gdb"):
         return ""
     command = ["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 14"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S).stdout
     return "".join(
         f"\n        | {line[:200]}"
         for line in said.splitlines()
@@ -122,7 +110,7 @@ class Node:
         """Checks that a new client gets right results."""
         if self.daemon.poll() is not None:
             raise Fault(f"the daemon ended with {self.daemon.returncode}")
-        self.client("check").must_be_right(PATIENCE_S)
+        self.client("check").must_be_right()
 
     def stop(self):
         self.workers()
@@ -136,9 +124,7 @@ class Node:
         self.nothing_left()
 
     def nothing_left(self):
-        wait_for(
-            lambda: not self.roll.left(), PATIENCE_S, lambda: f"processes left: {self.roll.left()}"
-        )
+        wait_for(lambda: not self.roll.left(), lambda: f"processes left: {self.roll.left()}")
         left = [path.name for path in self.folder.iterdir() if path.name == self.socket]
         if left and self.daemon.returncode != -signal.SIGKILL:
             raise Fault(f"sockets left: {left}")
@@ -170,7 +156,6 @@ class Client:
                 any(line.startswith("busy") for line in self.lines)
                 or self.process.poll() is not None
             ),
-            PATIENCE_S,
             "the client did not get to work",
         )
         if self.process.poll() is not None:
@@ -184,47 +169,45 @@ class Client:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def must_end(self, patience_s, fault):
+    def must_end(self, fault):
         """Waits until the client ends by itself, and reads its output."""
         try:
-            self.process.wait(patience_s)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise Fault(f"{fault}: {self.lines[-3:]}") from None
-        self.reader.join(2)
+        self.reader.join(PATIENCE_S)
 
-    def must_be_right(self, patience_s):
+    def must_be_right(self):
         """Checks that the client ends by itself, with right results."""
-        self.must_end(patience_s, "a client hangs")
+        self.must_end("a client hangs")
         if self.process.returncode != 0:
             raise Fault(f"a client ended with {self.process.returncode}: {self.lines[-3:]}")
 
     def must_get_error(self, since):
-        """Checks that the client reports "error CODE" in time after the kill and ends normally.
-        Returns the seconds until the error."""
+        """Checks that the client reports "error CODE" after the kill and ends normally. Returns the
+        seconds until the error."""
         try:
             self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             stacks = stacks_of(self.process.pid)
             self.kill()
             raise Fault(f"a client hangs after the kill: {self.lines[-3:]}{stacks}") from None
-        self.reader.join(2)
+        self.reader.join(PATIENCE_S)
         code = self.process.returncode
         if code < 0:
             raise Fault(f"a client was ended by signal {-code}: {self.lines[-3:]}")
         errors = [stamp for line, stamp in zip(self.lines, self.stamps) if line.startswith("error")]
         if not errors:
             raise Fault(f"a client noticed nothing and ended with {code}: {self.lines[-3:]}")
-        if errors[0] - since > ERROR_WITHIN_S + FULL_MACHINE_S:
-            raise Fault(f"the error came after {errors[0] - since:.1f} s")
         if any("wrong" in line for line in self.lines):
             raise Fault(f"wrong results: {self.lines[-3:]}")
         return errors[0] - since
 
     def must_be_aborted(self, since):
-        """Checks that a heap's kernel on the other device leaves in time after the kill, and that
-        the client ends normally. Returns the seconds until then."""
-        self.must_be_right(PATIENCE_S)
+        """Checks that a heap's kernel on the other device leaves after the kill, and that the client
+        ends normally. Returns the seconds until then."""
+        self.must_be_right()
         aborted = [
             stamp - since
             for line, stamp in zip(self.lines, self.stamps)
@@ -232,6 +215,4 @@ class Client:
         ]
         if len(aborted) != 1 or sum(line.startswith("lost") for line in self.lines) != 1:
             raise Fault(f"one device is lost and one aborted, but: {self.lines[-4:]}")
-        if aborted[0] > ABORTED_WITHIN_S + FULL_MACHINE_S:
-            raise Fault(f"the kernel left after {aborted[0]:.1f} s")
         return aborted[0]

@@ -14,18 +14,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import fault_cases
-import tally
 from guest import missing
-from node import BIN, Fault, build_load, wait_for
+from node import BIN, Fault, build_load
+from patience import CASE_S, LANE, chosen, wait_for
 from processes import left_memory, shared_memory
+from tally import Skipped, Tally
+
+# The bar of the project is 100.
+TIMES = {"test": 1, "all": 10, "perf": 10}
 
 
 def perform(case, times, transport):
-    """Runs a case and returns its verdict and a note."""
+    """Runs a case. Returns its note."""
     # Paths of sockets are short.
     folder = tempfile.mkdtemp(prefix="penstock-g.", dir="/tmp")
     before = shared_memory()
@@ -33,27 +36,21 @@ def perform(case, times, transport):
         note = case(times, folder, transport) or ""
         wait_for(
             lambda: not left_memory(before),
-            5,
             lambda: f"shared memory left: {left_memory(before)}",
         )
-        return "ok", note
-    except (Fault, subprocess.SubprocessError, OSError) as fault:
+        return note
+    except (AssertionError, subprocess.SubprocessError, OSError) as fault:
         log = Path(folder, "daemon0.log")
         lines = log.read_text().splitlines()[-8:] if log.exists() else []
         told = "".join(f"\n        | {line}" for line in lines)
-        return "FAIL", f"{fault or type(fault).__name__}{told}"
+        raise Fault(f"{fault or type(fault).__name__}{told}") from fault
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--times",
-        type=int,
-        default=3,
-        help="guests that are killed (default 3; the bar of the project is 100)",
-    )
+    parser.add_argument("--times", type=int, default=TIMES[LANE], help="guests that are killed")
     parser.add_argument(
         "--transport",
         choices=["vsock", "shm"],
@@ -65,22 +62,19 @@ def main():
     if not (BIN / "penstock").exists():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
     lack = missing()
-    counts = {"ok": 0, "FAIL": 0, "SKIP": 0}
+    wanted = chosen(list(fault_cases.CASES.values()), arguments.case, lambda case: case.__name__)
+    count = Tally("guests-faults")
+    count.plan(len(wanted))
     build_load()
-    for name, case in fault_cases.CASES.items():
-        if arguments.case and not any(part in name for part in arguments.case):
-            continue
-        started = time.monotonic()
-        if lack:
+    for act in wanted:
+        name = f"guests/{act.__name__} {arguments.transport}"
+        with count.case(name, CASE_S * (2 + arguments.times)) as case:
             is_required = "guest" in os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
-            verdict, note = "FAIL" if is_required else "SKIP", lack
-        else:
-            verdict, note = perform(case, arguments.times, arguments.transport)
-        counts[verdict] += 1
-        took = f"{time.monotonic() - started:.1f} s"
-        title = f"guests/{name} {arguments.transport}"
-        print(f"{verdict:<4} {title:<20} {took:>8}  {note}", flush=True)
-    return tally.tell(*counts.values())
+            assert not lack or not is_required, lack
+            if lack:
+                raise Skipped(lack)
+            case.note = perform(act, arguments.times, arguments.transport)
+    return count.end()
 
 
 sys.exit(main())

@@ -14,18 +14,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import tally
 from guest import KERNEL, Archive, libraries_of
 from node import BIN
+from patience import CASE_S, PATIENCE_S
+from tally import Skipped, Tally
 
-# An emulated guest boots in 2 to 10 s, and other tests may take the processors.
-PATIENCE_S = 200
 MEMORY_MIB = 320
 LIMIT = "[user.default]\nworker_memory = 50000000\n"
 
@@ -62,7 +60,7 @@ start() {
     sh -c "echo \$\$ > $1/cgroup.procs; exec penstock serve --limits /limits.toml" 2>>/tmp/log \
         >/dev/null &
     daemon=$!
-    until_true 60 'penstock status --json | grep -q "\"spare_workers\": *2"'
+    until_true 3000 'penstock status --json | grep -q "\"spare_workers\": *2"'
 }
 first() { ls -d $own/worker-* | head -n 1; }
 worker() { head -n 1 $(first)/cgroup.procs; }
@@ -93,16 +91,16 @@ result "the daemon goes on" 'kill -0 $daemon && penstock status >/dev/null'
 # The worker ends, and so does what has left its process group.
 kill -9 $old
 result "what a worker has started ends with it" \
-    'until_true 30 "! [ -d $group ] && ! kill -0 $escaped 2>/dev/null"'
+    'until_true 300 "! [ -d $group ] && ! kill -0 $escaped 2>/dev/null"'
 result "another worker comes" \
-    'until_true 60 "[ \$(ls -d $own/worker-* | wc -l) = 2 ]"'
+    'until_true 3000 "[ \$(ls -d $own/worker-* | wc -l) = 2 ]"'
 result "the log says that the limit was reached" \
-    'until_true 10 "grep -q \"reached worker_memory\" /tmp/log"'
+    'until_true 300 "grep -q \"reached worker_memory\" /tmp/log"'
 
 # Another daemon cannot use the group.
 mkdir $own/../other
 sh -c "echo \$\$ > $own/../other/cgroup.procs; exec sleep 1000" &
-sleep 1
+until_true 300 'grep -q . $own/../other/cgroup.procs'
 ( export XDG_RUNTIME_DIR=/tmp/b; mkdir /tmp/b; old=$daemon; start $own/../other
   penstock status > /tmp/shared; penstock status --limits > /tmp/limits; kill $daemon )
 result "a daemon that is not alone says so" \
@@ -115,7 +113,7 @@ group=$(first)
 echo $escaped > $group/cgroup.procs
 kill -9 $daemon; wait $daemon 2>/dev/null
 result "a daemon is killed" \
-    'until_true 30 "[ -z \"\$(cat $own/daemon/cgroup.procs)\" ]" && kill -0 $escaped'
+    'until_true 300 "[ -z \"\$(cat $own/daemon/cgroup.procs)\" ]" && kill -0 $escaped'
 echo "" > $own/cgroup.subtree_control
 for name in memory pids cpu; do echo -$name > $own/cgroup.subtree_control; done
 start $own
@@ -169,7 +167,7 @@ def boot(folder):
     # The kernel must not check its timer: on a busy host the check is too early, and it panics.
     command += ["-append", "console=ttyS0 quiet panic=-1 no_timer_check"]
     said = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=False
+        command, capture_output=True, text=True, errors="replace", timeout=CASE_S, check=False
     )
     return said.stdout.replace("\r", "").splitlines()
 
@@ -177,23 +175,25 @@ def boot(folder):
 def main():
     if not (BIN / "penstock").exists():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
-    lack, started = missing(), time.monotonic()
-    if lack:
-        is_required = "guest" in os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
-        print(f"{'FAIL' if is_required else 'SKIP'} guests/groups  {lack}")
-        return tally.tell(0, int(is_required), int(not is_required))
-    with tempfile.TemporaryDirectory(prefix="penstock-groups.") as folder:
-        lines = boot(folder)
-    found = [re.fullmatch(r"([a-z ]+): (ok|FAIL.*)", line.strip()) for line in lines]
-    results = [match.groups() for match in found if match]
-    expected = INIT.count('\nresult "')
-    if len(results) != expected or "done" not in lines:
-        results.append(("the guest reaches its end", f"FAIL {lines[-5:]}"))
-    for name, verdict in results:
-        print(f"{verdict[:4].strip():<4} guests/groups: {name}  {verdict[4:].strip()}")
-    print(f"the guest took {time.monotonic() - started:.1f} s")
-    failed = sum(verdict != "ok" for _, verdict in results)
-    return tally.tell(len(results) - failed, failed)
+    names = re.findall(r'^result "([a-z ]+)"', INIT, flags=re.MULTILINE)
+    count, said = Tally("guests-groups"), {}
+    count.plan(1 + len(names))
+    with count.case("guests/groups: the guest reaches its end", CASE_S + PATIENCE_S):
+        if lack := missing():
+            is_required = "guest" in os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
+            assert not is_required, lack
+            raise Skipped(lack)
+        with tempfile.TemporaryDirectory(prefix="penstock-groups.") as folder:
+            lines = boot(folder)
+        found = (re.fullmatch(r"([a-z ]+): (ok|FAIL.*)", line.strip()) for line in lines)
+        said = dict(match.groups() for match in found if match)
+        assert "done" in lines, lines[-5:]
+    for name in names:
+        with count.case(f"guests/groups: {name}"):
+            if lack:
+                raise Skipped(lack)
+            assert said.get(name) == "ok", said.get(name, "the guest does not tell it")
+    return count.end()
 
 
 if __name__ == "__main__":

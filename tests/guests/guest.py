@@ -19,14 +19,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / name) for name in ("", "faults")]
 
-from node import BIN, LOAD, PATIENCE_S, TARGET, Fault, wait_for
+from node import BIN, LOAD, TARGET, Fault
+from patience import wait_for
 
 # Where the setup puts the kernel, and the monitor unless it is installed.
 KERNEL = TARGET / "guest"
 os.environ["PATH"] += f":{TARGET / 'tools/bin'}"
 PORT = 7367
-# An emulated guest boots in 2 to 10 s, and other tests may take the processors.
-BOOT_S = 120
 MEMORY_MIB = 192
 # Memory that a guest shares with the host, if it does. The session of a guest that was killed may
 # still have a part when the next one begins.
@@ -158,7 +157,7 @@ class Guest:
         for old in (self.socket, place.path, self.orders):
             Path(old).unlink(missing_ok=True)
         self.monitor = self.start_monitor()
-        wait_for(lambda: Path(self.socket).exists(), PATIENCE_S, "vhost-device-vsock did not start")
+        wait_for(lambda: Path(self.socket).exists(), "vhost-device-vsock did not start")
         kernel = next(KERNEL.glob("boot/vmlinuz-*"))
         memory = f"memory-backend-memfd,id=memory,size={MEMORY_MIB}M,share=on"
         arguments = " ".join(map(str, (stop_s, *load)))
@@ -204,18 +203,19 @@ class Guest:
         found = (stamp for line, stamp in zip(self.lines, self.stamps) if line.startswith(word))
         return next(found, None)
 
-    def must_say(self, word, patience_s):
+    def must_say(self, word):
+        """Waits for a line of the guest. An emulated guest takes longer than other programs."""
         wait_for(
             lambda: self.said_at(word) or self.machine.poll() is not None,
-            patience_s,
-            lambda: f"the guest did not say `{word}` in {patience_s} s: {self.lines[-4:]}",
+            lambda: f"the guest did not say `{word}`: {self.lines[-4:]}",
+            CASE_S,
         )
         if not self.said_at(word):
             raise Fault(f"the guest ended before it said `{word}`: {self.lines[-4:]}")
         return self.said_at(word)
 
     def wait_busy(self):
-        self.must_say("busy", BOOT_S)
+        self.must_say("busy")
 
     def order(self, text):
         """Gives QEMU an order."""
@@ -233,7 +233,7 @@ class Guest:
     def must_be_right(self):
         """Has the client end, and checks that it got right results until now."""
         self.signal("TERM")
-        self.must_say("ended with 0", PATIENCE_S)
+        self.must_say("ended with 0")
 
     def kill(self):
         """Ends the guest as a crash of the host's process does."""

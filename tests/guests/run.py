@@ -17,13 +17,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+from patience import CASE_S, PATIENCE_S, chosen, wait_for
 from processes import Roll, tree
-from tally import tell
+from tally import Skipped, Tally
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
@@ -31,8 +31,6 @@ PROGRAMS = Path(os.environ.get("PENSTOCK_PROGRAMS", TARGET / "programs")).resolv
 PENSTOCK = BIN / "penstock"
 KERNEL = TARGET / "guest"
 TOOLS = TARGET / "tools/bin"
-# A guest alone takes some 8 s; in `make test` it shares two cores with four stages.
-PATIENCE_S = 150
 REQUIRED = os.environ.get("PENSTOCK_TEST_REQUIRE", "").split(",")
 # What `penstock vm run` says of each transport.
 WAYS = {
@@ -41,10 +39,6 @@ WAYS = {
     "tcp": "it uses TCP over virtio-net",
 }
 TRANSPORTS = list(WAYS)
-
-
-class Lacks(Exception):
-    """The host lacks something. The first argument is the name of the need."""
 
 
 # The user `nobody` of most systems. It owns no files.
@@ -81,7 +75,7 @@ class Place:
             args=[*self.prefix, PENSTOCK, *map(str, arguments)],
             env=self.env,
             cwd=self.folder,
-            timeout=PATIENCE_S,
+            timeout=CASE_S,
             capture_output=True,
             **{"text": True, "stdin": subprocess.DEVNULL} | options,
         )
@@ -99,8 +93,10 @@ class Place:
 
 
 def need(name, condition, why):
+    """Skips the case if the host lacks something, or fails if a test must not lack it."""
+    assert condition or name not in REQUIRED, f"{name} is required, and is missing: {why}"
     if not condition:
-        raise Lacks(name, why)
+        raise Skipped(why)
 
 
 def need_guests(transport="tcp"):
@@ -236,7 +232,7 @@ def nodes_that_run_already(place):
     assert refused.returncode == 125 and "no Unix socket" in refused.stderr, refused.stderr
 
 
-def what_fails_has_its_status(place):
+def what_fails_has_its_status(place, failures):
     """The statuses of failures are those of `env`, and the messages have the reason."""
     need_guests()
     broken = place.folder / "broken"
@@ -244,17 +240,23 @@ def what_fails_has_its_status(place):
     kernel = next((KERNEL / "boot").glob("vmlinuz-*"))
     (broken / "boot" / kernel.name).write_text("no kernel")
     (broken / "lib").symlink_to(KERNEL / "lib")
-    for arguments, options, status, reason in [
-        (("--", "no-such-program"), {}, 127, "no-such-program"),
-        (("--", "/etc/passwd"), {}, 126, "in the guest: /etc/passwd"),
-        (("--timeout", "1", "--", "sleep", "60"), {}, 124, "longer than 1 s"),
-        (("--memory", "64", "--", "sleep", "60"), {}, 125, "needs at least"),
-        (("--", "sleep", "60"), {"image": broken}, 125, "linux kernel too old"),
-        (("--", "sleep", "60"), {"image": "/etc"}, 125, "/etc/boot"),
-    ]:
-        done = place.guest(*arguments, **options)
+    for arguments, image, status, reason in failures:
+        done = place.guest(*arguments, image=broken if image == "broken" else image)
         said = f"{arguments}: {done.returncode}: {done.stderr}"
         assert done.returncode == status and reason in done.stderr and not done.stdout, said
+
+
+FAILURES = [
+    (("--", "no-such-program"), KERNEL, 127, "no-such-program"),
+    (("--", "sleep", "60"), "broken", 125, "linux kernel too old"),
+    (("--", "sleep", "60"), "/etc", 125, "/etc/boot"),
+]
+# Each of them boots a guest.
+MORE_FAILURES = [
+    (("--", "/etc/passwd"), KERNEL, 126, "in the guest: /etc/passwd"),
+    (("--timeout", "1", "--", "sleep", "60"), KERNEL, 124, "longer than 1 s"),
+    (("--memory", "64", "--", "sleep", "60"), KERNEL, 125, "needs at least"),
+]
 
 
 def a_guest_that_panics_is_an_error(place):
@@ -267,7 +269,7 @@ def a_guest_that_panics_is_an_error(place):
 
 
 def nothing_is_left(place, by):
-    """Whatever ends the command: its processes and its folders are gone soon."""
+    """Whatever ends the command: its processes and its folders go."""
     need_guests("shm")
     # Other runs of this user may have some.
     before = place.left_in_memory()
@@ -288,63 +290,55 @@ def nothing_is_left(place, by):
         mine = place.left_in_memory() - before
         assert any((path / "memory").is_file() for path in mine), mine
         process.send_signal(by)
-        process.wait(20)
+        process.wait(PATIENCE_S)
     finally:
         process.kill()
         process.wait()
-    deadline = time.monotonic() + 20
 
     def rest():
         return [*roll.left(), *place.left(), *(place.left_in_memory() & mine)]
 
-    while rest() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not rest(), rest()
+    wait_for(lambda: not rest(), lambda: f"left: {rest()}")
+
+
+class Case:
+    def __init__(self, name, act, *arguments, lane="test"):
+        self.name, self.act, self.arguments, self.lane = name, act, arguments, lane
 
 
 def cases(transports):
-    """Yields the name, the function and the arguments of each case."""
+    """Yields all cases. Each boots a guest, which takes some seconds of both cores."""
     for transport in transports:
-        name = f"three programs over {transport}, without root"
-        yield name, same_results_without_root, (transport,)
-    yield "input, output and status", input_output_and_status, ()
-    yield "nodes that run already", nodes_that_run_already, ()
-    yield "what fails has its status", what_fails_has_its_status, ()
-    yield "a guest that panics is an error", a_guest_that_panics_is_an_error, ()
-    for by in (signal.SIGKILL, signal.SIGTERM):
-        yield f"nothing is left after {by.name}", nothing_is_left, (by,)
-
-
-def run_case(place, case, arguments):
-    """Returns the verdict and a note."""
-    try:
-        case(place, *arguments)
-    except Lacks as lack:
-        name, why = lack.args
-        if name in REQUIRED:
-            return "FAIL", f"{name} is required, and is missing: {why}"
-        return "skip", f"SKIPPED: {why}"
-    except (AssertionError, subprocess.TimeoutExpired) as error:
-        return "FAIL", str(error)[:4000]
-    return "ok", ""
+        yield Case(
+            f"three programs over {transport}, without root", same_results_without_root, transport
+        )
+    yield Case("input, output and status", input_output_and_status)
+    yield Case("nodes that run already", nodes_that_run_already, lane="all")
+    yield Case("what fails has its status", what_fails_has_its_status, FAILURES)
+    more = "more that fails has its status"
+    yield Case(more, what_fails_has_its_status, MORE_FAILURES, lane="all")
+    panic = "a guest that panics is an error"
+    yield Case(panic, a_guest_that_panics_is_an_error, lane="all")
+    yield Case("nothing is left after SIGKILL", nothing_is_left, signal.SIGKILL)
+    yield Case("nothing is left after SIGTERM", nothing_is_left, signal.SIGTERM, lane="all")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transport", action="append", choices=TRANSPORTS)
-    chosen = parser.parse_args().transport or TRANSPORTS
-    place, counts = Place(), {"ok": 0, "FAIL": 0, "skip": 0}
+    parser.add_argument("case", nargs="*", help="parts of the names of the cases")
+    arguments = parser.parse_args()
+    known = list(cases(arguments.transport or TRANSPORTS))
+    wanted = chosen(known, arguments.case, lambda case: case.name)
+    place, count = Place(), Tally("guests")
+    count.plan(len(wanted))
     try:
-        for name, case, arguments in cases(chosen):
-            began = time.monotonic()
-            verdict, note = run_case(place, case, arguments)
-            counts[verdict] += 1
-            print(
-                f"{verdict:4} guests: {name} ({time.monotonic() - began:.1f} s) {note}", flush=True
-            )
+        for case in wanted:
+            with count.case(f"guests/{case.name}", 2 * CASE_S):
+                case.act(place, *case.arguments)
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)
-    return tell(counts["ok"], counts["FAIL"], counts["skip"])
+    return count.end()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import struct
 import time
 
 import wire
-from node import wait_for
+from patience import wait_for
 from processes import is_alive, status_of
 from wire import Client, frame, image, local_arg, mem_arg, numbers, text, value_arg
 
@@ -28,7 +28,7 @@ def ends_alone(node, client, act, *words):
     why = client.end_of()
     other.ping()
     other.close()
-    wait_for(lambda: not is_alive(client.worker), 3, "the worker lives on")
+    wait_for(lambda: not is_alive(client.worker), "the worker lives on")
     assert not words or any(word in why for word in words), f"told: {why}"
     return why
 
@@ -66,10 +66,10 @@ def frames_cut_off(node):
         client = Client(node, "tcp" if cut % 2 else "unix")
         client.connection.sendall(right[:cut])
         client.close()
-        wait_for(lambda: not is_alive(client.worker), 3, f"cut at {cut}: the worker lives on")
+        wait_for(lambda: not is_alive(client.worker), f"cut at {cut}: the worker lives on")
     Client(node).works().close()
     silent.close()
-    wait_for(lambda: not is_alive(silent.worker), 3, "the worker of a frame without end lives on")
+    wait_for(lambda: not is_alive(silent.worker), "the worker of a frame without end lives on")
 
 
 def announced_and_not_sent(node):
@@ -295,7 +295,7 @@ def programs(node):
             "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text("") + b"\0\0"
         )
         try:
-            client.until(lambda: request in client.replies, 60)
+            client.until(lambda: request in client.replies)
         except ConnectionError:
             # The compiler crashed in the worker, which ended with it.
             client = Client(node).setup()
@@ -307,7 +307,7 @@ def programs(node):
         client.send(
             "BuildProgram", request, program, payload=numbers([0]) + b"\1" + text(options) + b"\0\0"
         )
-        client.until(lambda: request in client.replies, 60)
+        client.until(lambda: request in client.replies)
     request = client.id()
     client.send(
         "CreateProgramWithBinary",
@@ -316,7 +316,7 @@ def programs(node):
         client.context,
         payload=varints_binary(os.urandom(4096)),
     )
-    client.until(lambda: request in client.replies, 60)
+    client.until(lambda: request in client.replies)
     assert client.replies[request][0] < 0
     client.close()
 

@@ -13,7 +13,7 @@ import subprocess
 
 import confinement
 from confinement import DRIVERS, LEVELS, At, Kernel, node_at, own_folder
-from node import wait_for
+from patience import lane, wait_for
 from processes import is_alive, tree
 from wire import Client, mem_arg
 
@@ -142,6 +142,11 @@ STOPPED_BY = {
 RANKS = [*LEVELS, "nothing"]
 
 
+def at_full(level, driver, run):
+    """Puts the default level on PoCL into the lane `test`, and the others into `all`."""
+    return lane("test" if (level, driver) == ("full", "pocl") else "all")(run)
+
+
 def escapes_at(level, driver):
     def run(_):
         with node_at(level, driver) as node:
@@ -158,7 +163,7 @@ def escapes_at(level, driver):
             node.must_live()
 
     run.__name__ = f"kernels_that_escape_{driver}_at_level_{level}"
-    return run
+    return at_full(level, driver, run)
 
 
 def program_of(process):
@@ -183,10 +188,10 @@ def a_process_that_outlives_its_worker(node):
         children[:] = [it for it in tree(worker) if program_of(it) == program]
         return children
 
-    wait_for(has_child, 10, "no process was started")
+    wait_for(has_child, "no process was started")
     kernel.client.close()
-    wait_for(lambda: not is_alive(worker), 5, "the worker lives on")
-    wait_for(lambda: not any(map(is_alive, children)), 5, f"{children} live on")
+    wait_for(lambda: not is_alive(worker), "the worker lives on")
+    wait_for(lambda: not any(map(is_alive, children)), f"{children} live on")
     node.settle()
 
 
@@ -200,8 +205,8 @@ def a_folder_that_is_deeper_than_a_path(node):
     # The daemon ends the session as soon as it notices that something is hidden.
     with contextlib.suppress(ConnectionError):
         many(kernel, 20_000, [MKDIR, 0, 0o700], [CHDIR, 0])
-        kernel.client.end_of(20)
-    wait_for(lambda: not folder.exists(), 10, f"{folder} is left")
+        kernel.client.end_of()
+    wait_for(lambda: not folder.exists(), f"{folder} is left")
     node.must_live()
 
 
@@ -214,7 +219,7 @@ def a_folder_that_is_closed(node):
     assert kernel.call(MKDIR, kernel.path(closed), 0o700) == 0
     assert kernel.call(MKDIR, kernel.path(closed / "inner"), 0) == 0
     kernel.client.close()
-    wait_for(lambda: not folder.exists(), 5, f"{folder} is left")
+    wait_for(lambda: not folder.exists(), f"{folder} is left")
 
 
 # What is left of each attack is gone soon, from this level on. Without confinement a worker has no
@@ -240,7 +245,7 @@ def cleaned_at(level, driver):
             return f"{len(attacks)} of {len(CLEANED_FROM)} attacks leave nothing"
 
     run.__name__ = f"what_kernels_leave_behind_{driver}_at_level_{level}"
-    return run
+    return at_full(level, driver, run)
 
 
 ATTACKS = [

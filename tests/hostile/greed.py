@@ -9,8 +9,8 @@ import time
 
 import wire
 from clients import MEBI, ends_alone, memory_of
-from node import SLOWNESS, wait_for
-from processes import is_alive
+from patience import PATIENCE_S, lane, wait_for
+from processes import cpu_of, is_alive
 from wire import Client, frame, mem_arg, value_arg
 
 
@@ -27,6 +27,7 @@ def more_objects_than_allowed(node):
     ends_alone(node, client, lambda: client.connection.sendall(batch), "OBJECTS_PER_SESSION_MAX")
 
 
+@lane("all")
 def bytes_for_commands_that_wait(node):
     """Writes behind a user event that is never set. At GATED_BYTES_MAX (4 GiB) the worker must stop
     reading."""
@@ -47,10 +48,11 @@ def bytes_for_commands_that_wait(node):
         f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
     )
     client.close()
-    wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
+    wait_for(lambda: not is_alive(client.worker), "the worker lives on")
     return f"{grown // MEBI} MiB at most"
 
 
+@lane("all")
 def a_client_that_never_reads(node):
     """Answers, completions and data must accumulate only up to a limit."""
     notes = []
@@ -81,12 +83,13 @@ def a_client_that_never_reads(node):
         with contextlib.suppress(OSError):
             most = max(most, memory_of(client.worker) - before)
         client.close()
-        wait_for(lambda: not is_alive(client.worker), 3, f"{name}: the worker lives on")
+        wait_for(lambda: not is_alive(client.worker), f"{name}: the worker lives on")
         assert most < 1600 * MEBI, f"{name}: {most // MEBI} MiB"
         notes.append(f"{name} {most // MEBI} MiB")
     return ", ".join(notes)
 
 
+@lane("all")
 def a_client_that_sends_for_ever(node):
     """A client that sends without finish or wait, but reads. Its worker must not grow, and others
     must be served."""
@@ -116,11 +119,12 @@ def a_client_that_sends_for_ever(node):
     stop.set()
     client.connection.shutdown(socket.SHUT_RDWR)
     client.close()
-    wait_for(lambda: not is_alive(client.worker), 3, "the worker lives on")
+    wait_for(lambda: not is_alive(client.worker), "the worker lives on")
     assert most < 1300 * MEBI, f"{most // MEBI} MiB"
     return f"{most // MEBI} MiB"
 
 
+@lane("all")
 def output_without_end(node):
     """Kernels print far more than their client reads. Only these kernels may wait."""
     client = Client(node).setup()
@@ -135,32 +139,35 @@ def output_without_end(node):
     client.send("Flush", client.queue)
     other = Client(node)
     for _ in range(60):
-        time.sleep(0.1)
         most = max(most, memory_of(client.worker) - before)
-        assert other.ping() < 3, "another client has to wait"
+        other.ping()
+    # The kernels have not printed all, because nobody has read it: only they wait.
+    assert client.output.count(b"\n") < lines * launches
     # A client that finally reads gets all output before the answer to its finish.
-    assert client.request("Finish", client.queue, patience=60)[0] == 0
+    assert client.request("Finish", client.queue, patience=5 * PATIENCE_S)[0] == 0
     printed = client.output.count(b"\n")
     assert printed == lines * launches, f"{printed} of {lines * launches} lines"
     client.close()
     other.close()
-    wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
+    wait_for(lambda: not is_alive(client.worker), "the worker lives on")
     assert most < 128 * MEBI, f"{most // MEBI} MiB"
     return f"{most // MEBI} MiB at most, of {len(client.output) // MEBI} MiB printed"
 
 
 def a_kernel_without_end(node):
-    """The client of an endless kernel leaves. Its worker must end within a second."""
+    """The client of an endless kernel leaves. Its worker must end."""
     for way in ("unix", "tcp"):
         client = Client(node, way).setup()
         kernel = client.kernel("kernel void k(global volatile int *a) { while (a[0] == 0) ; }", "k")
         client.launch(kernel, mem_arg(0, client.buffer(64)))
         client.send("Flush", client.queue)
-        time.sleep(0.3)
+        client.ping()
+        before = cpu_of(client.worker)
+        wait_for(lambda: cpu_of(client.worker) > before + 0.1, "the kernel does not run")
         other = Client(node).works()
         client.close()
         since = time.monotonic()
-        wait_for(lambda: not is_alive(client.worker), 1, "the worker lives on")
+        wait_for(lambda: not is_alive(client.worker), "the worker lives on")
         took = time.monotonic() - since
         other.works().close()
     return f"gone after {took * 1000:.0f} ms"
@@ -180,7 +187,6 @@ def a_kernel_that_crashes(node):
         client.end_of()
         wait_for(
             lambda: f"worker={client.worker}" in node.said() and not is_alive(client.worker),
-            3,
             "the worker's end is not told",
         )
         line = [line for line in node.said().splitlines() if f"worker={client.worker}" in line][-1]
@@ -189,8 +195,8 @@ def a_kernel_that_crashes(node):
 
 
 def sessions_over_the_limit(node):
-    """Clients with the key connect until the sessions and the line are full. Each must be answered
-    at once."""
+    """Clients with the key connect until the sessions and the line are full. Each must be
+    answered, although nobody leaves."""
     node.settle()
     limits = node.control()["limits"]
     most = limits["sessions"] + limits["clients_in_line"]
@@ -209,10 +215,8 @@ def sessions_over_the_limit(node):
     # others.
     for connection in connections:
         connection.close()
-    assert slowest < 5 * SLOWNESS, f"one was answered after {slowest:.1f} s"
     wait_for(
         lambda: not node.control()["sessions"] and not node.control()["waiting_clients"],
-        60,
         "sessions are left",
     )
     return f"{len(connections)} clients, {served} with a session; the slowest answer took {slowest * 1000:.0f} ms"
@@ -243,7 +247,7 @@ def a_place_in_line_is_kept(node):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "a client is not served"
     for number in range(24):
         clients[number].close()

@@ -3,9 +3,8 @@
 import contextlib
 import os
 import struct
-import time
 
-from node import wait_for
+from patience import wait_for
 from processes import is_alive
 from wire import Client, image, mem_arg
 
@@ -108,7 +107,7 @@ def freed_memory_is_not_another_clients(node):
             search(other)
             other.close()
         first.close()
-        wait_for(lambda: not is_alive(first.worker), 3, "the worker lives on")
+        wait_for(lambda: not is_alive(first.worker), "the worker lives on")
         other = Client(node, way).setup()
         search(other)
         other.close()
@@ -132,8 +131,8 @@ def nothing_of_a_session_outlives_it(node):
     first = Client(node).setup()
     fill(first)
     first.close()
-    wait_for(lambda: not is_alive(first.worker), 3, "the worker lives on")
-    time.sleep(0.2)
+    wait_for(lambda: not is_alive(first.worker), "the worker lives on")
+    node.settle()
     for pid in [node.daemon.pid, *node.workers()]:
         living = len(node.workers()) if pid == node.daemon.pid else 1
         # Processes and descriptors may disappear during the search.

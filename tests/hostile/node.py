@@ -8,28 +8,15 @@ import socket
 import subprocess
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import wire
+from patience import PATIENCE_S, wait_for
 from processes import Roll, children_of, left_memory, shared_memory, status_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
-
-
-# The times in these tests are for an idle machine. A busy one may take this many times longer; a
-# real failure takes for ever.
-SLOWNESS = 5
-
-
-def wait_for(condition, patience, what):
-    end = time.monotonic() + patience * SLOWNESS
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(what() if callable(what) else what)
-        time.sleep(0.02)
 
 
 class Node:
@@ -85,7 +72,7 @@ class Node:
             preexec_fn=usual,
             text=True,
         )
-        timer = threading.Timer(60, self.daemon.kill)
+        timer = threading.Timer(PATIENCE_S, self.daemon.kill)
         timer.start()
         self.addresses = {}
         for _ in range(len(listen) // 2):
@@ -124,7 +111,7 @@ class Node:
         size = struct.unpack("<I", wire.exactly(connection, 4))[0]
         return json.loads(wire.exactly(connection, size))
 
-    def settle(self, patience=20):
+    def settle(self):
         """Waits until no client is served and the spare workers are ready."""
 
         def settled():
@@ -135,7 +122,7 @@ class Node:
                 and not status["starting_workers"]
             )
 
-        wait_for(settled, patience, lambda: f"the daemon does not come to rest: {self.control()}")
+        wait_for(settled, lambda: f"the daemon does not come to rest: {self.control()}")
 
     def must_live(self):
         code = self.daemon.poll()
@@ -145,10 +132,10 @@ class Node:
         """Ends the daemon. Returns what is left of it."""
         self.workers()
         self.daemon.send_signal(signal.SIGTERM)
-        self.daemon.wait(60)
+        self.daemon.wait(PATIENCE_S)
         self.daemon.stdout.close()
         try:
-            wait_for(lambda: not self.roll.left(), 5, "")
+            wait_for(lambda: not self.roll.left(), "")
         except AssertionError:
             return f"processes left: {self.roll.left()}"
         left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
@@ -177,9 +164,10 @@ def stranger(node):
     return wire.dial(node.address("tcp"))
 
 
-def hangs_up(connection, patience):
-    """Returns whether the other side closes the connection, and what it sent before."""
-    connection.settimeout(patience)
+def hangs_up(connection):
+    """Returns what the other side sends before it closes the connection, or None if it does not
+    close it."""
+    connection.settimeout(PATIENCE_S)
     said = b""
     try:
         while piece := connection.recv(65536):
@@ -191,4 +179,16 @@ def hangs_up(connection, patience):
     return said
 
 
-socket.setdefaulttimeout(60)
+def is_open(connection):
+    """Returns whether the other side has neither sent anything nor closed the connection."""
+    connection.setblocking(False)
+    try:
+        connection.recv(1)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+socket.setdefaulttimeout(PATIENCE_S)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import keystate
 import wire
-from confinement import CONNECT, LEVELS, SOCKET, Kernel, connects_out, node_at
-from node import Node, wait_for
+from confinement import CLOSE, CONNECT, LEVELS, SOCKET, Kernel, connects_out, node_at
+from node import Node
+from patience import lane, wait_for
 from peers import admitted
 from processes import is_alive
 from wire import Client
@@ -59,7 +60,7 @@ def keys_of_a_linked_worker(node):
                 assert not found, "a message with the secrets of a link was not cleared"
         guest.close()
         host.close()
-        wait_for(lambda: not is_alive(guest.worker), 3, "the worker lives on")
+        wait_for(lambda: not is_alive(guest.worker), "the worker lives on")
 
 
 def a_key_does_not_open_the_network(node):
@@ -86,15 +87,15 @@ def tcp_sockets(process):
     return [descriptor for inode, descriptor in found.items() if inode in inodes]
 
 
-def reconnects(node, kernel):
+def reconnects(node, kernel, number):
     """A kernel takes the socket of a link to another worker, ends the connection, and connects the
-    socket to another port. Returns how many of the ways there worked."""
-    peer = admitted(node, kernel.client, 77)
+    socket to another port. Returns which of the ways there worked."""
+    peer = admitted(node, kernel.client, number)
     # The daemon hands the socket to the worker after it has welcomed the peer.
-    wait_for(lambda: tcp_sockets(kernel.client.worker), 5, "the worker has no socket of the peer")
+    wait_for(lambda: tcp_sockets(kernel.client.worker), "the worker has no socket of the peer")
     found = tcp_sockets(kernel.client.worker)
     assert len(found) == 1, f"the worker has other sockets than that of the peer: {found}"
-    worked = 0
+    worked = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = struct.pack(">H", listener.getsockname()[1])
         where = struct.pack("<H", socket.AF_INET) + port + socket.inet_aton("127.0.0.1") + bytes(8)
@@ -102,12 +103,14 @@ def reconnects(node, kernel):
         file = kernel.call(DUP, found[0])
         assert file >= 0, file
         nowhere, there = kernel.put(600, bytes(16)), kernel.put(512, where)
-        worked += kernel.call(CONNECT, file, nowhere, 16) == 0
-        worked += kernel.call(CONNECT, file, there, 16) == 0
+        worked.append(kernel.call(CONNECT, file, nowhere, 16) == 0)
+        worked.append(kernel.call(CONNECT, file, there, 16) == 0)
         kernel.call(CONNECT, file, nowhere, 16)
-        worked += kernel.call(SENDTO, file, there, 1, MSG_FASTOPEN, there, 16) == 1
+        worked.append(kernel.call(SENDTO, file, there, 1, MSG_FASTOPEN, there, 16) == 1)
+        kernel.call(CLOSE, file)
     peer.close()
-    return worked
+    wait_for(lambda: not tcp_sockets(kernel.client.worker), "the worker keeps a lost socket")
+    return {way for way, it in enumerate(worked) if it}
 
 
 def reconnects_at(level):
@@ -115,14 +118,18 @@ def reconnects_at(level):
         with node_at(level, "pocl") as node:
             node.settle()
             kernel = Kernel(node)
-            worked = reconnects(node, kernel)
-            expected = 3 if LEVELS.index(level) < LEVELS.index("calls") else 0
-            assert worked == expected, f"{worked} of 3 ways worked"
+            is_stopped, worked = LEVELS.index(level) >= LEVELS.index("calls"), set()
+            # The worker, which sees the end of the link, may come before the kernel.
+            for turn in range(10):
+                worked |= reconnects(node, kernel, 77 + turn)
+                if is_stopped or len(worked) == 3:
+                    break
+            assert len(worked) == (0 if is_stopped else 3), f"{len(worked)} of 3 ways worked"
             kernel.client.close()
             node.must_live()
 
     run.__name__ = f"a_link_that_a_kernel_leads_elsewhere_at_level_{level}"
-    return run
+    return lane("test" if level in ("off", "full") else "all")(run)
 
 
 ATTACKS = [

@@ -6,7 +6,7 @@ import socket
 import time
 
 from clients import MEBI, memory_of
-from node import wait_for
+from patience import PATIENCE_S, lane, wait_for
 from processes import is_alive
 from wire import Client, frame
 
@@ -49,13 +49,14 @@ def wait_lists_without_end(node):
     other = Client(node).works()
     client.close()
     other.close()
-    wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
+    wait_for(lambda: not is_alive(client.worker), "the worker lives on")
     assert sent < 100 * MEBI and grown < GROWTH_MAX, (
         f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
     )
     return f"{grown // MEBI} MiB for {sent // MEBI} MiB"
 
 
+@lane("all")
 def commands_without_end(node):
     """Small commands behind an event that never ends, in one queue, and in queues that are released
     at once."""
@@ -72,7 +73,7 @@ def commands_without_end(node):
         other = Client(node).works()
         client.close()
         other.close()
-        wait_for(lambda: not is_alive(client.worker), 2, f"{name}: the worker lives on")
+        wait_for(lambda: not is_alive(client.worker), f"{name}: the worker lives on")
         assert grown < 2 * GROWTH_MAX, f"{name}: {grown // MEBI} MiB for {sent // MEBI} MiB"
         notes.append(f"{name} {grown // MEBI} MiB for {sent // MEBI} MiB")
     return ", ".join(notes)
@@ -104,13 +105,13 @@ def what_waits_is_finished(node):
     client = Client(node).setup()
     never = client.id()
     client.send("ExpectEvent", never, 0)
-    client.connection.settimeout(60)
+    client.connection.settimeout(PATIENCE_S)
     client.connection.sendall(frame("Marker", client.queue, 0, waits=[never]) * 100_000)
     client.send("ResolveEvent", never, 0)
-    assert client.request("Finish", client.queue, patience=60)[0] == 0
+    assert client.request("Finish", client.queue)[0] == 0
     client.connection.shutdown(socket.SHUT_RDWR)
     client.close()
-    wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
+    wait_for(lambda: not is_alive(client.worker), "the worker lives on")
 
 
 ATTACKS = [wait_lists_without_end, commands_without_end, what_waits_is_finished]

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import wire
-from node import hangs_up, stranger, wait_for
+from node import hangs_up, is_open, stranger
+from patience import PATIENCE_S, lane, wait_for
 from processes import cpu_of, is_alive
 from wire import Client, Refused
 
-HELLO_S = 5.0
 ROUND_TRIP_S = 0.2
 
 
@@ -98,12 +98,19 @@ def relayed_proofs_of_two_daemons_do_not_mix(node):
 
 
 def hello_cut_at_every_byte(node):
-    hello = wire.hello_bytes()
+    """The daemon must not wait for more of a hello whose sender has finished. So it closes all these
+    connections before it closes an older one, which is silent."""
+    hello, silent, cuts = wire.hello_bytes(), stranger(node), []
     for cut in range(len(hello)):
         connection = stranger(node)
         connection.sendall(hello[:cut])
         connection.shutdown(socket.SHUT_WR)
-        assert hangs_up(connection, HELLO_S - 1) is not None, f"cut at {cut}: still open"
+        cuts.append(connection)
+    for cut, connection in enumerate(cuts):
+        assert hangs_up(connection) is not None, f"cut at {cut}: still open"
+        connection.close()
+    assert is_open(silent), "the daemon waited for more of a cut hello"
+    silent.close()
     for cut in range(64):
         connection, hello = stranger(node), wire.hello_bytes()
         connection.sendall(hello)
@@ -131,58 +138,46 @@ def garbage_bytes(node):
             connection.sendall(junk)
             if turn % 2:
                 connection.shutdown(socket.SHUT_WR)
-                assert hangs_up(connection, 20) is not None, "garbage is listened to"
+                assert hangs_up(connection) is not None, "garbage is listened to"
         connection.close()
 
 
 def one_byte_a_second(node):
     """A slow client must not get more time than a silent one."""
-    connection, started = stranger(node), time.monotonic()
-    connection.setblocking(False)
+    connection = stranger(node)
     for byte in wire.hello_bytes():
-        with contextlib.suppress(BlockingIOError):
-            try:
-                connection.send(bytes([byte]))
-                if connection.recv(100) == b"":
-                    break
-            except (ConnectionError, BrokenPipeError):
-                break
-        assert time.monotonic() - started < 2 * HELLO_S, "it may go on"
+        if not is_open(connection):
+            break
+        with contextlib.suppress(OSError):
+            connection.send(bytes([byte]))
         time.sleep(0.3)
+    else:
+        raise AssertionError("it may send its whole hello")
+    connection.close()
 
 
 def thousand_silent_connections(node):
-    """During silent connections, the daemon must serve a client as fast as before, and it must end
-    the silent ones in time."""
-    usual = []
-    for _ in range(3):
-        node.settle()
-        started = time.monotonic()
-        client = Client(node, "tcp")
-        client.ping()
-        usual.append(time.monotonic() - started)
-        client.close()
+    """During silent connections, the daemon must serve a client before it ends the silent ones, and
+    it must end them all."""
     node.settle()
-    silent = [stranger(node) for _ in range(1000)]
-    since = time.monotonic()
+    silent, notes = [stranger(node) for _ in range(1000)], []
     for way in ("tcp", "unix"):
+        # A client that waited for the silent ones would come after this one.
+        silent.append(stranger(node))
         started = time.monotonic()
         client = Client(node, way)
         client.ping()
-        took = time.monotonic() - started
-        # A client that waited for the silent ones would wait for most of their HELLO_S.
-        assert took < max(usual) + 2, (
-            f"{took * 1000:.0f} ms over {way}, usually {[round(u * 1000) for u in usual]}"
-        )
+        notes.append(f"{(time.monotonic() - started) * 1000:.0f} ms over {way}")
+        assert is_open(silent[-1]), f"a client had to wait: {notes[-1]}"
         client.works().close()
     assert node.threads() < 320, f"{node.threads()} threads"
     for connection in silent:
-        left = since + 3 * HELLO_S - time.monotonic()
-        assert hangs_up(connection, max(left, 0.05)) is not None, "a silent one is still open"
+        assert hangs_up(connection) is not None, "a silent one is still open"
         connection.close()
-    return f"served in {took * 1000:.0f} ms, usually {max(usual) * 1000:.0f}"
+    return f"served after {', '.join(notes)}"
 
 
+@lane("perf")
 def flood_from_one_host(node):
     """One host opens connections as fast as it can and says nothing. A client of another host,
     whose round trips take 200 ms, must get in at each attempt."""
@@ -230,7 +225,7 @@ def flood_from_one_host(node):
     rate = opened[0] / (time.monotonic() - started)
     # A slower flood would leave time to a client in any case: 256 places for 0.4 s.
     assert rate > 256 / (2 * ROUND_TRIP_S), f"only {rate:.0f} connections a second"
-    wait_for(lambda: node.threads() < 20, 8, lambda: f"{node.threads()} threads are left")
+    wait_for(lambda: node.threads() < 20, lambda: f"{node.threads()} threads are left")
     return f"{rate:.0f} connections a second"
 
 
@@ -254,9 +249,9 @@ def connect_and_disconnect(node):
         thread.start()
     Client(node).works().close()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
-    wait_for(lambda: node.threads() < 20, 8, lambda: f"{node.threads()} threads are left")
+    wait_for(lambda: node.threads() < 20, lambda: f"{node.threads()} threads are left")
 
 
 def strangers_are_cheap(node):
@@ -270,7 +265,8 @@ def strangers_are_cheap(node):
             connection.sendall(
                 wire.frame("WriteBuffer", 1, 2, 3, 4, announce=1 << 45) + bytes(1 << 16)
             )
-    time.sleep(0.5)
+    # The daemon has read them when it has served somebody who came later.
+    Client(node, "tcp").works().close()
     grown = node.rss() - before
     for connection in connections:
         connection.close()
@@ -291,7 +287,7 @@ def a_socket_of_the_user_alone(node):
         except (FileNotFoundError, ProcessLookupError):
             # The worker of an earlier client may end after it was listed.
             wait_for(
-                lambda: pid not in node.workers(), 5, f"process {pid} is listed and cannot be read"
+                lambda: pid not in node.workers(), f"process {pid} is listed and cannot be read"
             )
             continue
         for name, text in told.items():
@@ -328,6 +324,7 @@ def a_socket_of_the_user_alone(node):
         assert code == (2 if opened else 1), f"another user: {code}, socket open to all: {opened}"
 
 
+@lane("perf")
 def idle_costs_nothing(node):
     """Daemon, spare workers, and workers with idle clients must come to rest, and then use no CPU
     time in two seconds."""
@@ -353,7 +350,7 @@ def idle_costs_nothing(node):
         time.sleep(0.5)
         return before == processes()
 
-    wait_for(is_at_rest, 30, "the node does not come to rest")
+    wait_for(is_at_rest, "the node does not come to rest")
     before = processes()
     time.sleep(2)
     spent_s = {pid: spent(pid, was) for pid, was in before.items()}

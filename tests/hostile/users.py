@@ -13,7 +13,8 @@ from pathlib import Path
 import confinement
 import escapes
 from confinement import At, Kernel, own_folder
-from node import Node, wait_for
+from node import Node
+from patience import lane, wait_for
 from processes import is_alive, tree
 from wire import Client
 
@@ -161,7 +162,7 @@ def attacks_at(level):
             return f"{len(STOPPED)} attacks stopped"
 
     run.__name__ = f"kernels_with_own_users_at_level_{level}"
-    return run
+    return lane("test" if level == "off" else "all")(run)
 
 
 def leaves_its_group(kernel):
@@ -177,7 +178,7 @@ def leaves_its_group(kernel):
         found[:] = [it for it in children if os.getsid(it) == it]
         return found
 
-    wait_for(has_left, 10, "no process has left the group")
+    wait_for(has_left, "no process has left the group")
     return found[0]
 
 
@@ -187,7 +188,7 @@ def a_process_that_leaves_its_group(_):
         kernel = Kernel(node)
         child, worker = leaves_its_group(kernel), kernel.client.worker
         kernel.client.close()
-        wait_for(lambda: not is_alive(worker), 5, "the worker lives on")
+        wait_for(lambda: not is_alive(worker), "the worker lives on")
         node.settle()
         lives_on = is_alive(child)
         if lives_on:
@@ -197,7 +198,7 @@ def a_process_that_leaves_its_group(_):
         kernel = Kernel(node)
         child = leaves_its_group(kernel)
         kernel.client.close()
-        wait_for(lambda: not is_alive(child), 5, "the process lives on")
+        wait_for(lambda: not is_alive(child), "the process lives on")
         node.settle()
 
 
@@ -215,7 +216,7 @@ def a_cache_that_changes_its_owner(_):
         kernel.call(LINK, kernel.path(node.folder / "key"), target(kernel, folder, "b"))
         kernel.client.close()
         kept = Path(node.env["PENSTOCK_CACHE"]) / "users" / "0" / "0"
-        wait_for(kept.exists, 10, "the cache is not kept")
+        wait_for(kept.exists, "the cache is not kept")
         files = [path for path in kept.rglob("*")]
         assert any(path.is_file() for path in files), files
         owners = {path.lstat().st_uid for path in files}
@@ -224,7 +225,7 @@ def a_cache_that_changes_its_owner(_):
         again = Kernel(node)
         folder, second = own_folder(node, again.client.worker), users_of(again.client.worker)
         assert first != second
-        wait_for(lambda: not kept.exists(), 5, "nobody got the cache")
+        wait_for(lambda: not kept.exists(), "nobody got the cache")
         owners = {path.lstat().st_uid for path in (folder / "cache").rglob("*")}
         assert owners == second, (owners, second)
         again.client.close()

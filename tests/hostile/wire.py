@@ -8,6 +8,8 @@ import socket
 import struct
 import time
 
+from patience import PATIENCE_S
+
 MAGIC = b"PENSTOCK"
 VERSION = 4
 CLIENT, PEER, CONTROL, SURVEY = 1, 2, 3, 4
@@ -116,7 +118,7 @@ def frame(name, *fields, waits=(), payload=b"", announce=None):
     return head + body + struct.pack(f"<{len(waits)}Q", *waits) + payload
 
 
-def dial(address, patience=60):
+def dial(address, patience=PATIENCE_S):
     kind, rest = address.split(":", 1)
     if kind == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -258,7 +260,7 @@ class Client:
             self.fault = content.decode(errors="replace")
         return opcode
 
-    def until(self, done, patience=60):
+    def until(self, done, patience=PATIENCE_S):
         end = time.monotonic() + patience
         while not done():
             left = end - time.monotonic()
@@ -273,21 +275,21 @@ class Client:
         self.until(lambda: request in self.replies, patience)
         return self.replies.pop(request)
 
-    def ping(self, patience=60):
+    def ping(self, patience=PATIENCE_S):
         started = time.monotonic()
         assert self.request("Ping", patience=patience)[0] == 0
         return time.monotonic() - started
 
-    def wait(self, event, patience=60):
+    def wait(self, event, patience=PATIENCE_S):
         self.until(lambda: event in self.ended, patience)
         return self.ended[event]
 
-    def bytes_of(self, event, patience=60):
+    def bytes_of(self, event, patience=PATIENCE_S):
         status = self.wait(event, patience)
         assert status == 0, f"a read ended with {status}"
         return b"".join(content for _, content in sorted(self.data.pop(event, {}).items()))
 
-    def end_of(self, patience=60):
+    def end_of(self, patience=PATIENCE_S):
         """Receives until the worker closes the connection. Returns the reason, if the worker gives
         one."""
         end = time.monotonic() + patience
@@ -318,7 +320,10 @@ class Client:
         program, kernel = self.id(), self.id()
         self.send("CreateProgramWithSource", program, self.context, payload=source.encode())
         status, report = self.request(
-            "BuildProgram", program, payload=numbers([0]) + b"\1" + text("") + b"\0\0", patience=120
+            "BuildProgram",
+            program,
+            payload=numbers([0]) + b"\1" + text("") + b"\0\0",
+            patience=2 * PATIENCE_S,
         )
         assert status == 0, f"a build ended with {status}: {report[:400]}"
         self.send("CreateKernel", kernel, program, payload=name.encode())

@@ -171,16 +171,12 @@ void case_worked(struct scene *scene) {
 }
 
 void case_lost(struct scene *scene, int daemon) {
-    /* In this time, an unaffected host notices the end of a process on it a hundred times. */
-    const double seconds_max = 60;
-    double start = MPI_Wtime();
     int code = MPI_SUCCESS, class = 0;
     area_fill(&scene->from, 11, 1);
     area_fill(&scene->to, 12, 1);
     MPI_Comm_set_errhandler(scene->comm, MPI_ERRORS_RETURN);
     MPI_Barrier(scene->comm);
     for (int i = 0; code == MPI_SUCCESS; i++) {
-        CHECK(MPI_Wtime() - start < seconds_max);
         if (i == 20 && scene->rank == 0) CHECK(kill(daemon, SIGKILL) == 0);
         code = MPI_Sendrecv(scene->from.tried, 60000, MPI_CHAR, scene->rank, 0, scene->to.tried,
                             60000, MPI_CHAR, scene->rank, 0, scene->comm, MPI_STATUS_IGNORE);

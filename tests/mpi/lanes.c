@@ -308,16 +308,18 @@ static int has_failed(const struct scene *scene, int code) {
  * must hear of it, and memory of the host must still reach the other rank. */
 void case_killed(struct scene *scene) {
     enum { BYTES = 16 << 20 };
-    const double seconds_max = 60;
     int code = MPI_SUCCESS, rounds = 0;
-    double start = MPI_Wtime(), last = start;
+    double last = MPI_Wtime();
     char *device = device_new(BYTES);
     int broadcasts = strcmp(getenv("CALLS_KILLED"), "broadcast") == 0;
     printf("rank %d is process %d\n", scene->rank, (int)getpid());
     fflush(stdout);
     MPI_Comm_set_errhandler(scene->comm, MPI_ERRORS_RETURN);
     for (; !has_failed(scene, code); rounds++) {
-        CHECK(MPI_Wtime() - start < seconds_max);
+        if (rounds == 3) {
+            printf("rank %d has moved %d rounds\n", scene->rank, rounds);
+            fflush(stdout);
+        }
         last = MPI_Wtime();
         if (broadcasts)
             code = MPI_Bcast(device, BYTES, MPI_CHAR, 0, scene->comm);

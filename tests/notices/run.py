@@ -4,7 +4,7 @@ without devices, a wrong setting.
 
     tests/notices/run.py [PART OF A NAME...]
 
-Prints one line per case, PASS or FAIL. If nothing is wrong, the libraries must print nothing.
+Prints one line per case. If nothing is wrong, the libraries must print nothing.
 """
 
 import os
@@ -15,13 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
-from tally import tell
+from patience import PATIENCE_S, chosen
+from tally import Skipped, Tally
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
@@ -30,11 +30,6 @@ LIBRARIES = {
     "cuda": str(BIN / "cuda/libcuda.so.1"),
     "nvml": str(BIN / "cuda/libnvidia-ml.so.1"),
 }
-PATIENCE_S = 60
-
-
-class Skipped(Exception):
-    """The case cannot be tested on this host."""
 
 
 class Place:
@@ -371,26 +366,15 @@ CASES += [(case.__name__, case, ()) for case in ONCE]
 def main():
     if not (BIN / "penstock").exists():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
-    tally = {"PASS": 0, "FAIL": 0, "SKIP": 0}
-    for name, case, more in CASES:
-        name = name.replace("_", " ")
-        if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
-            continue
-        place, started, verdict, note = Place(), time.monotonic(), "PASS", ""
-        try:
+    cases = chosen(CASES, sys.argv[1:], lambda case: case[0].replace("_", " "))
+    count = Tally("notices")
+    count.plan(len(cases))
+    for name, case, more in cases:
+        place = Place()
+        with count.case(f"notices/{name.replace('_', ' ')}"):
             case(place, *more)
-        except Skipped as why:
-            verdict, note = "SKIP", str(why)
-        except Exception as failure:
-            verdict, note = "FAIL", f"{type(failure).__name__}: {failure}"
-        finally:
-            place.close()
-        tally[verdict] += 1
-        print(
-            f"{verdict} {'notices/' + name:<52} {time.monotonic() - started:5.1f} s  {note}",
-            flush=True,
-        )
-    return tell(tally["PASS"], tally["FAIL"], tally["SKIP"])
+        place.close()
+    return count.end()
 
 
 sys.exit(main())

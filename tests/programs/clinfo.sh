@@ -1,6 +1,5 @@
 # clinfo makes all queries. The pool must answer every query that the local platform answers.
 SEVERAL=yes
-LIMIT_S=30
 needs() { command -v clinfo >/dev/null || { echo "clinfo is not installed"; return 1; }; }
 run() {
     clinfo --raw >result.txt || return 1

@@ -1,7 +1,6 @@
 # hashcat compiles and links many programs, keeps their binaries, and uses two contexts and all
 # devices.
 SEVERAL=yes
-LIMIT_S=300
 needs() { command -v hashcat >/dev/null || { echo "hashcat is not installed"; return 1; }; }
 run() {
     local word

@@ -1,6 +1,5 @@
 # Our example, on all devices. It checks its product itself.
 SEVERAL=yes
-LIMIT_S=60
 needs() { [ -x "$PENSTOCK_PROGRAMS/matmul" ] || { echo "not built: make build"; return 1; }; }
 run() {
     "$PENSTOCK_PROGRAMS/matmul" --n 512 --slice 128 --timeline timeline.svg >out.txt || { cat out.txt; return 1; }

@@ -1,5 +1,4 @@
 # PyOpenCL's own tests, from its source package. Its wheel contains its own loader.
-LIMIT_S=180
 tests=$CACHE/pyopencl-2026.1.4/test
 needs() { [ -e "$tests/test_wrapper.py" ] || { echo "its tests are not there: tools/setup.sh test"; return 1; }; }
 run() {

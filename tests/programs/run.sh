@@ -7,6 +7,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
+. "$here/../tally.sh"
 on=local
 lane=all
 names=()
@@ -34,10 +35,13 @@ CACHE=$ROOT/.cache
 export ROOT PROGRAM_TESTS PYTHON CACHE PENSTOCK_PROGRAMS
 results=$PENSTOCK_TARGET/programs-log
 
+PROGRAM_S=$(patience 5)
+export PROGRAM_S
+
 # Settings and functions that a program's file may replace.
 defaults() {
-    LANE=fast                # or slow: only in `make test-programs`
-    LIMIT_S=120
+    LANE=fast                # or slow: only in `make test-programs` and `make test-all`
+    LIMIT_S=$PROGRAM_S
     SEVERAL=no               # yes: also run on two nodes
     VERSION=1                # part of the key of the kept local result
     needs() { true; }        # fails, and prints why, if the program is not there
@@ -47,7 +51,7 @@ defaults() {
 
 # Runs one program in a clean folder. $1 is the name of the pool, and of the folder.
 run_in() {
-    local folder=$results/$name/$1
+    local folder=$results/$program/$1
     # The folder itself stays, because a running daemon may have let its workers read it.
     mkdir -p "$folder"
     find "$folder" -mindepth 1 -delete
@@ -58,84 +62,73 @@ run_in() {
         # program must not carry a result from the pool to the local run or back.
         POOL=$1 XDG_CACHE_HOME=$CACHE/xdg-$1 pool_run "$LIMIT_S" bash -c '
             '"$(declare -f defaults)"'
-            defaults; . "$0"; run' "$here/$name.sh" >log.txt 2>&1
+            defaults; . "$0"; run' "$here/$program.sh" >log.txt 2>&1
     )
 }
 
 trap pool_stop EXIT
 trap 'exit 130' INT TERM
 export POCL_DEVICES=pthread
-passed=0 failed=0 skipped=0
-
-report() { # verdict note; the time runs since $started
-    local took
-    took=$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')
-    case $1 in
-        ok) passed=$((passed + 1)); [ -n "${TEST_TALLY:-}" ] && echo "1 0 0" >>"$TEST_TALLY" ;;
-        skip) skipped=$((skipped + 1)); [ -n "${TEST_TALLY:-}" ] && echo "0 0 1" >>"$TEST_TALLY" ;;
-        *) failed=$((failed + 1)); [ -n "${TEST_TALLY:-}" ] && echo "0 1 0" >>"$TEST_TALLY" ;;
-    esac
-    printf '%-4s program/%-12s %-5s %8s  %s\n' "$1" "$name" "$on" "$took" "$2"
-}
-
 show_log() { tail -n "${2:-25}" "$1" | sed 's/^/        | /'; }
 
-how_it_ended() {
-    case $1 in
-        124 | 137) echo "still running after $LIMIT_S s" ;;
-        *) echo "ended with code $1" ;;
-    esac
+pool_ready=
+# Whether this run has a program.
+is_chosen() {
+    defaults
+    . "$here/$1.sh" || return
+    [ "$lane" = all ] || [ "$lane" = "$LANE" ] || return
+    [ "$on" != two ] || [ "$SEVERAL" = yes ]
 }
 
-pool_ready=
 one() {
-    local started code local_started why
-    started=$(date +%s.%N)
+    local code local_started why
     defaults
-    . "$here/$name.sh" || return
-    [ "$lane" != all ] && [ "$lane" != "$LANE" ] && return
-    [ "$on" = two ] && [ "$SEVERAL" = no ] && return
+    . "$here/$program.sh"
     if ! why=$(needs); then
-        if is_required programs; then report FAIL "$why"; else report skip "$why"; fi
+        if is_required programs; then report FAIL "$why"; else report skip "SKIPPED: $why"; fi
         return
     fi
     # The local run comes first, without any pool in its environment. Its result is kept for the
     # other pools of one test run.
-    local stamp=$results/$name/local/done-$VERSION-${TEST_RUN:-$$}
+    local stamp=$results/$program/local/done-$VERSION-${TEST_RUN:-$$}
     if [ "$on" = local ] || [ ! -e "$stamp" ]; then
         local_started=$(date +%s.%N)
         run_in local
         code=$?
         if [ $code -ne 0 ]; then
-            report "$([ "$on" = local ] && echo FAIL || echo skip)" "does not run locally: $(how_it_ended $code)"
-            show_log "$results/$name/local/log.txt"
+            report FAIL "does not run locally: $(how_it_ended $code)"
+            show_log "$results/$program/local/log.txt"
             return
         fi
         echo "$(date +%s.%N) $local_started" | awk '{printf "%.1f\n", $1 - $2}' >"$stamp"
     fi
-    if [ "$on" = local ]; then report ok "$(tail -n 1 "$results/$name/local/note.txt" 2>/dev/null)"; return; fi
+    if [ "$on" = local ]; then report ok "$(tail -n 1 "$results/$program/local/note.txt" 2>/dev/null)"; return; fi
     if [ -z "$pool_ready" ]; then
         pool_start "$on" || exit 1
         pool_ready=1
     fi
-    started=$(date +%s.%N)
     run_in "$on"
     code=$?
     if [ $code -ne 0 ]; then
         report FAIL "$(how_it_ended $code)"
-        show_log "$results/$name/$on/log.txt"
+        show_log "$results/$program/$on/log.txt"
         return
     fi
-    if compare "$results/$name/local" "$results/$name/$on" >"$results/$name/$on/difference.txt" 2>&1; then
-        report ok "as locally ($(cat "$stamp") s)  $(tail -n 1 "$results/$name/$on/note.txt" 2>/dev/null)"
+    if compare "$results/$program/local" "$results/$program/$on" >"$results/$program/$on/difference.txt" 2>&1; then
+        report ok "as locally ($(cat "$stamp") s)  $(tail -n 1 "$results/$program/$on/note.txt" 2>/dev/null)"
     else
         report FAIL "differs from the local run"
-        show_log "$results/$name/$on/difference.txt"
+        show_log "$results/$program/$on/difference.txt"
     fi
 }
-for name in "${names[@]}"; do
-    if [ ! -e "$here/$name.sh" ]; then echo "no such program: $name" >&2; exit 2; fi
+chosen=()
+for program in "${names[@]}"; do
+    if [ ! -e "$here/$program.sh" ]; then echo "no such program: $program" >&2; exit 2; fi
+    ! is_chosen "$program" || chosen+=("$program")
+done
+tally_plan programs ${#chosen[@]}
+for program in "${chosen[@]}"; do
+    tally_begin "program/$program $on"
     one
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+tally_end

@@ -9,14 +9,8 @@ import signal
 import subprocess
 import time
 
-from server import BIN, LOAD, PATIENCE_S, Fault, keygen, wait_for
-
-# A connection that breaks is noticed at once, and a silent one after 15 s. On a busy machine, each
-# takes longer.
-BROKEN_WITHIN_S = 8
-SILENT_WITHIN_S = 40
-# Without a question to a person, a login that cannot succeed ends at once.
-REFUSED_WITHIN_S = 20
+from patience import PATIENCE_S, lane, wait_for
+from server import BIN, LOAD, Fault, keygen
 
 
 def must_say(said, *parts):
@@ -25,8 +19,8 @@ def must_say(said, *parts):
             raise Fault(f"`{part}` is missing in: {said[-700:]}")
 
 
-def must_lose_its_node(client, since, within_s, *parts):
-    """Checks that a program that goes on after errors gets one in time, and a line with the reason.
+def must_lose_its_node(client, since, *parts):
+    """Checks that a program that goes on after errors gets one, and a line with the reason.
     A program that ends at its first error could end before another thread has printed that line.
     Returns the seconds until the error."""
     wait_for(
@@ -34,37 +28,32 @@ def must_lose_its_node(client, since, within_s, *parts):
             any(line.startswith("failed ") for line in client.lines)
             and any(" is lost: " in line for line in client.lines)
         ),
-        within_s,
-        lambda: f"no error and no reason after {within_s} s: {client.lines[-3:]}",
+        lambda: f"no error and no reason: {client.lines[-3:]}",
     )
     stamps = [
         stamp for line, stamp in zip(client.lines, client.stamps) if line.startswith("failed ")
     ]
     must_say("\n".join(line for line in client.lines if " is lost: " in line), *parts)
     client.signal("TERM")
-    client.must_be_right(PATIENCE_S)
+    client.must_be_right()
     return stamps[0] - since
 
 
 def refused(place, *parts, **variables):
     """Checks that a node is left out with this reason, by the command and by a program."""
-    began = time.monotonic()
     run = place.penstock("run", "--no-local", "--", "true", **variables)
     must_say(run.stderr, "node ssh:node0 is left out: cannot reach ssh:node0: ", *parts)
     must_say(run.stderr, "no node of the pool answers")
     if run.returncode != 125:
         raise Fault(f"penstock run ended with {run.returncode}")
     program = place.client("check", **variables)
-    program.must_end(PATIENCE_S, "the program hangs")
+    program.must_end("the program hangs")
     must_say("\n".join(program.lines), "node ssh:node0 is left out: ", *parts)
-    took = time.monotonic() - began
-    if took > REFUSED_WITHIN_S:
-        raise Fault(f"two refusals took {took:.1f} s")
     place.must_be_left_alone()
 
 
 def programs_get_right_results(place):
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     found = place.penstock("run", "--no-local", "--", "clinfo", "-l")
     must_say(found.stdout, "Platform #0: Penstock", "Device #0: ")
     busy = place.client("transfers", 600)
@@ -87,7 +76,7 @@ def two_nodes_are_used_at_once(place):
     if served != [1, 1]:
         raise Fault(f"the nodes serve {served} sessions")
     client.signal("TERM")
-    client.must_be_right(PATIENCE_S)
+    client.must_be_right()
     place.must_be_left_alone()
 
 
@@ -144,7 +133,7 @@ def a_daemon_that_cannot_start(place):
 def logins_may_write_before_the_bridge(place):
     for noise in ("echo Welcome", "printf 'no line feed'", "head -c 60000 /dev/zero", "seq 9000"):
         program = place.client("check", PENSTOCK_SSH_BRIDGE=f"{noise}; exec penstock bridge")
-        program.must_be_right(PATIENCE_S)
+        program.must_be_right()
     refused(
         place,
         "its login scripts write more than 64 KiB to standard output (it wrote: y)",
@@ -169,12 +158,13 @@ def a_connection_that_breaks(place):
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         reason = "(ssh:node0) is lost: the connection through SSH has ended: "
-        worst = max(worst, must_lose_its_node(client, since, BROKEN_WITHIN_S, reason))
+        worst = max(worst, must_lose_its_node(client, since, reason))
         place.must_be_left_alone()
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     return f"error after {worst:.2f} s at most"
 
 
+@lane("all")
 def a_node_that_falls_silent(place):
     """Stops the server's process, as a lost network does for the client."""
     client = place.client("again", 600)
@@ -184,7 +174,7 @@ def a_node_that_falls_silent(place):
         os.kill(pid, signal.SIGSTOP)
     since = time.monotonic()
     try:
-        took = must_lose_its_node(client, since, SILENT_WITHIN_S, "has not answered for 15 s")
+        took = must_lose_its_node(client, since, "has not answered for 15 s")
     finally:
         for pid in stopped:
             os.kill(pid, signal.SIGKILL)
@@ -200,10 +190,8 @@ def a_killed_client_leaves_nothing(place):
             raise Fault(f"no bridge in {place.others()}")
         client.kill()
         place.must_be_left_alone()
-        wait_for(
-            lambda: not place.status()[0]["sessions"], 20, lambda: f"sessions: {place.status()}"
-        )
-    place.client("check").must_be_right(PATIENCE_S)
+        wait_for(lambda: not place.status()[0]["sessions"], lambda: f"sessions: {place.status()}")
+    place.client("check").must_be_right()
 
 
 def many_bridges_start_one_daemon(place):
@@ -228,17 +216,27 @@ def many_bridges_start_one_daemon(place):
     place.must_be_left_alone()
 
 
+def own_daemon(place, *more):
+    """Returns the setting with which a login starts a daemon that ends by itself, and its bridge
+    when the daemon listens. An honest client comes within the daemon's 10 s also on a slow host."""
+    told = f"{place.folder}/told"
+    serve = f"penstock serve --idle-end 10 >{told} 2>/dev/null"
+    ready = f"until grep -qs listening {told}; do sleep 0.1; done"
+    bridge = f"sh -c '{serve} & {ready}; exec {' '.join(('penstock bridge', *more))}'"
+    return {"PENSTOCK_SSH_BRIDGE": bridge}
+
+
+@lane("all")
 def a_daemon_that_nobody_uses_ends(place):
     """The daemon ends by itself, but not while it has a client."""
-    bridge = "sh -c 'penstock serve --idle-end 2 >/dev/null 2>&1 & sleep 1; exec penstock bridge'"
-    client = place.client("kernels", 6, PENSTOCK_SSH_BRIDGE=bridge)
-    client.must_be_right(PATIENCE_S)
-    wait_for(lambda: not place.processes(), 20, lambda: f"left: {place.processes()}")
+    client = place.client("kernels", 14, **own_daemon(place))
+    client.must_be_right()
+    wait_for(lambda: not place.processes(), lambda: f"left: {place.processes()}")
     left = list((place.servers[0].folder / "run").rglob("*.sock"))
     if left:
         raise Fault(f"sockets left: {left}")
     # The next program starts another daemon.
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
 
 
 def a_run_logs_in_once(place):

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import time
 
-from cases import BROKEN_WITHIN_S, must_lose_its_node, must_say
-from server import LOAD, PATIENCE_S, Fault, wait_for
+from cases import must_lose_its_node, must_say, own_daemon
+from patience import lane, runs, wait_for
+from server import LOAD, Fault
 
 DIRECT = "TCP beside SSH"
-# A firewall that drops packets costs at most 1 s, and twice the time of an answer through SSH. On a
-# busy machine, processes are late.
+# A firewall that drops packets costs at most 1 s, and twice the time of an answer through SSH. The
+# lane `perf` judges it.
 DROPPED_WITHIN_S = 3
 
 
@@ -40,7 +41,7 @@ def must_go_through_ssh(place, why, **variables):
     must_say(way["why_not_better"], "all data goes through the SSH connection", why)
     must_say(place.penstock("status").stdout, "SSH (all data goes through", why)
     client.signal("TERM")
-    client.must_be_right(PATIENCE_S)
+    client.must_be_right()
     place.must_be_left_alone()
     return took
 
@@ -65,7 +66,7 @@ def offered(path):
 
 
 def sessions_are_direct_and_encrypted(place):
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     busy = place.client("transfers", 600)
     busy.wait_busy()
     must_be_direct(place)
@@ -76,7 +77,7 @@ def sessions_are_direct_and_encrypted(place):
     if found.returncode != 0:
         raise Fault(f"the program ended with {found.returncode}: {found.stderr}")
     # Nobody listens any more.
-    wait_for(lambda: not ports(place), 20, lambda: f"ports: {ports(place)}")
+    wait_for(lambda: not ports(place), lambda: f"ports: {ports(place)}")
     # The login lasts as long as the session, and carries nothing.
     if not any("bridge" in words for words in place.others().values()):
         raise Fault(f"no bridge: {place.others()}")
@@ -102,9 +103,9 @@ def two_nodes_are_direct_at_once(place):
         if place.servers[0].is_apart and connections(place) != expected:
             raise Fault(f"{connections(place)} connections with PENSTOCK_PEERS={peers}")
         client.signal("TERM")
-        client.must_be_right(PATIENCE_S)
+        client.must_be_right()
         place.must_be_left_alone()
-        wait_for(lambda: not ports(place), 20, lambda: f"ports: {ports(place)}")
+        wait_for(lambda: not ports(place), lambda: f"ports: {ports(place)}")
 
 
 def a_daemon_with_two_names_has_one_direct_session(place):
@@ -114,7 +115,7 @@ def a_daemon_with_two_names_has_one_direct_session(place):
     client.wait_busy()
     must_be_direct(place)
     client.signal("TERM")
-    client.must_be_right(PATIENCE_S)
+    client.must_be_right()
     place.must_be_left_alone()
 
 
@@ -133,7 +134,7 @@ def either_side_may_forbid_it(place):
     if ports(place):
         raise Fault(f"it listens: {ports(place)}")
     program = place.client("check", PENSTOCK_SSH_DIRECT="no")
-    program.must_end(PATIENCE_S, "the program hangs")
+    program.must_end("the program hangs")
     must_say("\n".join(program.lines), "PENSTOCK_SSH_DIRECT: `no` is not auto or never")
 
 
@@ -174,7 +175,7 @@ def a_port_that_drops_packets_leads_through_ssh_soon(place):
             "the client got no answer at this daemon's port",
             **place.meddling("direct=[0-9]+", f"direct={port}"),
         )
-    if took > usual + DROPPED_WITHIN_S:
+    if runs("perf") and took > usual + DROPPED_WITHIN_S:
         raise Fault(f"{took:.1f} s instead of {usual:.1f} s")
     return f"{took:.2f} s until the session, instead of {usual:.2f} s"
 
@@ -224,11 +225,12 @@ def a_key_that_was_used_is_refused(place):
     place.must_be_left_alone()
 
 
+@lane("all")
 def a_key_that_comes_too_late_has_expired(place):
     """The client gets the greeting after the life of its key, when nobody listens any more."""
     program = place.client("kernels", 600, **place.meddling("--wait", "33"))
-    wait_for(lambda: ports(place), PATIENCE_S, lambda: "nobody listens")
-    wait_for(lambda: not ports(place), 60, lambda: f"still open: {ports(place)}")
+    wait_for(lambda: ports(place), lambda: "nobody listens")
+    wait_for(lambda: not ports(place), lambda: f"still open: {ports(place)}")
     program.wait_busy()
     [way] = place.ways()
     must_say(way["why_not_better"], "the client was refused at this daemon's port")
@@ -242,7 +244,6 @@ def strangers_at_the_port_are_refused(place):
     slow = place.client("check", **place.meddling("--wait", "8", "--copy", copied))
     wait_for(
         lambda: copied.exists() and b"direct=" in copied.read_bytes(),
-        PATIENCE_S,
         lambda: "no greeting",
     )
     port = int(offered(copied)["direct"])
@@ -267,7 +268,7 @@ def strangers_at_the_port_are_refused(place):
         raise Fault(f"openssl was let in: {tls.stdout[-300:]}")
     if place.ways():
         raise Fault(f"a stranger has a session: {place.ways()}")
-    slow.must_be_right(PATIENCE_S)
+    slow.must_be_right()
     place.must_be_left_alone()
 
 
@@ -291,10 +292,10 @@ def a_lost_login_does_not_end_a_direct_session(place):
         for pid in chosen:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not place.sessions(), 20, lambda: f"the login goes on: {place.sessions()}")
+        wait_for(lambda: not place.sessions(), lambda: f"the login goes on: {place.sessions()}")
         before = len(client.lines)
         client.signal("TERM")
-        client.must_be_right(PATIENCE_S)
+        client.must_be_right()
         lost = [line for line in client.lines[before:] if " is lost: " in line]
         if lost:
             raise Fault(f"{who}: {lost}")
@@ -311,9 +312,9 @@ def a_lost_daemon_ends_a_direct_session(place):
         pid = status["sessions"][0]["worker"] if who == "worker" else status["pid"]
         since = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        worst = max(worst, must_lose_its_node(client, since, BROKEN_WITHIN_S))
+        worst = max(worst, must_lose_its_node(client, since))
         place.must_be_left_alone()
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     return f"error after {worst:.2f} s at most"
 
 
@@ -324,24 +325,21 @@ def a_killed_client_leaves_nothing_direct(place):
         must_be_direct(place)
         client.kill()
         place.must_be_left_alone()
-        wait_for(lambda: not place.ways(), 20, lambda: f"sessions: {place.ways()}")
+        wait_for(lambda: not place.ways(), lambda: f"sessions: {place.ways()}")
 
 
+@lane("all")
 def a_direct_session_keeps_its_daemon(place):
     """The daemon does not end by itself while a key is good or a session goes on."""
-    bridge = (
-        "sh -c 'penstock serve --idle-end 2 >/dev/null 2>&1 & sleep 1; "
-        "exec penstock bridge --direct'"
-    )
-    client = place.client("kernels", 6, PENSTOCK_SSH_BRIDGE=bridge)
+    client = place.client("kernels", 14, **own_daemon(place, "--direct"))
     client.wait_busy()
     must_be_direct(place)
-    client.must_be_right(PATIENCE_S)
-    wait_for(lambda: not place.processes(), 40, lambda: f"left: {place.processes()}")
+    client.must_be_right()
+    wait_for(lambda: not place.processes(), lambda: f"left: {place.processes()}")
 
 
 def the_client_writes_no_keys(place):
-    place.client("check").must_be_right(PATIENCE_S)
+    place.client("check").must_be_right()
     left = [
         path
         for path in place.folder.rglob("*")

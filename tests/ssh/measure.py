@@ -62,7 +62,7 @@ def end_daemons(place):
         if "serve --detached" in words:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
-    wait_for(lambda: not place.processes(), 20, lambda: f"left: {place.processes()}")
+    wait_for(lambda: not place.processes(), lambda: f"left: {place.processes()}")
 
 
 def measure(place, times, is_cold=True, relayed=False):

@@ -20,11 +20,11 @@ ROOT = HERE.parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests/faults")]
 
 import relay
-from node import BIN, LOAD, Client, Fault, wait_for
+from node import BIN, LOAD, Client, Fault
+from patience import PATIENCE_S, wait_for
 from processes import is_alive
 
 SSHD = "/usr/sbin/sshd"
-PATIENCE_S = 60
 USER = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -73,7 +73,7 @@ class Server:
             self.process = subprocess.Popen(
                 [*self.around(), *command], stdin=subprocess.DEVNULL, stderr=log
             )
-        wait_for(lambda: self.answers(), PATIENCE_S, lambda: f"sshd did not start: {self.log()}")
+        wait_for(lambda: self.answers(), lambda: f"sshd did not start: {self.log()}")
         if delay_s is not None:
             self.port = relay.start(("127.0.0.1", self.port), delay_s)
 
@@ -232,18 +232,17 @@ class Place:
             return depth > 0 and self.is_of_server(int(parent), depth - 1)
         return False
 
-    def must_be_left_alone(self, patience_s=20):
+    def must_be_left_alone(self):
         """Checks that no process of a client, of SSH or of a bridge is left."""
         wait_for(
             lambda: not self.others() and not self.sessions(),
-            patience_s,
             lambda: f"processes left: {self.others()} {self.sessions()}",
         )
 
     def close(self):
         for server in self.servers:
             server.close()
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while (left := self.processes()) and time.monotonic() < end:
             for pid in left:
                 with contextlib.suppress(OSError):

@@ -13,15 +13,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from patience import PATIENCE_S, wait_for
+from tally import Tally
+
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
 PROGRAMS = Path(os.environ.get("PENSTOCK_PROGRAMS", TARGET / "programs")).resolve()
 PENSTOCK = BIN / "penstock"
-PATIENCE_S = 120
 # Sizes of the format, from crates/wire/src/trace.rs.
 FILE_HEADER_BYTES = 26
 RECORD_HEADER_BYTES = 18
@@ -65,10 +67,10 @@ class Place:
         assert status == 0, f"{program} ended with {status}: {out}{err}"
         # The program may end before the worker has written its trace. The guard of `penstock run`
         # removes the directory of the run when the daemon and its workers have ended.
-        deadline = time.monotonic() + PATIENCE_S
-        while any((self.folder / "penstock").glob("run-*")):
-            assert time.monotonic() < deadline, "the daemon of the run did not end"
-            time.sleep(0.02)
+        wait_for(
+            lambda: not any((self.folder / "penstock").glob("run-*")),
+            "the daemon of the run did not end",
+        )
         files = sorted(self.folder.glob(f"{name}.*"))
         by_writer = {}
         for file in files:
@@ -224,23 +226,21 @@ CASES = [
 
 
 def main():
-    place, passed, failed = Place(), 0, 0
+    if not PENSTOCK.exists():
+        sys.exit(f"no penstock in {BIN}: run `make build` first")
+    place, count = Place(), Tally("trace")
+    count.plan(1 + len(CASES))
+    traces = ()
     try:
-        client, worker = place.record("t", PROGRAMS / "matmul", "--n", "256")
+        with count.case("trace/a program is traced"):
+            traces = place.record("t", PROGRAMS / "matmul", "--n", "256", "--slice", "32")
         for case in CASES:
-            name = case.__name__.replace("_", " ")
-            try:
-                case(place, client, worker)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed += 1
-                print(f"FAIL trace: {name}\n     {str(error)[:2000]}")
-            else:
-                passed += 1
-                print(f"ok   trace: {name}")
+            with count.case(f"trace/{case.__name__.replace('_', ' ')}"):
+                assert traces, "there are no traces"
+                case(place, *traces)
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return failed > 0
+    return count.end()
 
 
 if __name__ == "__main__":

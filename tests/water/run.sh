@@ -15,7 +15,8 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
-: "${PROGRAM_S:=120}"
+. "$here/../tally.sh"
+: "${PROGRAM_S:=$(patience 5)}"
 
 kind=two options=()
 while [ $# -gt 0 ]; do
@@ -28,7 +29,6 @@ done
 [ -e "$PENSTOCK_BIN/libwater.so" ] || { echo "no libwater.so in $PENSTOCK_BIN: run \`make build\` first" >&2; exit 1; }
 
 out=$(mktemp -d)
-passed=0 failed=0
 finish() {
     pool_stop
     if [ "$kind" = hosts ]; then
@@ -72,14 +72,10 @@ start_hosts() {
         ip -n "$(host $node)" link set eth0 up
         (on_host $node env "XDG_CONFIG_HOME=$POOL_DIR/config$node" "$PENSTOCK_BIN/penstock" serve --listen tcp:$address:7367) >"$POOL_DIR/host$node.out" 2>"$POOL_DIR/host$node.log" &
         POOL_PIDS+=($!)
-        for _ in $(seq 100); do
-            grep -q '^listening on' "$POOL_DIR/host$node.out" && break
-            sleep 0.1
-        done
+        wait_until grep -q '^listening on' "$POOL_DIR/host$node.out" || exit 1
         POOL_ENV+=("NODES_HOST_$node=$(host $node)")
     done
-    # TCP probes an idle peer after 2 s, and 3 times in 3 s. Waiting threads check once a second.
-    POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2" NODES_LOSS_S=6.5
+    POOL_ENV+=("PENSTOCK_NODES=tcp:10.79.0.1,tcp:10.79.0.2"
         "XDG_CONFIG_HOME=$POOL_DIR/config")
 }
 
@@ -102,18 +98,13 @@ encrypted_by_default() {
 
 # Runs a test and reports its result.
 check() {
-    local name=$1 start=$EPOCHREALTIME text
+    local text verdict=ok
+    tally_begin "water/$1 $kind"
     shift
-    if text=$("$@" 2>&1); then
-        passed=$((passed + 1))
-        printf 'ok   water/%-20s %-5s %6.1f s\n' "$name" "$kind" "$(since "$start")"
-    else
-        printf 'FAIL water/%-20s %-5s %6.1f s\n' "$name" "$kind" "$(since "$start")"
-        failed=$((failed + 1))
-    fi
+    text=$("$@" 2>&1) || verdict=FAIL
+    report $verdict ""
     [ -z "$text" ] || sed -E 's/^ */        /' <<<"$text"
 }
-since() { awk "BEGIN { print $EPOCHREALTIME - $1 }"; }
 
 small_sizes() {
     case $1 in
@@ -142,7 +133,7 @@ loss() {
     coproc PROGRAM { on_pool ./nodes loss 2>&1; }
     local pid=$PROGRAM_PID input=${PROGRAM[1]} output
     exec {output}<&"${PROGRAM[0]}"
-    while read -r -t 60 line <&"$output" && [ "$line" != ready ]; do echo "$line"; done
+    while read -r -t "$(patience)" line <&"$output" && [ "$line" != ready ]; do echo "$line"; done
     if [ "$kind" = hosts ]; then
         ip -n "$(host 1)" link set eth0 down
     else
@@ -165,6 +156,11 @@ case $kind in
     two | hosts) nodes=2 ;;
     local) POOL_ENV+=(WTR_TRANSPORT=none "POCL_DEVICES=pthread pthread") ;;
 esac
+number=7
+[ "$kind" != local ] || number=8
+[ "$kind" != two ] || number=9
+[ "$kind" != hosts ] || number=10
+tally_plan water $number
 check listing1 on_pool ./listing1 $nodes
 for app in perlin_noise nbody knn floyd matrix_mul lin_reg; do
     sizes=("${options[@]}")
@@ -179,6 +175,4 @@ if [ $nodes = 2 ]; then
     disown "${POOL_PIDS[1]}"
     check loss loss
 fi
-echo "$passed passed, $failed failed, 0 skipped"
-[ -z "${TEST_TALLY-}" ] || echo "$passed $failed 0" >>"$TEST_TALLY"
-exit $((failed > 0))
+tally_end
