@@ -342,8 +342,10 @@ RULES = {
 
 
 def judge(findings, allowed):
-    """Returns what is wrong, as texts: new places, grown figures, and list entries that are too generous."""
-    wrong, seen = [], set()
+    """Returns what is wrong, as texts: new places and grown figures; and what has become better, so
+    that the list should be written again. Better is not wrong, because otherwise a change would
+    fail for what another change has repaired."""
+    wrong, better, seen = [], [], set()
     for finding in findings:
         limit = allowed.get(finding.rule, {}).get(finding.place)
         seen.add((finding.rule, finding.place))
@@ -352,16 +354,18 @@ def judge(findings, allowed):
         elif finding.figure > limit:
             wrong.append(f"{finding.rule}: {finding.text} (allowed.toml permits {limit})")
         elif finding.figure < limit:
-            wrong.append(
-                f"{finding.rule}: {finding.place} is better than allowed.toml says: {finding.figure}, not {limit}; run with --write"
+            better.append(
+                f"{finding.rule}: {finding.place} is better than allowed.toml says:"
+                f" {finding.figure}, not {limit}; run with --write"
             )
     for rule, places in allowed.items():
         for place in places:
             if (rule, place) not in seen:
-                wrong.append(
-                    f"{rule}: {place} keeps the rule now, so allowed.toml must not list it; run with --write"
+                better.append(
+                    f"{rule}: {place} keeps the rule now, so allowed.toml must not list it;"
+                    " run with --write"
                 )
-    return wrong
+    return wrong, better
 
 
 def shrunk(findings, allowed):
@@ -428,8 +432,8 @@ def main():
             print(f"not written: {error}", file=sys.stderr)
             return 1
         return 0
-    wrong = judge(findings, allowed)
-    for text in wrong:
+    wrong, better = judge(findings, allowed)
+    for text in [*better, *wrong]:
         print(text)
     if not wrong:
         print(
