@@ -121,6 +121,8 @@ fails -e arrows 'arrows: dql depends on client' crates/dql/Cargo.toml \
 fails unsafe-place 'unsafe: crates/dql' $dql/planted.rs "$unsafe" policy unsafe
 fails -e indexing 'crates/wire/src/lib.rs does not deny' \
     crates/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' without_list indexing
+fails times 'times: crates/dql/tests/planted.rs' crates/dql/tests/planted.rs \
+    'fn f() { assert!(began.elapsed() < LIMIT); }' policy times
 fails file-lines 'file-lines: tools/planted.py' \
     tools/planted.py "$(printf 'x = 1\n%.0s' {1..601})" policy file-lines
 fails function-lines 'function-lines: .*planted' $dql/planted.rs \
