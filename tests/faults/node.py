@@ -205,8 +205,8 @@ class Client:
         return errors[0] - since
 
     def must_be_aborted(self, since):
-        """Checks that a heap's kernel on the other device leaves after the kill, and that the client
-        ends normally. Returns the seconds until then."""
+        """Checks that a heap's kernel on the other device leaves after the kill, and that the
+        client ends normally. Returns the seconds until then."""
         self.must_be_right()
         aborted = [
             stamp - since
