@@ -92,7 +92,7 @@ class Node:
         addresses = ",".join(node.address for node in nodes or [self])
         env = dict(
             self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses
-        )
+        ) | {"PENSTOCK_TIMEOUT_MS": "60000"}
         return Client([LOAD, mode, *map(str, more)], env)
 
     def workers(self):
