@@ -4,12 +4,12 @@
 #   runner SCRIPT...        runs a script that counts its cases itself (tests/tally.py)
 #   step NAME COMMAND...    runs a command as one case
 #
-# docs/tests.md says what each stage proves. In the lane `perf` only the stages of `perf_stages` have
-# cases.
+# docs/tests.md says what each stage proves. In the lane `perf`, only the stages of `perf_stages`
+# have cases.
 . "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 
 # shellcheck disable=SC2034 # read by tools/test.sh
-perf_stages=c,cuda,model,water,hostile,faults,load,ssh,bench
+perf_stages=c,cuda,hostile,faults,load,ssh,bench
 # by_lane TEST ALL: prints a number for this lane.
 by_lane() { if [ "${TEST_LANE:-test}" = test ]; then echo "$1"; else echo "$2"; fi; }
 
@@ -44,29 +44,28 @@ stage_c() {
 # Random programs, the same in each run. `tests/model/run.sh --seed` searches from other seeds.
 stage_model() {
     runs test || return 0
-    local pool programs
+    local pool programs checked=(--shrink-seconds 10 --findings 3)
+    programs=$(by_lane 40 400)
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs "$(by_lane 20000 100000)"
     for pool in unix two tcp far apart mixed platforms; do
-        programs=$(by_lane 40 400)
-        step model/$pool tests/model/run.sh --on $pool --programs "$programs" --shrink-seconds 10 --findings 3
+        step model/$pool tests/model/run.sh --on $pool --programs "$programs" "${checked[@]}"
     done
     for pool in unix two; do
-        step model/cuda-$pool tests/model/run.sh --on $pool --cuda --programs "$(by_lane 40 400)" --shrink-seconds 10 --findings 3
+        step model/cuda-$pool tests/model/run.sh --on $pool --cuda --programs "$programs" \
+            "${checked[@]}"
     done
 }
 
 stage_water() {
-    if runs perf; then
-        # Two comparisons of the prediction with a run.
-        return 0
-    fi
+    runs test || return 0
     step water/programs tests/water/programs.sh "$PENSTOCK_BIN"
     runner tests/water/run.sh --on two
     runner tests/water/ranks.sh --mpi openmpi --ranks "$(by_lane 2 2,4,8)"
     runner tests/water/ranks.sh --mpi mpich --ranks "$(by_lane 2 2,4)"
     runner tests/water/heaps.sh
     step water/simulated tools/sim/test.sh
-    step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
+    step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" \
+        .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 }
 
 stage_cuda() {
@@ -76,7 +75,7 @@ stage_cuda() {
     fi
     # Everything once. Over TCP, on two nodes and on another driver, only what depends on them.
     runner tests/cuda/run.sh --on unix
-    runner tests/cuda/run.sh --on unix --device intel vectorAdd matrixMul-static copies atomics warps
+    runner tests/cuda/run.sh --on unix --device intel vectorAdd matrixMul-static copies atomics
     runner tests/cuda/run.sh --on tcp vectorAdd asyncAPI copies streams
     runner tests/cuda/run.sh --on two devices vectorAdd heaps
     runner tests/cuda/native.sh
@@ -108,7 +107,8 @@ stage_programs() {
 # In the lane `test` not for the figures, but because each measurement checks its data.
 stage_bench() {
     if runs test; then
-        step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
+        step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick \
+            --output "$PENSTOCK_TARGET/bench-quick"
     else
         step bench/full "$PENSTOCK_PROGRAMS/penstock-bench" --output "$PENSTOCK_TARGET/bench"
     fi
@@ -142,8 +142,12 @@ shared() {
     runner "$1" --part 2/2
     wait
 }
-stage_ssh() { if runs perf; then runner tests/ssh/run.py port_that_drops; else shared tests/ssh/run.py; fi; }
-stage_hostile() { if runs perf; then runner tests/hostile/run.sh; else shared tests/hostile/run.sh; fi; }
+stage_ssh() {
+    if runs perf; then runner tests/ssh/run.py port_that_drops; else shared tests/ssh/run.py; fi
+}
+stage_hostile() {
+    if runs perf; then runner tests/hostile/run.sh; else shared tests/hostile/run.sh; fi
+}
 
 stage_containers() {
     runs test || return 0

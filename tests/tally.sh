@@ -7,7 +7,7 @@
 #   report VERDICT NOTE [PASSED FAILED SKIPPED]
 #                                ends the case: ok, skip or FAIL. One line may count several cases.
 #   tally_end                    prints the counts, and ends the script
-#   limited SECONDS COMMAND...   runs a command with a limit of time, at which its process group ends
+#   limited SECONDS COMMAND...   runs a command, whose process group ends at this limit
 #   how_it_ended CODE            says how a command ended that `limited` or `pool_run` ran
 #   runs LANE                    whether cases of this lane run now (tests/patience.py)
 

@@ -130,6 +130,8 @@ pool_start() {
     esac
     # Loaders older than ocl-icd 2.3 and some bundled ones read OPENCL_VENDOR_PATH.
     POOL_ENV=("OCL_ICD_VENDORS=$POOL_DIR/vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/vendors" "PENSTOCK_NODES=$nodes")
+    # No test is about a node that is late.
+    POOL_ENV+=("PENSTOCK_TIMEOUT_MS=$(patience)000")
     [ -e "$key" ] && POOL_ENV+=("PENSTOCK_KEY=$key")
     [ "$POOL_KIND" = encrypted ] &&
         POOL_ENV+=("PENSTOCK_ENCRYPTION=always" "XDG_CONFIG_HOME=$POOL_DIR")

@@ -161,7 +161,7 @@ cl_uint word_of(cl_context of, cl_command_queue on, cl_kernel kernel, size_t ite
 void write_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 
-double seconds(void); /* a clock that only goes forward */
+double seconds(void);    /* a clock that only goes forward */
 double patience_s(void); /* after which something hangs: tests/patience.py */
 bool wait_until(volatile int *flag, int value, double limit_s);
 

@@ -88,7 +88,8 @@ in_container() {
         podman) limited "$(patience)" "${podman[@]}" $(options podman) --rootfs "$image" "$@" ;;
         cdi)
             options cdi >"$cdi_folder/$cdi_file" || return
-            limited "$(patience)" "${podman[@]}" --device "penstock/pool=host" --rootfs "$image" "$@" ;;
+            podman+=(--device "penstock/pool=host" --rootfs "$image")
+            limited "$(patience)" "${podman[@]}" "$@" ;;
     esac
 }
 # Podman 4.3 reads only these two folders. The name must not meet that of an administrator.

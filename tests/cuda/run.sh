@@ -46,7 +46,9 @@ if runs all; then
 fi
 # Needs two separate devices.
 case $on in two | far) tests+=(heaps) ;; esac
-if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${static[@]}" "${scripts[@]}" "${tests[@]}"); fi
+if [ ${#names[@]} -eq 0 ]; then
+    names=("${examples[@]}" "${static[@]}" "${scripts[@]}" "${tests[@]}")
+fi
 
 tally_plan cuda ${#names[@]}
 # skip_all NEED REASON: skips everything, or fails if NEED is required.

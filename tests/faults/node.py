@@ -92,7 +92,7 @@ class Node:
         addresses = ",".join(node.address for node in nodes or [self])
         env = dict(
             self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses
-        )
+        ) | {"PENSTOCK_TIMEOUT_MS": "60000"}
         return Client([LOAD, mode, *map(str, more)], env)
 
     def workers(self):
@@ -205,8 +205,8 @@ class Client:
         return errors[0] - since
 
     def must_be_aborted(self, since):
-        """Checks that a heap's kernel on the other device leaves after the kill, and that the client
-        ends normally. Returns the seconds until then."""
+        """Checks that a heap's kernel on the other device leaves after the kill, and that the
+        client ends normally. Returns the seconds until then."""
         self.must_be_right()
         aborted = [
             stamp - since

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / name) for name in ("", "faults")]
 
 from node import BIN, LOAD, TARGET, Fault
-from patience import wait_for
+from patience import CASE_S, wait_for
 
 # Where the setup puts the kernel, and the monitor unless it is installed.
 KERNEL = TARGET / "guest"
@@ -50,7 +50,7 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 for module in {modules}; do insmod /modules/$module.ko; done
 export PENSTOCK_NODES=vsock:2 PENSTOCK_KEY=/key OCL_ICD_VENDORS=/vendors
-export PENSTOCK_PLACEMENT=round-robin
+export PENSTOCK_PLACEMENT=round-robin PENSTOCK_TIMEOUT_MS=60000
 export LD_LIBRARY_PATH=/lib HOME=/
 echo booted
 stop_s=$1; shift

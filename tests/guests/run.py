@@ -137,7 +137,8 @@ def programs():
 def script_of(commands):
     """Returns a shell's script that runs the programs, and says how each ended."""
     lines = [f'{" ".join(map(str, command))}; echo "@ $?"' for command in commands.values()]
-    return "; ".join(lines)
+    # An emulated guest may take longer than the usual patience of a client.
+    return "; ".join(["export PENSTOCK_TIMEOUT_MS=60000", *lines])
 
 
 def results_of(text, commands):

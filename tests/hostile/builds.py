@@ -12,8 +12,8 @@ from processes import is_alive, tree
 from wire import Client, numbers, text, varint
 
 BUILD_FAILED, COMPILE_FAILED = -11, -15
-# What a daemon allows a build: seconds and MiB. Honest builds take a fraction of a second, so a host
-# that is ten times slower does not reach SHORT. Under LONG and SMALL, time ends no build.
+# What a daemon allows a build: seconds and MiB. Honest builds take a fraction of a second, so a
+# host that is ten times slower does not reach SHORT. Under LONG and SMALL, time ends no build.
 SHORT, LONG, SMALL = (10, 4096), (600, 4096), (600, 700)
 
 

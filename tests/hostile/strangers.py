@@ -98,8 +98,8 @@ def relayed_proofs_of_two_daemons_do_not_mix(node):
 
 
 def hello_cut_at_every_byte(node):
-    """The daemon must not wait for more of a hello whose sender has finished. So it closes all these
-    connections before it closes an older one, which is silent."""
+    """The daemon must not wait for more of a hello whose sender has finished. So it closes all
+    these connections before it closes an older one, which is silent."""
     hello, silent, cuts = wire.hello_bytes(), stranger(node), []
     for cut in range(len(hello)):
         connection = stranger(node)

@@ -25,8 +25,8 @@ done
 echo "headers: C99 and C++11, nothing to warn of"
 
 "${CC:-cc}" -std=c11 -Wall -Wextra "-I$include" -o "$out/listing1" listing1.c "${link[@]}"
-POCL_DEVICES=pthread timeout 120 "$out/listing1"
+POCL_DEVICES=pthread timeout "${PROGRAM_S:-300}" "$out/listing1"
 "${CC:-cc}" -std=c11 -Wall -Wextra "-I$include" -o "$out/order" order.c "${link[@]}"
-POCL_DEVICES="pthread pthread" timeout 120 "$out/order" 5
+POCL_DEVICES="pthread pthread" timeout "${PROGRAM_S:-300}" "$out/order" 5
 
 ../../examples/libwater/run.sh --libwater "$libwater" --out "$out" --small
