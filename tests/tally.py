@@ -53,12 +53,18 @@ class Tally:
     def __init__(self, runner):
         self.runner, self.passed, self.failed, self.skipped = runner, 0, 0, 0
         name, _, how = os.environ.get("TEST_PLANT", "").partition(":")
-        self.planted = (how or "fail") if name == runner else ""
+        self.planted = (how or "fail") if name in (runner, "all") else ""
         os.environ[MARK] = f"{runner}-{os.getpid()}"
 
     def plan(self, count):
-        """Announces the number of cases."""
-        self.write(f"plan\t{count + bool(self.planted)}\t{self.runner}")
+        """Announces the number of cases. A planted case runs in place of all of them."""
+        self.write(f"plan\t{1 if self.planted else count}\t{self.runner}")
+        if self.planted:
+            with self.case(f"{self.runner}/planted", PLANTED_S):
+                if self.planted == "hang":
+                    subprocess.run(["setsid", "--wait", "sleep", "1000"], check=True)
+                raise AssertionError("this case is planted, and fails")
+            sys.exit(self.end())
 
     def write(self, line):
         if tally := os.environ.get("TEST_TALLY"):
@@ -116,11 +122,6 @@ class Tally:
 
     def end(self):
         """Prints the counts. Returns the exit status."""
-        if self.planted:
-            with self.case(f"{self.runner}/planted", PLANTED_S):
-                if self.planted == "hang":
-                    subprocess.run(["setsid", "--wait", "sleep", "1000"], check=True)
-                raise AssertionError("this case is planted, and fails")
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
         return 1 if self.failed else 0
 

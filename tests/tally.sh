@@ -15,10 +15,23 @@ passed=0 failed=0 skipped=0 tally_runner=
 tally_write() { [ -z "${TEST_TALLY-}" ] || printf '%s\n' "$1" >>"$TEST_TALLY"; }
 
 tally_plan() {
-    local count=$2
+    local count=$2 planted=''
     tally_runner=$1
-    case ${TEST_PLANT-} in "$1" | "$1:hang") count=$((count + 1)) ;; esac
+    case ${TEST_PLANT-} in
+        "$1" | all) planted=fail count=1 ;;
+        "$1:hang" | all:hang) planted=hang count=1 ;;
+    esac
     tally_write "plan"$'\t'"$count"$'\t'"$1"
+    [ -n "$planted" ] || return 0
+    # A planted case runs in place of all others.
+    tally_begin "$tally_runner/planted"
+    if [ $planted = hang ]; then
+        limited 3 sleep 1000
+        report FAIL "$(how_it_ended $?)"
+    else
+        report FAIL "this case is planted, and fails"
+    fi
+    tally_end
 }
 
 tally_begin() { name=$1 started=$EPOCHREALTIME; }
@@ -44,15 +57,6 @@ report() {
 }
 
 tally_end() {
-    case ${TEST_PLANT-} in
-        "$tally_runner")
-            tally_begin "$tally_runner/planted"
-            report FAIL "this case is planted, and fails" ;;
-        "$tally_runner:hang")
-            tally_begin "$tally_runner/planted"
-            limited 3 sleep 1000
-            report FAIL "$(how_it_ended $?)" ;;
-    esac
     echo "$passed passed, $failed failed, $skipped skipped"
     exit $((failed > 0))
 }

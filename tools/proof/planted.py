@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plants one failing case into each command of each stage, and one that hangs into each runner, and
+"""Plants one failing case into each runner of each stage, and one that hangs, and
 demands that `make test` would go red for it.
 
     tools/proof/planted.py [STAGE...]
 
-Prints one line per command; the last line counts them. A runner that TEST_PLANT names runs only the
-planted case. A command that is one case is replaced by one that fails.
+Prints one line per planted case; the last line counts them. With TEST_PLANT a runner runs the
+planted case in place of all others.
 """
 
 import os
@@ -33,7 +33,6 @@ def told(command, plant):
             "TEST_LANE": stages.TEST,
             "TEST_LOGS": folder,
             "TEST_PLANT": plant,
-            "TEST_PLANT_LIMIT_S": "3",
             "PENSTOCK_BIN": os.environ.get("PENSTOCK_BIN", str(TARGET / "proof")),
         }
         ended = work.Job(
@@ -66,7 +65,7 @@ def main():
             if stage.name not in chosen or command.case or script in seen:
                 continue
             seen.add(script)
-            for plant in ("fails", "hangs"):
+            for plant in ("all", "all:hang"):
                 why = verdict(*told(command, plant))
                 good, bad = good + (why is None), bad + (why is not None)
                 verdict_word = "FAIL" if why else "ok"
