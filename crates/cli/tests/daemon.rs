@@ -7,7 +7,6 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::{Home, stderr, stdout};
 use penstock_trial::{Need, patience, skip, wait_for};

@@ -7,7 +7,6 @@ mod common;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use common::{Pointer, Setting, last, setting};
 use penstock_cuda_sys::runtime::Dim3;

@@ -76,7 +76,6 @@ impl<T> Held<T> {
 mod tests {
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! Parsing any text ends with a module or an error.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use penstock_ptx::fatbin;
 use penstock_ptx::module::parse;

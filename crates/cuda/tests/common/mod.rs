@@ -8,7 +8,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use penstock_cuda::api::context::{cuCtxCreate_v2, cuCtxDestroy_v2, cuCtxSynchronize};
 use penstock_cuda::api::copy::{cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
