@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_link::Stream;
 use penstock_trial::{deadline, wait_for};
