@@ -101,7 +101,7 @@ find_ranks() {
         [ "$rank" = 1 ] && victim=$pid
         [ "$rank" = 0 ] && root=$pid
     done
-    [ -n "$victim" ] && [ -n "$root" ] && [ "$(awk '{ print $14 }' "/proc/$victim/stat")" -gt 100 ]
+    [ -n "$victim" ] && [ -n "$root" ] && [ "$(awk '{ print $14 }' "/proc/$victim/stat")" -gt 50 ]
 }
 
 # Kills rank 1 while kernels wait for each other. Rank 0 must return with an error that says so.
@@ -110,7 +110,12 @@ killed() {
     limited "$PROGRAM_S" env POCL_DEVICES=pthread mpirun.openmpi --enable-recovery --oversubscribe --bind-to none -n 2 \
         ./stencil --rows 64 --columns 64 --steps 1000000000000 --only device </dev/null >killed.out 2>&1 &
     launched=$!
-    wait_until find_ranks || { echo "no two ranks"; cat killed.out; return 1; }
+    if ! wait_until find_ranks; then
+        echo "no two ranks"
+        cat killed.out
+        kill "$launched"
+        return 1
+    fi
     start=$EPOCHREALTIME
     kill -9 "$victim"
     wait_until grep -q 'the heap was aborted: member 1\|the rank is lost' killed.out
