@@ -74,14 +74,15 @@ class Roll:
 
 
 def shared_memory():
-    """Returns the names of this user's shared memory. Tests that run at the same time may make two
-    things that stay: podman's lock, and the folder in which `penstock run` makes its own ones."""
+    """Returns the names of this user's shared memory. Tests that run at the same time may make
+    what stays: podman's lock, Open MPI's segments of ranks that were killed, and the folder in
+    which `penstock run` makes its own ones."""
     names = os.listdir("/dev/shm") if os.path.exists("/dev/shm") else ()
     return {
         name
         for name in names
         if is_ours(name)
-        and not name.startswith("libpod_")
+        and not name.startswith(("libpod_", "vader_segment."))
         and not os.path.isdir(f"/dev/shm/{name}")
     }
 
