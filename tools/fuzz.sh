@@ -9,10 +9,11 @@
 # target fail are kept in fuzz/artifacts, the corpus in fuzz/corpus.
 #
 # With --short, a stable compiler builds them with coverage and without a sanitizer. Each target
-# starts with the same seed and the same corpus. `make test` does this. Inputs that make a target
+# starts with the same seed and the same corpus. `make test-all` does this. Inputs that make a target
 # fail are kept in target/fuzz/artifacts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tally.sh
 short='' seconds=300
 if [ "${1:-}" = --short ]; then short=short seconds=3; shift; fi
 if [ $# -gt 0 ]; then seconds=$1; shift; fi
@@ -81,20 +82,16 @@ run_short() {
         -print_final_stats=1 -artifact_prefix="$logs/$1-" "$corpus/$1"
 }
 
+tally_plan fuzz ${#targets[@]}
 if [ -n "$short" ]; then prepare_short; else prepare_long; fi
-passed=0 failed=0
 for target in "${targets[@]}"; do
     log=$logs/$target.log
+    tally_begin "fuzz/$target"
     if "run_${short:-long}" "$target" >"$log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        echo "ok   fuzz/$target  $runs executions"
-        passed=$((passed + 1))
+        report ok "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions"
     else
-        echo "FAIL fuzz/$target"
-        { grep -A 2 'panicked at' "$log"; tail -n 30 "$log"; } | sed 's/^/        | /'
-        failed=$((failed + 1))
+        report FAIL "$(grep -m 1 -A 1 'panicked at' "$log" | tr '\n' ' ')"
+        tail -n 30 "$log" | sed 's/^/        | /'
     fi
 done
-echo "$passed passed, $failed failed, 0 skipped"
-[ -z "${TEST_TALLY:-}" ] || echo "$passed $failed 0" >>"$TEST_TALLY"
-[ "$failed" -eq 0 ]
+tally_end
