@@ -3,8 +3,8 @@
 
     tools/cargo-tests.py GROUP [OPTION...]       options for cargo, such as -p penstock-wire
 
-GROUP  pure   programs that use no device, no daemon and no other process, some at a time
-       rest   all others, one at a time
+GROUP  pure   programs that use no device and no daemon
+       rest   all others
        all    both
        long   the tests that are ignored by default because they take long
        perf   the tests that are ignored by default because they judge time, rates or shares
@@ -40,16 +40,13 @@ ENDED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ", re.MULTILINE)
 # With one thread, tests would run in a thread without their name, which tells which test is skipped.
 TEST_THREADS = str(max(2, os.cpu_count() or 1))
 PROFILE = os.environ.get("TEST_PROFILE", "proof")
-# The programs of the group `pure`, by crate: all of them, or those with these names. The program of
-# the crate's own tests has the name of the crate.
-PURE = {
-    "coherence": None,
-    "cuda-sys": None,
-    "dql": None,
-    "quota": None,
-    "trial": None,
-    "wire": None,
-}
+# The programs of the group `pure`: the tests inside the crates, and the programs in their folders
+# `tests` with these names, in each crate that has them.
+PURE = (
+    "attributes checks collect corpus documentation errors explore fatbins files frames handshake"
+    " hostile language layers library model properties refusals rounds rules rustls signatures"
+    " summary tamper templates undo"
+).split()
 # What runs in place of all tests, to show that a failure and a hang are seen.
 PLANTED = {
     "all": ["sh", "-c", "echo test planted ... FAILED; exit 101"],
@@ -62,9 +59,7 @@ printing = threading.Lock()
 
 
 def is_pure(crate, program):
-    if crate not in PURE:
-        return False
-    return PURE[crate] is None or program in PURE[crate]
+    return program in (crate, *PURE) or (crate, program) == ("ggas", "host")
 
 
 def programs(options):
@@ -251,7 +246,7 @@ def main():
     with_documents = group in ("rest", "all") and not {"--test", "--lib"} & set(options)
     report.plan(len(tests) + with_documents, group)
     extra = [IGNORED[group], "--ignored"] if group in IGNORED else []
-    with ThreadPoolExecutor(os.cpu_count() if group == "pure" else 1) as pool:
+    with ThreadPoolExecutor(1 if group == "perf" else os.cpu_count()) as pool:
         jobs = [
             pool.submit(run, f"{crate}/{name}", [file], folder, report, extra)
             for crate, name, file, folder in tests

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The inner loop: formatting, spelling, the rules of tools/policy, Clippy, and the tests that use no
-# device, no daemon and no other process. After a change to one crate it takes a minute or two.
+# device and no daemon. After a change to one crate it takes a minute or two.
 #
 #   tools/check.sh
 #

@@ -183,7 +183,7 @@ STAGES = [
     Stage("lint", "the sources keep the rules", {TEST: lint()}, heavy=False),
     Stage(
         "pure",
-        "decisions and computations: no device, no daemon, no second process",
+        "decisions and computations, without a device and a daemon",
         {TEST: [runner(f"{RUST} pure")]},
         heavy=False,
     ),

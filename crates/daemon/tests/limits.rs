@@ -4,14 +4,17 @@
 
 mod common;
 
-use std::sync::MutexGuard;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use common::Client;
 use penstock_cl_sys::{CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
+use penstock_daemon::session::{Dialer, PeerSetup};
+use penstock_link::{LinkError, Stream};
 use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
+use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::{Id, Status, U64, frame, limits};
 
 const GIB: u64 = 1 << 30;
@@ -159,23 +162,28 @@ fn a_long_chain_of_transfers_ends() {
     client.end();
 }
 
+/// A dialer that waits until the test has dropped the other end.
+struct Waits(Mutex<Receiver<()>>);
+
+impl Dialer for Waits {
+    fn dial(&self, _: &str, _: &[u8; TICKET_BYTES]) -> Result<Stream, LinkError> {
+        let _ = self.0.lock().unwrap().recv();
+        Err(LinkError::Closed)
+    }
+}
+
 #[test]
 fn one_thread_tries_to_reach_a_peer() {
-    let mut client = Client::rings();
-    // A listener whose queue is full does not answer, so the thread waits.
-    let folder = std::env::temp_dir().join(format!("penstock-limits-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("full");
-    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let invitation =
-        PeerInvitation { addresses: vec![format!("unix:{}", path.display())], ticket: [7; 32] };
+    let (goes_on, waits) = mpsc::channel();
+    let dialer: Arc<dyn Dialer> = Arc::new(Waits(Mutex::new(waits)));
+    let peers = PeerSetup { dialer: Some(dialer), ..PeerSetup::default() };
+    let mut client = Client::with_peers(feature::ALL, peers);
+    let invitation = PeerInvitation { addresses: vec!["unix:/nobody".into()], ticket: [7; 32] };
     for request in [1, 2] {
         let call = to_worker::ConnectPeer { request: Id::new(request), peer: Id::new(5) };
         client.send(call, &[], &frame::encode(&invitation));
     }
     client.until("the end of the session", |inbox| inbox.fault.is_some());
     assert!(client.inbox.fault.as_ref().unwrap().contains("a peer that is being reached"));
-    std::fs::remove_dir_all(&folder).unwrap();
-    // The thread ends with its time-out.
-    std::thread::sleep(Duration::from_millis(10));
+    drop(goes_on);
 }

@@ -59,6 +59,11 @@ pub struct Inbox {
 impl Client {
     /// Makes a client of a session that a thread of this process serves.
     pub fn start(features: u64) -> Self {
+        Self::with_peers(features, PeerSetup::default())
+    }
+
+    /// As `start`, with what the session needs to reach peers.
+    pub fn with_peers(features: u64, peers: PeerSetup) -> Self {
         let (here, there) = sockets();
         let (told, shared) = std::sync::mpsc::channel();
         let worker = std::thread::spawn(move || {
@@ -67,7 +72,7 @@ impl Client {
                 Ok(link) => link,
                 Err(error) => return error,
             };
-            let session = Session::new(node(), sender, PeerSetup::default(), None);
+            let session = Session::new(node(), sender, peers, None);
             told.send(session.shared()).unwrap();
             session.run(receiver)
         });
